@@ -1,0 +1,1 @@
+"""Primitives that name no subject of the product; imports nothing of ours above it."""

@@ -1,0 +1,27 @@
+"""The only reader of time. Everything else is handed a Clock."""
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall time, milliseconds since 1970 UTC. May jump, also backwards."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards; only differences mean anything."""
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def iso(ms: int) -> str:
+    """`2026-02-04T23:30:45.123Z`: the one timestamp format (hub spec §3.5)."""
+    seconds, rest = divmod(ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

@@ -1,0 +1,116 @@
+"""The eight kinds of failure, and the one shape in which every one is told.
+
+    ApplianceError
+    ├── Invalid          400  the request is wrong; sending it again changes nothing
+    ├── Unauthenticated  401  no credential, or one nobody knows
+    ├── Forbidden        403  a known credential without the scope
+    ├── Missing          404  the thing named does not exist
+    ├── Conflict         409  the thing exists, in another state than expected
+    ├── Lost             409  a lease or precondition the caller once had
+    ├── Exhausted        429  a limit of the caller's is used up
+    └── Unavailable      503  this process can't do it now; try again
+
+A subsystem derives its own errors from these in its `wire.py`. What a kind means
+on HTTP, on a socket and as an exit code is decided once each, in `web/errors.py`,
+`web/socket.py` and `cli.py`.
+"""
+
+from typing import Any, ClassVar
+
+
+class ApplianceError(Exception):
+    """A failure told to a client: machine code, sentence, hint.
+
+    message  one sentence for a person, without secrets, paths or user content
+    details  JSON-ready facts about this occurrence
+    hint     what to do next, preferably a command
+    extra    keys put beside `error` in the body (hub spec: `current_version`)
+    retry_after  seconds after which the same request may succeed, or None
+    """
+
+    kind: ClassVar[str] = "internal"
+    code: ClassVar[str] = "INTERNAL_ERROR"
+    status: ClassVar[int | None] = None
+    sentence: ClassVar[str] = "internal error"
+    advice: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        details: dict[str, Any] | None = None,
+        hint: str | None = None,
+        extra: dict[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.message = message or self.sentence
+        self.details = details or {}
+        self.hint = self.advice if hint is None else hint
+        self.extra = extra or {}
+        self.retry_after = retry_after
+        super().__init__(self.message)
+
+
+class Invalid(ApplianceError):
+    kind = "invalid"
+    code = "INVALID_INPUT"
+    sentence = "invalid input"
+
+
+class Unauthenticated(ApplianceError):
+    kind = "unauthenticated"
+    code = "UNAUTHORIZED"
+    sentence = "missing or invalid token"
+    advice = "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token of the workspace"
+
+
+class Forbidden(ApplianceError):
+    kind = "forbidden"
+    code = "FORBIDDEN"
+    sentence = "this token may not do that"
+
+
+class Missing(ApplianceError):
+    kind = "missing"
+    code = "NOT_FOUND"
+    sentence = "not found"
+
+
+class Conflict(ApplianceError):
+    kind = "conflict"
+    code = "CONFLICT"
+    sentence = "conflict"
+
+
+class Lost(ApplianceError):
+    kind = "lost"
+    code = "LOST"
+    sentence = "no longer held"
+
+
+class Exhausted(ApplianceError):
+    kind = "exhausted"
+    code = "RATE_LIMITED"
+    sentence = "rate limit exceeded"
+
+
+class Unavailable(ApplianceError):
+    kind = "unavailable"
+    code = "SERVICE_UNAVAILABLE"
+    sentence = "temporarily unavailable"
+
+    def __init__(self, message: str | None = None, **more: Any) -> None:
+        more.setdefault("retry_after", 1.0)
+        super().__init__(message, **more)
+
+
+KINDS: tuple[type[ApplianceError], ...] = (
+    Invalid,
+    Unauthenticated,
+    Forbidden,
+    Missing,
+    Conflict,
+    Lost,
+    Exhausted,
+    Unavailable,
+)

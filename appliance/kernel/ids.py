@@ -1,0 +1,74 @@
+"""Ids that sort in the order they were made, and secrets that don't.
+
+An id is a prefix and a ULID (github.com/ulid/spec): 48 bits of milliseconds and
+80 bits of chance in Crockford's base 32, 26 characters. Paging and retopic compare
+ids, so they must rise strictly: within one millisecond the number is counted up,
+and when the clock goes back (or a restart finds ids from the future) counting
+goes on from the last one.
+"""
+
+import secrets
+
+from appliance.kernel.clock import Clock
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ULID_LENGTH = 26
+_PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
+_RANDOM_BITS = 80
+_VALUES = {c: i for i, c in enumerate(ALPHABET)}
+
+
+class IdFactory:
+    """Makes strictly increasing ids. Not thread-safe: one factory per thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+
+    def seed(self, last_id: str | None) -> None:
+        """Continue above `last_id`; an id that is no ULID is ignored."""
+        value = ulid_value(last_id or "")
+        if value is not None and value > self._last:
+            self._last = value
+
+    def new(self, prefix: str) -> str:
+        value = self._clock.now_ms() << _RANDOM_BITS
+        if value <= self._last:
+            value = self._last + 1 + secrets.randbits(16)
+        else:
+            value |= secrets.randbits(_RANDOM_BITS - 1)
+        self._last = value
+        return prefix + encode_ulid(value)
+
+
+def encode_ulid(value: int) -> str:
+    out = []
+    for _ in range(ULID_LENGTH // 2):
+        value, pair = divmod(value, 1024)
+        out.append(_PAIRS[pair])
+    out.reverse()
+    return "".join(out)
+
+
+def ulid_value(text: str) -> int | None:
+    """The number inside `text`, with or without a prefix; None if there is none."""
+    body = text.rpartition("_")[2]
+    if len(body) != ULID_LENGTH or body[0] > "7":
+        return None
+    value = 0
+    for character in body:
+        digit = _VALUES.get(character)
+        if digit is None:
+            return None
+        value = value * 32 + digit
+    return value
+
+
+def secret_token() -> str:
+    """256 bits from the system's generator, 64 hexadecimal characters."""
+    return secrets.token_hex(32)
+
+
+def random_id() -> str:
+    """128 bits, 32 hexadecimal characters: instances, requests, epochs."""
+    return secrets.token_hex(16)

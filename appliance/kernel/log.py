@@ -1,0 +1,88 @@
+"""JSON lines on standard output: what happened, to which request, never what was said.
+
+Fields are facts for an operator. A field whose name speaks of a secret or of content
+is refused in tests and masked in service, so a slip can't leak.
+"""
+
+import logging
+import sys
+import traceback
+from typing import IO, Any
+
+import msgspec
+
+from appliance.kernel.clock import Clock, SystemClock, iso
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_SECRET = ("token", "secret", "password", "authorization", "cookie", "content", "body")
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Log:
+    """One line a call: level, time, message, fields. Lines are written whole."""
+
+    def __init__(
+        self,
+        stream: IO[bytes] | None = None,
+        level: str = "info",
+        clock: Clock | None = None,
+        **bound: Any,
+    ) -> None:
+        self._stream = stream if stream is not None else sys.stdout.buffer
+        self._level = LEVELS[level]
+        self._clock = clock or SystemClock()
+        self._bound = bound
+
+    def debug(self, message: str, **fields: Any) -> None:
+        self._write("debug", message, fields)
+
+    def info(self, message: str, **fields: Any) -> None:
+        self._write("info", message, fields)
+
+    def warning(self, message: str, **fields: Any) -> None:
+        self._write("warning", message, fields)
+
+    def error(self, message: str, error: BaseException | None = None, **fields: Any) -> None:
+        """`error` adds the exception's type and the frames it came through, not its text:
+        a driver's text may quote a value that a user sent."""
+        if error is not None:
+            fields["error_type"] = type(error).__name__
+            fields["frames"] = [
+                f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
+                for frame in traceback.extract_tb(error.__traceback__)[-8:]
+            ]
+        self._write("error", message, fields)
+
+    def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
+        if LEVELS[level] < self._level:
+            return
+        line: dict[str, Any] = {"level": level, "ts": iso(self._clock.now_ms()), "msg": message}
+        line.update(self._bound)
+        for name, value in fields.items():
+            line[name] = "[hidden]" if is_secret_name(name) else value
+        self._stream.write(_encode(line) + b"\n")
+        self._stream.flush()
+
+
+def is_secret_name(name: str) -> bool:
+    """True for a name that must never be logged with its value."""
+    lowered = name.lower()
+    return any(word in lowered for word in _SECRET) and not lowered.endswith(
+        ("_bytes", "_count", "_id", "_path")
+    )
+
+
+class StandardLibraryHandler(logging.Handler):
+    """Sends what libraries log through `logging` to the same lines."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = {10: "debug", 20: "info", 30: "warning"}.get(record.levelno, "error")
+        error = record.exc_info[1] if record.exc_info else None
+        if level == "error":
+            self._log.error(record.getMessage(), error, logger=record.name)
+        else:
+            self._log._write(level, record.getMessage(), {"logger": record.name})

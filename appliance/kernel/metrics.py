@@ -1,0 +1,29 @@
+"""The one registry. Names are `agentlip_<subsystem>_<what>_<unit>`.
+
+Labels come from closed sets only (route template, outcome, state), never from ids
+or from names that users give.
+"""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry()
+SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+def counter(name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
+    return Counter(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
+
+
+def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
+    return Gauge(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
+
+
+def histogram(
+    name: str,
+    help_text: str,
+    labels: Sequence[str] = (),
+    buckets: Sequence[float] = SECONDS_BUCKETS,
+) -> Histogram:
+    return Histogram(f"agentlip_{name}", help_text, labels, buckets=buckets, registry=REGISTRY)
