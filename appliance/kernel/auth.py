@@ -6,11 +6,14 @@ nothing compares secret text byte by byte.
 """
 
 import hashlib
+import sqlite3
 from collections.abc import Iterable
 
 import msgspec
 
 ADMIN = "admin"
+SERVER_TOKEN_ID = "server"
+TOKENS_MAX = 10_000
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -42,3 +45,25 @@ class TokenBook:
 
 def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def remember_server_token(connection: sqlite3.Connection, token: str, now_ms: int) -> None:
+    """Make the token of `.agentlip/token` the one that may do everything."""
+    connection.execute(
+        "INSERT INTO tokens (id, name, hash, scopes, created_ms) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET hash = excluded.hash WHERE hash <> excluded.hash",
+        (SERVER_TOKEN_ID, "the workspace's token", hash_token(token), f'["{ADMIN}"]', now_ms),
+    )
+
+
+def known_tokens(connection: sqlite3.Connection, now_ms: int) -> list[tuple[str, Principal]]:
+    """(hash, principal) of every token in force."""
+    rows = connection.execute(
+        "SELECT hash, id, name, scopes FROM tokens WHERE revoked_ms IS NULL"
+        " AND (expires_ms IS NULL OR expires_ms > ?) LIMIT ?",
+        (now_ms, TOKENS_MAX),
+    ).fetchall()
+    return [
+        (digest, Principal(id_, name, frozenset(msgspec.json.decode(scopes, type=list[str]))))
+        for digest, id_, name, scopes in rows
+    ]

@@ -13,6 +13,14 @@ import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
 
+
+class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[log]: JSON lines on standard output."""
+
+    level: str = "info"  # debug, info, warning, error
+    access: str = "errors"  # a line for: errors (and slow requests), all, off
+
+
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET = ("token", "secret", "password", "authorization", "cookie", "content", "body")
 _encode = msgspec.json.Encoder(enc_hook=str).encode

@@ -1,0 +1,144 @@
+"""Builds the appliance out of its parts, and starts and stops it. Wires, and does no more."""
+
+import os
+from contextlib import closing
+from typing import Any
+
+from appliance import __version__
+from appliance.hub import loops as hub_loops
+from appliance.hub import model as hub_model
+from appliance.hub import resources as hub_resources
+from appliance.hub.requests import Requests
+from appliance.hub.service import Hub
+from appliance.hub.stream import Session
+from appliance.kernel import epoch
+from appliance.kernel.auth import (
+    Principal,
+    TokenBook,
+    hash_token,
+    known_tokens,
+    remember_server_token,
+)
+from appliance.kernel.clock import Clock
+from appliance.kernel.config import secret
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.feed import Feed
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop, LoopDelay
+from appliance.kernel.reader import open_connection
+from appliance.kernel.store import Store
+from appliance.settings import Settings
+from appliance.web.app import make_app
+from appliance.web.guard import Guard
+from appliance.web.health import Health, Metrics, health_routes
+from appliance.web.landing import Landing
+from appliance.web.limits import RateLimiter
+from appliance.web.openapi import OpenApi
+from appliance.web.route import Route
+from appliance.web.socket import Socket
+from appliance.wsgi import Entry
+
+SOCKETS_CLOSE_SECONDS = 5.0
+
+
+class Identity:
+    """Who this process is: drawn at its start, but for the epoch."""
+
+    def __init__(self, instance_id: str, epoch_id: str, started_ms: int) -> None:
+        self.instance_id = instance_id
+        self.epoch = epoch_id
+        self.started_ms = started_ms
+        self.pid = os.getpid()
+        self.version = __version__
+
+
+class Appliance:
+    """All parts of one process. `build` makes it; the writer lock must be held."""
+
+    def __init__(
+        self, settings: Settings, datadir: DataDir, clock: Clock, log: Log, instance_id: str
+    ) -> None:
+        self.settings = settings
+        self.datadir = datadir
+        self.clock = clock
+        self.log = log
+        self.stopping = False
+        self.book = TokenBook()
+        self.identity = Identity(instance_id, self._open_auth(), clock.now_ms())
+        self.feed = Feed()
+        self.store = Store(
+            "hub",
+            datadir.database("hub"),
+            settings.store,
+            clock,
+            log,
+            publish=self.feed.publish,
+            database=hub_model.database,
+        )
+        self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity)
+        self.loop_delay = LoopDelay(clock, log)
+        self.loops: list[Loop] = [
+            self.loop_delay,
+            hub_loops.Checkpointer(self.store, clock, log),
+            hub_loops.KeySweeper(self.store, settings.hub, clock, log),
+        ]
+        self.guard = Guard(self.book, settings.http, clock, log)
+        self.limiter = RateLimiter(settings.limits, clock)
+        self.entry = self._build_entry()
+
+    def start(self) -> None:
+        for loop in self.loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """Sockets, loops, writer: each with a limit. The server has stopped accepting."""
+        self.stopping = True
+        self.entry.close_sockets(SOCKETS_CLOSE_SECONDS)
+        for loop in reversed(self.loops):
+            loop.stop()
+        if not self.store.close():
+            self.log.error("the writer did not finish in time", store=self.store.name)
+
+    def _open_auth(self) -> str:
+        """Tokens into the book; the epoch."""
+        settings, now_ms = self.settings, self.clock.now_ms()
+        path = self.datadir.database("auth")
+        with closing(open_connection(path, settings.store.synchronous)) as connection:
+            remember_server_token(connection, self.datadir.read_token() or "", now_ms)
+            entries = known_tokens(connection, now_ms)
+            epoch_id = epoch.current(connection)
+        if settings.auth.scrape_token_file is not None:
+            scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
+            entries.append((hash_token(secret(settings.auth.scrape_token_file)), scraper))
+        self.book.replace(entries)
+        return epoch_id
+
+    def _build_entry(self) -> Entry:
+        settings = self.settings
+        routes = self._routes()
+        falcon_app = make_app(
+            routes,
+            self.guard,
+            self.limiter,
+            settings=settings.http,
+            log=self.log,
+            clock=self.clock,
+            instance_id=self.identity.instance_id,
+            access=settings.log.access,
+        )
+        return Entry(
+            falcon_app,
+            {"/ws": ("hub:read", self._serve_hub)},
+            self.guard,
+            self.limiter,
+            settings.socket,
+            self.clock,
+            self.log,
+        )
+
+    def _routes(self) -> list[Route]:
+        raise NotImplementedError
+
+    def _serve_hub(self, socket: Socket, principal: Principal, charge: Any) -> int:
+        requests = Requests(self.hub, charge)
+        return Session(socket, self.hub, principal, requests, self.settings.socket).run()

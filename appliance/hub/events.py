@@ -1,0 +1,125 @@
+"""The event log: append in a transaction, and the one JSON text every listener gets.
+
+`data_json` is stored serialised and never parsed again: the envelope of a replayed
+event is put together around it, the same way as that of a live one.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.batch import Tx
+from appliance.web.socket import text_frame
+
+encode = msgspec.json.Encoder().encode
+
+INSERT = (
+    "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
+    " entity_type, entity_id, data_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class Event:
+    """A committed event, as the feed carries it. `number` is its event_id."""
+
+    __slots__ = (
+        "_envelope", "_frame", "channel_id", "data", "name", "number", "topic_id", "topic_id2", "ts",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        ts: str,
+        name: str,
+        channel_id: str | None,
+        topic_id: str | None,
+        topic_id2: str | None,
+        data: str,
+    ) -> None:
+        self.number = number
+        self.ts = ts
+        self.name = name
+        self.channel_id = channel_id
+        self.topic_id = topic_id
+        self.topic_id2 = topic_id2
+        self.data = data
+        self._envelope: bytes | None = None
+        self._frame: bytes | None = None
+
+    @property
+    def envelope(self) -> bytes:
+        """The JSON text of hub spec §0.9 "Event envelope", built once."""
+        if self._envelope is None:
+            self._envelope = envelope(
+                self.number, self.ts, self.name,
+                self.channel_id, self.topic_id, self.topic_id2, self.data,
+            )  # fmt: skip
+        return self._envelope
+
+    @property
+    def frame(self) -> bytes:
+        """The envelope as a WebSocket frame, built once for all sockets."""
+        if self._frame is None:
+            self._frame = text_frame(self.envelope)
+        return self._frame
+
+
+def append(
+    tx: Tx,
+    name: str,
+    entity: tuple[str, str],
+    data: bytes,
+    *,
+    channel_id: str | None,
+    topic_id: str | None = None,
+    topic_id2: str | None = None,
+) -> int:
+    """Write one event beside the change it tells of; its event_id.
+
+    entity  (type, id); data  a JSON object. Every event has a scope (spec §0.9, event
+    timestamp and scope rules), or nobody could ever hear of it.
+    """
+    if channel_id is None and topic_id is None:
+        raise ValueError(f"event {name} has no scope")
+    text = data.decode()
+    number = tx.execute(
+        INSERT, (tx.now, name, channel_id, topic_id, topic_id2, *entity, text)
+    ).lastrowid
+    assert number is not None
+    tx.publish(Event(number, tx.now, name, channel_id, topic_id, topic_id2, text))
+    return number
+
+
+def envelope(
+    number: int,
+    ts: str,
+    name: str,
+    channel_id: str | None,
+    topic_id: str | None,
+    topic_id2: str | None,
+    data: str,
+) -> bytes:
+    head = _head(name, channel_id, topic_id, topic_id2)
+    return f'{{"type":"event","event_id":{number},"ts":"{ts}",{head}{data}}}'.encode()
+
+
+@lru_cache(maxsize=4096)
+def _head(name: str, channel_id: str | None, topic_id: str | None, topic_id2: str | None) -> str:
+    scope = {"channel_id": channel_id, "topic_id": topic_id, "topic_id2": topic_id2}
+    present = {key: value for key, value in scope.items() if value is not None}
+    return f'"name":{_text(name)},"scope":{encode(present).decode()},"data":'
+
+
+def row_json(row: Any) -> bytes:
+    """An event as `GET /api/v1/events` gives it; `row` as `queries.EVENT_COLUMNS`."""
+    number, ts, name, channel_id, topic_id, topic_id2, data, entity_type, entity_id = row
+    head = _head(name, channel_id, topic_id, topic_id2).removesuffix('"data":')
+    entity = encode({"type": entity_type, "id": entity_id}).decode()
+    return (
+        f'{{"event_id":{number},"ts":{_text(ts)},{head}"entity":{entity},"data_json":{data}}}'
+    ).encode()
+
+
+def _text(value: str) -> str:
+    return encode(value).decode()

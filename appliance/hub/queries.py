@@ -1,0 +1,232 @@
+"""The hub's reads: functions of a Reader and parameters, always with a row limit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import peewee
+
+from appliance.hub import events, model, wire
+from appliance.hub.subscription import Filter
+from appliance.kernel.reader import Reader
+from appliance.web.socket import text_frame
+
+CHANNEL = "id, name, description, created_at"
+TOPIC = "id, channel_id, title, created_at, updated_at"
+MESSAGE = (
+    "id, topic_id, channel_id, sender, content_raw, version,"
+    " created_at, edited_at, deleted_at, deleted_by"
+)
+EVENT_COLUMNS = (
+    "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json,"
+    " entity_type, entity_id"
+)
+ENVELOPE_COLUMNS = (
+    "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json"
+)
+UNION_TERMS_MAX = 60  # more scopes than that: one scan of the range is cheaper
+
+
+def facts(reader: Reader) -> dict[str, Any]:
+    """What the service must know before it serves: ids, order, the newest event."""
+    meta = dict(reader.rows("SELECT key, value FROM meta", limit=100))
+    newest = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+    last_ids = [
+        reader.row(f"SELECT max(id) FROM {table} WHERE id LIKE '{prefix}%'")[0]
+        for table, prefix in (("messages", "msg_"), ("topics", "topic_"), ("channels", "ch_"))
+    ]
+    return {
+        "db_id": meta.get("db_id", ""),
+        "schema_version": int(meta.get("schema_version", "1")),
+        "id_order": meta.get("x_id_order", "id"),
+        "head": newest[0] if newest else 0,
+        "last_ids": last_ids,
+    }
+
+
+# -- channels and topics ---------------------------------------------------------------
+
+
+def list_channels(reader: Reader, limit: int) -> wire.ChannelList:
+    query = model.Channel.select().order_by(model.Channel.name).limit(limit + 1)
+    rows = [wire.Channel(*row) for row in query.tuples()]
+    return wire.ChannelList(rows[:limit], len(rows) > limit)
+
+
+def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
+    """Reference → id for those that are an id or a name of a channel."""
+    marks = ",".join("?" * len(references))
+    rows = reader.rows(
+        f"SELECT id, name FROM channels WHERE id IN ({marks}) OR name IN ({marks})",
+        (*references, *references),
+        limit=2 * len(references) + 1,
+    )
+    found = {name: id_ for id_, name in rows}
+    found.update({id_: id_ for id_, _ in rows})
+    return {reference: found[reference] for reference in references if reference in found}
+
+
+def list_topics(
+    reader: Reader, channel_id: str, limit: int, before_id: str | None
+) -> wire.TopicList:
+    """Newest activity first; `before_id` continues below a topic of an earlier page."""
+    topic = model.Topic
+    query = topic.select().where(topic.channel_id == channel_id)
+    if before_id is not None:
+        anchor = topic.get_or_none(topic.id == before_id)
+        if anchor is None:
+            raise wire.NoSuchTopic(details={"before_id": before_id})
+        query = query.where(
+            peewee.Tuple(topic.updated_at, topic.id) < (anchor.updated_at, anchor.id)
+        )
+    query = query.order_by(topic.updated_at.desc(), topic.id.desc()).limit(limit + 1)
+    rows = [wire.Topic(*row) for row in query.tuples()]
+    if not rows and model.Channel.get_or_none(model.Channel.id == channel_id) is None:
+        raise wire.NoSuchChannel(details={"channel_id": channel_id})
+    return wire.TopicList(rows[:limit], len(rows) > limit)
+
+
+# -- messages ----------------------------------------------------------------------------
+
+
+def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire.MessageList:
+    """One page; newest first, or oldest first when `after_id` asks for newer ones.
+
+    `order` is "id", or "rowid" in a workspace whose ids do not sort (decision 6).
+    """
+    conditions, parameters = [], []
+    for column, value in (("channel_id", query.channel_id), ("topic_id", query.topic_id)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            parameters.append(value)
+    for sign, anchor in (("<", query.before_id), (">", query.after_id)):
+        if anchor is not None:
+            conditions.append(f"{order} {sign} ?")
+            parameters.append(_position(reader, anchor, order))
+    direction = "ASC" if query.after_id is not None else "DESC"
+    limit = query.limit
+    rows = reader.rows(
+        f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(conditions)}"
+        f" ORDER BY {order} {direction} LIMIT ?",
+        (*parameters, limit + 1),
+        limit=limit + 1,
+    )
+    if not rows:
+        _require_place(reader, query)
+    messages = [wire.Message(*row) for row in rows[:limit]]
+    return wire.MessageList(messages, len(rows) > limit, messages[-1].id if messages else None)
+
+
+def _position(reader: Reader, message_id: str, order: str) -> Any:
+    if order == "id":
+        return message_id
+    row = reader.row("SELECT rowid FROM messages WHERE id = ?", (message_id,))
+    if row is None:
+        raise wire.NoSuchMessage(details={"message_id": message_id})
+    return row[0]
+
+
+def _require_place(reader: Reader, query: wire.MessagesQuery) -> None:
+    if query.topic_id and not reader.row("SELECT 1 FROM topics WHERE id = ?", (query.topic_id,)):
+        raise wire.NoSuchTopic(details={"topic_id": query.topic_id})
+    if query.channel_id and not reader.row(
+        "SELECT 1 FROM channels WHERE id = ?", (query.channel_id,)
+    ):
+        raise wire.NoSuchChannel(details={"channel_id": query.channel_id})
+
+
+# -- the log -------------------------------------------------------------------------------
+
+
+def list_events(reader: Reader, query: wire.EventsQuery, until: int) -> list[bytes]:
+    """Events as JSON texts, oldest first: after a cursor, or the newest `tail` of them."""
+    conditions, parameters = ["event_id > ?", "event_id <= ?"], [query.after, until]
+    for column, value in (("name", query.name), ("scope_channel_id", query.channel_id)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            parameters.append(value)
+    if query.topic_id is not None:
+        conditions.append("(scope_topic_id = ? OR scope_topic_id2 = ?)")
+        parameters += [query.topic_id, query.topic_id]
+    newest = query.tail is not None
+    limit = query.tail if query.tail is not None else query.limit
+    rows = reader.rows(
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE {' AND '.join(conditions)}"
+        f" ORDER BY event_id {'DESC' if newest else 'ASC'} LIMIT ?",
+        (*parameters, limit),
+        limit=limit,
+    )
+    if newest:
+        rows.reverse()
+    return [events.row_json(row) for row in rows]
+
+
+def replay(
+    reader: Reader,
+    after: int,
+    until: int,
+    wanted: Filter | None,
+    limit: int,
+    bytes_max: int,
+    framed: bool,
+) -> tuple[bytes, int]:
+    """The log from `after` (not included) as bytes to send, and the cursor they reach.
+
+    At most `limit` events and about `bytes_max` bytes. The cursor is `until` when nothing
+    is left. `framed`: WebSocket frames; else server-sent events.
+    """
+    sql, parameters = replay_statement(after, until, wanted, limit)
+    pieces: list[bytes] = []
+    size = count = 0
+    cursor = until
+    encode = text_frame if framed else None
+    statement = reader.execute(sql, parameters)
+    for row in statement:
+        envelope = events.envelope(*row)
+        piece = encode(envelope) if encode else sse_event(row[0], envelope)
+        pieces.append(piece)
+        size += len(piece)
+        count += 1
+        if size >= bytes_max or count >= limit:
+            cursor = row[0]
+            break
+    statement.close()
+    return b"".join(pieces), cursor
+
+
+def replay_statement(
+    after: int, until: int, wanted: Filter | None, limit: int
+) -> tuple[str, list[Any]]:
+    """The query of ADR-0003, by index whatever the filter.
+
+    One index seek for each scope, each in order and cut at `limit`, then their union:
+    a quiet topic in a long log costs its own events only.
+    """
+    bounds = "event_id > ? AND event_id <= ?"
+    end = "ORDER BY event_id ASC LIMIT ?"
+    if wanted is None:
+        return f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE {bounds} {end}", [after, until, limit]
+    terms = wanted.terms
+    if not terms:
+        return f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE 0 LIMIT ?", [limit]
+    if len(terms) > UNION_TERMS_MAX:
+        anyone = " OR ".join(f"{column} = ?" for column, _ in terms)
+        return (
+            f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE {bounds} AND ({anyone}) {end}",
+            [after, until, *(value for _, value in terms), limit],
+        )
+    seeks, parameters = [], []
+    for column, value in terms:
+        seeks.append(
+            f"SELECT event_id FROM (SELECT event_id FROM events WHERE {column} = ?"
+            f" AND {bounds} {end})"
+        )
+        parameters += [value, after, until, limit]
+    return (
+        f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE event_id IN ({' UNION '.join(seeks)}) {end}",
+        [*parameters, limit],
+    )
+
+
+def sse_event(number: int, envelope: bytes) -> bytes:
+    """One server-sent event; the envelope is a single line of JSON."""
+    return b"id: %d\ndata: %b\n\n" % (number, envelope)

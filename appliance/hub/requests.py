@@ -1,0 +1,174 @@
+"""Requests on a socket: the verbs of HTTP without HTTP (decisions, additive shapes).
+
+    {"type": "request", "id": 7, "op": "message.create", "data": {…}}
+    {"type": "response", "id": 7, "status": 201, "body": {…}}
+
+Requests that arrive together are written together: messages among them share one trip
+to the writer. Answers come in the order of the requests.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appliance.hub import metrics, wire
+from appliance.hub.service import Hub, Reply, refusal
+from appliance.kernel.auth import Principal
+from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
+from appliance.web.errors import status_of
+from appliance.web.socket import text_frame
+
+POST = "hub:post"
+
+_request = msgspec.json.Decoder(wire.Request)
+_create = msgspec.json.Decoder(wire.CreateMessage)
+_encode = msgspec.json.Encoder().encode
+
+
+class EditData(msgspec.Struct, frozen=True):
+    message_id: wire.Id
+    content_raw: wire.Content
+    expected_version: wire.Version | None = None
+
+
+class DeleteData(msgspec.Struct, frozen=True):
+    message_id: wire.Id
+    actor: wire.Sender
+    expected_version: wire.Version | None = None
+
+
+class RenameData(msgspec.Struct, frozen=True):
+    topic_id: wire.Id
+    title: wire.Title
+
+
+def _edit(hub: Hub, data: EditData, principal: Principal, key: str | None) -> Reply:
+    command = wire.EditMessage(data.content_raw, data.expected_version)
+    return hub.patch_message(data.message_id, command, principal, key)
+
+
+def _delete(hub: Hub, data: DeleteData, principal: Principal, key: str | None) -> Reply:
+    command = wire.DeleteMessage(data.actor, data.expected_version)
+    return hub.patch_message(data.message_id, command, principal, key)
+
+
+def _rename(hub: Hub, data: RenameData, principal: Principal, key: str | None) -> Reply:
+    return hub.rename_topic(data.topic_id, wire.RenameTopic(data.title), principal, key)
+
+
+OPERATIONS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Reply]]] = {
+    "channel.create": (msgspec.json.Decoder(wire.CreateChannel), Hub.create_channel),
+    "topic.create": (msgspec.json.Decoder(wire.CreateTopic), Hub.create_topic),
+    "topic.rename": (msgspec.json.Decoder(RenameData), _rename),
+    "message.create": (_create, Hub.create_message),
+    "message.edit": (msgspec.json.Decoder(EditData), _edit),
+    "message.delete": (msgspec.json.Decoder(DeleteData), _delete),
+}
+
+
+class Requests:
+    """Answers request frames. `charge(n)` raises when the sender's rate is used up."""
+
+    def __init__(self, hub: Hub, charge: Callable[[int], None]) -> None:
+        self._hub = hub
+        self._charge = charge
+
+    def answer(self, messages: list[bytes], principal: Principal) -> bytes:
+        """Response frames for all `messages`, joined."""
+        frames: list[bytes] = []
+        creating: list[tuple[wire.Request, wire.CreateMessage]] = []
+        for message in messages:
+            request = None
+            try:
+                request = decode(_request, message)
+                self._admit(request, principal)
+                if request.op == "message.create":
+                    creating.append((request, decode(_create, request.data)))
+                    continue
+                frames += self._create(creating, principal)
+                creating = []
+                frames.append(self._one(request, principal))
+            except ApplianceError as error:
+                frames += self._create(creating, principal)
+                creating = []
+                frames.append(refused(request, error))
+        frames += self._create(creating, principal)
+        return b"".join(frames)
+
+    def _admit(self, request: wire.Request, principal: Principal) -> None:
+        self._charge(1)
+        if not principal.allows(POST):
+            raise Forbidden(details={"scope": POST})
+        if request.op not in OPERATIONS:
+            raise Invalid(
+                "unknown operation",
+                details={"op": request.op[:100], "known": sorted(OPERATIONS)},
+            )
+
+    def _create(
+        self, creating: list[tuple[wire.Request, wire.CreateMessage]], principal: Principal
+    ) -> list[bytes]:
+        if not creating:
+            return []
+        try:
+            results = self._hub.create_messages(
+                [command for _, command in creating],
+                principal,
+                [request.idempotency_key for request, _ in creating],
+            )
+        except ApplianceError as error:
+            return [refused(request, error) for request, _ in creating]
+        return [
+            response(request, result)
+            for (request, _), result in zip(creating, results, strict=True)
+        ]
+
+    def _one(self, request: wire.Request, principal: Principal) -> bytes:
+        decoder, verb = OPERATIONS[request.op]
+        data = decode(decoder, request.data)
+        return response(request, verb(self._hub, data, principal, request.idempotency_key))
+
+
+def is_request(message: bytes) -> bool:
+    try:
+        _request.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def decode(decoder: msgspec.json.Decoder[Any], data: Any) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"invalid input: {error}", hint="see docs/protocol.md") from None
+
+
+def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:
+    if isinstance(result, ApplianceError):
+        return refused(request, result)
+    metrics.requests.labels("done").inc()
+    return text_frame(
+        b'{"type":"response","id":%b,"status":%d,"replayed":%b,"body":%b}'
+        % (
+            _encode(request.id),
+            result.status,
+            b"true" if result.replayed else b"false",
+            result.body,
+        )
+    )
+
+
+def refused(request: wire.Request | None, error: ApplianceError) -> bytes:
+    metrics.requests.labels("refused").inc()
+    body: dict[str, Any] = refusal(error)
+    if error.retry_after is not None:
+        body["retry_after"] = error.retry_after
+    if request is None:
+        return text_frame(_encode({"type": "error", **body}))
+    return text_frame(
+        _encode(
+            {"type": "response", "id": request.id, "status": status_of(error), "body": body}
+        )
+    )

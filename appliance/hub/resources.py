@@ -1,0 +1,159 @@
+"""The hub on HTTP: one class a noun, and the table of its routes (hub spec §0.9)."""
+
+from typing import Any
+
+import falcon
+
+from appliance.hub import wire
+from appliance.hub.service import Hub, Reply, batch_body
+from appliance.hub.sse import EventStream
+from appliance.web.media import reply, reply_bytes
+from appliance.web.route import OPEN, Operation, Route
+
+READ = "hub:read"
+POST = "hub:post"
+
+
+def answer(resp: falcon.Response, result: Reply) -> None:
+    reply_bytes(resp, result.body, result.status)
+    if result.replayed:
+        resp.set_header("Idempotency-Replayed", "true")
+
+
+class HealthResource:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._hub.health())
+
+
+class Channels:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._hub.list_channels(req.context.query.limit))
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateChannel) -> None:
+        context = req.context
+        answer(
+            resp, self._hub.create_channel(command, context.principal, context.idempotency_key)
+        )
+
+
+class Topics:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get_of_channel(self, req: Any, resp: falcon.Response, channel_id: str) -> None:
+        reply(resp, self._hub.list_topics(channel_id, req.context.query))
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateTopic) -> None:
+        context = req.context
+        answer(resp, self._hub.create_topic(command, context.principal, context.idempotency_key))
+
+    def on_patch_item(
+        self, req: Any, resp: falcon.Response, topic_id: str, command: wire.RenameTopic
+    ) -> None:
+        context = req.context
+        answer(
+            resp,
+            self._hub.rename_topic(topic_id, command, context.principal, context.idempotency_key),
+        )
+
+
+class Messages:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._hub.page_messages(req.context.query))
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessage) -> None:
+        context = req.context
+        answer(
+            resp, self._hub.create_message(command, context.principal, context.idempotency_key)
+        )
+
+    def on_patch_item(
+        self, req: Any, resp: falcon.Response, message_id: str, command: wire.PatchMessage
+    ) -> None:
+        context = req.context
+        answer(
+            resp,
+            self._hub.patch_message(
+                message_id, command, context.principal, context.idempotency_key
+            ),
+        )
+
+    def on_post_batch(
+        self, req: Any, resp: falcon.Response, command: wire.CreateMessages
+    ) -> None:
+        keys = [message.idempotency_key for message in command.messages]
+        results = self._hub.create_messages(command.messages, req.context.principal, keys)
+        reply_bytes(resp, batch_body(results))
+
+
+class Events:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply_bytes(resp, self._hub.list_events(req.context.query))
+
+    def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
+        stream = EventStream(self._hub, req.context.query, req.get_header("Last-Event-ID"))
+        resp.content_type = "text/event-stream"
+        resp.set_header("Cache-Control", "no-cache")
+        resp.set_header("X-Accel-Buffering", "no")
+        resp.stream = stream
+
+
+def routes(hub: Hub) -> list[Route]:
+    topics, messages, events = Topics(hub), Messages(hub), Events(hub)
+    return [
+        Route("/health", HealthResource(hub), {
+            "GET": Operation(OPEN, reply=wire.Health, probe=True, summary="Is this the hub, and which one?"),
+        }),
+        Route("/api/v1/channels", Channels(hub), {
+            "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
+                             summary="All channels, by name"),
+            "POST": Operation(POST, body=wire.CreateChannel, reply=wire.ChannelCreated,
+                              status=201, summary="Make a channel"),
+        }),
+        Route("/api/v1/channels/{channel_id}/topics", topics, {
+            "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery,
+                             summary="Topics of a channel, newest activity first"),
+        }, suffix="of_channel"),
+        Route("/api/v1/topics", topics, {
+            "POST": Operation(POST, body=wire.CreateTopic, reply=wire.TopicChanged,
+                              status=201, summary="Make a topic"),
+        }),
+        Route("/api/v1/topics/{topic_id}", topics, {
+            "PATCH": Operation(POST, body=wire.RenameTopic, reply=wire.TopicChanged,
+                               summary="Rename a topic"),
+        }, suffix="item"),
+        Route("/api/v1/messages", messages, {
+            "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
+                             summary="Messages of a topic or channel, page by page"),
+            "POST": Operation(POST, body=wire.CreateMessage, reply=wire.MessageChanged,
+                              status=201, summary="Post a message"),
+        }),
+        Route("/api/v1/messages/{message_id}", messages, {
+            "PATCH": Operation(POST, body=wire.PatchMessage, reply=wire.MessageChanged,
+                               summary="Edit a message, or turn it into a tombstone"),
+        }, suffix="item"),
+        Route("/api/v1/messages/batch", messages, {
+            "POST": Operation(POST, body=wire.CreateMessages, reply=wire.BatchResults,
+                              batch=True, cost=lambda command: len(command.messages), summary="Post up to 500 messages"),
+        }, suffix="batch"),
+        Route("/api/v1/events", events, {
+            "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
+                             summary="Events after a cursor; waits for the next if asked to"),
+        }),
+        Route("/api/v1/events/stream", events, {
+            "GET": Operation(READ, query=wire.StreamQuery, media="text/event-stream",
+                             summary="Events as they come, as server-sent events"),
+        }, suffix="stream"),
+    ]  # fmt: skip

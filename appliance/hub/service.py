@@ -1,0 +1,337 @@
+"""The hub's verbs. Rules that need the database live in `writes.py` and `queries.py`."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from appliance.hub import metrics, queries, wire, writes
+from appliance.hub.events import encode
+from appliance.hub.settings import HubSettings
+from appliance.hub.subscription import Filter
+from appliance.hub.writes import Reply
+from appliance.kernel.auth import Principal
+from appliance.kernel.batch import Outcome
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.feed import Feed
+from appliance.kernel.store import Store
+
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Identity(Protocol):
+    """Who this process is (made by app.py)."""
+
+    instance_id: str
+    epoch: str
+    started_ms: int
+    pid: int
+    version: str
+
+
+class Hub:
+    """One per process. Every verb returns when its effect is durable and told."""
+
+    def __init__(
+        self, store: Store, feed: Feed, settings: HubSettings, clock: Clock, identity: Identity
+    ) -> None:
+        self.store = store
+        self.feed = feed
+        self.settings = settings
+        self.clock = clock
+        self.identity = identity
+        facts = store.read(queries.facts)
+        self.db_id: str = facts["db_id"]
+        self.schema_version: int = facts["schema_version"]
+        self._order: str = facts["id_order"]
+        for last_id in facts["last_ids"]:
+            store.ids.seed(last_id)
+        feed.head = facts["head"]
+        self._running: set[tuple[str, str, str, str]] = set()
+
+    # -- mutations -------------------------------------------------------------------
+
+    def create_channel(
+        self, command: wire.CreateChannel, principal: Principal, key: str | None = None
+    ) -> Reply:
+        check_text(name=command.name, description=command.description)
+        identity = self._identity(principal, "POST", "channels", key, command)
+        return self._mutate("create_channel", identity, writes.create_channel, command)
+
+    def create_topic(
+        self, command: wire.CreateTopic, principal: Principal, key: str | None = None
+    ) -> Reply:
+        check_text(title=command.title)
+        identity = self._identity(principal, "POST", "topics", key, command)
+        return self._mutate("create_topic", identity, writes.create_topic, command)
+
+    def rename_topic(
+        self, topic_id: str, command: wire.RenameTopic, principal: Principal, key: str | None = None
+    ) -> Reply:
+        check_text(title=command.title)
+        identity = self._identity(principal, "PATCH", f"topics/{topic_id}", key, command)
+        return self._mutate(
+            "rename_topic", identity, writes.rename_topic, topic_id, command.title
+        )
+
+    def create_message(
+        self, command: wire.CreateMessage, principal: Principal, key: str | None = None
+    ) -> Reply:
+        check_message(command.sender, command.content_raw)
+        identity = self._identity(principal, "POST", "messages", key, command)
+        return self._mutate(
+            "create_message", identity, writes.create_message,
+            command.topic_id, command.sender, command.content_raw,
+        )  # fmt: skip
+
+    def patch_message(
+        self,
+        message_id: str,
+        command: wire.PatchMessage,
+        principal: Principal,
+        key: str | None = None,
+    ) -> Reply:
+        identity = self._identity(principal, "PATCH", f"messages/{message_id}", key, command)
+        if isinstance(command, wire.EditMessage):
+            check_text(content_raw=command.content_raw)
+            check_size(command.content_raw)
+            return self._mutate(
+                "edit_message", identity, writes.edit_message, message_id, command
+            )
+        check_text(actor=command.actor)
+        return self._mutate(
+            "delete_message", identity, writes.delete_message, message_id, command
+        )
+
+    def create_messages(
+        self, commands: Sequence[wire.CreateMessage | wire.BatchMessage], principal: Principal,
+        keys: Sequence[str | None],
+    ) -> list[Reply | ApplianceError]:
+        """Many messages in one go, each with its own fate, in order.
+
+        A refused one neither stops nor undoes the others. An error that is nobody's
+        refusal is raised.
+        """  # fmt: skip
+        results: list[Reply | ApplianceError | None] = [None] * len(commands)
+        calls: list[Any] = []
+        places: list[int] = []
+        held: list[tuple[str, str, str, str]] = []
+        for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
+            try:
+                check_message(command.sender, command.content_raw)
+                calls.append(self._message_call(command, principal, key, held))
+                places.append(place)
+            except ApplianceError as error:
+                results[place] = error
+        try:
+            outcomes = self.store.write_many(calls) if calls else []
+        finally:
+            self._running.difference_update(held)
+        for place, outcome in zip(places, outcomes, strict=True):
+            results[place] = _reply_or_refusal(outcome)
+        refused = sum(isinstance(result, ApplianceError) for result in results)
+        metrics.mutations.labels("create_message", "done").inc(len(results) - refused)
+        metrics.mutations.labels("create_message", "refused").inc(refused)
+        return [result for result in results if result is not None]
+
+    def _message_call(
+        self,
+        command: wire.CreateMessage | wire.BatchMessage,
+        principal: Principal,
+        key: str | None,
+        held: list[tuple[str, str, str, str]],
+    ) -> tuple[Any, tuple[Any, ...]]:
+        plain = (command.topic_id, command.sender, command.content_raw)
+        if key is None:
+            return writes.create_message, plain
+        # The same identity as a single POST has: a retry may come by either way.
+        single = wire.CreateMessage(*plain)
+        identity = self._identity(principal, "POST", "messages", key, single)
+        assert identity is not None
+        self._hold(identity[:4])
+        held.append(identity[:4])
+        return writes.once, (identity, writes.create_message, *plain)
+
+    def _mutate(
+        self, verb: str, identity: writes.Once | None, function: Any, *args: Any
+    ) -> Reply:
+        outcome = "failed"
+        try:
+            if identity is None:
+                reply: Reply = self.store.write(function, *args)
+            else:
+                self._hold(identity[:4])
+                try:
+                    reply = self.store.write(writes.once, identity, function, *args)
+                finally:
+                    self._running.discard(identity[:4])
+            outcome = "done"
+        except ApplianceError:
+            outcome = "refused"
+            raise
+        finally:
+            metrics.mutations.labels(verb, outcome).inc()
+        return reply
+
+    def _identity(
+        self, principal: Principal, method: str, route: str, key: str | None, command: Any
+    ) -> writes.Once | None:
+        if key is None:
+            return None
+        fingerprint = hashlib.sha256(_canonical(command)).hexdigest()
+        return principal.id, method, route, key, fingerprint
+
+    def _hold(self, name: tuple[str, str, str, str]) -> None:
+        """Marks a key as running; a second request with it hears so instead of waiting."""
+        if name in self._running:
+            raise wire.KeyInProgress(retry_after=1.0)
+        self._running.add(name)
+
+    # -- reads -----------------------------------------------------------------------
+
+    def health(self) -> wire.Health:
+        identity = self.identity
+        return wire.Health(
+            status="ok",
+            instance_id=identity.instance_id,
+            db_id=self.db_id,
+            schema_version=self.schema_version,
+            protocol_version=wire.PROTOCOL_VERSION,
+            epoch=identity.epoch,
+            uptime_seconds=max(0, self.clock.now_ms() - identity.started_ms) // 1000,
+            pid=identity.pid,
+            version=identity.version,
+        )
+
+    def list_channels(self, limit: int) -> wire.ChannelList:
+        return self.store.read(queries.list_channels, self._page(limit))
+
+    def list_topics(self, channel_id: str, query: wire.TopicsQuery) -> wire.TopicList:
+        return self.store.read(
+            queries.list_topics, channel_id, self._page(query.limit), query.before_id
+        )
+
+    def page_messages(self, query: wire.MessagesQuery) -> wire.MessageList:
+        if query.channel_id is None and query.topic_id is None:
+            raise Invalid(
+                "channel_id or topic_id is required",
+                details={"field": "topic_id"},
+                hint="GET /api/v1/messages?topic_id=ID",
+            )
+        if query.before_id is not None and query.after_id is not None:
+            raise Invalid(
+                "before_id and after_id exclude each other",
+                details={"field": "after_id"},
+                hint="page in one direction: older with before_id, newer with after_id",
+            )
+        query = msgspec.structs.replace(query, limit=self._page(query.limit))
+        return self.store.read(queries.page_messages, query, self._order)
+
+    def list_events(self, query: wire.EventsQuery) -> bytes:
+        """The body of `GET /api/v1/events`; waits for the first event if asked to."""
+        tail = None if query.tail is None else self._page(query.tail)
+        query = msgspec.structs.replace(query, limit=self._page(query.limit), tail=tail)
+        until = self.feed.head
+        rows = self.store.read(queries.list_events, query, until)
+        if not rows and query.wait and tail is None:
+            until = self._wait_for(query, until)
+            rows = self.store.read(queries.list_events, query, until)
+        return b'{"events":[%b],"replay_until":%d}' % (b",".join(rows), until)
+
+    def _wait_for(self, query: wire.EventsQuery, head: int) -> int:
+        """The feed's head when something wanted came, or when the time was up."""
+
+        def wants(event: Any) -> bool:
+            topics = (event.topic_id, event.topic_id2)
+            return (
+                (query.name is None or event.name == query.name)
+                and (query.channel_id is None or event.channel_id == query.channel_id)
+                and (query.topic_id is None or query.topic_id in topics)
+            )
+
+        # Nothing can come between the read and this line unheard: compare heads first.
+        subscription = self.feed.subscribe(1, wants)
+        try:
+            if self.feed.head == head:
+                subscription.wait(min(query.wait, self.settings.wait_seconds_max))
+        finally:
+            self.feed.unsubscribe(subscription)
+        return self.feed.head
+
+    def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:
+        """A Filter from references; channels may be named by id or name (decision 13)."""
+        known = self.store.read(queries.channel_ids, list(channels)) if channels else {}
+        unknown = [reference for reference in channels if reference not in known]
+        return Filter(
+            frozenset(known.values()).union(unknown), frozenset(topics), frozenset(unknown)
+        )
+
+    def read_log(
+        self, after: int, until: int, wanted: Filter | None, framed: bool = True
+    ) -> tuple[bytes, int]:
+        """A piece of the log ready to send, and the cursor it reaches."""
+        settings = self.settings
+        return self.store.read(
+            queries.replay, after, until, wanted,
+            settings.replay_batch_max, settings.replay_bytes_max, framed,
+        )  # fmt: skip
+
+    def _page(self, limit: int) -> int:
+        return min(limit, self.settings.page_max)
+
+
+def check_message(sender: str, content: str) -> None:
+    if "\0" in sender or "\0" in content:
+        check_text(sender=sender, content_raw=content)
+    if len(content) > SAFE_CHARACTERS:
+        check_size(content)
+
+
+def check_text(**fields: str | None) -> None:
+    """Refuses U+0000: SQLite's functions end a text there, so checks could be fooled."""
+    for name, text in fields.items():
+        if text is not None and "\0" in text:
+            raise Invalid(
+                f"{name} contains U+0000", details={"field": name}, hint="leave NUL bytes out"
+            )
+
+
+def check_size(content: str) -> None:
+    size = len(content.encode("utf-8", "surrogatepass"))
+    if size > wire.CONTENT_BYTES_MAX:
+        raise wire.PayloadTooLarge(
+            f"content_raw has more than {wire.CONTENT_BYTES_MAX} bytes",
+            details={"field": "content_raw", "bytes": size, "limit": wire.CONTENT_BYTES_MAX},
+            hint="split it, or attach a link to it",
+        )
+
+
+def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
+    if outcome.error is None:
+        return outcome.result  # type: ignore[no-any-return]
+    if isinstance(outcome.error, ApplianceError):
+        return outcome.error
+    raise outcome.error
+
+
+def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
+    """`{"results": […]}` of decisions.md: one entry an item, in order."""
+    parts = [
+        result.body if isinstance(result, Reply) else encode(refusal(result)) for result in results
+    ]
+    return b'{"results":[%b]}' % b",".join(parts)
+
+
+def refusal(error: ApplianceError) -> dict[str, Any]:
+    return {
+        "error": error.message,
+        "code": error.code,
+        "details": error.details,
+        "hint": error.hint,
+        **error.extra,
+    }
+
+
+SAFE_CHARACTERS = wire.CONTENT_BYTES_MAX // 4  # four bytes a character at the most

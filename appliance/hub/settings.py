@@ -1,0 +1,15 @@
+"""[hub]: limits of the message hub."""
+
+import msgspec
+
+
+class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    page_max: int = 1000  # rows in one reply; a larger limit is clamped (decision 20)
+    replay_batch_max: int = 1000  # events read from the log at once (hub spec §0.1.2)
+    replay_bytes_max: int = 512 * 1024  # bytes written to a socket between two looks around
+    wait_seconds_max: float = 60.0  # longest long poll; a longer `wait` is clamped
+    waiting_max: int = 500  # long polls and SSE streams at once
+    idempotency_hours: float = 48.0  # how long a key is remembered
+    sweep_rows_max: int = 5000  # keys forgotten in one round
+    pipeline_max: int = 256  # requests of one socket written together
+    sse_heartbeat_seconds: float = 15.0  # a comment line keeps proxies from hanging up

@@ -1,0 +1,90 @@
+"""The stream for clients without sockets: server-sent events with `Last-Event-ID`.
+
+The same loop over a cursor as `stream.py`, written as an iterator of byte pieces.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from appliance.hub import metrics, wire
+from appliance.hub.queries import sse_event
+from appliance.hub.service import Hub
+from appliance.kernel.errors import Exhausted, Invalid
+
+LIVE_BATCH_MAX = 500
+
+
+class TooManyStreams(Exhausted):
+    code = "TOO_MANY_STREAMS"
+    status = 503
+    sentence = "too many clients are waiting for events"
+    advice = "raise hub.waiting_max, or use the WebSocket"
+
+
+class EventStream:
+    """Bytes of a text/event-stream, for ever. The server closes it when the client goes."""
+
+    open_streams = 0
+
+    def __init__(self, hub: Hub, query: wire.StreamQuery, last_event_id: str | None) -> None:
+        if EventStream.open_streams >= hub.settings.waiting_max:
+            raise TooManyStreams(retry_after=1.0)
+        self._hub = hub
+        self._cursor = start_of(query, last_event_id, hub.feed.head)
+        scoped = bool(query.channel_id or query.topic_id)
+        self._wanted = hub.filter_for(query.channel_id, query.topic_id) if scoped else None
+        matches = self._wanted.matches if self._wanted else None
+        self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, matches)
+        self._open = True
+        EventStream.open_streams += 1
+        metrics.sessions.labels("sse").inc()
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"retry: 1000\n\n"
+        yield from self._read_log()
+        while self._open:
+            items = self._subscription.take(LIVE_BATCH_MAX)
+            if self._subscription.lagging:
+                metrics.lagged.inc()
+                yield from self._read_log()
+                self._subscription.recover()
+            elif items:
+                yield self._pieces(items)
+            elif not self._subscription.wait(self._hub.settings.sse_heartbeat_seconds):
+                yield b": still here\n\n"
+
+    def close(self) -> None:
+        """Called by the server, once, when the response is over."""
+        if self._open:
+            self._open = False
+            EventStream.open_streams -= 1
+            metrics.sessions.labels("sse").dec()
+            self._hub.feed.unsubscribe(self._subscription)
+            self._subscription.wake()
+
+    def _read_log(self) -> Iterator[bytes]:
+        while self._cursor < self._hub.feed.head and self._open:
+            until = self._hub.feed.head
+            pieces, self._cursor = self._hub.read_log(
+                self._cursor, until, self._wanted, framed=False
+            )
+            if pieces:
+                yield pieces
+
+    def _pieces(self, items: list[Any]) -> bytes:
+        pieces = [
+            sse_event(item.number, item.envelope) for item in items if item.number > self._cursor
+        ]
+        self._cursor = max(self._cursor, items[-1].number)
+        return b"".join(pieces)
+
+
+def start_of(query: wire.StreamQuery, last_event_id: str | None, head: int) -> int:
+    """Where to begin: the header of a reconnecting client wins, then `after`, then 0."""
+    if last_event_id:
+        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
+            raise Invalid(
+                "Last-Event-ID is not an event id", details={"header": "Last-Event-ID"}
+            )
+        return min(int(last_event_id), head)
+    return min(query.after or 0, head)

@@ -1,0 +1,218 @@
+"""What each mutation does inside its transaction: check, change the row, tell the log.
+
+Every function takes a Tx and plain values, and answers with the JSON body of the reply,
+so that the bytes stored for an idempotency key are the bytes that were sent.
+"""
+
+import sqlite3
+from typing import Any
+
+from appliance.hub import events, wire
+from appliance.hub.events import encode
+from appliance.hub.queries import CHANNEL, MESSAGE, TOPIC
+from appliance.kernel.batch import Tx
+
+Once = tuple[str, str, str, str, str]  # principal, method, route, key, fingerprint
+
+
+class Reply:
+    """A success on its way out: HTTP status and body; `replayed` if it is a repetition."""
+
+    __slots__ = ("body", "replayed", "status")
+
+    def __init__(self, status: int, body: bytes, replayed: bool = False) -> None:
+        self.status = status
+        self.body = body
+        self.replayed = replayed
+
+
+# -- idempotency -----------------------------------------------------------------------
+
+
+def once(tx: Tx, identity: Once, function: Any, *args: Any) -> Reply:
+    """`function(tx, *args)` unless this key was answered before; then that answer again.
+
+    The answer is stored in the same transaction as the change. A refusal leaves no row,
+    so it does not use up the key (decision 26).
+    """
+    principal, method, route, key, fingerprint = identity
+    row = tx.execute(
+        "SELECT fingerprint, status, reply FROM x_idempotency"
+        " WHERE principal = ? AND method = ? AND route = ? AND key = ?",
+        (principal, method, route, key),
+    ).fetchone()
+    if row is not None:
+        if row[0] != fingerprint:
+            raise wire.KeyReused
+        return Reply(row[1], row[2], replayed=True)
+    reply: Reply = function(tx, *args)
+    tx.execute(
+        "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (principal, method, route, key, fingerprint, reply.status, reply.body, tx.now_ms),
+    )
+    return reply
+
+
+def forget_keys(tx: Tx, before_ms: int, most: int) -> int:
+    """Remove at most `most` idempotency rows older than `before_ms`; how many."""
+    return tx.execute(
+        "DELETE FROM x_idempotency WHERE (principal, method, route, key) IN"
+        " (SELECT principal, method, route, key FROM x_idempotency"
+        "  WHERE created_ms < ? ORDER BY created_ms LIMIT ?)",
+        (before_ms, most),
+    ).rowcount
+
+
+# -- channels and topics ---------------------------------------------------------------
+
+
+def create_channel(tx: Tx, command: wire.CreateChannel) -> Reply:
+    channel = wire.Channel(tx.new_id("ch_"), command.name, command.description, tx.now)
+    try:
+        tx.execute(
+            f"INSERT INTO channels ({CHANNEL}) VALUES (?, ?, ?, ?)",
+            (channel.id, channel.name, channel.description, channel.created_at),
+        )
+    except sqlite3.IntegrityError:
+        row = tx.execute("SELECT id FROM channels WHERE name = ?", (command.name,)).fetchone()
+        if row is None:
+            raise
+        raise wire.NameTaken(
+            "a channel with that name exists", details={"channel_id": row[0]}
+        ) from None
+    event_id = events.append(
+        tx, "channel.created", ("channel", channel.id), encode(wire.ChannelData(channel)),
+        channel_id=channel.id,
+    )  # fmt: skip
+    return Reply(201, encode(wire.ChannelCreated(channel, event_id)))
+
+
+def create_topic(tx: Tx, command: wire.CreateTopic) -> Reply:
+    if not tx.execute("SELECT 1 FROM channels WHERE id = ?", (command.channel_id,)).fetchone():
+        raise wire.NoSuchChannel(details={"channel_id": command.channel_id})
+    topic = wire.Topic(tx.new_id("topic_"), command.channel_id, command.title, tx.now, tx.now)
+    _refuse_taken_title(tx, command.channel_id, command.title)
+    tx.execute(
+        f"INSERT INTO topics ({TOPIC}) VALUES (?, ?, ?, ?, ?)",
+        (topic.id, topic.channel_id, topic.title, topic.created_at, topic.updated_at),
+    )
+    event_id = events.append(
+        tx, "topic.created", ("topic", topic.id), encode(wire.TopicData(topic)),
+        channel_id=topic.channel_id, topic_id=topic.id,
+    )  # fmt: skip
+    return Reply(201, encode(wire.TopicChanged(topic, event_id)))
+
+
+def rename_topic(tx: Tx, topic_id: str, title: str) -> Reply:
+    row = tx.execute(f"SELECT {TOPIC} FROM topics WHERE id = ?", (topic_id,)).fetchone()
+    if row is None:
+        raise wire.NoSuchTopic(details={"topic_id": topic_id})
+    old = wire.Topic(*row)
+    if title != old.title:
+        _refuse_taken_title(tx, old.channel_id, title)
+    topic = wire.Topic(old.id, old.channel_id, title, old.created_at, tx.now)
+    tx.execute("UPDATE topics SET title = ?, updated_at = ? WHERE id = ?", (title, tx.now, old.id))
+    event_id = events.append(
+        tx, "topic.renamed", ("topic", topic.id),
+        encode(wire.TopicRenamed(topic.id, old.title, title)),
+        channel_id=topic.channel_id, topic_id=topic.id,
+    )  # fmt: skip
+    return Reply(200, encode(wire.TopicChanged(topic, event_id)))
+
+
+def _refuse_taken_title(tx: Tx, channel_id: str, title: str) -> None:
+    row = tx.execute(
+        "SELECT id FROM topics WHERE channel_id = ? AND title = ?", (channel_id, title)
+    ).fetchone()
+    if row is not None:
+        raise wire.NameTaken(
+            "a topic with that title exists in this channel", details={"topic_id": row[0]}
+        )
+
+
+# -- messages ----------------------------------------------------------------------------
+
+
+def create_message(tx: Tx, topic_id: str, sender: str, content: str) -> Reply:
+    row = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
+    if row is None:
+        raise wire.NoSuchTopic(details={"topic_id": topic_id})
+    channel_id, now = row[0], tx.now
+    message_id = tx.new_id("msg_")
+    tx.execute(
+        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (message_id, topic_id, channel_id, sender, content, now),
+    )
+    tx.execute(
+        "UPDATE topics SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1", (now, topic_id)
+    )
+    message = encode(
+        wire.Message(message_id, topic_id, channel_id, sender, content, 1, now, None, None, None)
+    )
+    event_id = events.append(
+        tx, "message.created", ("message", message_id), b'{"message":%b}' % message,
+        channel_id=channel_id, topic_id=topic_id,
+    )  # fmt: skip
+    return Reply(201, b'{"message":%b,"event_id":%d}' % (message, event_id))
+
+
+def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
+    old = _message(tx, message_id, command.expected_version)
+    if old.deleted_at is not None:
+        raise wire.CannotEditDeleted(details={"message_id": message_id})
+    tx.execute(
+        "UPDATE messages SET content_raw = ?, edited_at = ?, version = version + 1 WHERE id = ?",
+        (command.content_raw, tx.now, message_id),
+    )
+    message = wire.Message(
+        old.id, old.topic_id, old.channel_id, old.sender, command.content_raw,
+        old.version + 1, old.created_at, tx.now, None, None,
+    )  # fmt: skip
+    edited = wire.MessageEdited(
+        message_id, old.content_raw, command.content_raw, message.version
+    )
+    return _changed(tx, "message.edited", message, encode(edited))
+
+
+def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Reply:
+    """A tombstone; a second one changes nothing and says so with `event_id: null`."""
+    old = _message(tx, message_id, command.expected_version)
+    if old.deleted_at is not None:
+        return Reply(200, encode(wire.MessageChanged(old, None)))
+    tx.execute(
+        "UPDATE messages SET content_raw = ?, edited_at = ?, deleted_at = ?, deleted_by = ?,"
+        " version = version + 1 WHERE id = ?",
+        (wire.TOMBSTONE, tx.now, tx.now, command.actor, message_id),
+    )
+    message = wire.Message(
+        old.id, old.topic_id, old.channel_id, old.sender, wire.TOMBSTONE,
+        old.version + 1, old.created_at, tx.now, tx.now, command.actor,
+    )  # fmt: skip
+    deleted = wire.MessageDeleted(message_id, command.actor, message.version)
+    return _changed(tx, "message.deleted", message, encode(deleted))
+
+
+def _message(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:
+    row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,)).fetchone()
+    if row is None:
+        raise wire.NoSuchMessage(details={"message_id": message_id})
+    message = wire.Message(*row)
+    if expected_version is not None and expected_version != message.version:
+        raise wire.VersionConflict(
+            details={
+                "message_id": message_id,
+                "expected": expected_version,
+                "current": message.version,
+            },
+            extra={"current_version": message.version},
+        )
+    return message
+
+
+def _changed(tx: Tx, name: str, message: wire.Message, data: bytes) -> Reply:
+    event_id = events.append(
+        tx, name, ("message", message.id), data,
+        channel_id=message.channel_id, topic_id=message.topic_id,
+    )  # fmt: skip
+    return Reply(200, encode(wire.MessageChanged(message, event_id)))

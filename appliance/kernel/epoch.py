@@ -1,0 +1,21 @@
+"""The epoch: a number drawn when a workspace is made and again at every restore.
+
+It is part of every cursor's meaning: event 42 of one epoch is not event 42 of another.
+It lives in the auth store, which is present whatever roles are on (decision 5).
+"""
+
+import sqlite3
+
+from appliance.kernel.ids import random_id
+
+KEY = "epoch"
+
+
+def current(connection: sqlite3.Connection) -> str:
+    """The epoch in force; drawn and stored if there is none yet."""
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
+        (KEY, random_id()),
+    )
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
+    return str(row[0])

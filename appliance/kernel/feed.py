@@ -1,0 +1,100 @@
+"""Tells committed items to bounded subscriptions, in order, without waiting for anyone.
+
+An item has a `number` that rises by commit. `publish` runs on the loop; a subscriber
+whose queue is full is marked *lagging* and its queue emptied: it must go back to the
+log, for which its own cursor is enough. Nothing is dropped silently, nothing grows.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from gevent.event import Event
+
+from appliance.kernel.metrics import counter, gauge
+
+_published = counter("feed_items_total", "Items told to the feed")
+_lagging = counter("feed_lagging_total", "Subscriptions whose queue filled up")
+_subscriptions = gauge("feed_subscriptions", "Live subscriptions")
+
+
+class Item(Protocol):
+    number: int
+
+
+class Subscription:
+    """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`."""
+
+    __slots__ = ("_queue", "_queue_max", "_wake", "lagging", "wants")
+
+    def __init__(self, queue_max: int, wants: Callable[[Any], bool] | None) -> None:
+        self.wants = wants
+        self.lagging = False
+        self._queue: deque[Any] = deque()
+        self._queue_max = queue_max
+        self._wake = Event()
+
+    def put(self, items: Sequence[Any]) -> None:
+        if self.lagging:
+            return
+        wanted = items if self.wants is None else [item for item in items if self.wants(item)]
+        if not wanted:
+            return
+        if len(self._queue) + len(wanted) > self._queue_max:
+            self.lagging = True
+            self._queue.clear()
+            _lagging.inc()
+        else:
+            self._queue.extend(wanted)
+        self._wake.set()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """True as soon as there is something to take, or `wake` was called."""
+        return bool(self._wake.wait(timeout_seconds))
+
+    def take(self, most: int) -> list[Any]:
+        """At most `most` waiting items, oldest first."""
+        queue = self._queue
+        if len(queue) <= most:
+            items = list(queue)
+            queue.clear()
+            self._wake.clear()
+        else:
+            items = [queue.popleft() for _ in range(most)]
+        return items
+
+    def recover(self) -> None:
+        """Queue items again; call it when the log has been read up to the feed's head."""
+        self.lagging = False
+        self._queue.clear()
+        self._wake.clear()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+
+class Feed:
+    """`head` is the number of the newest item told; a reply never precedes it."""
+
+    def __init__(self, head: int = 0) -> None:
+        self.head = head
+        self._subscriptions: set[Subscription] = set()
+
+    def publish(self, items: list[Any]) -> None:
+        self.head = items[-1].number
+        _published.inc(len(items))
+        for subscription in self._subscriptions:
+            subscription.put(items)
+
+    def subscribe(
+        self, queue_max: int, wants: Callable[[Any], bool] | None = None
+    ) -> Subscription:
+        """From now on, items for which `wants` is true; None means all."""
+        subscription = Subscription(queue_max, wants)
+        self._subscriptions.add(subscription)
+        _subscriptions.set(len(self._subscriptions))
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+        _subscriptions.set(len(self._subscriptions))

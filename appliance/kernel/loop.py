@@ -1,0 +1,83 @@
+"""The one kind of background work: a bounded round, again and again, until stopped."""
+
+import random
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.log import Log
+from appliance.kernel.metrics import counter, gauge, histogram
+
+_rounds = counter("loop_rounds_total", "Rounds begun", ("loop",))
+_failures = counter("loop_failures_total", "Rounds that raised", ("loop",))
+_seconds = histogram("loop_round_seconds", "Time of a round", ("loop",))
+_success = gauge("loop_last_success_timestamp_seconds", "End of the last good round", ("loop",))
+
+
+class Loop:
+    """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`."""
+
+    name = "loop"
+    interval_seconds = 1.0
+    jitter = 0.1  # of the interval, so that loops don't fall into step
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        self.clock = clock
+        self.log = log
+        self._stop = Event()
+        self._greenlet: Any = None
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        """One bounded round; counts of what it did."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self._stop.clear()
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """Ends after the round that is running; without a start it does nothing."""
+        self._stop.set()
+        if self._greenlet is not None:
+            self._greenlet.join(timeout_seconds)
+            self._greenlet.kill(block=False)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.interval_seconds * (1 + self.jitter * random.random())):
+            _rounds.labels(self.name).inc()
+            started = self.clock.monotonic()
+            try:
+                self.run_once(self.clock.now_ms())
+            except Exception as error:
+                _failures.labels(self.name).inc()
+                self.log.error("round failed", error, loop=self.name)
+            else:
+                _success.labels(self.name).set(self.clock.now_ms() / 1000)
+            _seconds.labels(self.name).observe(self.clock.monotonic() - started)
+
+
+class LoopDelay(Loop):
+    """How late the event loop is: the time between asking for a turn and getting it."""
+
+    name = "loop_delay"
+    interval_seconds = 0.5
+    jitter = 0.0
+    _gauge = gauge("loop_delay_seconds", "Delay of the event loop, worst of the last 10 s")
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._recent: list[float] = [0.0] * 20
+
+    @property
+    def worst_seconds(self) -> float:
+        return max(self._recent)
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        started = self.clock.monotonic()
+        gevent.sleep(0.01)
+        delay = max(0.0, self.clock.monotonic() - started - 0.01)
+        self._recent = [*self._recent[1:], delay]
+        self._gauge.set(self.worst_seconds)
+        return {"delayed": int(delay > 0.1)}

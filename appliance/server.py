@@ -1,0 +1,202 @@
+"""The process: lock, migrations, bind, serve, and the same backwards. `python -m appliance.server`.
+
+There is no second process: gunicorn's gevent worker runs in this one, so the writer lock,
+the port and every write end together with one pid, however it ends.
+"""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import argparse  # noqa: E402
+import logging  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+import msgspec  # noqa: E402
+
+from appliance.app import Appliance  # noqa: E402
+from appliance.hub.wire import PROTOCOL_VERSION  # noqa: E402
+from appliance.kernel import config, schema  # noqa: E402
+from appliance.kernel.clock import SystemClock, iso  # noqa: E402
+from appliance.kernel.datadir import DataDir, WriterLock  # noqa: E402
+from appliance.kernel.errors import ApplianceError, Conflict, Invalid  # noqa: E402
+from appliance.kernel.ids import random_id  # noqa: E402
+from appliance.kernel.log import Log, StandardLibraryHandler  # noqa: E402
+from appliance.settings import Settings  # noqa: E402
+from appliance.web.guard import is_loopback  # noqa: E402
+from appliance.web.worker import make_worker  # noqa: E402
+
+EXIT_CODES = {"conflict": 2, "unauthenticated": 4}
+BACKLOG = 1024
+
+
+class UnsafeBind(Invalid):
+    code = "UNSAFE_BIND"
+    sentence = "refusing to listen beyond loopback: tokens would cross the network in the clear"
+    advice = "put a TLS proxy in front, then add --unsafe-network"
+
+
+class PortTaken(Conflict):
+    code = "PORT_TAKEN"
+    sentence = "the port is in use"
+    advice = "choose another with --port, or 0 for a free one"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    flags = parse(arguments)
+    log = Log()
+    try:
+        return serve(flags, log)
+    except ApplianceError as error:
+        log.error(error.message, code=error.code, hint=error.hint, **error.details)
+        print(f"Error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"Hint: {error.hint}", file=sys.stderr)
+        return EXIT_CODES.get(error.kind, 1)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="appliance.server", description=__doc__)
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--config", type=Path, help="settings file (default: WORKSPACE/agentlip.toml)")
+    parser.add_argument("--host", help="address to bind")
+    parser.add_argument("--port", type=int, help="0 for a free one")
+    parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
+    parser.add_argument("--unsafe-network", action="store_true", default=None)
+    return parser.parse_args(arguments)
+
+
+def serve(flags: argparse.Namespace, log: Log) -> int:
+    """From the lock to its release; the exit code."""
+    datadir = DataDir(flags.workspace)
+    settings = read_settings(flags, datadir)
+    clock = SystemClock()
+    log = Log(level=settings.log.level, clock=clock)
+    route_library_logs(log)
+    if not is_loopback(settings.http.host) and not settings.http.unsafe_network:
+        raise UnsafeBind(details={"host": settings.http.host})
+    instance_id = random_id()
+    schema.make_folders(datadir, [], [])
+    lock = WriterLock(datadir, instance_id, clock)
+    lock.acquire()
+    try:
+        schema.create_workspace(datadir, clock=clock, log=log, locked=True)
+        listener = bind(settings, datadir, log)
+        appliance = Appliance(settings, datadir, clock, log, instance_id)
+        try:
+            run(appliance, listener, log)
+        finally:
+            appliance.stop()
+            datadir.server_file.unlink(missing_ok=True)
+    finally:
+        lock.release()
+    log.info("stopped", instance_id=instance_id)
+    return 0
+
+
+def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
+    given: dict[str, Any] = {
+        "http.host": flags.host,
+        "http.port": flags.port,
+        "http.unsafe_network": flags.unsafe_network,
+    }
+    if flags.no_limits:
+        given |= {f"limits.{name}": 0 for name in ("per_connection", "global", "per_token", "per_address")}
+    file = flags.config or datadir.settings_file
+    if flags.config is not None and not file.exists():
+        raise config.BadSettings(f"settings: there is no file {file}")
+    return config.load(Settings, file, os.environ, given)
+
+
+def route_library_logs(log: Log) -> None:
+    root = logging.getLogger()
+    root.handlers = [StandardLibraryHandler(log)]
+    root.setLevel(logging.WARNING)
+
+
+def bind(settings: Settings, datadir: DataDir, log: Log) -> socket.socket:
+    """The listening socket: the port asked for, else that of last time, else a free one."""
+    http = settings.http
+    remembered = remembered_port(datadir)
+    for port in dict.fromkeys((http.port or remembered, http.port)):
+        try:
+            listener = listen(http.host, port)
+        except OSError as error:
+            if http.port:
+                raise PortTaken(
+                    f"can't listen on {http.host}:{port}: {error.strerror}",
+                    details={"host": http.host, "port": port},
+                ) from error
+            log.warning("the port of last time is in use; taking a free one", port=port)
+        else:
+            datadir.write_private(datadir.dir / "port", f"{listener.getsockname()[1]}\n")
+            return listener
+    raise PortTaken(details={"host": http.host, "port": http.port})
+
+
+def remembered_port(datadir: DataDir) -> int:
+    try:
+        return int((datadir.dir / "port").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    worker = make_worker(listener, appliance.entry, appliance.settings.http, log)
+
+    def on_signal(*_: Any) -> None:
+        appliance.stopping = True
+        worker.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    appliance.start()
+    announce(appliance, listener.getsockname()[1])
+    log.info(
+        "serving",
+        host=appliance.settings.http.host,
+        port=listener.getsockname()[1],
+        instance_id=appliance.identity.instance_id,
+        db_id=appliance.hub.db_id,
+        epoch=appliance.identity.epoch,
+    )
+    worker.run()
+
+
+def announce(appliance: Appliance, port: int) -> None:
+    """`server.json`, for clients on this machine (hub spec §0.9). Advisory."""
+    facts = {
+        "instance_id": appliance.identity.instance_id,
+        "db_id": appliance.hub.db_id,
+        "port": port,
+        "host": appliance.settings.http.host,
+        "auth_token": appliance.datadir.read_token(),
+        "pid": os.getpid(),
+        "started_at": iso(appliance.identity.started_ms),
+        "protocol_version": PROTOCOL_VERSION,
+    }
+    text = msgspec.json.format(msgspec.json.encode(facts), indent=2).decode()
+    appliance.datadir.write_private(appliance.datadir.server_file, text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,320 @@
+"""A WebSocket on a raw socket: reads frames, writes whole buffers, keeps the limits.
+
+The protocol is `websockets`' sans-I/O one (RFC 6455): it takes bytes and gives frames.
+Frames to the client are encoded here, because the same bytes go to many sockets.
+
+Only the greenlet that calls `run` writes. Others leave bytes with `post` and wake it.
+A client that takes nothing for `stall_seconds_max` is closed with 1008.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gevent
+import msgspec
+from gevent.event import Event
+from websockets.datastructures import Headers
+from websockets.exceptions import ProtocolError
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import Protocol, Side, State
+from websockets.server import ServerProtocol
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import (
+    ApplianceError,
+    Exhausted,
+    Forbidden,
+    Invalid,
+    Unauthenticated,
+    Unavailable,
+)
+from appliance.kernel.metrics import counter, gauge
+
+GOING_AWAY = 1001
+POLICY_VIOLATION = 1008
+TOO_BIG = 1009
+INTERNAL_ERROR = 1011
+UNAUTHORIZED = 4401
+
+CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
+    (Unauthenticated, UNAUTHORIZED),
+    (Forbidden, UNAUTHORIZED),
+    (Unavailable, GOING_AWAY),
+    (Exhausted, POLICY_VIOLATION),
+    (Invalid, POLICY_VIOLATION),
+)
+
+_open = gauge("socket_open", "WebSockets open")
+_closed = counter("socket_closed_total", "WebSockets closed", ("code",))
+_sent_bytes = counter("socket_sent_bytes_total", "Bytes written to WebSockets")
+
+
+class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[socket]: limits of every WebSocket."""
+
+    connections_max: int = 100  # hub spec §0.1.2; more are refused with 503
+    frame_bytes_max: int = 256 * 1024  # from a client; 1009 above
+    request_bytes_max: int = 512 * 1024  # a `request` frame: a legal message, escaped
+    ping_seconds: float = 20.0  # silence after which the client is pinged
+    idle_seconds_max: float = 60.0  # silence after which it is gone
+    stall_seconds_max: float = 5.0  # a client that reads nothing for longer: 1008
+    hello_seconds_max: float = 10.0  # time for the first frame
+    close_seconds_max: float = 2.0  # time for the last bytes and the answer to a close
+    queue_max: int = 1000  # live events waiting for one client before it lags
+    posted_bytes_max: int = 4 * 1024 * 1024  # answers waiting for one client
+
+
+class SocketGone(Exception):
+    """The connection ended; `code` is what the other side said, or 1006."""
+
+    def __init__(self, code: int = 1006) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+class Stalled(Exception):
+    """The client takes no bytes."""
+
+
+def close_code(error: BaseException) -> int:
+    for kind, code in CLOSE_CODES:
+        if isinstance(error, kind):
+            return code
+    return INTERNAL_ERROR
+
+
+def text_frame(payload: bytes) -> bytes:
+    """One unmasked text frame (RFC 6455 §5.2)."""
+    size = len(payload)
+    if size < 126:
+        return b"\x81" + size.to_bytes(1, "big") + payload
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
+    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
+
+
+def is_upgrade(environ: dict[str, Any]) -> bool:
+    return "websocket" in environ.get("HTTP_UPGRADE", "").lower()
+
+
+def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
+    """The 101 response to an upgrade request; raises Invalid when it isn't one."""
+    headers = Headers(
+        [
+            (name[5:].replace("_", "-").title(), value)
+            for name, value in environ.items()
+            if name.startswith("HTTP_") and name not in NOT_NEGOTIATED
+        ]
+    )
+    response = ServerProtocol().accept(Request("/", headers))
+    if subprotocol is not None:
+        response.headers["Sec-WebSocket-Protocol"] = subprotocol
+    if response.status_code != 101:
+        raise Invalid(
+            "not a WebSocket handshake",
+            details={"reason": "upgrade refused"},
+            hint="see RFC 6455 §4.1; most clients do this for you",
+        )
+    return response.serialize()
+
+
+class Socket:
+    """An open WebSocket. One greenlet runs `run`; one more, made here, reads."""
+
+    def __init__(
+        self, raw: Any, settings: SocketSettings, clock: Clock, leftover: bytes = b""
+    ) -> None:
+        self._raw = raw
+        self._settings = settings
+        self._clock = clock
+        self._leftover = leftover
+        self._protocol = Protocol(
+            Side.SERVER, state=State.OPEN, max_size=settings.request_bytes_max
+        )
+        self._parts: list[bytes] = []
+        self._posted: deque[bytes] = deque()
+        self._posted_bytes = 0
+        self._heard = clock.monotonic()
+        self._pinged = self._heard
+        self._closing: tuple[int, str] | None = None
+        self._ended: int | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._drained = Event()
+        self._tail = b""
+
+    # -- what the session uses ----------------------------------------------------
+
+    def run(
+        self,
+        on_messages: Callable[[list[bytes]], None],
+        wake: Callable[[], None],
+        body: Callable[[], None],
+    ) -> int:
+        """Serve until the end: `body` in this greenlet, `on_messages` in the reading one.
+
+        `wake` must make a `body` that waits return to `flush`. Answers the close code.
+        """
+        self._wake = wake
+        reader = gevent.spawn(self._read, on_messages)
+        _open.inc()
+        try:
+            body()
+        except SocketGone:
+            pass
+        except Stalled:
+            self.close(POLICY_VIOLATION, "the client reads too slowly")
+        except ApplianceError as error:
+            self.close(close_code(error), error.message)
+        except BaseException:
+            self.close(INTERNAL_ERROR, "internal error")
+            raise
+        finally:
+            _open.dec()
+            reader.kill()
+            code = self.end()
+        return code
+
+    def post(self, frames: bytes) -> None:
+        """From any greenlet: have `frames` written by the one that writes."""
+        self._posted.append(frames)
+        self._posted_bytes += len(frames)
+        self._wake()
+
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """From now on, wake the writing greenlet this way."""
+        self._wake = wake
+
+    def has_room(self, timeout_seconds: float) -> bool:
+        """Waits until posted bytes are below their limit; False when they stay above."""
+        if self._posted_bytes < self._settings.posted_bytes_max:
+            return True
+        self._drained.clear()
+        return bool(self._drained.wait(timeout_seconds))
+
+    def close(self, code: int, reason: str = "") -> None:
+        """From any greenlet: end this socket with `code`. The first call counts."""
+        if self._closing is None:
+            self._closing = (code, reason)
+            self._wake()
+
+    def flush(self) -> None:
+        """Write what was posted, ping when it is time; raises SocketGone at the end."""
+        if self._posted:
+            frames = b"".join(self._posted)
+            self._posted.clear()
+            self._posted_bytes = 0
+            self._drained.set()
+            self.send(frames)
+        if self._closing is not None or self._ended is not None:
+            raise SocketGone(self._ended or 1006)
+        now = self._clock.monotonic()
+        if now - self._heard > self._settings.idle_seconds_max:
+            self.close(INTERNAL_ERROR, "no sign of life")
+        elif now - max(self._heard, self._pinged) > self._settings.ping_seconds:
+            self._pinged = now
+            self.send(b"\x89\x00")
+
+    def send(self, frames: bytes) -> None:
+        """Write all of `frames`; raises Stalled or SocketGone."""
+        view = memoryview(frames)
+        while view:
+            try:
+                with gevent.Timeout(self._settings.stall_seconds_max, Stalled):
+                    sent = self._raw.send(view)
+            except OSError:
+                self._ended = self._ended or 1006
+                raise SocketGone from None
+            except Stalled:
+                self._tail = bytes(view)
+                raise
+            view = view[sent:]
+        _sent_bytes.inc(len(frames))
+
+    # -- the end --------------------------------------------------------------------
+
+    def end(self) -> int:
+        """The close frame, behind whatever frame a stall has cut; then the socket's end.
+
+        `run` does this; call it for a socket that is never run. Answers the close code.
+        """
+        code, reason = self._closing or (1000, "")
+        if self._ended is None or self._ended != 1006:
+            with contextlib.suppress(OSError, ProtocolError), gevent.Timeout(
+                self._settings.close_seconds_max, False
+            ):
+                if self._protocol.state is State.OPEN:
+                    self._protocol.send_close(code, reason[:120])
+                # A cut frame is finished first: else the close frame would be part of it.
+                self._raw.sendall(self._tail + b"".join(self._protocol.data_to_send()))
+                self._raw.shutdown(1)
+                while self._raw.recv(65536):
+                    pass
+        with contextlib.suppress(OSError):
+            self._raw.close()
+        code = code if self._closing is not None else (self._ended or 1000)
+        _closed.labels(str(code) if code in KNOWN_CODES else "other").inc()
+        return code
+
+    # -- the reading greenlet ---------------------------------------------------------
+
+    def _read(self, on_messages: Callable[[list[bytes]], None]) -> None:
+        try:
+            data = self._leftover or self._raw.recv(65536)
+            while data:
+                self._heard = self._clock.monotonic()
+                self._protocol.receive_data(data)
+                messages = self._messages(self._protocol.events_received())
+                answer = b"".join(self._protocol.data_to_send())
+                if self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
+                    self._end_by_protocol(answer)
+                    return
+                if answer:
+                    self.post(answer)
+                if messages and self._closing is None:
+                    on_messages(messages)
+                data = self._raw.recv(65536)
+            self._ended = self._ended or 1006
+        except OSError:
+            self._ended = self._ended or 1006
+        except ApplianceError as error:
+            self.close(close_code(error), error.message)
+        except Exception:
+            self.close(INTERNAL_ERROR, "internal error")
+            raise
+        finally:
+            self._wake()
+
+    def _end_by_protocol(self, answer: bytes) -> None:
+        """The peer said goodbye, or broke the protocol: the library chose the answer."""
+        self._tail = b""
+        if answer:
+            self.post(answer)
+        received = self._protocol.close_rcvd
+        sent = self._protocol.close_sent
+        self._ended = int(received.code) if received else int(sent.code) if sent else 1006
+
+    def _messages(self, frames: Iterable[Any]) -> list[bytes]:
+        """Whole text messages; control frames are the protocol's own business."""
+        whole = []
+        for frame in frames:
+            if not isinstance(frame, Frame) or frame.opcode not in DATA_OPCODES:
+                continue
+            if frame.opcode is Opcode.BINARY:
+                raise Invalid("binary frames are not part of this protocol")
+            if frame.fin and not self._parts:
+                whole.append(bytes(frame.data))
+                continue
+            self._parts.append(bytes(frame.data))
+            if frame.fin:
+                whole.append(b"".join(self._parts))
+                self._parts = []
+        return whole
+
+
+# We compress nothing, and choose the subprotocol ourselves (it may carry a token).
+NOT_NEGOTIATED = ("HTTP_SEC_WEBSOCKET_EXTENSIONS", "HTTP_SEC_WEBSOCKET_PROTOCOL")
+DATA_OPCODES = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+KNOWN_CODES = frozenset({1000, 1001, 1002, 1006, 1007, 1008, 1009, 1011, 4401})

@@ -1,0 +1,178 @@
+"""What the server calls: WebSocket upgrades go left, everything else to Falcon.
+
+Falcon's WSGI side has no WebSockets, and a socket taken inside a responder would get HTTP
+headers behind it. So upgrades are judged here, by the guard's own functions, and the raw
+socket is served until it ends.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gevent
+from gunicorn.workers.base_async import ALREADY_HANDLED
+
+from appliance.kernel.auth import ANONYMOUS, Principal
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthenticated, Unavailable
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log
+from appliance.web import errors
+from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard
+from appliance.web.limits import RateLimiter
+from appliance.web.socket import (
+    GOING_AWAY,
+    Socket,
+    SocketSettings,
+    close_code,
+    handshake,
+    is_upgrade,
+)
+
+Serve = Callable[[Socket, Principal, Callable[[int], None]], int]
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class TooManySockets(Unavailable):
+    sentence = "too many WebSocket connections"
+    advice = "close some, or raise socket.connections_max"
+
+
+class NoSuchSocket(Missing):
+    sentence = "there is no WebSocket at this path"
+    advice = "the hub's is /ws"
+
+
+class Entry:
+    """The WSGI application. `sockets` maps a path to what serves a socket there."""
+
+    def __init__(
+        self,
+        falcon_app: Callable[..., Iterable[bytes]],
+        sockets: dict[str, tuple[str, Serve]],
+        guard: Guard,
+        limiter: RateLimiter,
+        settings: SocketSettings,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        """`sockets`: path → (scope, serve)."""
+        self._falcon_app = falcon_app
+        self._sockets = sockets
+        self._guard = guard
+        self._limiter = limiter
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._open: set[Socket] = set()
+        self._closing = False
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
+        if is_upgrade(environ):
+            return self._upgrade(environ, start_response)
+        return self._falcon_app(environ, start_response)
+
+    def close_sockets(self, timeout_seconds: float) -> None:
+        """Say 1001 to every socket and wait for them, at most so long."""
+        self._closing = True
+        for socket in list(self._open):
+            socket.close(GOING_AWAY, "the server is stopping")
+        with gevent.Timeout(timeout_seconds, False):
+            while self._open:
+                gevent.sleep(0.01)
+
+    @property
+    def open_sockets(self) -> int:
+        return len(self._open)
+
+    def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
+        request_id = random_id()
+        try:
+            scope, serve = self._admit(environ)
+            hello = handshake(environ, chosen_subprotocol(environ))
+        except ApplianceError as error:
+            return _refuse(error, request_id, start_response)
+        raw = environ["gunicorn.socket"]
+        with contextlib.suppress(OSError):
+            raw.sendall(hello)
+            self._serve(raw, environ, scope, serve, request_id)
+        return ALREADY_HANDLED
+
+    def _admit(self, environ: dict[str, Any]) -> tuple[str, Serve]:
+        self._guard.check_host(environ)
+        self._guard.check_origin(environ)
+        found = self._sockets.get(environ.get("PATH_INFO", ""))
+        if found is None:
+            raise NoSuchSocket
+        if self._closing:
+            raise Unavailable("shutting down")
+        if len(self._open) >= self._settings.connections_max:
+            raise TooManySockets(details={"limit": self._settings.connections_max})
+        self._limiter.take(connection_of(environ), None, self._guard.address(environ))
+        return found
+
+    def _serve(
+        self, raw: Any, environ: dict[str, Any], scope: str, serve: Serve, request_id: str
+    ) -> None:
+        socket = Socket(raw, self._settings, self._clock, leftover(environ))
+        self._open.add(socket)
+        try:
+            principal = self._principal(environ, scope)
+            connection, address = connection_of(environ), self._guard.address(environ)
+
+            def charge(cost: int) -> None:
+                self._limiter.take(connection, principal.id, address, cost)
+
+            code = serve(socket, principal, charge)
+            self._log.debug("socket closed", request_id=request_id, code=code)
+        except ApplianceError as error:
+            # Accepted, then closed: browsers can't read why an upgrade was refused.
+            socket.close(close_code(error), error.message)
+            socket.end()
+        except Exception as error:
+            self._log.error("a socket failed", error, request_id=request_id)
+        finally:
+            self._open.discard(socket)
+
+    def _principal(self, environ: dict[str, Any], scope: str) -> Principal:
+        principal = self._guard.authenticate(environ, socket=True)
+        if principal is ANONYMOUS:
+            raise Unauthenticated
+        if not principal.allows(scope):
+            raise Forbidden(details={"scope": scope})
+        return principal
+
+
+def connection_of(environ: dict[str, Any]) -> str:
+    return f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
+
+
+def chosen_subprotocol(environ: dict[str, Any]) -> str | None:
+    """The first offered subprotocol that carries no token, if any was offered."""
+    offered = environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "")
+    for name in (part.strip() for part in offered.split(",")):
+        if name and not name.startswith(SUBPROTOCOL_PREFIX):
+            return str(name)
+    return None
+
+
+def leftover(environ: dict[str, Any]) -> bytes:
+    """Bytes that came in one packet with the upgrade request: the parser has them."""
+    reader = getattr(environ.get("wsgi.input"), "reader", None)
+    unreader = getattr(reader, "unreader", None)
+    return bytes(unreader.take_buffered()) if unreader is not None else b""
+
+
+def _refuse(
+    error: ApplianceError, request_id: str, start_response: StartResponse
+) -> list[bytes]:
+    body = errors.body(error, request_id)
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+        ("X-Request-ID", request_id),
+        *errors.headers_of(error).items(),
+    ]
+    start_response(errors.status_line(error), headers)
+    return [body]
