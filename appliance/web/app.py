@@ -1,0 +1,243 @@
+"""The Falcon app: routes, the three middlewares around them, and what every failure says.
+
+The order: Observe is outermost, so that refusals are counted and logged too. Door comes
+next, before routing: host, credential and rate, in that order, so that an unknown path is
+limited like a known one. After routing Door asks for the scope, and only then Body reads
+what the caller sent.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import falcon
+
+from appliance.kernel.auth import ANONYMOUS, Principal
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
+from appliance.kernel.log import Log
+from appliance.web import errors
+from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
+from appliance.web.guard import Guard
+from appliance.web.limits import RateLimited, RateLimiter
+from appliance.web.observe import Observe, Response
+from appliance.web.route import Operation, Route, check_routes
+from appliance.web.settings import HttpSettings
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+App = falcon.App[falcon.Request, Response]
+
+
+class Mounted:
+    """An operation with everything that can be prepared before the first request."""
+
+    __slots__ = ("body", "cost", "mutation", "operation", "query", "scope")
+
+    def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
+        bytes_max = settings.batch_bytes_max if operation.batch else settings.body_bytes_max
+        self.operation = operation
+        self.scope = operation.scope
+        self.query = QueryPlan(operation.query)
+        self.body = None if operation.body is None else BodyPlan(operation.body, bytes_max)
+        self.cost = operation.cost
+        self.mutation = method not in READING
+
+
+class Place:
+    """A mounted path: its operations by method, and the Allow header of all of them."""
+
+    __slots__ = ("allow", "operations")
+
+    def __init__(self, route: Route, settings: HttpSettings) -> None:
+        self.operations = {
+            method: Mounted(method, operation, settings)
+            for method, operation in route.operations.items()
+        }
+        extra = {"OPTIONS"} | ({"HEAD"} if "GET" in self.operations else set())
+        self.allow = sorted(set(self.operations) | extra)
+
+
+class Door:
+    """Middleware that lets requests in: host, credential, rate; then scope and origin."""
+
+    def __init__(
+        self, guard: Guard, limiter: RateLimiter, places: dict[str, Place], probes: frozenset[str]
+    ) -> None:
+        self._guard = guard
+        self._limiter = limiter
+        self._places = places
+        self._probes = probes
+
+    def process_request(self, req: falcon.Request, _resp: Response) -> None:
+        environ, context, guard = req.env, req.context, self._guard
+        probe = req.path in self._probes
+        if not probe or guard.loopback:
+            guard.check_host(environ)
+        context.principal = ANONYMOUS
+        context.idempotency_key = context.query = context.raw_body = None
+        context.address = address = guard.address(environ)
+        try:
+            context.principal = guard.authenticate(environ)
+        finally:  # a guessed token costs as much as a right one
+            if not probe:
+                self._count(context, environ, address)
+
+    def process_resource(
+        self, req: falcon.Request, resp: Response, _resource: object, _params: dict[str, Any]
+    ) -> None:
+        place = self._places[req.uri_template or ""]
+        mounted = place.operations.get(req.method)
+        if mounted is None:
+            self._answer_other(req, resp, place)
+            return
+        self._guard.admit(req.context.principal, mounted.scope, req.env)
+        if mounted.mutation:
+            self._guard.check_origin(req.env)
+        req.context.mounted = mounted
+
+    def _count(self, context: Any, environ: dict[str, Any], address: str) -> None:
+        context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
+        principal: Principal = context.principal
+        principal_id = None if principal is ANONYMOUS else principal.id
+        context.allowance = self._limiter.take(context.connection, principal_id, address)
+
+    def _answer_other(self, req: falcon.Request, resp: Response, place: Place) -> None:
+        """OPTIONS and unknown methods: told only to who may do something here."""
+        refusal: ApplianceError | None = None
+        for mounted in place.operations.values():
+            try:
+                self._guard.admit(req.context.principal, mounted.scope, req.env)
+            except ApplianceError as error:
+                refusal = error
+            else:
+                break
+        else:
+            if refusal is not None:
+                raise refusal
+        if req.method != "OPTIONS":
+            raise errors.MethodNotAllowed(details={"allow": place.allow})
+        resp.stamp({"allow": ", ".join(place.allow)})
+        resp.status = falcon.HTTP_204
+        resp.complete = True
+
+
+class Body:
+    """Middleware that decodes what the operation declares: query, key, body."""
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._limiter = limiter
+
+    def process_resource(
+        self, req: falcon.Request, _resp: Response, _resource: object, params: dict[str, Any]
+    ) -> None:
+        context, environ = req.context, req.env
+        mounted: Mounted = context.mounted
+        if params:
+            check_params(params)
+        context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
+        if mounted.mutation:
+            context.idempotency_key = idempotency_key(environ.get("HTTP_IDEMPOTENCY_KEY"))
+        plan = mounted.body
+        if plan is None:
+            return
+        context.raw_body = raw = plan.read(environ)
+        params["command"] = command = plan.decode(raw)
+        if mounted.cost is not None:
+            self._charge(context, mounted.cost(command))
+
+    def _charge(self, context: Any, cost: int) -> None:
+        if cost <= 1:
+            return
+        principal: Principal = context.principal
+        context.allowance = self._limiter.take(
+            context.connection,
+            None if principal is ANONYMOUS else principal.id,
+            context.address,
+            cost=cost,
+            counted=1,
+        )
+
+
+class Failures:
+    """Turns whatever was raised into the one error body."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def ours(
+        self, req: falcon.Request, resp: Response, error: ApplianceError, _params: dict[str, Any]
+    ) -> None:
+        if isinstance(error, RateLimited):
+            req.context.allowance = error.allowance
+        req.context.error_code = error.code
+        resp.status = falcon.code_to_http_status(errors.status_of(error))
+        resp.data = errors.body(error, req.context.request_id)
+        resp.stamp({"content-type": "application/json", **errors.headers_of(error)})
+
+    def falcons(
+        self, req: falcon.Request, resp: Response, error: falcon.HTTPError, params: dict[str, Any]
+    ) -> None:
+        status = error.status_code
+        told: ApplianceError
+        if status == 404:
+            told = errors.NoSuchRoute()
+        elif status == 415:
+            told = errors.UnsupportedMediaType()
+        elif status == 413:
+            told = errors.PayloadTooLarge()
+        elif status == 503:
+            told = Unavailable()
+        elif 400 <= status < 500:
+            told = Invalid(error.title)
+        else:
+            self.unexpected(req, resp, error, params)
+            return
+        self.ours(req, resp, told, params)
+
+    def unexpected(
+        self, req: falcon.Request, resp: Response, error: Exception, params: dict[str, Any]
+    ) -> None:
+        """A fault of ours. The client gets the request id, the log type and frames."""
+        request_id = req.context.request_id
+        self._log.error(
+            "a request failed unexpectedly",
+            error,
+            request_id=request_id,
+            method=req.context.method,
+            route=req.uri_template or "unmatched",
+        )
+        told = ApplianceError(hint=f"look for request_id {request_id} in the log")
+        self.ours(req, resp, told, params)
+
+
+def make_app(
+    routes: Sequence[Route],
+    guard: Guard,
+    limiter: RateLimiter,
+    *,
+    settings: HttpSettings,
+    log: Log,
+    clock: Clock,
+    instance_id: str,
+    access: str = "errors",
+) -> App:
+    """The app of these routes. Raises UnfitRoute for one that nobody guards or describes."""
+    check_routes(routes)
+    places = {route.path: Place(route, settings) for route in routes}
+    probes = frozenset(
+        route.path for route in routes if any(o.probe for o in route.operations.values())
+    )
+    app: App = falcon.App(
+        response_type=Response,
+        middleware=[
+            Observe(log, clock, instance_id, access),
+            Door(guard, limiter, places, probes),
+            Body(limiter),
+        ],
+    )
+    failures = Failures(log)
+    app.add_error_handler(Exception, failures.unexpected)
+    app.add_error_handler(falcon.HTTPError, failures.falcons)
+    app.add_error_handler(ApplianceError, failures.ours)
+    for route in routes:
+        app.add_route(route.path, route.resource, suffix=route.suffix)
+    return app

@@ -1,0 +1,308 @@
+"""From bytes to a struct, once, at the door; whatever is wrong with them is told by field.
+
+What passes here is UTF-8 without NUL or lone surrogates, nested no deeper than the decoder
+goes, and every integer fits into 64 bits: nothing behind the door has to ask again.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import inspect as shapes
+
+from appliance.kernel.errors import Invalid
+from appliance.web.errors import PayloadTooLarge, UnsupportedMediaType
+
+INT_MAX = 2**63 - 1
+INT_MIN = -(2**63)
+IDEMPOTENCY_KEY_MAX = 255
+QUERY_FIELDS_MAX = 100
+CHUNK_BYTES = 64 * 1024
+
+_AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
+_MISSING = re.compile(r"^Object missing required field `([^`]*)`")
+_UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`")
+_LONG_DIGITS = re.compile(rb"[0-9]{19}")
+_WHOLE = re.compile(r"-?[0-9]+")
+_BARE_KEY = re.compile(r"[\x21-\x7e]+")
+_QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+
+
+class Source(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class BodyPlan:
+    """How the bodies of one operation are read: the type's decoder and the size allowed."""
+
+    def __init__(self, kind: Any, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._has_numbers = has_numbers(kind)
+
+    def read(self, environ: Mapping[str, Any]) -> bytes:
+        """The whole body, or a typed error before more than the limit was read."""
+        declared = environ.get("CONTENT_LENGTH")
+        if declared:
+            length = content_length(declared)
+        elif environ.get("HTTP_TRANSFER_ENCODING"):
+            length = None
+        else:
+            length = 0
+        if length == 0:
+            raise Invalid("a JSON body is required", details={"problem": "empty body"})
+        check_type(environ)
+        if length is not None and length > self.bytes_max:
+            raise _too_large(self.bytes_max)
+        raw = _read(environ["wsgi.input"], self.bytes_max, length)
+        if length is not None and len(raw) < length:
+            raise Invalid("the body ended before its Content-Length")
+        return raw
+
+    def decode(self, raw: bytes) -> Any:
+        """The struct in `raw`, or Invalid naming the field."""
+        try:
+            command = self._decode(raw)
+        except msgspec.ValidationError as error:
+            refuse_field(str(error))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise Invalid("the body is not valid JSON", details=_malformed(error)) from None
+        if b"\\u0000" in raw or (self._has_numbers and _LONG_DIGITS.search(raw)):
+            check_values(raw)
+        return command
+
+
+class QueryPlan:
+    """How the query parameters of one operation become its struct. No struct: none allowed."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._lists: set[str] = set()
+        self._numbers: set[str] = set()
+        self._known: set[str] = set()
+        if kind is None:
+            return
+        for field in shapes.type_info(kind).fields:  # type: ignore[attr-defined]
+            name = field.encode_name
+            self._known.add(name)
+            if _is_list(field.type):
+                self._lists.add(name)
+            if has_int(field.type):
+                self._numbers.add(name)
+
+    def parse(self, query: str) -> Any:
+        """The struct of the query string; None when the operation declares none."""
+        values: dict[str, Any] = {}
+        for name, value in _pairs(query) if query else ():
+            if name not in self._known:
+                raise _field_error("unknown query parameter", name)
+            check_text(value, name)
+            if name in self._numbers:
+                value = _whole(value, name)
+            if name in self._lists:
+                values.setdefault(name, []).append(value)
+            elif name in values:
+                raise _field_error("query parameter given twice", name)
+            else:
+                values[name] = value
+        if self._kind is None:
+            return None
+        try:
+            return msgspec.convert(values, self._kind, strict=False)
+        except msgspec.ValidationError as error:
+            refuse_field(str(error))
+
+
+def content_length(declared: str) -> int:
+    if not (declared.isascii() and declared.isdigit()) or len(declared) > 18:
+        raise Invalid("Content-Length is not a number of bytes")
+    return int(declared)
+
+
+def check_type(environ: Mapping[str, Any]) -> None:
+    """JSON, uncompressed, UTF-8: or 415."""
+    given = environ.get("CONTENT_TYPE", "")
+    if given != "application/json":
+        media, _, parameters = given.partition(";")
+        charset = parameters.strip().lower().replace('"', "").replace(" ", "")
+        good = charset in ("", "charset=utf-8", "charset=utf8")
+        if media.strip().lower() != "application/json" or not good:
+            raise UnsupportedMediaType
+    if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
+        raise UnsupportedMediaType(
+            "compressed bodies are not read", hint="send the body without Content-Encoding"
+        )
+
+
+def check_text(value: str, field: str) -> str:
+    """`value`, or Invalid when it holds NUL or a lone surrogate."""
+    if "\0" in value:
+        raise _field_error("text must not contain NUL", field)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _field_error("text must be valid Unicode", field) from None
+    return value
+
+
+def check_values(raw: bytes) -> None:
+    """Walk a decoded body for NUL in text and integers beyond 64 bits; name the field."""
+    waiting: list[tuple[str, Any]] = [("$", msgspec.json.decode(raw))]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, str):
+            if "\0" in value:
+                raise _field_error("text must not contain NUL", path)
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                if "\0" in name:
+                    raise _field_error("field names must not contain NUL", path)
+                waiting.append((f"{path}.{name}", inner))
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
+        elif isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+            raise _field_error("integers must fit into 64 bits", path)
+
+
+def check_params(params: Mapping[str, str]) -> None:
+    """Path parameters: no NUL, whatever the percent signs spelled."""
+    for name, value in params.items():
+        if "\0" in value or "�" in value:
+            raise _field_error("path parameters must be valid text without NUL", name)
+
+
+def idempotency_key(header: str | None) -> str | None:
+    """The key in `Idempotency-Key`, quoted (RFC 8941 string) or bare; None without one."""
+    if header is None:
+        return None
+    text = header.strip()
+    quoted = _QUOTED_KEY.fullmatch(text)
+    if quoted:
+        key = re.sub(r"\\(.)", r"\1", quoted[1])
+    elif _BARE_KEY.fullmatch(text) and not text.startswith('"'):
+        key = text
+    else:
+        key = ""
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_MAX:
+        raise Invalid(
+            f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters",
+            details={"field": "Idempotency-Key"},
+        )
+    return key
+
+
+def refuse_field(problem: str) -> NoReturn:
+    """Raise Invalid from a validation message, with the field and its path picked out."""
+    found = _AT.search(problem)
+    path = found[1] if found else "$"
+    sentence = problem[: found.start()] if found else problem
+    for pattern in (_MISSING, _UNKNOWN):
+        named = pattern.match(sentence)
+        if named:
+            path = f"{path}.{named[1]}"
+    raise _field_error(sentence[:1].lower() + sentence[1:], path)
+
+
+def has_int(kind: shapes.Type) -> bool:
+    kind = _bare(kind)
+    if isinstance(kind, shapes.UnionType):
+        return any(has_int(inner) for inner in kind.types)
+    if isinstance(kind, shapes.ListType | shapes.VarTupleType | shapes.SetType):
+        return has_int(kind.item_type)
+    return isinstance(kind, shapes.IntType)
+
+
+def has_numbers(kind: Any) -> bool:
+    """Whether an integer may stand anywhere in a body of this type. Unknown counts as yes."""
+    try:
+        return _may_hold_int(shapes.type_info(kind), set())
+    except (TypeError, ValueError):
+        return True
+
+
+def _may_hold_int(kind: shapes.Type, seen: set[Any]) -> bool:
+    kind = _bare(kind)
+    if isinstance(kind, shapes.StructType):
+        if kind.cls in seen:
+            return False
+        seen.add(kind.cls)
+        return any(_may_hold_int(field.type, seen) for field in kind.fields)
+    if isinstance(kind, shapes.UnionType):
+        return any(_may_hold_int(inner, seen) for inner in kind.types)
+    if isinstance(kind, shapes.ListType | shapes.VarTupleType | shapes.SetType):
+        return _may_hold_int(kind.item_type, seen)
+    plain = shapes.StrType | shapes.BoolType | shapes.NoneType | shapes.FloatType
+    return not isinstance(kind, plain | shapes.EnumType | shapes.LiteralType)
+
+
+def _bare(kind: shapes.Type) -> shapes.Type:
+    while isinstance(kind, shapes.Metadata):
+        kind = kind.type
+    return kind
+
+
+def _is_list(kind: shapes.Type) -> bool:
+    kind = _bare(kind)
+    if isinstance(kind, shapes.UnionType):
+        return any(_is_list(inner) for inner in kind.types)
+    return isinstance(kind, shapes.ListType | shapes.VarTupleType | shapes.SetType)
+
+
+def _pairs(query: str) -> Iterable[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            query,
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+    except UnicodeDecodeError:
+        raise Invalid("the query is not valid UTF-8") from None
+    except ValueError:
+        raise Invalid(f"more than {QUERY_FIELDS_MAX} query parameters") from None
+
+
+def _whole(value: str, name: str) -> str:
+    """Digits as they are; a number beyond 64 bits becomes the largest (or smallest) one."""
+    if not _WHOLE.fullmatch(value):
+        raise _field_error("expected a whole number", name)
+    if len(value.lstrip("-0")) <= 18:
+        return value
+    return str(INT_MIN if value.startswith("-") else INT_MAX)
+
+
+def _read(source: Source, bytes_max: int, length: int | None) -> bytes:
+    if length is not None:
+        return source.read(length)
+    parts, total = [], 0
+    while part := source.read(CHUNK_BYTES):
+        total += len(part)
+        if total > bytes_max:
+            raise _too_large(bytes_max)
+        parts.append(part)
+    if not parts:
+        raise Invalid("a JSON body is required", details={"problem": "empty body"})
+    return b"".join(parts)
+
+
+def _malformed(error: Exception) -> dict[str, str]:
+    if isinstance(error, UnicodeError):
+        return {"problem": "the text is not valid UTF-8"}
+    if isinstance(error, RecursionError):
+        return {"problem": "nested too deeply"}
+    return {"problem": str(error)}
+
+
+def _too_large(bytes_max: int) -> PayloadTooLarge:
+    return PayloadTooLarge(details={"bytes_max": bytes_max})
+
+
+def _field_error(problem: str, path: str) -> Invalid:
+    path = path if path.startswith("$") else f"$.{path}"
+    field = path[2:] if path.startswith("$.") else ""
+    return Invalid(
+        f"{field}: {problem}" if field else problem,
+        details={"field": field, "path": path, "problem": problem},
+    )

@@ -1,0 +1,255 @@
+"""Who is asking, from where, and whether they may: the one place that decides it.
+
+Every function takes a bare WSGI environ, so that HTTP requests and WebSocket upgrades
+are judged by the same code. Closed by default: an operation without a scope is open only
+because its row says OPEN.
+
+On a loopback bind what is in FREE_ON_LOOPBACK needs no token, for requests that come from
+this machine and were not passed on by a proxy. A wrong token is refused even there.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook
+from appliance.kernel.clock import Clock
+from appliance.kernel.config import BadSettings
+from appliance.kernel.errors import Forbidden, Unauthenticated
+from appliance.kernel.log import Log
+from appliance.kernel.metrics import counter
+from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
+from appliance.web.settings import HttpSettings
+
+Environ = Mapping[str, Any]
+
+FREE_ON_LOOPBACK = frozenset({"hub:read", "metrics:read"})
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+SUBPROTOCOL_PREFIX = "agentlip.token."
+_QUERY_NAMES = ("token", "access_token")
+_WARN_EVERY_SECONDS = 60.0
+_CACHE_MAX = 256
+
+_plain = counter("http_plain_tokens_total", "Tokens received over plain HTTP from beyond loopback")
+_refused = counter("http_refused_total", "Requests refused at the door", ("reason",))
+
+
+class Guard:
+    """Judges requests. Used on the event loop only; keeps no state but small caches."""
+
+    def __init__(self, book: TokenBook, settings: HttpSettings, clock: Clock, log: Log) -> None:
+        self._book = book
+        self._clock = clock
+        self._log = log
+        self.loopback = is_loopback(settings.host)
+        named = {host_name(name) for name in settings.allowed_hosts}
+        self._named_hosts = named
+        self._hosts = named | LOOPBACK_NAMES if self.loopback or named else None
+        self._proxies = [_network(text) for text in settings.trusted_proxies]
+        self._trusted: dict[str, bool] = {}
+        self._good_hosts: set[str] = set()
+        self._warned_at = -_WARN_EVERY_SECONDS
+
+    def authenticate(self, environ: Environ, *, socket: bool = False) -> Principal:
+        """The caller, or ANONYMOUS without a token. A wrong token raises Unauthenticated.
+
+        With `socket` the token may also be in the query (`?token=`) or in a subprotocol
+        `agentlip.token.<TOKEN>`, for browsers can't set headers on a WebSocket.
+        """
+        header = environ.get("HTTP_AUTHORIZATION")
+        token = None if header is None else bearer(header)
+        if environ.get("QUERY_STRING"):
+            in_query = _query_token(environ["QUERY_STRING"])
+            if in_query is not None and not socket:
+                _refused.labels("token_in_query").inc()
+                raise TokenInQuery
+            token = token or in_query
+        if socket and token is None:
+            token = _subprotocol_token(environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", ""))
+        if token is None:
+            return ANONYMOUS
+        if not self._is_near(environ):
+            self._watch_plain(environ)
+        principal = self._book.find(token)
+        if principal is None:
+            _refused.labels("token").inc()
+            raise Unauthenticated
+        return principal
+
+    def admit(self, principal: Principal, scope: str | None, environ: Environ) -> None:
+        """Pass, or raise Unauthenticated (no token) or Forbidden (a token without the scope)."""
+        if scope is None or principal.allows(scope):
+            return
+        if self.loopback and scope in FREE_ON_LOOPBACK and self._is_near(environ):
+            return
+        if principal is ANONYMOUS:
+            _refused.labels("no_token").inc()
+            raise Unauthenticated
+        _refused.labels("scope").inc()
+        raise Forbidden(details={"scope": scope})
+
+    def check_host(self, environ: Environ) -> None:
+        """Refuse host names that are not ours: what a rebound DNS name would send."""
+        if self._hosts is None:
+            return
+        host = environ.get("HTTP_HOST", "")
+        if host in self._good_hosts:
+            return
+        if host_name(host) not in self._hosts:
+            _refused.labels("host").inc()
+            raise HostRefused
+        if len(self._good_hosts) < _CACHE_MAX:
+            self._good_hosts.add(host)
+
+    def check_origin(self, environ: Environ) -> None:
+        """Refuse a browser's request from a page that we did not serve.
+
+        For mutations and sockets. No Origin: no browser. The page's host and port must be
+        the ones the request went to, or its host one of `allowed_hosts` (a proxy's name).
+        """
+        origin = environ.get("HTTP_ORIGIN")
+        if origin is None:
+            return
+        try:
+            page = urlsplit(origin)
+            place = page.netloc.lower()
+            if page.scheme in ("http", "https") and place and "@" not in place:
+                port = {"http": ":80", "https": ":443"}[page.scheme]
+                ours = environ.get("HTTP_HOST", "").lower()
+                if place.removesuffix(port) == ours.removesuffix(port):
+                    return
+                if (page.hostname or "") in self._named_hosts:
+                    return
+        except ValueError:
+            pass
+        _refused.labels("origin").inc()
+        raise OriginRefused
+
+    def address(self, environ: Environ) -> str:
+        """The client's address: the peer's, or what a trusted proxy says about it."""
+        peer: str = environ.get("REMOTE_ADDR", "")
+        if not self._proxies or not self._is_proxy(peer):
+            return peer
+        for hop in reversed(environ.get("HTTP_X_FORWARDED_FOR", "").split(",")):
+            hop = hop.strip().strip("[]")
+            if not _is_address(hop):
+                break
+            peer = hop
+            if not self._is_proxy(hop):
+                break
+        return peer
+
+    def scheme(self, environ: Environ) -> str:
+        """`https` when a trusted proxy says that the client spoke it."""
+        if self._proxies and self._is_proxy(environ.get("REMOTE_ADDR", "")):
+            told = environ.get("HTTP_X_FORWARDED_PROTO", "").rpartition(",")[2].strip().lower()
+            if told in ("http", "https"):
+                return str(told)
+        return str(environ.get("wsgi.url_scheme", "http"))
+
+    def _is_near(self, environ: Environ) -> bool:
+        """From this machine, and not on behalf of another one."""
+        if "HTTP_X_FORWARDED_FOR" in environ or "HTTP_FORWARDED" in environ:
+            return False
+        return is_loopback(environ.get("REMOTE_ADDR", ""))
+
+    def _is_proxy(self, address: str) -> bool:
+        known = self._trusted.get(address)
+        if known is None:
+            try:
+                ip = _plain_address(address)
+            except ValueError:
+                return False
+            known = any(ip in network for network in self._proxies)
+            if len(self._trusted) < _CACHE_MAX:
+                self._trusted[address] = known
+        return known
+
+    def _watch_plain(self, environ: Environ) -> None:
+        """Count and, once a minute, tell that a token crossed a network in the clear."""
+        if self.scheme(environ) == "https":
+            return
+        _plain.inc()
+        now = self._clock.monotonic()
+        if now - self._warned_at >= _WARN_EVERY_SECONDS:
+            self._warned_at = now
+            self._log.warning(
+                "a credential came over plain HTTP from another machine",
+                address=self.address(environ),
+                hint="put a TLS proxy in front and name it in [http] trusted_proxies",
+            )
+
+
+def bearer(header: str) -> str:
+    """The token in an Authorization header; another scheme is a wrong credential."""
+    if header[:7] == "Bearer ":
+        return header[7:].strip()
+    scheme, _, token = header.strip().partition(" ")
+    if scheme.lower() != "bearer":
+        _refused.labels("token").inc()
+        raise Unauthenticated("only 'Authorization: Bearer TOKEN' is understood")
+    return token.strip()
+
+
+def host_name(header: str) -> str:
+    """`Host` without its port, lowercase, IPv6 without brackets; empty when malformed."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        name, bracket, port = name[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            return ""
+        port = port[1:]
+    else:
+        name, _, port = name.partition(":")
+    if port and not (port.isascii() and port.isdigit()):
+        return ""
+    return name.removesuffix(".")
+
+
+def is_loopback(address: str) -> bool:
+    if address == "127.0.0.1":
+        return True
+    try:
+        return _plain_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _query_token(query: str) -> str | None:
+    if not any(name in query for name in _QUERY_NAMES):
+        return None
+    for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=None):
+        if name in _QUERY_NAMES:
+            return value
+    return None
+
+
+def _subprotocol_token(header: str) -> str | None:
+    for name in header.split(","):
+        if name.strip().startswith(SUBPROTOCOL_PREFIX):
+            return name.strip()[len(SUBPROTOCOL_PREFIX) :]
+    return None
+
+
+def _plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    ip = ipaddress.ip_address(text.partition("%")[0])
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return mapped or ip
+
+
+def _is_address(text: str) -> bool:
+    try:
+        _plain_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise BadSettings(
+            f"settings: http.trusted_proxies: {text!r} is neither an address nor a network"
+        ) from None

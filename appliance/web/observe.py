@@ -1,0 +1,123 @@
+"""Around every request: its id, time and log line, and the headers that all replies carry."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import falcon
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log
+from appliance.kernel.metrics import gauge, histogram
+
+SLOW_SECONDS = 1.0
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+UNMATCHED = "unmatched"
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+_latency = histogram(
+    "http_request_seconds", "Time to answer a request", ("method", "route", "status")
+)
+_in_flight = gauge("http_requests_in_flight", "Requests being answered now")
+_safe_id = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}").fullmatch
+
+
+class Response(falcon.Response):
+    """A response that starts with the headers every reply carries.
+
+    Falcon keeps headers under lowercase names in `_headers`; writing there instead of
+    calling set_header ten times saves several microseconds a request.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self._headers: dict[str, str] = HEADERS.copy()
+
+    def stamp(self, headers: dict[str, str]) -> None:
+        """Set headers whose names are lowercase and whose values are known to be safe."""
+        self._headers.update(headers)
+
+
+class Observe:
+    """Falcon middleware, the outermost. `access` is errors, all or off."""
+
+    def __init__(self, log: Log, clock: Clock, instance_id: str, access: str = "errors") -> None:
+        self._log = log
+        self._monotonic = clock.monotonic
+        self._instance_id = instance_id
+        self._access = access
+        self._prefix = random_id()[:16]
+        self._count = 0
+        self._observers: dict[tuple[str, str | None, str], Callable[[float], None]] = {}
+
+    def process_request(self, req: falcon.Request, _resp: Response) -> None:
+        context = req.context
+        context.started_at = self._monotonic()
+        given = req.env.get("HTTP_X_REQUEST_ID")
+        if given is not None and _safe_id(given):
+            context.request_id = given
+        else:
+            self._count += 1
+            context.request_id = f"{self._prefix}{self._count:08x}"
+        context.allowance = None
+        context.method = req.method
+        if req.method == "HEAD":
+            req.method = "GET"  # what GET would answer; Falcon drops the body, see below
+        _in_flight.inc()
+
+    def process_response(
+        self, req: falcon.Request, resp: Response, _resource: object, _succeeded: bool
+    ) -> None:
+        context = req.context
+        _in_flight.dec()
+        req.method = method = context.method
+        headers = {"x-request-id": context.request_id, "x-instance-id": self._instance_id}
+        allowance = context.allowance
+        if allowance is not None:
+            headers["x-ratelimit-limit"] = str(allowance.limit)
+            headers["x-ratelimit-remaining"] = str(allowance.remaining)
+            headers["x-ratelimit-reset"] = allowance.reset_iso
+        resp.stamp(headers)
+        seconds = self._monotonic() - context.started_at
+        status = str(resp.status)[:3]
+        key = (method, req.uri_template, status[0])
+        observe = self._observers.get(key)
+        if observe is None:
+            observe = self._observer(*key)
+        observe(seconds)
+        if self._access != "off" and (
+            self._access == "all" or status >= "400" or seconds > SLOW_SECONDS
+        ):
+            self._write(req, status, seconds)
+
+    def _observer(self, method: str, template: str | None, status: str) -> Callable[[float], None]:
+        label = method if method in METHODS else "other"
+        observe = _latency.labels(label, template or UNMATCHED, f"{status}xx").observe
+        if label == method:  # strange methods are many: only known ones are remembered
+            self._observers[method, template, status] = observe
+        return observe
+
+    def _write(self, req: falcon.Request, status: str, seconds: float) -> None:
+        context = req.context
+        principal = getattr(context, "principal", None)
+        self._log.info(
+            "request",
+            method=context.method if context.method in METHODS else "other",
+            route=req.uri_template or UNMATCHED,
+            status=int(status),
+            ms=round(seconds * 1000, 2),
+            request_id=context.request_id,
+            principal_id=principal.id if principal is not None else None,
+            address=getattr(context, "address", req.env.get("REMOTE_ADDR", "")),
+            code=getattr(context, "error_code", None),
+        )

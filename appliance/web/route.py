@@ -1,0 +1,106 @@
+"""What can be mounted: a path, its resource, and for each method who may call it and how.
+
+The same rows drive the guard, the decoding, the limits and the OpenAPI document, so
+none of them can disagree with another.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+OPEN: None = None
+"""The scope of an operation that anybody may call. It has to be written out."""
+
+DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
+"""A path parameter that its route does not describe further."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One method of one path.
+
+    scope    `<subsystem>:<verb>`, or OPEN
+    body     struct (or tagged union) of the JSON body; arrives as `command`
+    reply    struct of the JSON answer; None: no JSON
+    query    struct of the query parameters; arrives as `req.context.query`
+    status   of a success
+    summary  one line for people; required
+    cost     how many requests a decoded body counts as, for batches
+    batch    the larger body limit holds
+    probe    a health probe: never limited, and its Host header is not judged on a network bind
+    media    content type of the answer, where it is not JSON
+    errors   error classes worth naming in the documentation beside the usual ones
+    example  a request body for the documentation
+    """
+
+    scope: str | None
+    summary: str = ""
+    body: Any = None
+    reply: Any = None
+    status: int = 200
+    query: Any = None
+    cost: Callable[[Any], int] | None = None
+    batch: bool = False
+    probe: bool = False
+    media: str = "application/json"
+    errors: tuple[type[Exception], ...] = ()
+    example: Any = None
+
+
+class Route(msgspec.Struct, frozen=True):
+    """A Falcon path template, its resource, and the operations of its methods.
+
+    `suffix` is Falcon's: collection and item may share one class. `params` maps names
+    of path parameters to patterns for the documentation.
+    """
+
+    path: str
+    resource: Any
+    operations: Mapping[str, Operation]
+    suffix: str | None = None
+    params: Mapping[str, str] = {}
+
+
+class UnfitRoute(Exception):
+    """A route that must not be mounted; raised while the app is built, never later."""
+
+
+def responder_name(method: str, suffix: str | None) -> str:
+    return f"on_{method.lower()}" + (f"_{suffix}" if suffix else "")
+
+
+def check_routes(routes: Sequence[Route]) -> None:
+    """Refuse responders nobody guards, operations nobody answers, and doubled paths."""
+    seen: set[str] = set()
+    covered: dict[int, tuple[Any, set[str]]] = {}
+    for route in routes:
+        if route.path in seen:
+            raise UnfitRoute(f"{route.path} is mounted twice")
+        seen.add(route.path)
+        names = covered.setdefault(id(route.resource), (route.resource, set()))[1]
+        for method, operation in route.operations.items():
+            _check_operation(route, method, operation)
+            names.add(responder_name(method, route.suffix))
+    for resource, names in covered.values():
+        loose = {name for name in dir(resource) if name.startswith("on_")} - names
+        if loose:
+            raise UnfitRoute(
+                f"{type(resource).__name__}: no Operation declared for {', '.join(sorted(loose))}"
+            )
+
+
+def _check_operation(route: Route, method: str, operation: Operation) -> None:
+    where = f"{method} {route.path}"
+    responder = getattr(route.resource, responder_name(method, route.suffix), None)
+    if method not in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        raise UnfitRoute(f"{where}: HEAD and OPTIONS are answered for all routes alike")
+    if not callable(responder):
+        raise UnfitRoute(f"{where}: {type(route.resource).__name__} has no responder for it")
+    if not operation.summary:
+        raise UnfitRoute(f"{where}: has no summary")
+    if operation.scope is not None and ":" not in operation.scope:
+        raise UnfitRoute(f"{where}: scope {operation.scope!r} is not <subsystem>:<verb>")
+    if operation.probe and ("{" in route.path or operation.scope is not None):
+        raise UnfitRoute(f"{where}: a probe has a fixed path and is open")
+    if (operation.cost is not None or operation.batch) and operation.body is None:
+        raise UnfitRoute(f"{where}: cost and batch speak of a body, and there is none")

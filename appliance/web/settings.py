@@ -1,0 +1,71 @@
+"""Settings of the door: addresses, sizes, waits and rates, each with its unit and reason."""
+
+import msgspec
+
+
+class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[http]`. Sizes in bytes, waits in seconds."""
+
+    host: str = "127.0.0.1"
+    """Address to bind. Loopback, so that nothing is reachable before somebody says so."""
+
+    port: int = 0
+    """0: the port of last time if the workspace remembers one, else a free one."""
+
+    unsafe_network: bool = False
+    """Must be true to bind beyond loopback: a token over plain HTTP can be read on the way."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """Names a `Host` header may carry besides loopback's. Empty on other binds: any."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks whose `X-Forwarded-*` headers are believed. Nobody's by default."""
+
+    body_bytes_max: int = 512 * 1024
+    """A legal message of 64 KiB can need six bytes a character in JSON."""
+
+    batch_bytes_max: int = 8 * 1024 * 1024
+    """500 ordinary messages; decoding more would hold the event loop too long."""
+
+    request_line_bytes_max: int = 8190
+    """What the parser can hold; longer paths come from no client of ours."""
+
+    header_count_max: int = 100
+    """Browsers behind proxies send about thirty."""
+
+    header_bytes_max: int = 8190
+    """One field. A token needs 80; cookies of other services on localhost need the rest."""
+
+    connections_max: int = 1000
+    """Open at once, sockets included; a descriptor and some 30 kB each."""
+
+    head_seconds_max: float = 10.0
+    """From a request's first byte to the end of its head; a slow drip ends here."""
+
+    body_seconds_max: float = 60.0
+    """To receive a whole body: 8 MiB over a line of 1.2 Mbit/s."""
+
+    send_seconds_max: float = 60.0
+    """For a peer to take one write; who does not read is let go."""
+
+    keep_alive_seconds: float = 75.0
+    """An idle connection's life: longer than the 60 s after which common proxies give up."""
+
+    drain_seconds_max: float = 10.0
+    """For requests in flight to finish after a stop; as long as container engines wait."""
+
+
+class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[limits]`: requests a second; 0 switches a limit off."""
+
+    per_connection: int = 100
+    """One client in a hot loop; the hub specification's figure."""
+
+    global_: int = 1000
+    """All clients together; the hub specification's figure, a fifth of what one core does."""
+
+    per_token: int = 0
+    """One credential over all its connections. Off: most workspaces have one token."""
+
+    per_address: int = 0
+    """One address over all its connections. Off: on a laptop everybody is 127.0.0.1."""
