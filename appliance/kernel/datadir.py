@@ -107,6 +107,10 @@ class DataDir:
     def database(self, store: str) -> Path:
         return self.dir / ("db.sqlite3" if store == "hub" else f"{store}.sqlite3")
 
+    def suspect_file(self, store: str) -> Path:
+        """Present while that store was found damaged and nobody has looked since."""
+        return suspect_mark(self.database(store))
+
     def read_token(self) -> str | None:
         """The token of this workspace, or None if there is none to be read."""
         text = _read_small(self.token_file)
@@ -289,6 +293,10 @@ class WriterLock:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+
+def suspect_mark(database: Path) -> Path:
+    return database.with_name(database.name + ".suspect")
 
 
 def look_at_lock(datadir: DataDir) -> LockView:
