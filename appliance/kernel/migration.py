@@ -1,0 +1,97 @@
+"""One migration file: its number, its promise to older programs, and its statements.
+
+Found as package data, so a checkout, an installed package and the image read them alike.
+"""
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+_NAME = re.compile(r"(\d{4})_\w+\.sql")
+_OPENS_WITH = re.compile(r"^-- opens-with: (\d+)$", re.MULTILINE)
+_OPTIONAL = re.compile(r"^-- optional: yes$", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+# These end the transaction around a step, or can't be undone by it.
+_FORBIDDEN = frozenset(
+    {"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"}
+    | {"PRAGMA", "ATTACH", "DETACH", "VACUUM"}
+)
+
+
+class BadMigration(Exception):
+    """The file itself is wrong, whatever database it meets."""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """`opens_with` is the number of the oldest program that may open the file afterwards."""
+
+    number: int
+    name: str
+    sql: str
+    sha256: str
+    opens_with: int
+    optional: bool
+
+
+def read(name: str, text: str) -> Migration:
+    text = text.replace("\r\n", "\n")
+    number, opens_with = _NAME.fullmatch(name), _OPENS_WITH.search(text)
+    if number is None or opens_with is None:
+        raise BadMigration(f"{name}: needs a name like 0001_what.sql and a line '-- opens-with: N'")
+    return Migration(
+        number=int(number[1]),
+        name=name,
+        sql=text,
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        opens_with=int(opens_with[1]),
+        optional=_OPTIONAL.search(text) is not None,
+    )
+
+
+def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
+    """The migrations of `store` in the order they are applied."""
+    folder = (root or resources.files("migrations")) / store
+    found = [
+        read(entry.name, entry.read_text(encoding="utf-8"))
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    ordered = tuple(sorted(found, key=lambda each: (each.number, each.optional, each.name)))
+    numbers = [each.number for each in ordered if not each.optional]
+    if not numbers or numbers != list(range(1, len(numbers) + 1)):
+        raise BadMigration(f"migrations of {store} are not numbered 1, 2, 3: {numbers}")
+    return ordered
+
+
+def newest(migrations: Sequence[Migration]) -> int:
+    """The number of the program that knows these."""
+    return max((each.number for each in migrations if not each.optional), default=0)
+
+
+def statements(migration: Migration) -> Iterator[str]:
+    """The statements of a file, one by one.
+
+    Python's `executescript` commits what is open before it starts, which would tear a step
+    from its record; so statements are cut here, at semicolons where SQLite itself says that a
+    statement is complete (it knows triggers, strings and comments).
+    """
+    begin = 0
+    text = migration.sql
+    for end in (match.end() for match in re.finditer(";", text)):
+        if sqlite3.complete_statement(text[begin:end]):
+            yield _checked(migration, text[begin:end])
+            begin = end
+    if _COMMENT.sub("", text[begin:]).strip():
+        yield _checked(migration, text[begin:])
+
+
+def _checked(migration: Migration, statement: str) -> str:
+    words = _COMMENT.sub(" ", statement).split(None, 1)
+    if words and words[0].rstrip(";").upper() in _FORBIDDEN:
+        raise BadMigration(f"{migration.name}: {words[0]} has no place in a migration")
+    return statement

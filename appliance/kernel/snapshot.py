@@ -1,0 +1,73 @@
+"""A copy of a database that is open elsewhere: whole, checked, on the disk, or not there at all."""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from appliance.kernel.clock import iso
+from appliance.kernel.datadir import sync_directory
+
+KEPT_MAX = 5
+_PARTIAL = ".partial"
+
+
+class SnapshotDamaged(Exception):
+    """The copy didn't pass its check, so neither would what it was made of."""
+
+
+def take(
+    source: sqlite3.Connection, folder: Path, file_name: str, schema: int, now_ms: int
+) -> Path:
+    """Copies what `source` sees to `folder/<file_name>.backup-v<schema>-<UTC time>`.
+
+    Raises sqlite3.Error, OSError or SnapshotDamaged; then nothing of the copy remains.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    stamp = iso(now_ms).replace("-", "").replace(":", "").replace(".", "")
+    target = folder / f"{file_name}.backup-v{schema}-{stamp}"
+    partial = target.with_name(target.name + _PARTIAL)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.close(descriptor)
+        with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
+            source.backup(copy)
+            # The copy of a WAL database says it is one too; alone in a folder it should not.
+            copy.execute("PRAGMA journal_mode = DELETE")
+        _check(partial)
+        _sync(partial)
+        partial.rename(target)
+        sync_directory(folder)
+    finally:
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            with suppress(OSError):
+                partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+    return target
+
+
+def prune(folder: Path, file_name: str, keep: int = KEPT_MAX) -> list[Path]:
+    """Removes all but the newest `keep` copies of that file; returns what it removed."""
+    copies = [
+        path for path in folder.glob(f"{file_name}.backup-v*-*") if not path.name.endswith(_PARTIAL)
+    ]
+    copies.sort(key=lambda path: path.name.rpartition("-")[2])
+    surplus = copies[: max(0, len(copies) - keep)]
+    for path in surplus:
+        path.unlink(missing_ok=True)
+    return surplus
+
+
+def _check(path: Path) -> None:
+    uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise SnapshotDamaged(verdict)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Schema of the tokens: `auth.sqlite3`."""

@@ -1,0 +1,485 @@
+"""Workspaces are found safely, private files are private, and the lock has one holder."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel import datadir as module
+from appliance.kernel.datadir import (
+    DataDir,
+    DataDirNotWritable,
+    HubRunning,
+    WorkspaceNotFound,
+    WorkspaceNotTrusted,
+    WriterLock,
+    discover,
+    look_at_lock,
+    pid_alive,
+)
+
+ROOT = Path(__file__).parents[3]
+
+# A process that on each word tries the lock and says how it went, and on the next gives it back.
+CONTENDER = """
+import sys
+from pathlib import Path
+from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
+lock = WriterLock(DataDir(Path(sys.argv[1])), sys.argv[2])
+print("here", flush=True)
+while sys.stdin.readline():
+    try:
+        lock.acquire()
+        print("won", flush=True)
+    except HubRunning:
+        print("lost", flush=True)
+    if sys.stdin.readline():
+        lock.release()
+        print("done", flush=True)
+"""
+
+
+def workspace(path: Path) -> DataDir:
+    (path / ".agentlip" / "locks").mkdir(parents=True)
+    (path / ".agentlip" / "db.sqlite3").touch()
+    return DataDir(path)
+
+
+def contender(at: Path, name: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CONTENDER, str(at), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert answer(process) == "here"
+    return process
+
+
+def say(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(word + "\n")
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate(timeout=10)
+
+
+# -- finding a workspace -------------------------------------------------------------------
+
+
+def test_the_nearest_workspace_upwards_is_found(tmp_path: Path) -> None:
+    workspace(tmp_path)
+    inner = workspace(tmp_path / "a")
+    deep = tmp_path / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    assert discover(deep, home=tmp_path).workspace == inner.workspace
+
+
+def test_a_directory_without_a_database_is_passed_by(tmp_path: Path) -> None:
+    workspace(tmp_path)
+    (tmp_path / "a" / ".agentlip").mkdir(parents=True)
+    (tmp_path / "b" / ".agentlip" / "db.sqlite3").mkdir(parents=True)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / ".agentlip").touch()
+    for name in "abc":
+        assert discover(tmp_path / name, home=tmp_path).workspace == tmp_path
+
+
+def test_home_is_looked_at_but_nothing_above_it(tmp_path: Path) -> None:
+    workspace(tmp_path)
+    home = tmp_path / "home"
+    below = home / "project"
+    below.mkdir(parents=True)
+    with pytest.raises(WorkspaceNotFound):
+        discover(below, home=home)
+    workspace(home)
+    assert discover(below, home=home).workspace == home
+
+
+def test_the_search_stops_at_the_edge_of_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace(tmp_path)
+    mounted = tmp_path / "mounted" / "deep"
+    mounted.mkdir(parents=True)
+    monkeypatch.setattr(module, "_device", lambda path: 2 if "mounted" in str(path) else 1)
+    with pytest.raises(WorkspaceNotFound) as error:
+        discover(mounted, home=tmp_path)
+    assert error.value.details["searched"] == [str(mounted), str(mounted.parent)]
+
+
+def test_nothing_found_tells_what_was_searched_and_what_to_do(tmp_path: Path) -> None:
+    below = tmp_path / "a"
+    below.mkdir()
+    with pytest.raises(WorkspaceNotFound) as error:
+        discover(below, home=tmp_path)
+    assert error.value.details["searched"] == [str(below), str(tmp_path)]
+    assert str(below) in error.value.message
+    assert str(tmp_path) in error.value.message
+    assert "agentlip init" in error.value.hint
+    assert "--workspace" in error.value.hint
+
+
+def test_a_start_that_does_not_exist_finds_nothing(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceNotFound) as error:
+        discover(tmp_path / "nowhere", home=tmp_path)
+    assert error.value.details["searched"] == [str(tmp_path / "nowhere")]
+
+
+def test_a_start_behind_a_link_searches_where_it_really_is(tmp_path: Path) -> None:
+    real = workspace(tmp_path / "real")
+    (tmp_path / "real" / "inside").mkdir()
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    workspace(trap)
+    (trap / "link").symlink_to(tmp_path / "real" / "inside")
+    assert discover(trap / "link", home=tmp_path).workspace == real.workspace
+
+
+def test_a_linked_data_directory_of_ones_own_is_taken(tmp_path: Path) -> None:
+    workspace(tmp_path / "disk")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".agentlip").symlink_to(tmp_path / "disk" / ".agentlip")
+    assert discover(tmp_path / "a", home=tmp_path).workspace == tmp_path / "a"
+
+
+def test_a_link_in_circles_is_passed_by(tmp_path: Path) -> None:
+    (tmp_path / ".agentlip").symlink_to(tmp_path / ".agentlip")
+    with pytest.raises(WorkspaceNotFound):
+        discover(tmp_path, home=tmp_path)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+@pytest.mark.parametrize("part", ["", "db.sqlite3"])
+def test_a_data_directory_of_somebody_else_is_refused(tmp_path: Path, part: str) -> None:
+    data = workspace(tmp_path)
+    os.chown(data.dir / part, 12345, 12345)
+    with pytest.raises(WorkspaceNotTrusted) as error:
+        discover(tmp_path, home=tmp_path)
+    assert f"--workspace {tmp_path}" in error.value.hint
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_a_link_laid_by_somebody_else_is_refused(tmp_path: Path) -> None:
+    workspace(tmp_path / "mine")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".agentlip").symlink_to(tmp_path / "mine" / ".agentlip")
+    os.chown(tmp_path / "a" / ".agentlip", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(WorkspaceNotTrusted):
+        discover(tmp_path / "a", home=tmp_path)
+
+
+def test_a_foreign_owner_is_refused_by_whoever_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace(tmp_path)
+    if os.geteuid() == 0:
+        pytest.skip("files of root are trusted by everybody")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(WorkspaceNotTrusted):
+        discover(tmp_path, home=tmp_path)
+
+
+# -- private files --------------------------------------------------------------------------
+
+
+def test_a_private_file_is_private_and_whole(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    before = os.umask(0)
+    try:
+        data.write_private(data.token_file, "first\n")
+        data.write_private(data.token_file, "second\n")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(data.token_file.stat().st_mode) == 0o600
+    assert data.read_token() == "second"
+    assert sorted(path.name for path in data.dir.iterdir()) == ["db.sqlite3", "locks", "token"]
+
+
+def test_a_private_file_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("untouched")
+    data.token_file.symlink_to(elsewhere)
+    data.write_private(data.token_file, "secret")
+    assert elsewhere.read_text() == "untouched"
+    assert not data.token_file.is_symlink()
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = workspace(tmp_path)
+    data.write_private(data.token_file, "old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataDirNotWritable, match="No space left") as error:
+        data.write_private(data.token_file, "new")
+    assert error.value.details == {"reason": "ENOSPC"}
+    assert data.read_token() == "old"
+    assert not list(data.dir.glob(".token*"))
+
+
+def test_absent_and_empty_tokens_are_none(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    assert data.read_token() is None
+    data.token_file.write_text(" \n")
+    assert data.read_token() is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"port": "many"}', "\x00"])
+def test_a_server_file_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+    data = workspace(tmp_path)
+    assert data.read_server() is None
+    data.server_file.write_text(text)
+    assert data.read_server() is None
+
+
+def test_a_server_file_is_read_with_keys_nobody_knows(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    data.server_file.write_text('{"port": 8080, "auth_token": "abc", "colour": 1}')
+    server = data.read_server()
+    assert server is not None
+    assert server.port == 8080
+    assert "abc" not in repr(server)
+
+
+# -- the lock ------------------------------------------------------------------------------
+
+
+def test_of_twelve_at_once_exactly_one_wins_every_time(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    processes = [contender(tmp_path, f"n{i}") for i in range(12)]
+    try:
+        for _ in range(20):
+            for process in processes:
+                say(process, "go")
+            answers = [answer(process) for process in processes]
+            assert sorted(answers) == ["lost"] * 11 + ["won"]
+            holder = WriterLock(data, "looking").holder()
+            assert holder is not None
+            assert holder.pid == processes[answers.index("won")].pid
+            for process in processes:
+                say(process, "done")
+            assert {answer(process) for process in processes} == {"done"}
+            assert not data.lock_file.exists()
+    finally:
+        for process in processes:
+            end(process)
+
+
+def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    process = contender(tmp_path, "first")
+    say(process, "go")
+    assert answer(process) == "won"
+    with pytest.raises(HubRunning) as error:
+        WriterLock(data, "second").acquire()
+    assert error.value.details == {"pid": process.pid, "instance_id": "first"}
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=10)
+    lock = WriterLock(data, "second")
+    lock.acquire()
+    assert lock.intact()
+    lock.release()
+
+
+def test_the_refusal_names_the_port_of_that_very_hub(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    lock = WriterLock(data, "first")
+    lock.acquire()
+    data.write_private(data.server_file, '{"instance_id": "first", "port": 8123}')
+    with pytest.raises(HubRunning, match="port 8123") as error:
+        WriterLock(data, "second").acquire()
+    assert error.value.details["port"] == 8123
+    assert error.value.hint == "agentlipd status"
+    data.write_private(data.server_file, '{"instance_id": "long ago", "port": 8123}')
+    with pytest.raises(HubRunning) as error:
+        WriterLock(data, "second").acquire()
+    assert "port" not in error.value.details
+    lock.release()
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", '{"pid": 1, "instance_id": "other"}', "[" * 99])
+def test_a_file_left_behind_stops_nobody(tmp_path: Path, text: str) -> None:
+    data = workspace(tmp_path)
+    data.lock_file.write_text(text)
+    lock = WriterLock(data, "new")
+    assert lock.holder() is None
+    lock.acquire()
+    written = json.loads(data.lock_file.read_text())
+    assert written["pid"] == os.getpid()
+    assert written["instance_id"] == "new"
+    assert written["started_at"].endswith("Z")
+    lock.release()
+    assert not data.lock_file.exists()
+
+
+def test_a_file_unlinked_while_waiting_is_not_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = workspace(tmp_path)
+    really = module._same_file
+    seen: list[bool] = []
+
+    def replaced_before_the_first_look(descriptor: int, path: Path) -> bool:
+        if not seen:
+            path.unlink()
+            path.touch()
+        seen.append(really(descriptor, path))
+        return seen[-1]
+
+    monkeypatch.setattr(module, "_same_file", replaced_before_the_first_look)
+    lock = WriterLock(data, "new")
+    lock.acquire()
+    assert seen == [False, True]
+    assert lock.intact()
+    lock.release()
+
+
+def test_a_holder_whose_file_was_taken_away_notices_and_takes_none_away(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    lock = WriterLock(data, "first")
+    lock.acquire()
+    data.lock_file.unlink()
+    assert not lock.intact()
+    other = WriterLock(data, "second")
+    other.acquire()
+    lock.release()
+    assert other.intact()
+    other.release()
+
+
+def test_looking_takes_nothing_from_anybody(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    assert look_at_lock(data) == module.LockView(exists=False, held=False, written=None)
+    lock = WriterLock(data, "first")
+    lock.acquire()
+    view = look_at_lock(data)
+    assert view.held
+    assert view.written is not None
+    assert view.written.instance_id == "first"
+    assert lock.intact()
+    lock.release()
+    lock.release()
+
+
+def test_the_lock_outlives_no_parent_in_a_program_it_started(tmp_path: Path) -> None:
+    data = workspace(tmp_path)
+    lock = WriterLock(data, "parent")
+    lock.acquire()
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.readline()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        close_fds=False,
+    )
+    try:
+        assert answer(child) == "up"
+        lock.release()
+        other = WriterLock(data, "other")
+        other.acquire()
+        other.release()
+    finally:
+        end(child)
+
+
+FORKING = """
+import os, sys
+from pathlib import Path
+from appliance.kernel.datadir import DataDir, WriterLock
+lock = WriterLock(DataDir(Path(sys.argv[1])), "parent")
+lock.acquire()
+ready, tell = os.pipe()
+child = os.fork()
+if child == 0:
+    lock.release()  # a child that tidies up must not give away what is not its own
+    os.write(tell, b"x")
+    {then}
+os.read(ready, 1)
+print(child, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "import signal; signal.pause()",
+        "os.execv(sys.executable, [sys.executable, '-c', 'import signal; signal.pause()'])",
+    ],
+)
+def test_the_lock_outlives_no_parent_in_a_forked_child(tmp_path: Path, then: str) -> None:
+    data = workspace(tmp_path)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FORKING.replace("{then}", then), str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    child = int(answer(parent))
+    try:
+        assert look_at_lock(data).held
+        parent.kill()
+        parent.wait(timeout=10)
+        assert pid_alive(child)
+        lock = WriterLock(data, "next")
+        lock.acquire()
+        lock.release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        end(parent)
+
+
+def test_a_full_disk_leaves_the_lock_unsigned_but_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = workspace(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = WriterLock(data, "first")
+    lock.acquire()
+    assert lock.holder() == module.Holder()
+    with pytest.raises(HubRunning):
+        WriterLock(data, "second").acquire()
+    lock.release()
+
+
+def test_a_lock_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    data = DataDir(tmp_path)
+    with pytest.raises(DataDirNotWritable, match="No such file"):
+        WriterLock(data, "x").acquire()
+    data = workspace(tmp_path / "w")
+    data.lock_file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataDirNotWritable):
+        WriterLock(data, "x").acquire()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_numbers_that_are_no_process_are_not_alive() -> None:
+    assert pid_alive(os.getpid())
+    assert not any(pid_alive(pid) for pid in (0, -1, 2**22 + 1, 2**70))
