@@ -1,0 +1,76 @@
+# Every command a person types here. Bare `just` is what must pass before a commit.
+# No `just`? `ops/env dev` puts one into .venv/bin.
+
+# what must pass before a commit: lint, types, imports, quick tests
+default:
+    ops/test fast
+
+# the Python environment in .venv, with tests and linters
+setup:
+    ops/env dev
+
+# lint, format, types, import contracts
+check:
+    ops/env dev
+    .venv/bin/ruff check .
+    .venv/bin/ruff format --check .
+    .venv/bin/mypy
+    .venv/bin/lint-imports
+
+# mend what ruff can mend
+fix:
+    ops/env dev
+    .venv/bin/ruff check --fix .
+    .venv/bin/ruff format .
+
+# the quick tests, or those named: just test tests/unit -k clock
+test *ARGS:
+    ops/env dev
+    .venv/bin/python -m pytest -m "not slow and not container" {{ ARGS }}
+
+# every test, containers included
+test-all *ARGS:
+    ops/test all {{ ARGS }}
+
+# what CI runs
+ci:
+    .ci/run
+
+# start the appliance in the background
+up *ARGS:
+    ops/up {{ ARGS }}
+
+# stop it
+down *ARGS:
+    ops/down {{ ARGS }}
+
+# run it here, until Ctrl+C
+run *ARGS:
+    ops/up --foreground {{ ARGS }}
+
+# is this workspace well?
+doctor *ARGS:
+    ops/env appliance
+    .venv/bin/agentlip doctor {{ ARGS }}
+
+# feed real history through a running appliance
+demo *ARGS:
+    ops/demo {{ ARGS }}
+
+# measure
+bench *ARGS:
+    ops/env dev
+    .venv/bin/python -m tests.bench {{ ARGS }}
+
+# build the image
+image TAG="agentlip:local":
+    ops/image {{ TAG }}
+
+# remake requirements/ from pyproject.toml; --upgrade for newer versions
+lock *ARGS:
+    ops/env dev
+    ops/lock {{ ARGS }}
+
+# the next numbered migration of a store: just migration hub add_threads
+migration STORE NAME:
+    ops/migration {{ STORE }} {{ NAME }}

@@ -1,0 +1,157 @@
+"""What is committed works anywhere: no addresses, no paths of one machine, no secrets."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract.test_walls import ROOT, tracked
+
+SCRIPTS = [
+    "ops/up",
+    "ops/down",
+    "ops/test",
+    "ops/env",
+    "ops/engine",
+    "ops/image",
+    "ops/lock",
+    "ops/migration",
+    "ops/docker-entrypoint",
+    ".ci/run",
+]
+# Written in pieces, so that this file does not hold what it forbids.
+FORBIDDEN = {
+    "a package registry's host": r"\b(?:"
+    + "|".join(
+        re.escape(".".join(host))
+        for host in [
+            ("pypi", "org"),
+            ("files", "pythonhosted", "org"),
+            ("registry", "npmjs", "org"),
+            ("deb", "debian", "org"),
+            ("proxy", "golang", "org"),
+        ]
+    )
+    + r")\b",
+    "a folder of one machine": r"(?<![\w.])/(?:work|root|home/\w+|tmp/w[t/])/",
+    "a private key": "-----BEGIN [A-Z ]*" + "PRIVATE KEY-----",
+    "a token": r"\b(?:gh[pousr]_\w{30}|xox[abpr]-\w{10}|AKIA[0-9A-Z]{16}|[0-9a-f]{64})\b",
+}
+
+
+def text_files() -> list[Path]:
+    return [file for file in tracked() if file.suffix not in {".png", ".ico", ".woff2"}]
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_committed_file_holds(what):
+    pattern = re.compile(FORBIDDEN[what])
+    hits = []
+    for file in text_files():
+        # A lock's hashes look like tokens and are none.
+        if what == "a token" and file.parent.name == "requirements":
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if pattern.search(line):
+                hits.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()[:80]}")
+    assert hits == []
+
+
+@pytest.mark.parametrize("name", ["build", "appliance", "fast", "dev"])
+def test_lock_file_has_exact_versions_hashes_and_no_address(name):
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text))
+    assert all(re.match(r"[\w.-]+==\S+", item) for item in requirements)
+    assert all("--hash=sha256:" in item for item in requirements)
+    assert "://" not in text
+    assert not re.search(r"(?m)^--?(?:index|extra|find|trusted)", text)
+
+
+def test_development_set_holds_the_shipped_versions():
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"(?m)^\S+==\S+", (ROOT / "requirements" / name).read_text()))
+
+    assert pins("appliance.txt") - pins("dev.txt") == set()
+
+
+def test_every_script_is_listed_here():
+    found = {
+        str(file.relative_to(ROOT))
+        for file in [*tracked("ops"), *tracked(".ci")]
+        if file.suffix == "" and file.read_text().startswith("#!")
+        if "sh" in file.read_text().splitlines()[0]
+    }
+    assert found - {"ops/demo"} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_is_executable_and_parses(name):
+    script = ROOT / name
+    assert os.access(script, os.X_OK)
+    shell = "sh" if script.read_text().startswith("#!/bin/sh") else "bash"
+    subprocess.run([shell, "-n", str(script)], check=True)
+
+
+@pytest.mark.slow
+def test_shellcheck_has_nothing_to_say():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    subprocess.run(["shellcheck", "-x", *SCRIPTS], cwd=ROOT, check=True)
+
+
+def test_dockerfile_needs_no_new_builder():
+    instructions = [
+        line
+        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        if not line.startswith("# ") and line != "#"
+    ]
+    text = "\n".join(instructions)
+    for newer in ["<<", "--mount", "--chmod", "--link", "--start-interval", "# syntax", "#syntax"]:
+        assert newer not in text
+    assert re.search(r"(?m)^USER 10001", text)
+    assert re.findall(r"(?m)^VOLUME (.*)$", text) == ["/data"]
+
+
+def test_compose_publishes_on_loopback_only_and_gives_no_privilege():
+    services = yaml.safe_load((ROOT / "ops/compose.yaml").read_text())["services"]
+    appliance = services["appliance"]
+    assert all(port.startswith("127.0.0.1:") for port in appliance["ports"])
+    assert appliance["read_only"] is True
+    for service in services.values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert not service.get("privileged", False)
+    assert services["tls"]["profiles"] == ["tls"]
+
+
+def just(*arguments: str) -> str:
+    program = Path(sys.executable).parent / "just"
+    if not program.exists():
+        pytest.skip("just is not in this environment; run: ops/env dev")
+    return subprocess.check_output(
+        [program, "--justfile", ROOT / "Justfile", *arguments],
+        text=True,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def test_justfile_is_formatted_and_every_recipe_says_what_it_does():
+    just("--unstable", "--fmt", "--check")
+    recipes = [line for line in just("--list").splitlines() if line.startswith("    ")]
+    assert len(recipes) > 10
+    assert [line for line in recipes if "#" not in line] == []
+
+
+def test_recipes_call_only_scripts_that_exist():
+    text = (ROOT / "Justfile").read_text()
+    named = set(re.findall(r"(?m)^    (ops/\w+|\.ci/\w+)", text))
+    assert {name for name in named if not os.access(ROOT / name, os.X_OK)} == set()
+
+
+def test_bare_just_runs_the_quick_suite():
+    assert just("--dry-run").strip() == "ops/test fast"

@@ -1,0 +1,64 @@
+"""The walls of the house: a function ends by 70 lines, a file by 500."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 500
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the repository, also those not committed yet, but none that git ignores."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    names = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    return [ROOT / name for name in names if (ROOT / name).is_file()]
+
+
+def written_lines(node: ast.AST, source: list[str]) -> int:
+    """Lines from `def` to the last statement, the docstring not counted."""
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    lines = (node.end_lineno or 0) - node.lineno + 1
+    if ast.get_docstring(node) is not None:
+        lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+    return lines
+
+
+def test_no_file_is_longer_than_its_wall():
+    files = tracked("*.py", "*.sql", "ops/*", "*.js", "*.css")
+    assert files
+    long = {
+        str(file.relative_to(ROOT)): count
+        for file in files
+        if (count := len(file.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_no_function_is_longer_than_its_wall():
+    long = {}
+    for file in tracked("*.py"):
+        text = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = written_lines(node, text.splitlines())
+                if count > FUNCTION_LINES_MAX:
+                    long[f"{file.relative_to(ROOT)}: {node.name}"] = count
+    assert long == {}
+
+
+@pytest.mark.parametrize("name", ["utils", "common", "helpers", "misc", "manager", "base"])
+def test_no_file_is_named_after_nothing(name):
+    assert [str(file) for file in tracked(f"*/{name}.py", f"*/{name}/*")] == []
+
+
+def test_every_module_says_what_it_is_for():
+    silent = [
+        str(file.relative_to(ROOT))
+        for file in tracked("appliance/*.py", "doctor/*.py", "tests/*.py")
+        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
