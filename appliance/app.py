@@ -30,10 +30,7 @@ from appliance.kernel.store import Store
 from appliance.settings import Settings
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
-from appliance.web.health import Health, Metrics, health_routes
-from appliance.web.landing import Landing
 from appliance.web.limits import RateLimiter
-from appliance.web.openapi import OpenApi
 from appliance.web.route import Route
 from appliance.web.socket import Socket
 from appliance.wsgi import Entry
@@ -90,10 +87,15 @@ class Appliance:
         for loop in self.loops:
             loop.start()
 
-    def stop(self) -> None:
-        """Sockets, loops, writer: each with a limit. The server has stopped accepting."""
+    def end_streams(self) -> None:
+        """Not ready any more; whoever waits for events is told to come again later."""
         self.stopping = True
+        self.feed.close()
         self.entry.close_sockets(SOCKETS_CLOSE_SECONDS)
+
+    def stop(self) -> None:
+        """Streams, loops, writer: each with a limit. The server has stopped accepting."""
+        self.end_streams()
         for loop in reversed(self.loops):
             loop.stop()
         if not self.store.close():
@@ -137,7 +139,7 @@ class Appliance:
         )
 
     def _routes(self) -> list[Route]:
-        raise NotImplementedError
+        return hub_resources.routes(self.hub)
 
     def _serve_hub(self, socket: Socket, principal: Principal, charge: Any) -> int:
         requests = Requests(self.hub, charge)

@@ -8,28 +8,28 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import argparse  # noqa: E402
-import logging  # noqa: E402
-import os  # noqa: E402
-import signal  # noqa: E402
-import socket  # noqa: E402
-import sys  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+import argparse
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
 
-import msgspec  # noqa: E402
+import msgspec
 
-from appliance.app import Appliance  # noqa: E402
-from appliance.hub.wire import PROTOCOL_VERSION  # noqa: E402
-from appliance.kernel import config, schema  # noqa: E402
-from appliance.kernel.clock import SystemClock, iso  # noqa: E402
-from appliance.kernel.datadir import DataDir, WriterLock  # noqa: E402
-from appliance.kernel.errors import ApplianceError, Conflict, Invalid  # noqa: E402
-from appliance.kernel.ids import random_id  # noqa: E402
-from appliance.kernel.log import Log, StandardLibraryHandler  # noqa: E402
-from appliance.settings import Settings  # noqa: E402
-from appliance.web.guard import is_loopback  # noqa: E402
-from appliance.web.worker import make_worker  # noqa: E402
+from appliance.app import Appliance
+from appliance.hub.wire import PROTOCOL_VERSION
+from appliance.kernel import config, schema
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log, StandardLibraryHandler
+from appliance.settings import Settings
+from appliance.web.guard import is_loopback
+from appliance.web.settings import LimitSettings
+from appliance.web.worker import Worker
 
 EXIT_CODES = {"conflict": 2, "unauthenticated": 4}
 BACKLOG = 1024
@@ -63,7 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="appliance.server", description=__doc__)
     parser.add_argument("--workspace", type=Path, required=True)
-    parser.add_argument("--config", type=Path, help="settings file (default: WORKSPACE/agentlip.toml)")
+    parser.add_argument(
+        "--config", type=Path, help="settings file (default: WORKSPACE/agentlip.toml)"
+    )
     parser.add_argument("--host", help="address to bind")
     parser.add_argument("--port", type=int, help="0 for a free one")
     parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
@@ -106,7 +108,7 @@ def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
         "http.unsafe_network": flags.unsafe_network,
     }
     if flags.no_limits:
-        given |= {f"limits.{name}": 0 for name in ("per_connection", "global", "per_token", "per_address")}
+        given |= {f"limits.{name}": 0 for name in LimitSettings.__struct_encode_fields__}
     file = flags.config or datadir.settings_file
     if flags.config is not None and not file.exists():
         raise config.BadSettings(f"settings: there is no file {file}")
@@ -161,14 +163,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
     """Serve until SIGTERM or SIGINT."""
-    worker = make_worker(listener, appliance.entry, appliance.settings.http, log)
 
-    def on_signal(*_: Any) -> None:
-        appliance.stopping = True
+    def on_signal(number: int) -> None:
+        log.info("stopping", signal=number)
         worker.stop()
+        appliance.end_streams()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+    worker = Worker(
+        [listener], appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
+    )
     appliance.start()
     announce(appliance, listener.getsockname()[1])
     log.info(
@@ -179,7 +182,7 @@ def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
         db_id=appliance.hub.db_id,
         epoch=appliance.identity.epoch,
     )
-    worker.run()
+    worker.init_process()
 
 
 def announce(appliance: Appliance, port: int) -> None:

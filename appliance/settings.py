@@ -1,13 +1,13 @@
 """All settings in one struct: a section for each part, and nothing but composition."""
 
 import msgspec
+from doctor.settings import DoctorSettings
 
 from appliance.hub.settings import HubSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.store import StoreSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
-from doctor.settings import DoctorSettings
 
 
 class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

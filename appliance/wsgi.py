@@ -114,7 +114,7 @@ class Entry:
     def _serve(
         self, raw: Any, environ: dict[str, Any], scope: str, serve: Serve, request_id: str
     ) -> None:
-        socket = Socket(raw, self._settings, self._clock, leftover(environ))
+        socket = Socket(raw, self._settings, self._clock, environ["agentlip.buffered"]())
         self._open.add(socket)
         try:
             principal = self._principal(environ, scope)
@@ -156,16 +156,7 @@ def chosen_subprotocol(environ: dict[str, Any]) -> str | None:
     return None
 
 
-def leftover(environ: dict[str, Any]) -> bytes:
-    """Bytes that came in one packet with the upgrade request: the parser has them."""
-    reader = getattr(environ.get("wsgi.input"), "reader", None)
-    unreader = getattr(reader, "unreader", None)
-    return bytes(unreader.take_buffered()) if unreader is not None else b""
-
-
-def _refuse(
-    error: ApplianceError, request_id: str, start_response: StartResponse
-) -> list[bytes]:
+def _refuse(error: ApplianceError, request_id: str, start_response: StartResponse) -> list[bytes]:
     body = errors.body(error, request_id)
     headers = [
         ("Content-Type", "application/json"),

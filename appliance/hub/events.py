@@ -24,7 +24,8 @@ class Event:
     """A committed event, as the feed carries it. `number` is its event_id."""
 
     __slots__ = (
-        "_envelope", "_frame", "channel_id", "data", "name", "number", "topic_id", "topic_id2", "ts",
+        "_envelope", "_frame", "channel_id", "data", "name", "number",
+        "topic_id", "topic_id2", "ts",
     )  # fmt: skip
 
     def __init__(

@@ -46,10 +46,10 @@ def facts(reader: Reader) -> dict[str, Any]:
 # -- channels and topics ---------------------------------------------------------------
 
 
-def list_channels(reader: Reader, limit: int) -> wire.ChannelList:
+def list_channels(_reader: Reader, limit: int) -> wire.ChannelList:
     query = model.Channel.select().order_by(model.Channel.name).limit(limit + 1)
-    rows = [wire.Channel(*row) for row in query.tuples()]
-    return wire.ChannelList(rows[:limit], len(rows) > limit)
+    rows: list[Any] = list(query.tuples())
+    return wire.ChannelList([wire.Channel(*row) for row in rows[:limit]], len(rows) > limit)
 
 
 def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
 
 
 def list_topics(
-    reader: Reader, channel_id: str, limit: int, before_id: str | None
+    _reader: Reader, channel_id: str, limit: int, before_id: str | None
 ) -> wire.TopicList:
     """Newest activity first; `before_id` continues below a topic of an earlier page."""
     topic = model.Topic
@@ -79,10 +79,10 @@ def list_topics(
             peewee.Tuple(topic.updated_at, topic.id) < (anchor.updated_at, anchor.id)
         )
     query = query.order_by(topic.updated_at.desc(), topic.id.desc()).limit(limit + 1)
-    rows = [wire.Topic(*row) for row in query.tuples()]
+    rows: list[Any] = list(query.tuples())
     if not rows and model.Channel.get_or_none(model.Channel.id == channel_id) is None:
         raise wire.NoSuchChannel(details={"channel_id": channel_id})
-    return wire.TopicList(rows[:limit], len(rows) > limit)
+    return wire.TopicList([wire.Topic(*row) for row in rows[:limit]], len(rows) > limit)
 
 
 # -- messages ----------------------------------------------------------------------------
@@ -93,7 +93,8 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
 
     `order` is "id", or "rowid" in a workspace whose ids do not sort (decision 6).
     """
-    conditions, parameters = [], []
+    conditions: list[str] = []
+    parameters: list[Any] = []
     for column, value in (("channel_id", query.channel_id), ("topic_id", query.topic_id)):
         if value is not None:
             conditions.append(f"{column} = ?")
@@ -139,7 +140,8 @@ def _require_place(reader: Reader, query: wire.MessagesQuery) -> None:
 
 def list_events(reader: Reader, query: wire.EventsQuery, until: int) -> list[bytes]:
     """Events as JSON texts, oldest first: after a cursor, or the newest `tail` of them."""
-    conditions, parameters = ["event_id > ?", "event_id <= ?"], [query.after, until]
+    conditions = ["event_id > ?", "event_id <= ?"]
+    parameters: list[Any] = [query.after, until]
     for column, value in (("name", query.name), ("scope_channel_id", query.channel_id)):
         if value is not None:
             conditions.append(f"{column} = ?")
@@ -176,16 +178,15 @@ def replay(
     """
     sql, parameters = replay_statement(after, until, wanted, limit)
     pieces: list[bytes] = []
-    size = count = 0
+    size = 0
     cursor = until
     encode = text_frame if framed else None
     statement = reader.execute(sql, parameters)
-    for row in statement:
+    for count, row in enumerate(statement, 1):
         envelope = events.envelope(*row)
         piece = encode(envelope) if encode else sse_event(row[0], envelope)
         pieces.append(piece)
         size += len(piece)
-        count += 1
         if size >= bytes_max or count >= limit:
             cursor = row[0]
             break

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from appliance.hub import metrics, wire
-from appliance.hub.service import Hub, Reply, refusal
+from appliance.hub.service import Hub, refusal
+from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.web.errors import status_of
@@ -168,7 +169,5 @@ def refused(request: wire.Request | None, error: ApplianceError) -> bytes:
     if request is None:
         return text_frame(_encode({"type": "error", **body}))
     return text_frame(
-        _encode(
-            {"type": "response", "id": request.id, "status": status_of(error), "body": body}
-        )
+        _encode({"type": "response", "id": request.id, "status": status_of(error), "body": body})
     )

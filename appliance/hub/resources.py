@@ -5,8 +5,9 @@ from typing import Any
 import falcon
 
 from appliance.hub import wire
-from appliance.hub.service import Hub, Reply, batch_body
+from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import EventStream
+from appliance.hub.writes import Reply
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import OPEN, Operation, Route
 
@@ -37,9 +38,7 @@ class Channels:
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateChannel) -> None:
         context = req.context
-        answer(
-            resp, self._hub.create_channel(command, context.principal, context.idempotency_key)
-        )
+        answer(resp, self._hub.create_channel(command, context.principal, context.idempotency_key))
 
 
 class Topics:
@@ -72,9 +71,7 @@ class Messages:
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessage) -> None:
         context = req.context
-        answer(
-            resp, self._hub.create_message(command, context.principal, context.idempotency_key)
-        )
+        answer(resp, self._hub.create_message(command, context.principal, context.idempotency_key))
 
     def on_patch_item(
         self, req: Any, resp: falcon.Response, message_id: str, command: wire.PatchMessage
@@ -87,9 +84,7 @@ class Messages:
             ),
         )
 
-    def on_post_batch(
-        self, req: Any, resp: falcon.Response, command: wire.CreateMessages
-    ) -> None:
+    def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
         keys = [message.idempotency_key for message in command.messages]
         results = self._hub.create_messages(command.messages, req.context.principal, keys)
         reply_bytes(resp, batch_body(results))
@@ -114,7 +109,8 @@ def routes(hub: Hub) -> list[Route]:
     topics, messages, events = Topics(hub), Messages(hub), Events(hub)
     return [
         Route("/health", HealthResource(hub), {
-            "GET": Operation(OPEN, reply=wire.Health, probe=True, summary="Is this the hub, and which one?"),
+            "GET": Operation(OPEN, reply=wire.Health, probe=True,
+                             summary="Is this the hub, and which one?"),
         }),
         Route("/api/v1/channels", Channels(hub), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
@@ -146,7 +142,8 @@ def routes(hub: Hub) -> list[Route]:
         }, suffix="item"),
         Route("/api/v1/messages/batch", messages, {
             "POST": Operation(POST, body=wire.CreateMessages, reply=wire.BatchResults,
-                              batch=True, cost=lambda command: len(command.messages), summary="Post up to 500 messages"),
+                              batch=True, cost=lambda command: len(command.messages),
+                              summary="Post up to 500 messages"),
         }, suffix="batch"),
         Route("/api/v1/events", events, {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,

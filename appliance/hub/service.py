@@ -14,7 +14,7 @@ from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, PayloadTooLarge
 from appliance.kernel.feed import Feed
 from appliance.kernel.store import Store
 
@@ -72,9 +72,7 @@ class Hub:
     ) -> Reply:
         check_text(title=command.title)
         identity = self._identity(principal, "PATCH", f"topics/{topic_id}", key, command)
-        return self._mutate(
-            "rename_topic", identity, writes.rename_topic, topic_id, command.title
-        )
+        return self._mutate("rename_topic", identity, writes.rename_topic, topic_id, command.title)
 
     def create_message(
         self, command: wire.CreateMessage, principal: Principal, key: str | None = None
@@ -97,16 +95,14 @@ class Hub:
         if isinstance(command, wire.EditMessage):
             check_text(content_raw=command.content_raw)
             check_size(command.content_raw)
-            return self._mutate(
-                "edit_message", identity, writes.edit_message, message_id, command
-            )
+            return self._mutate("edit_message", identity, writes.edit_message, message_id, command)
         check_text(actor=command.actor)
-        return self._mutate(
-            "delete_message", identity, writes.delete_message, message_id, command
-        )
+        return self._mutate("delete_message", identity, writes.delete_message, message_id, command)
 
     def create_messages(
-        self, commands: Sequence[wire.CreateMessage | wire.BatchMessage], principal: Principal,
+        self,
+        commands: Sequence[wire.CreateMessage | wire.BatchMessage],
+        principal: Principal,
         keys: Sequence[str | None],
     ) -> list[Reply | ApplianceError]:
         """Many messages in one go, each with its own fate, in order.
@@ -154,9 +150,7 @@ class Hub:
         held.append(identity[:4])
         return writes.once, (identity, writes.create_message, *plain)
 
-    def _mutate(
-        self, verb: str, identity: writes.Once | None, function: Any, *args: Any
-    ) -> Reply:
+    def _mutate(self, verb: str, identity: writes.Once | None, function: Any, *args: Any) -> Reply:
         outcome = "failed"
         try:
             if identity is None:
@@ -301,7 +295,7 @@ def check_text(**fields: str | None) -> None:
 def check_size(content: str) -> None:
     size = len(content.encode("utf-8", "surrogatepass"))
     if size > wire.CONTENT_BYTES_MAX:
-        raise wire.PayloadTooLarge(
+        raise PayloadTooLarge(
             f"content_raw has more than {wire.CONTENT_BYTES_MAX} bytes",
             details={"field": "content_raw", "bytes": size, "limit": wire.CONTENT_BYTES_MAX},
             hint="split it, or attach a link to it",

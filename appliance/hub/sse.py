@@ -42,7 +42,7 @@ class EventStream:
     def __iter__(self) -> Iterator[bytes]:
         yield b"retry: 1000\n\n"
         yield from self._read_log()
-        while self._open:
+        while self._open and not self._hub.feed.closed:
             items = self._subscription.take(LIVE_BATCH_MAX)
             if self._subscription.lagging:
                 metrics.lagged.inc()
@@ -83,8 +83,6 @@ def start_of(query: wire.StreamQuery, last_event_id: str | None, head: int) -> i
     """Where to begin: the header of a reconnecting client wins, then `after`, then 0."""
     if last_event_id:
         if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
-            raise Invalid(
-                "Last-Event-ID is not an event id", details={"header": "Last-Event-ID"}
-            )
+            raise Invalid("Last-Event-ID is not an event id", details={"header": "Last-Event-ID"})
         return min(int(last_event_id), head)
     return min(query.after or 0, head)

@@ -49,9 +49,7 @@ class Session:
         self._wanted: Filter | None = None
         self._cursor = 0
         # Until hello says what is wanted, nothing is.
-        self._subscription: Subscription = hub.feed.subscribe(
-            settings.queue_max, lambda event: False
-        )
+        self._subscription: Subscription = hub.feed.subscribe(settings.queue_max, lambda _: False)
 
     def run(self) -> int:
         """Serve until the socket ends; the close code."""

@@ -285,11 +285,6 @@ class HelloOk(Struct, frozen=True, tag_field="type", tag="hello_ok"):
 # -- errors ----------------------------------------------------------------------------
 
 
-class PayloadTooLarge(Invalid):
-    code = "PAYLOAD_TOO_LARGE"
-    sentence = "the content is too large"
-
-
 class NoSuchChannel(Missing):
     sentence = "channel not found"
     advice = "agentlip channel list"

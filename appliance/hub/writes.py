@@ -169,9 +169,7 @@ def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
         old.id, old.topic_id, old.channel_id, old.sender, command.content_raw,
         old.version + 1, old.created_at, tx.now, None, None,
     )  # fmt: skip
-    edited = wire.MessageEdited(
-        message_id, old.content_raw, command.content_raw, message.version
-    )
+    edited = wire.MessageEdited(message_id, old.content_raw, command.content_raw, message.version)
     return _changed(tx, "message.edited", message, encode(edited))
 
 

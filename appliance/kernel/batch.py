@@ -97,7 +97,9 @@ class BatchRunner:
         tx = Tx(self.connection, self._clock, self._ids)
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            outcomes = self._run_jobs(tx, calls) if len(calls) > 1 else [self._run_one(tx, calls[0])]
+            outcomes = (
+                self._run_jobs(tx, calls) if len(calls) > 1 else [self._run_one(tx, calls[0])]
+            )
             if self.connection.in_transaction:
                 self.commit()
         except (sqlite3.Error, BatchLost) as error:

@@ -104,6 +104,13 @@ class Unavailable(ApplianceError):
         super().__init__(message, **more)
 
 
+class PayloadTooLarge(Invalid):
+    """A body, a frame or a field beyond its limit (hub spec §0.8: 400)."""
+
+    code = "PAYLOAD_TOO_LARGE"
+    sentence = "the request body is too large"
+
+
 KINDS: tuple[type[ApplianceError], ...] = (
     Invalid,
     Unauthenticated,

@@ -78,6 +78,7 @@ class Feed:
 
     def __init__(self, head: int = 0) -> None:
         self.head = head
+        self.closed = False
         self._subscriptions: set[Subscription] = set()
 
     def publish(self, items: list[Any]) -> None:
@@ -86,14 +87,18 @@ class Feed:
         for subscription in self._subscriptions:
             subscription.put(items)
 
-    def subscribe(
-        self, queue_max: int, wants: Callable[[Any], bool] | None = None
-    ) -> Subscription:
+    def subscribe(self, queue_max: int, wants: Callable[[Any], bool] | None = None) -> Subscription:
         """From now on, items for which `wants` is true; None means all."""
         subscription = Subscription(queue_max, wants)
         self._subscriptions.add(subscription)
         _subscriptions.set(len(self._subscriptions))
         return subscription
+
+    def close(self) -> None:
+        """Nothing more will come: wake everybody who waits, to see `closed`."""
+        self.closed = True
+        for subscription in self._subscriptions:
+            subscription.wake()
 
     def unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)

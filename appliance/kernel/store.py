@@ -108,7 +108,7 @@ class Store:
         settings: StoreSettings,
         clock: Clock,
         log: Log,
-        publish: Callable[[list[Any]], None] = lambda items: None,
+        publish: Callable[[list[Any]], None] = lambda _: None,
         runner: type[BatchRunner] = BatchRunner,
         database: Any = None,
     ) -> None:
@@ -250,7 +250,8 @@ class Store:
             return
         refusal = self._check_space()
         if refusal is not None:
-            outcomes, published = [Outcome(error=refusal) for _ in calls], []
+            outcomes = [Outcome(error=refusal) for _ in calls]
+            published: list[Any] = []
         else:
             started = self._clock.monotonic()
             outcomes, published = runner.run(calls)
@@ -400,7 +401,7 @@ class Store:
 
     def wal_bytes(self) -> int:
         try:
-            return os.stat(f"{self.path}-wal").st_size
+            return self.path.with_name(self.path.name + "-wal").stat().st_size
         except OSError:
             return 0
 

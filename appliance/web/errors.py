@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import falcon
 import msgspec
 
 from appliance.kernel.errors import (
@@ -10,6 +11,9 @@ from appliance.kernel.errors import (
     Forbidden,
     Invalid,
     Missing,
+)
+from appliance.kernel.errors import (
+    PayloadTooLarge as PayloadTooLarge,
 )
 
 STATUS_OF_KIND = {
@@ -46,11 +50,6 @@ class UnsupportedMediaType(Invalid):
     advice = "send 'Content-Type: application/json'"
 
 
-class PayloadTooLarge(Invalid):
-    code = "PAYLOAD_TOO_LARGE"
-    sentence = "the request body is too large"
-
-
 class TokenInQuery(Invalid):
     code = "TOKEN_IN_QUERY"
     sentence = "a token must not be in the address, where logs and histories keep it"
@@ -72,6 +71,10 @@ class OriginRefused(Forbidden):
 
 def status_of(error: ApplianceError) -> int:
     return error.status or STATUS_OF_KIND[error.kind]
+
+
+def status_line(error: ApplianceError) -> str:
+    return str(falcon.code_to_http_status(status_of(error)))
 
 
 def body(error: ApplianceError, request_id: str) -> bytes:

@@ -55,7 +55,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For requests in flight to finish after a stop; as long as container engines wait."""
 
 
-class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LimitSettings(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"global_": "global"}
+):
     """`[limits]`: requests a second; 0 switches a limit off."""
 
     per_connection: int = 100

@@ -242,8 +242,9 @@ class Socket:
         """
         code, reason = self._closing or (1000, "")
         if self._ended is None or self._ended != 1006:
-            with contextlib.suppress(OSError, ProtocolError), gevent.Timeout(
-                self._settings.close_seconds_max, False
+            with (
+                contextlib.suppress(OSError, ProtocolError),
+                gevent.Timeout(self._settings.close_seconds_max, False),
             ):
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_close(code, reason[:120])
