@@ -1,0 +1,346 @@
+"""The store as its callers know it: real file, real threads, real event loop."""
+
+import io
+import os
+import sqlite3
+import subprocess
+
+import gevent
+import msgspec
+import pytest
+from gevent.event import Event
+
+from appliance.kernel.batch import BatchRunner
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import Invalid
+from appliance.kernel.log import Log
+from appliance.kernel.reader import ReadTooLong
+from appliance.kernel.store import (
+    QueueFull,
+    Store,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreSettings,
+    StoreSuspect,
+)
+
+
+def make_file(path):
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT NOT NULL)")
+    connection.commit()
+    connection.close()
+
+
+@pytest.fixture
+def open_store(tmp_path):
+    stores = []
+
+    def open_(path=None, runner=BatchRunner, publish=lambda items: None, **changed):
+        path = path or tmp_path / "store.sqlite3"
+        if not path.exists():
+            make_file(path)
+        changed.setdefault("free_bytes_min", 0)
+        settings = msgspec.structs.replace(StoreSettings(), **changed)
+        log = Log(io.BytesIO())
+        stores.append(Store("test", path, settings, SystemClock(), log, publish, runner))
+        return stores[-1]
+
+    yield open_
+    for store in stores:
+        store.close()
+
+
+def insert(tx, value):
+    number = tx.execute("INSERT INTO t (v) VALUES (?)", (value,)).lastrowid
+    tx.publish(number)
+    return number
+
+
+def refuse(tx, value):
+    insert(tx, value)
+    raise Invalid("no")
+
+
+def values(reader):
+    return [row[0] for row in reader.rows("SELECT v FROM t ORDER BY id", limit=10_000)]
+
+
+class HeldRunner(BatchRunner):
+    """Holds every commit until the test lets go, on native locks."""
+
+    gate = None
+
+    def commit(self):
+        if self.gate is not None:
+            self.gate.acquire()
+            self.gate.release()
+        super().commit()
+
+
+@pytest.fixture
+def gate():
+    from appliance.kernel.handoff import allocate_lock
+
+    HeldRunner.gate = allocate_lock()
+    yield HeldRunner.gate
+    HeldRunner.gate = None
+
+
+def wait_until(true, seconds=10):
+    with gevent.Timeout(seconds):
+        while not true():
+            gevent.sleep(0.001)
+
+
+def test_a_write_returns_its_result_and_can_be_read(open_store):
+    store = open_store()
+    assert store.write(insert, "a") == 1
+    assert store.read(values) == ["a"]
+
+
+def test_a_refused_write_leaves_nothing_and_stops_nobody(open_store):
+    store = open_store()
+    outcomes = store.write_many([(insert, ("a",)), (refuse, ("b",)), (insert, ("c",))])
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
+    with pytest.raises(Invalid):
+        store.write(refuse, "d")
+    assert store.read(values) == ["a", "c"]
+
+
+def test_waiting_writes_share_a_commit(open_store, gate):
+    commits = []
+
+    class Counting(HeldRunner):
+        def run(self, calls):
+            commits.append(len(calls))
+            return super().run(calls)
+
+    store = open_store(runner=Counting)
+    gate.acquire()
+    first = gevent.spawn(store.write, insert, "first")
+    wait_until(lambda: commits == [1])
+    rest = [gevent.spawn(store.write, insert, str(n)) for n in range(50)]
+    wait_until(lambda: store.facts()["queue_jobs"] == 51)
+    gate.release()
+    gevent.joinall([first, *rest])
+    assert commits == [1, 50]
+    assert len(store.read(values)) == 51
+
+
+def test_subscribers_hear_after_the_commit_and_before_the_reply(open_store, tmp_path):
+    heard = []
+    path = tmp_path / "store.sqlite3"
+
+    def publish(items):
+        connection = sqlite3.connect(path)
+        stored = {row[0] for row in connection.execute("SELECT id FROM t")}
+        connection.close()
+        heard.extend((item, item in stored) for item in items)
+
+    store = open_store(path=path, publish=publish)
+    number = store.write(insert, "a")
+    assert heard == [(number, True)]
+
+
+def test_events_are_told_in_commit_order_with_many_writers(open_store):
+    heard = []
+    store = open_store(publish=heard.extend)
+    writers = [
+        gevent.spawn(lambda: [store.write(insert, "x") for _ in range(40)]) for _ in range(16)
+    ]
+    gevent.joinall(writers, raise_error=True)
+    assert heard == list(range(1, 641))
+
+
+def test_a_failing_commit_fails_everyone_in_the_batch(open_store, gate):
+    class Failing(HeldRunner):
+        broken = False
+
+        def commit(self):
+            super_commit = super().commit
+            if Failing.broken:
+                raise sqlite3.OperationalError("commit failed")
+            super_commit()
+
+    heard = []
+    store = open_store(runner=Failing, publish=heard.extend)
+    gate.acquire()
+    first = gevent.spawn(store.write, insert, "kept")
+    wait_until(lambda: store.facts()["queue_jobs"] == 1)
+    rest = [gevent.spawn(store.write_many, [(insert, (str(n),))]) for n in range(5)]
+    wait_until(lambda: store.facts()["queue_jobs"] == 6)
+    gate.release()
+    first.join()
+    Failing.broken = True
+    results = [outcome for one in gevent.joinall(rest) for outcome in one.get()]
+    failed = [outcome for outcome in results if outcome.error is not None]
+    Failing.broken = False
+    stored = store.read(values)
+    assert len(stored) == 1 + len(results) - len(failed)
+    assert len(heard) == len(stored)
+    assert store.write(insert, "after")
+
+
+def test_a_full_queue_refuses_at_once_with_a_time_to_come_back(open_store, gate):
+    store = open_store(runner=HeldRunner, queue_max=3)
+    gate.acquire()
+    waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(3)]
+    wait_until(lambda: store.facts()["queue_jobs"] == 3)
+    with pytest.raises(QueueFull) as refused:
+        store.write(insert, "one too many")
+    assert refused.value.retry_after > 0
+    gate.release()
+    gevent.joinall(waiting, raise_error=True)
+    assert len(store.read(values)) == 3
+
+
+def test_a_silent_writer_refuses_new_work(open_store, gate):
+    store = open_store(runner=HeldRunner, stall_seconds_max=0.01)
+    gate.acquire()
+    waiting = gevent.spawn(store.write, insert, "slow")
+    wait_until(lambda: store.stalled_seconds() > 0.01)
+    with pytest.raises(StoreBusy):
+        store.write(insert, "b")
+    gate.release()
+    waiting.join()
+
+
+def test_closing_finishes_what_waits_and_refuses_the_rest(open_store, gate, tmp_path):
+    store = open_store(runner=HeldRunner)
+    gate.acquire()
+    waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(20)]
+    wait_until(lambda: store.facts()["queue_jobs"] == 20)
+    closing = gevent.spawn(store.close)
+    gevent.sleep(0)
+    with pytest.raises(StoreClosed):
+        store.write(insert, "late")
+    gate.release()
+    assert closing.get() is True
+    gevent.joinall(waiting, raise_error=True)
+    connection = sqlite3.connect(tmp_path / "store.sqlite3")
+    assert connection.execute("SELECT count(*) FROM t").fetchone() == (20,)
+    connection.close()
+
+
+def test_a_killed_waiter_does_not_stop_the_others(open_store, gate):
+    store = open_store(runner=HeldRunner)
+    gate.acquire()
+    victim = gevent.spawn(store.write, insert, "written all the same")
+    other = gevent.spawn(store.write, insert, "b")
+    wait_until(lambda: store.facts()["queue_jobs"] == 2)
+    victim.kill()
+    gate.release()
+    assert other.get() > 0
+    assert len(store.read(values)) == 2
+
+
+def test_readers_cannot_write(open_store):
+    store = open_store()
+
+    def try_to_write(reader):
+        reader.execute("INSERT INTO t (v) VALUES ('x')")
+
+    with pytest.raises(StoreBusy):
+        store.read(try_to_write)
+    assert store.read(values) == []
+
+
+def test_a_read_never_gives_more_rows_than_its_limit(open_store):
+    store = open_store()
+    store.write_many([(insert, ("v",))] * 20)
+    assert len(store.read(lambda reader: reader.rows("SELECT v FROM t", limit=7))) == 7
+
+
+def test_a_read_that_takes_too_long_is_stopped(open_store):
+    store = open_store(read_seconds_max=0.05)
+    endless = (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    )
+    with pytest.raises(ReadTooLong):
+        store.read(lambda reader: reader.row(endless))
+    assert store.read(values) == []
+
+
+def test_the_loop_turns_while_a_read_is_slow(open_store):
+    store = open_store()
+    turned = Event()
+    slow = (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000000)"
+        " SELECT count(*) FROM c"
+    )
+    reading = gevent.spawn(store.read, lambda reader: reader.row(slow))
+    gevent.spawn(turned.set)
+    assert turned.wait(5)
+    assert not reading.ready()
+    assert reading.get() == (3_000_000,)
+
+
+def test_a_damaged_file_stops_the_store_and_leaves_a_mark(open_store, tmp_path):
+    path = tmp_path / "store.sqlite3"
+    store = open_store(path=path)
+    store.write_many([(insert, ("v" * 500,))] * 200)
+    store.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for page in range(4096, size, 4096):
+            file.seek(page)
+            file.write(b"\xff" * 4096)
+    broken = open_store(path=path)
+    with pytest.raises(StoreSuspect):
+        broken.read(values)
+    with pytest.raises(StoreSuspect):
+        broken.write(insert, "x")
+    assert path.with_name("store.sqlite3.suspect").exists()
+
+
+def test_too_little_space_pauses_writing_and_reading_goes_on(open_store):
+    store = open_store(free_bytes_min=1 << 60)
+    with pytest.raises(StoreFull) as refused:
+        store.write(insert, "x")
+    assert refused.value.retry_after > 0
+    assert store.read(values) == []
+    assert store.facts()["full"]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_really_full_disk_refuses_then_recovers_by_itself(open_store, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=True)
+    try:
+        heard = []
+        store = open_store(path=small / "s.sqlite3", publish=heard.extend, retry_after_seconds=0.01)
+        ballast = small / "ballast"
+        kept = 0
+        with pytest.raises(StoreFull):
+            for _ in range(500):
+                store.write(insert, "x" * 20_000)
+                kept += 1
+        assert 0 < kept < 500
+        assert len(heard) == kept
+        assert len(store.read(values)) == kept
+        ballast.unlink(missing_ok=True)
+        subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
+        wait_until(lambda: not store.facts()["full"])
+        store.write(insert, "room again")
+        assert store.read(values)[-1] == "room again"
+        store.close()
+        check = sqlite3.connect(small / "s.sqlite3")
+        assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        check.close()
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_a_checkpoint_empties_the_log_beside_writers(open_store):
+    store = open_store(checkpoint_jobs=10)
+    assert store.checkpoint() is False
+    store.write_many([(insert, ("v" * 1000,))] * 300)
+    assert store.checkpoint() is True
+    before = store.wal_bytes()
+    store.write(insert, "small")
+    assert store.wal_bytes() == before, "the log is overwritten from its start, not grown"
