@@ -58,6 +58,8 @@ class Observe:
         self._access = access
         self._prefix = random_id()[:16]
         self._count = 0
+        self.in_flight = 0
+        _in_flight.set_function(lambda: self.in_flight)
         self._observers: dict[tuple[str, str | None, str], Callable[[float], None]] = {}
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
@@ -73,13 +75,13 @@ class Observe:
         context.method = req.method
         if req.method == "HEAD":
             req.method = "GET"  # what GET would answer; Falcon drops the body, see below
-        _in_flight.inc()
+        self.in_flight += 1
 
     def process_response(
         self, req: falcon.Request, resp: Response, _resource: object, _succeeded: bool
     ) -> None:
         context = req.context
-        _in_flight.dec()
+        self.in_flight -= 1
         req.method = method = context.method
         headers = {"x-request-id": context.request_id, "x-instance-id": self._instance_id}
         allowance = context.allowance

@@ -1,0 +1,311 @@
+"""One exchange of HTTP on one connection: what is waited for, what is read, what is sent.
+
+gunicorn's request parser and response framing, with the parts a server without an arbiter
+needs otherwise; `worker.py` drives it.
+"""
+
+# gunicorn and gevent carry no types.
+# mypy: allow-untyped-calls
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, cast
+
+from gunicorn.config import Config
+from gunicorn.http import errors as parsing
+from gunicorn.http.body import Body, LengthReader
+from gunicorn.http.message import TOKEN_RE, Request
+from gunicorn.http.parser import RequestParser
+from gunicorn.http.wsgi import (
+    HEADER_VALUE_RE,
+    STATUS_RE,
+    FileWrapper,
+    Response,
+    WSGIErrorsWrapper,
+)
+from gunicorn.util import is_hoppish, unquote_to_wsgi_str
+
+from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.ids import random_id
+from appliance.web import errors
+from appliance.web.observe import HEADERS
+from appliance.web.settings import HttpSettings
+
+IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
+STATES = ("idle", "head", "body", "work", "send", "linger")
+_REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimit-limit"}
+_LINES_MAX = 256
+_lines: dict[tuple[str, str], str] = {}
+
+
+class Sweeps:
+    """The clock of all waits: how often the connections were looked through."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Connection:
+    """A client's socket, what is being waited for, and since which sweep."""
+
+    __slots__ = ("peer", "since", "sock", "state", "sweeps")
+
+    def __init__(self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str]) -> None:
+        self.sweeps = sweeps
+        self.sock = sock
+        self.peer = peer
+        self.state = IDLE
+        self.since = sweeps.count
+
+    def wait_for(self, state: int) -> None:
+        self.state = state
+        self.since = self.sweeps.count
+
+    def send(self, data: bytes) -> None:
+        self.wait_for(SEND)
+        self.sock.sendall(data)
+        self.wait_for(WORK)
+
+    def cut(self) -> None:
+        """Wake whoever waits on the socket: reads end, writes fail."""
+        with suppress(OSError):  # the peer was quicker
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def is_quiet(self) -> bool:
+        """Idle, and nothing has arrived that was not read yet."""
+        if self.state != IDLE:
+            return False
+        flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
+        try:
+            return not cast(Any, self.sock)._sock.recv(1, flags)
+        except OSError:
+            return True
+
+
+class Input:
+    """`wsgi.input`: the body, read under its time limit, errors as ours.
+
+    `100 Continue` is sent only when somebody wants the body: a refused request never
+    invites it.
+    """
+
+    __slots__ = ("_body", "_connection", "_invite")
+
+    def __init__(self, connection: Connection, request: Request) -> None:
+        self._connection = connection
+        self._body = cast(Body, request.body)
+        self._invite = bool(request._expected_100_continue)
+
+    @property
+    def uninvited(self) -> bool:
+        return self._invite
+
+    def read(self, size: int | None = None) -> bytes:
+        return self._timed(self._body.read, size)
+
+    def readline(self, size: int | None = None) -> bytes:
+        return self._timed(self._body.readline, size)
+
+    def readlines(self, _hint: int | None = None) -> list[bytes]:
+        return list(self)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+    def _timed(self, read: Callable[[int | None], bytes], size: int | None) -> bytes:
+        if self._invite:
+            self._invite = False
+            self._connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._connection.wait_for(BODY)
+        try:
+            return read(size)
+        except (parsing.ParseException, OSError):
+            raise Invalid("the body ended early or its chunks are malformed") from None
+        finally:
+            self._connection.wait_for(WORK)
+
+
+class OneSend(Response):
+    """A response whose head waits for the first of its body and leaves with it."""
+
+    def __init__(self, request: Request, connection: Connection, cfg: Any, date: str) -> None:
+        super().__init__(request, connection.sock, cfg)
+        self._connection = connection
+        self._date = date
+        self._head: bytes | None = None
+        self._lines: list[str] = []
+
+    def start_response(
+        self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
+    ) -> Callable[[bytes], None]:
+        if exc_info is not None and self.headers_sent:
+            raise exc_info[1]
+        if exc_info is None and self.status is not None:
+            raise AssertionError("start_response was called before")
+        if not STATUS_RE.fullmatch(status):
+            raise ValueError(f"not a status line: {status!r}")
+        self.status = status
+        self.status_code = int(status[:3])
+        self.response_length = None
+        self._omits_body = self._response_omits_body(self.req.method, self.status_code)
+        self._lines = [_lines.get(header) or self._line(*header) for header in headers]
+        self.chunked = self.is_chunked()
+        return self.write
+
+    def _line(self, name: str, value: str) -> str:
+        """A header as it is sent; those that always are the same are remembered."""
+        lowered = name.lower()
+        if lowered == "content-length":
+            if self._response_forbids_content_length(self.status_code):
+                return ""
+            self.response_length = int(value)
+        elif is_hoppish(lowered):
+            return ""
+        if not TOKEN_RE.fullmatch(name) or not HEADER_VALUE_RE.fullmatch(value):
+            raise parsing.InvalidResponseHeader(repr(name))
+        line = f"{name}: {value}\r\n"
+        if lowered in _REMEMBERED and len(_lines) < _LINES_MAX:
+            _lines[name, value] = line
+        return line
+
+    def write(self, data: bytes) -> None:
+        """Send part of the body; an empty part sends the head alone (for streams)."""
+        self.send_headers()
+        if not data:
+            self._flush(b"")
+            return
+        super().write(data)
+
+    def send_headers(self) -> None:
+        if self._head is not None or self.headers_sent:
+            return
+        version = self.req.version
+        connection = "close" if self.should_close() else "keep-alive"
+        framing = "Transfer-Encoding: chunked\r\n" if self.chunked else ""
+        self._head = (
+            f"HTTP/{version[0]}.{version[1]} {self.status}\r\nDate: {self._date}\r\n"
+            f"Connection: {connection}\r\n{framing}{''.join(self._lines)}\r\n"
+        ).encode("latin-1")
+
+    def _emit_body(self, data: bytes) -> None:
+        if self.chunked:
+            data = b"%X\r\n%b\r\n" % (len(data), data)
+        self._flush(data)
+
+    def _flush(self, data: bytes) -> None:
+        if self._head is not None:
+            data, self._head = self._head + data, None
+            self.headers_sent = True
+        if data:
+            self._connection.send(data)
+
+    def close(self) -> None:
+        self.send_headers()
+        self._flush(b"0\r\n\r\n" if self.chunked else b"")
+
+
+def whole(status: int, error: ApplianceError, date: str) -> bytes:
+    """A complete response, for failures that no application sees."""
+    body = errors.body(error, random_id())
+    headers = {"Content-Type": "application/json", "Content-Length": len(body), **HEADERS}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    first = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nDate: {date}\r\n"
+    return f"{first}Connection: close\r\n{lines}\r\n".encode("latin-1") + body
+
+
+def refusal(error: Exception) -> tuple[int, ApplianceError]:
+    """Status and error for what the parser refused; its own text may quote secrets."""
+    status, sentence = _REFUSALS.get(type(error), (400, "the request is not valid HTTP"))
+    return status, Invalid(sentence)
+
+
+def is_read(request: Request) -> bool:
+    """Whether nothing of the request's body can be left on the connection."""
+    reader = cast(Body, request.body).reader
+    return isinstance(reader, LengthReader) and reader.length == 0
+
+
+def environ_base(cfg: Any, listener: tuple[str, str]) -> dict[str, Any]:
+    """What all environs of a listener share."""
+    return {
+        "wsgi.errors": WSGIErrorsWrapper(cfg),
+        "wsgi.version": (1, 0),
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.file_wrapper": FileWrapper,
+        "wsgi.input_terminated": True,
+        "wsgi.url_scheme": "http",
+        "SERVER_SOFTWARE": "agentlip",
+        "SERVER_NAME": listener[0],
+        "SERVER_PORT": listener[1],
+        "SCRIPT_NAME": "",
+    }
+
+
+def environ_of(
+    base: dict[str, Any], request: Request, connection: Connection, parser: RequestParser
+) -> tuple[dict[str, Any], Input]:
+    """The WSGI environ; the parser has dropped names that would collide."""
+    environ = base.copy()
+    body = Input(connection, request)
+    environ["REQUEST_METHOD"] = request.method
+    environ["PATH_INFO"] = unquote_to_wsgi_str(request.path)
+    environ["QUERY_STRING"] = request.query
+    environ["RAW_URI"] = request.uri
+    environ["SERVER_PROTOCOL"] = "HTTP/1.0" if request.version == (1, 0) else "HTTP/1.1"
+    environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = connection.peer
+    environ["wsgi.input"] = body
+    environ["gunicorn.socket"] = connection.sock
+    environ["agentlip.buffered"] = parser.unreader.take_buffered
+    for name, value in request.headers:
+        if name == "CONTENT-TYPE" or name == "CONTENT-LENGTH":
+            environ[name.replace("-", "_")] = value
+            continue
+        key = "HTTP_" + name.replace("-", "_")
+        environ[key] = f"{environ[key]},{value}" if key in environ else value
+    return environ, body
+
+
+def parser_settings(settings: HttpSettings) -> Any:
+    """gunicorn's settings as plain attributes: its own object looks each up by function.
+
+    No header may set the scheme or the script's name, whoever sends it: the guard judges
+    proxies. (With both lists empty the peer's address needs no look-up, hence the star.)
+    """
+    config = Config()
+    config.set("forwarded_allow_ips", "*")
+    config.set("secure_scheme_headers", {})
+    config.set("forwarder_headers", "")
+    config.set("limit_request_line", settings.request_line_bytes_max)
+    config.set("limit_request_fields", settings.header_count_max)
+    config.set("limit_request_field_size", settings.header_bytes_max)
+    values = {name: cast(Any, setting).get() for name, setting in config.settings.items()}
+    return SimpleNamespace(
+        **{
+            **values,
+            "is_ssl": False,
+            "forwarded_allow_networks": list,
+            "proxy_allow_networks": list,
+        }
+    )
+
+
+_PHRASES = {
+    400: "Bad Request",
+    414: "URI Too Long",
+    417: "Expectation Failed",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+}
+_REFUSALS: dict[type, tuple[int, str]] = {
+    parsing.LimitRequestLine: (414, "the request line is too long"),
+    parsing.LimitRequestHeaders: (431, "the headers are too many or too long"),
+    parsing.UnsupportedTransferCoding: (501, "that transfer coding is not supported"),
+    parsing.ExpectationFailed: (417, "that expectation can't be met"),
+}

@@ -1,0 +1,309 @@
+"""gunicorn's gevent worker, run alone: one process, one event loop, no arbiter above it.
+
+gunicorn gives the parser of requests and the framing of responses. What its worker does for
+an arbiter (heartbeat file, parent check, one-second polling, restarts) is left out, and four
+things are done otherwise:
+
+- a response leaves in one send, head and body together, and a handler yields after each
+  request, so that one busy connection doesn't hold up the others;
+- every wait for a peer has a limit (first byte, head, body, taking what is sent), watched by
+  one sweep over all connections instead of a timer for each request;
+- a stop is an event: listeners close, idle connections close at once, requests in flight
+  get `drain_seconds_max`;
+- what the parser refuses is answered in JSON and logged without its text.
+
+The WSGI application may take the socket for itself (WebSocket): it uses
+`environ["gunicorn.socket"]` and what `environ["agentlip.buffered"]()` had already read, and
+returns ALREADY_HANDLED when it is done; the worker then only closes.
+"""
+
+# gunicorn and gevent carry no types.
+# mypy: allow-untyped-calls
+
+import email.utils
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import gevent
+from gevent import socket as gevent_socket
+from gevent.event import Event
+from gevent.pool import Pool
+from gevent.server import StreamServer
+from gunicorn.http.errors import ParseException
+from gunicorn.http.message import Request
+from gunicorn.http.parser import RequestParser
+from gunicorn.workers.ggevent import GeventWorker
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.log import Log
+from appliance.kernel.metrics import counter, gauge
+from appliance.web.exchange import (
+    BODY,
+    HEAD,
+    IDLE,
+    LINGER,
+    STATES,
+    WORK,
+    Connection,
+    OneSend,
+    Sweeps,
+    environ_base,
+    environ_of,
+    is_read,
+    parser_settings,
+    refusal,
+    whole,
+)
+from appliance.web.settings import HttpSettings
+
+SWEEP_SECONDS = 0.5
+LINGER_SECONDS = 2.0
+LINGER_BYTES_MAX = 16 * 1024 * 1024
+RECEIVE_BYTES = 64 * 1024
+
+_connections = gauge("http_connections", "Open connections, by what they wait for", ("state",))
+_overdue = counter("http_overdue_total", "Connections closed for making us wait", ("state",))
+_malformed = counter("http_malformed_total", "Requests that could not be parsed", ("status",))
+
+WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Worker(GeventWorker):
+    """Serves `application` on `listeners` until `stop()`; `init_process()` blocks that long.
+
+    `on_signal` is called with the number of SIGTERM or SIGINT, in a greenlet of its own.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        application: WSGI,
+        settings: HttpSettings,
+        clock: Clock,
+        log: Log,
+        on_signal: Callable[[int], None],
+    ) -> None:
+        # Not gunicorn's __init__: it makes a heartbeat file that only an arbiter reads.
+        self.sockets = list(listeners)
+        self.wsgi = application
+        self.settings = settings
+        self.log = log
+        self.cfg = parser_settings(settings)
+        self.alive = True
+        self._sweeps = Sweeps()
+        self._clock = clock
+        self._on_signal = on_signal
+        self._stopping = Event()
+        self._connections: set[Connection] = set()
+        self._pool = Pool(settings.connections_max)
+        self._date_at, self._date = -1, ""
+        self._limits = [
+            seconds / SWEEP_SECONDS
+            for seconds in (
+                settings.keep_alive_seconds,
+                settings.head_seconds_max,
+                settings.body_seconds_max,
+                float("inf"),
+                settings.send_seconds_max,
+                LINGER_SECONDS,
+            )
+        ]
+
+    def init_process(self) -> None:
+        """Serve. Returns when a stop was asked for and the drain is over."""
+        self.patch()
+        self.init_signals()
+        self.run()
+
+    def patch(self) -> None:
+        """Listeners become gevent's. The rest was patched before anything was imported."""
+        evented: Any = getattr(gevent_socket, "socket")  # noqa: B009 - filled in at run time
+        self.sockets = [
+            listener
+            if isinstance(listener, evented)
+            else evented(listener.family, listener.type, fileno=listener.detach())
+            for listener in self.sockets
+        ]
+
+    def init_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            gevent.signal_handler(number, self._on_signal, int(number))
+        gevent.signal_handler(signal.SIGUSR1, self._tell)
+
+    def notify(self) -> None:
+        """No arbiter watches."""
+
+    def stop(self) -> None:
+        """Begin the drain. Safe from any greenlet, any number of times."""
+        self.alive = False
+        self._stopping.set()
+
+    def states(self) -> dict[str, int]:
+        """How many connections wait for what."""
+        counted = Counter(connection.state for connection in self._connections)
+        return {name: counted.get(state, 0) for state, name in enumerate(STATES)}
+
+    def run(self) -> None:
+        servers = []
+        for listener in self.sockets:
+            listener.setblocking(True)
+            name = listener.getsockname()
+            place = (str(name[0]), str(name[1])) if isinstance(name, tuple) else ("", "")
+            server = StreamServer(
+                listener,
+                handle=partial(self.handle, environ_base(self.cfg, place)),
+                spawn=self._pool,
+            )
+            server.start()
+            servers.append(server)
+        sweeper = gevent.spawn(self._sweep_for_ever)
+        self._stopping.wait()
+        try:
+            self._drain(servers)
+        finally:
+            sweeper.kill()
+
+    def handle(self, base: dict[str, Any], client: socket.socket, addr: Any) -> None:
+        """A connection's life: requests one after another until somebody has enough."""
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = (str(addr[0]), str(addr[1])) if isinstance(addr, tuple) else ("", "")
+        connection = Connection(self._sweeps, client, peer)
+        self._connections.add(connection)
+        parser = RequestParser(self.cfg, client, addr)
+        try:
+            while self._receive(connection, parser):
+                if not self._serve_one(base, connection, parser):
+                    break
+                gevent.sleep(0)
+        except ParseException as error:
+            self._refuse(connection, error)
+        except (OSError, StopIteration):
+            pass  # the peer left, or a limit cut it off
+        finally:
+            self._connections.discard(connection)
+            client.close()
+
+    def handle_request(
+        self, base: dict[str, Any], request: Request, connection: Connection, parser: RequestParser
+    ) -> bool:
+        """Run the application and send what it says; whether the connection goes on."""
+        response = OneSend(request, connection, self.cfg, self._date_header())
+        if not self.alive:
+            response.force_close()
+        environ, body = environ_of(base, request, connection, parser)
+        parts: Any = None
+        try:
+            parts = self.wsgi(environ, response.start_response)
+            if self.is_already_handled(parts):
+                return False
+            for part in parts:
+                response.write(part)
+            if body.uninvited:
+                response.force_close()  # the body may come or not: no next request can be found
+            response.close()
+        except OSError:
+            raise
+        except Exception as error:
+            self.log.error("the application failed outside its own handlers", error)
+            if not response.headers_sent:
+                connection.send(whole(500, ApplianceError(), self._date_header()))
+            return False
+        finally:
+            if hasattr(parts, "close"):
+                parts.close()
+        return not response.should_close()
+
+    def _receive(self, connection: Connection, parser: RequestParser) -> bool:
+        """Bytes of the next request are in the parser's hands; False: there is none."""
+        held = parser.unreader.take_buffered()
+        if not held:
+            if not self.alive and parser.req_count:
+                return False
+            connection.wait_for(IDLE)
+            held = connection.sock.recv(RECEIVE_BYTES)
+        connection.wait_for(HEAD)
+        parser.unreader.unread(held)
+        return bool(held)
+
+    def _serve_one(
+        self, base: dict[str, Any], connection: Connection, parser: RequestParser
+    ) -> bool:
+        request = next(parser)
+        connection.wait_for(WORK)
+        if not self.handle_request(base, request, connection, parser):
+            if not is_read(request):
+                self._linger(connection)
+            return False
+        if not is_read(request):
+            connection.wait_for(BODY)
+            if not parser.finish_body(max_bytes=RECEIVE_BYTES):
+                self._linger(connection)
+                return False
+        parser.mesg = None  # nothing of it is left; saves the parser from asking again
+        return True
+
+    def _linger(self, connection: Connection) -> None:
+        """Take what still comes, so that our last answer isn't lost in a reset."""
+        connection.wait_for(LINGER)
+        taken = 0
+        with suppress(OSError):  # cut by the sweep, or by the peer
+            connection.sock.shutdown(socket.SHUT_WR)
+            while taken < LINGER_BYTES_MAX:
+                data = connection.sock.recv(RECEIVE_BYTES)
+                if not data:
+                    return
+                taken += len(data)
+                gevent.sleep(0)
+
+    def _refuse(self, connection: Connection, error: Exception) -> None:
+        status, told = refusal(error)
+        _malformed.labels(str(status)).inc()
+        with suppress(OSError):  # nobody is left to hear it
+            connection.send(whole(status, told, self._date_header()))
+            self._linger(connection)
+
+    def _date_header(self) -> str:
+        second = self._clock.now_ms() // 1000
+        if second != self._date_at:
+            self._date_at = second
+            self._date = email.utils.formatdate(second, usegmt=True)
+        return self._date
+
+    def _sweep_for_ever(self) -> None:
+        while True:
+            gevent.sleep(SWEEP_SECONDS)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Cut off connections whose wait is over its limit; when all are taken, idle ones."""
+        self._sweeps.count += 1
+        for connection in tuple(self._connections):
+            if self._sweeps.count - connection.since > self._limits[connection.state]:
+                _overdue.labels(STATES[connection.state]).inc()
+                connection.cut()
+        if self._pool.free_count() == 0:
+            idle = [one for one in self._connections if one.state == IDLE]
+            idle.sort(key=lambda one: one.since)
+            for connection in idle[: 1 + len(idle) // 4]:
+                connection.cut()
+        for name, count in self.states().items():
+            _connections.labels(name).set(count)
+
+    def _drain(self, servers: list[StreamServer]) -> None:
+        for server in servers:
+            server.close()
+        for connection in tuple(self._connections):
+            if connection.is_quiet():
+                connection.cut()
+        if not self._pool.join(timeout=self.settings.drain_seconds_max):
+            self.log.warning("requests were cut off at the end of the drain", **self.states())
+            self._pool.kill(block=True, timeout=1)
+
+    def _tell(self) -> None:
+        self.log.info("connections", **self.states())
