@@ -91,7 +91,7 @@ def search_ready(connection: sqlite3.Connection) -> bool:
         return False
     try:
         connection.execute("SELECT 1 FROM messages_fts LIMIT 1").fetchone()
-    except sqlite3.OperationalError:  # no such module: a file from a machine that has FTS5
+    except sqlite3.DatabaseError:  # no such module, as on a machine without FTS5; or damaged
         return False
     return True
 

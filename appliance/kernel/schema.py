@@ -78,8 +78,12 @@ def _create(database: Path, store: str, known: Sequence[Migration], clock: Clock
 
 def _connect(database: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(database, isolation_level=None, timeout=_BUSY_TIMEOUT_SECONDS)
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = OFF")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = OFF")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

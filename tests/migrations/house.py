@@ -1,0 +1,73 @@
+"""A store's file in a folder of its own, and what tests do to it."""
+
+import io
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from appliance.kernel import schema
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.log import Log
+from appliance.kernel.migration import Migration, load, newest, read
+from appliance.kernel.schema import SchemaState
+
+HEADER = "-- opens-with: {}\n"
+
+
+class House:
+    """A store's file in a folder of its own."""
+
+    def __init__(self, folder: Path, store: str = "hub") -> None:
+        self.store = store
+        self.database = folder / f"{store}.sqlite3"
+        self.backups = folder / "backups"
+        self.lines = io.BytesIO()
+
+    def migrate(self, migrations: tuple[Migration, ...] | None = None) -> SchemaState:
+        return schema.migrate(
+            self.database,
+            self.store,
+            clock=SystemClock(),
+            backups=self.backups,
+            log=Log(self.lines),
+            migrations=migrations,
+        )
+
+    def execute(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    def shape(self) -> list[tuple[object, ...]]:
+        return self.execute(
+            "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'messages_fts_%'"
+            " ORDER BY name"
+        )
+
+    def copies(self) -> list[Path]:
+        return sorted(self.backups.iterdir()) if self.backups.exists() else []
+
+
+def with_step(store: str, sql: str, opens_with: int = 1) -> tuple[Migration, ...]:
+    """The released migrations and one more."""
+    known = load(store)
+    number = newest(known) + 1
+    return (*known, read(f"{number:04}_next.sql", HEADER.format(opens_with) + sql))
+
+
+def say_something(house: House, count: int = 1) -> None:
+    now = "2026-01-01T00:00:00.000Z"
+    house.execute("INSERT OR IGNORE INTO channels VALUES ('ch_1', 'general', NULL, ?)", now)
+    house.execute("INSERT OR IGNORE INTO topics VALUES ('t_1', 'ch_1', 'one', ?, ?)", now, now)
+    for number in range(count):
+        house.execute(
+            "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+            " VALUES (?, 't_1', 'ch_1', 'me', 'hello', ?)",
+            f"m{number:06}",
+            now,
+        )
+
+
+def check_search(connection: sqlite3.Connection) -> None:
+    """With rank 1 the index is compared with the messages; without, only with itself."""
+    connection.execute("INSERT INTO messages_fts(messages_fts, rank) VALUES('integrity-check', 1)")
+    connection.execute("INSERT INTO messages_fts(messages_fts) VALUES('integrity-check')")

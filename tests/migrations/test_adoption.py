@@ -1,0 +1,172 @@
+"""A workspace made by another implementation of the hub specification opens unchanged."""
+
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.migration import load
+from appliance.kernel.schema import id_order
+from tests.migrations.house import House, check_search
+
+# Printed in the specification, and wrong for an index that keeps no text of its own.
+PRINTED_SEARCH = """
+CREATE VIRTUAL TABLE IF NOT EXISTS messages_fts USING fts5(
+  content_raw,
+  content=messages,
+  content_rowid=rowid
+);
+
+-- Triggers to keep FTS in sync
+CREATE TRIGGER IF NOT EXISTS messages_fts_insert AFTER INSERT ON messages
+BEGIN
+  INSERT INTO messages_fts(rowid, content_raw) VALUES (new.rowid, new.content_raw);
+END;
+
+CREATE TRIGGER IF NOT EXISTS messages_fts_update AFTER UPDATE ON messages
+BEGIN
+  UPDATE messages_fts SET content_raw = new.content_raw WHERE rowid = old.rowid;
+END;
+
+CREATE TRIGGER IF NOT EXISTS messages_fts_delete AFTER DELETE ON messages
+BEGIN
+  DELETE FROM messages_fts WHERE rowid = old.rowid;
+END;
+"""
+TABLES = ("channels", "topics", "messages", "events", "topic_attachments", "enrichments")
+NOW = "2026-01-01T00:00:00.000Z"
+GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
+
+
+def foreign(folder: Path, ids: list[str], search: bool = True) -> House:
+    """A file as the other program leaves it: the printed schema, its own meta, its own ids."""
+    house = House(folder)
+    with closing(sqlite3.connect(house.database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(load("hub")[0].sql + (PRINTED_SEARCH if search else ""))
+        facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW, "theme": "dark"}
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+        connection.execute("INSERT INTO channels VALUES ('c', 'general', NULL, ?)", (NOW,))
+        connection.execute("INSERT INTO topics VALUES ('t', 'c', 'one', ?, ?)", (NOW, NOW))
+        for number, each in enumerate(ids):
+            connection.execute(
+                "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+                " VALUES (?, 't', 'c', 'me', ?, ?)",
+                (each, f"word{number} said", NOW),
+            )
+            connection.execute(
+                "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type,"
+                " entity_id, data_json)"
+                " VALUES (?, 'message.created', 'c', 't', 'message', ?, '{}')",
+                (NOW, each),
+            )
+        connection.commit()
+    return house
+
+
+def contents(house: House) -> dict[str, list[tuple[object, ...]]]:
+    return {table: house.execute(f"SELECT rowid, * FROM {table}") for table in TABLES}
+
+
+def random_ids(count: int) -> list[str]:
+    return [str(uuid.UUID(int=number * GOLDEN % 2**128)) for number in range(count)]
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_it_opens_with_everything_as_it_was(tmp_path: Path, search: bool) -> None:
+    house = foreign(tmp_path, random_ids(20), search)
+    before = contents(house)
+    facts = dict(house.execute("SELECT key, value FROM meta"))
+    shape = [row for row in house.shape() if "fts" not in str(row[1])]
+    state = house.migrate()
+    assert contents(house) == before
+    assert dict(house.execute("SELECT key, value FROM meta")).items() >= facts.items()
+    assert set(shape) < set(house.shape())
+    assert not state.pending
+    assert not state.optional_missing
+    assert state.schema_version == 1
+    (copy,) = house.copies()
+    assert copy.name.startswith("hub.sqlite3.backup-v1-")
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("SELECT count(*) FROM messages").fetchone() == (20,)
+    assert b"workspace of another program adopted" in house.lines.getvalue()
+    again = house.migrate()
+    assert again.backup is None
+    assert house.copies() == [copy]
+
+
+def test_its_wrong_search_triggers_are_replaced_and_the_index_made_anew(tmp_path: Path) -> None:
+    house = foreign(tmp_path, random_ids(20))
+    house.migrate()
+    assert b"unusable search triggers taken away" in house.lines.getvalue()
+    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+        check_search(connection)
+        connection.execute("UPDATE messages SET content_raw = 'edited'")
+        check_search(connection)
+        found = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ?"
+        assert connection.execute(found, ("said",)).fetchone() == (0,)
+        assert connection.execute(found, ("edited",)).fetchone() == (20,)
+
+
+def test_an_index_of_another_build_is_replaced(tmp_path: Path) -> None:
+    house = foreign(tmp_path, random_ids(3), search=False)
+    house.execute("CREATE VIRTUAL TABLE messages_fts USING fts5(other, extra)")
+    assert not house.migrate().optional_missing
+    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+        check_search(connection)
+
+
+@pytest.mark.parametrize(
+    ("ids", "order"),
+    [
+        (random_ids(10), "rowid"),
+        ([f"0190{number:04x}-0000-7000-8000-000000000000" for number in range(10)], "id"),
+        ([], "id"),
+        (["zz"], "rowid"),
+    ],
+)
+def test_the_order_of_its_messages_is_decided_once(
+    tmp_path: Path, ids: list[str], order: str
+) -> None:
+    house = foreign(tmp_path, ids)
+    house.migrate()
+    with closing(sqlite3.connect(house.database)) as connection:
+        assert id_order(connection) == order
+    for later in ("later", "earlier"):
+        house.execute(
+            "INSERT INTO messages SELECT ?, topic_id, channel_id, sender, content_raw, version,"
+            " created_at, NULL, NULL, NULL FROM messages LIMIT 1",
+            later,
+        )
+    house.migrate()
+    assert house.execute("SELECT value FROM meta WHERE key = 'x_id_order'") == [(order,)]
+
+
+def test_a_file_never_adopted_is_looked_through(tmp_path: Path) -> None:
+    house = foreign(tmp_path, random_ids(5))
+    with closing(sqlite3.connect(house.database)) as connection:
+        assert id_order(connection) == "rowid"
+
+
+def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:
+    house = foreign(tmp_path, random_ids(5))
+    house.migrate()
+    for column in ("topic", "channel"):
+        plan = str(
+            house.execute(
+                f"EXPLAIN QUERY PLAN SELECT * FROM messages INDEXED BY x_messages_{column}"
+                f" WHERE {column}_id = 'x' AND rowid > 5 ORDER BY rowid LIMIT 10"
+            )
+        )
+        assert f"({column}_id=? AND rowid>?)" in plan
+        assert "TEMP B-TREE" not in plan
+
+
+def test_our_own_files_have_no_such_indexes(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.migrate()
+    assert not house.execute(
+        "SELECT 1 FROM sqlite_schema WHERE name LIKE 'x\\_messages%' ESCAPE '\\'"
+    )

@@ -1,0 +1,248 @@
+"""Killed at any statement, short of space, or started twice: the next start goes on."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel import schema
+from appliance.kernel.datadir import DataDir, DataDirNotWritable
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.migration import Migration, load
+from appliance.kernel.schema import MigrationFailed
+from tests.migrations.house import House, check_search, say_something, with_step
+
+ROOT = Path(__file__).parents[2]
+
+
+def nothing(_: House) -> None:
+    """A start without a file."""
+
+
+def first_release(house: House) -> None:
+    house.migrate(tuple(each for each in load("hub") if each.number == 1 and not each.optional))
+    say_something(house, 5)
+
+
+def other_program(house: House) -> None:
+    with closing(sqlite3.connect(house.database)) as connection:
+        connection.executescript(load("hub")[0].sql)
+        connection.execute("INSERT INTO meta VALUES ('schema_version', '1')")
+        connection.commit()
+    say_something(house, 5)
+
+
+def killed_at(house: House, statement: int) -> bool:
+    """Migrates in a child that kills itself before that statement; False if it got through."""
+    child = os.fork()
+    if child:
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    try:
+        seen = 0
+        really = schema._connect
+
+        def count(_: str) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def connect(database: Path) -> sqlite3.Connection:
+            connection = really(database)
+            connection.set_trace_callback(count)
+            return connection
+
+        schema._connect = connect
+        house.migrate()
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [nothing, first_release, other_program])
+def test_killed_at_any_statement_the_next_start_completes(
+    tmp_path: Path, before: Callable[[House], None]
+) -> None:
+    (tmp_path / "model").mkdir()
+    model = House(tmp_path / "model")
+    before(model)
+    model.migrate()
+    (tmp_path / "start").mkdir()
+    before(House(tmp_path / "start"))
+    statement = 0
+    killed = True
+    while killed:
+        statement += 1
+        folder = tmp_path / str(statement)
+        shutil.copytree(tmp_path / "start", folder)
+        house = House(folder)
+        killed = killed_at(house, statement)
+        state = house.migrate()
+        assert not state.pending
+        assert not state.optional_missing
+        assert house.shape() == model.shape()
+        assert house.execute("SELECT * FROM messages") == model.execute("SELECT * FROM messages")
+        with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+            check_search(connection)
+        assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+        shutil.rmtree(folder)
+    assert statement > 20
+
+
+PROGRAM = """
+import io, sys
+from pathlib import Path
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
+from appliance.kernel.log import Log
+from appliance.kernel.schema import create_workspace, make_folders
+data = DataDir(Path(sys.argv[1]))
+lock = WriterLock(data, sys.argv[2])
+print("here", flush=True)
+sys.stdin.readline()
+make_folders(data, [], [])
+try:
+    lock.acquire()
+except HubRunning:
+    print("lost", flush=True)
+else:
+    create_workspace(data, clock=SystemClock(), log=Log(io.BytesIO()), locked=True)
+    print("won", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_of_programs_that_start_at_once_one_makes_the_workspace(tmp_path: Path) -> None:
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(tmp_path), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for number in range(4)
+    ]
+    try:
+        words = []
+        for each in programs:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "here\n"
+        for each in programs:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        for each in programs:
+            assert each.stdout is not None
+            words.append(each.stdout.readline().strip())
+        assert sorted(words) == ["lost", "lost", "lost", "won"]
+    finally:
+        for each in programs:
+            each.kill()
+            each.communicate(timeout=10)
+    data = DataDir(tmp_path)
+    with closing(sqlite3.connect(data.database("hub"))) as connection:
+        assert not schema.state(connection, "hub").pending
+        assert connection.execute("SELECT count(*) FROM x_migrations").fetchone() == (3,)
+
+
+# -- a disk without room -------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("may not mount here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path, but: int = 0) -> Path:
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            pass
+    with ballast.open("r+b") as file:
+        file.truncate(max(0, ballast.stat().st_size - but))
+    return ballast
+
+
+def refused(house: House, migrations: tuple[Migration, ...] | None) -> ApplianceError | None:
+    try:
+        house.migrate(migrations)
+    except (MigrationFailed, DataDirNotWritable) as error:
+        return error
+    return None
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("room", range(0, 400_000, 40_960))
+def test_without_room_a_new_workspace_fails_with_a_sentence_and_succeeds_later(
+    small_disk: Path, room: int
+) -> None:
+    ballast = fill(small_disk, room)
+    house = House(small_disk)
+    refusal = refused(house, None)
+    assert refusal is None or refusal.hint
+    ballast.unlink()
+    assert not house.migrate().pending
+    assert not [path for path in small_disk.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("room", range(0, 400_000, 40_960))
+def test_without_room_an_upgrade_fails_whole_and_succeeds_later(
+    small_disk: Path, room: int
+) -> None:
+    house = House(small_disk)
+    house.migrate()
+    say_something(house, 50)
+    house.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = house.execute("SELECT * FROM messages")
+    ballast = fill(small_disk, room)
+    grown = with_step(
+        "hub",
+        "CREATE TABLE x_big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+        " LIMIT 2000) SELECT i, 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' AS t FROM n;",
+    )
+    refusal = refused(house, grown)
+    if refusal is not None:
+        assert refusal.hint
+        ballast.unlink()
+        assert house.execute("SELECT value FROM meta WHERE key = 'x_schema'") == [("2",)]
+        assert house.migrate(grown).schema == 3
+    assert house.execute("SELECT * FROM messages") == before
+    assert house.execute("SELECT count(*) FROM x_big") == [(2000,)]
+    assert not [path for path in house.copies() if path.name.endswith(".partial")]
+
+
+def test_a_read_only_folder_is_said(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    house = House(tmp_path)
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(DataDirNotWritable):
+            house.migrate()
+    finally:
+        tmp_path.chmod(0o700)

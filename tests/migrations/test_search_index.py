@@ -1,0 +1,162 @@
+"""The full-text index is in step after anything that may happen to a message, and never needed."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel import schema
+from appliance.kernel.adopt import SEARCH_TRIGGERS, search_ready
+from tests.migrations.house import House, check_search, say_something
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    house.migrate()
+    say_something(house, 0)
+    return house
+
+
+@pytest.fixture
+def connection(hub: House) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, seed: int) -> None:
+    chance = random.Random(seed)
+    now = "2026-01-01T00:00:00.000Z"
+    connection.execute("INSERT INTO topics VALUES ('t_2', 'ch_1', 'two', ?, ?)", (now, now))
+    ids: list[str] = []
+
+    def text() -> str:
+        return " ".join(chance.choices(WORDS, k=chance.randrange(6)))
+
+    for number in range(400):
+        match chance.choice(["insert", "edit", "edit", "tombstone", "move", "same", "fail"]):
+            case "edit" if ids:
+                connection.execute(
+                    "UPDATE messages SET content_raw = ?, version = version + 1 WHERE id = ?",
+                    (text(), chance.choice(ids)),
+                )
+            case "tombstone" if ids:
+                connection.execute(
+                    "UPDATE messages SET content_raw = '[deleted]', deleted_at = ? WHERE id = ?",
+                    (now, chance.choice(ids)),
+                )
+            case "move" if ids:
+                connection.execute(
+                    "UPDATE messages SET topic_id = ?, version = version + 1 WHERE topic_id = ?",
+                    (chance.choice(["t_1", "t_2"]), chance.choice(["t_1", "t_2"])),
+                )
+            case "same" if ids:
+                connection.execute(
+                    "UPDATE messages SET content_raw = content_raw WHERE id = ?",
+                    (chance.choice(ids),),
+                )
+            case "fail" if ids:
+                connection.execute("BEGIN")
+                connection.execute("UPDATE messages SET content_raw = ?", (text(),))
+                connection.execute("ROLLBACK")
+            case _:
+                ids.append(f"m{number:06}")
+                connection.execute(
+                    "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw,"
+                    " created_at) VALUES (?, 't_1', 'ch_1', 'me', ?, ?)",
+                    (ids[-1], text(), now),
+                )
+        if number % 20 == 0:
+            check_search(connection)
+    check_search(connection)
+    for word in WORDS:
+        found = connection.execute(
+            "SELECT m.id FROM messages_fts f JOIN messages m ON m.rowid = f.rowid"
+            " WHERE messages_fts MATCH ? ORDER BY m.id",
+            (word,),
+        ).fetchall()
+        meant = connection.execute(
+            "SELECT id FROM messages WHERE ' ' || content_raw || ' ' LIKE ? ORDER BY id",
+            (f"% {word} %",),
+        ).fetchall()
+        assert found == meant
+
+
+def test_the_check_would_see_an_index_out_of_step(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP TRIGGER messages_fts_update")
+    connection.execute(
+        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+        " VALUES ('m', 't_1', 'ch_1', 'me', 'before', 'now')"
+    )
+    connection.execute("UPDATE messages SET content_raw = 'after'")
+    with pytest.raises(sqlite3.DatabaseError, match="malformed"):
+        check_search(connection)
+
+
+def without_fts5(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This SQLite has FTS5; one that has not refuses the table and its use like this."""
+    really = schema._connect
+
+    def connect(database: Path) -> sqlite3.Connection:
+        connection = really(database)
+
+        def refuse(action: int, first: str | None, *_: object) -> int:
+            vtable = action == sqlite3.SQLITE_CREATE_VTABLE
+            use = action == sqlite3.SQLITE_READ and first == "messages_fts"
+            return sqlite3.SQLITE_DENY if vtable or use else sqlite3.SQLITE_OK
+
+        connection.set_authorizer(refuse)
+        return connection
+
+    monkeypatch.setattr(schema, "_connect", connect)
+
+
+def test_without_fts5_the_hub_opens_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path)
+    with monkeypatch.context() as patched:
+        without_fts5(patched)
+        for _ in range(2):
+            state = house.migrate()
+            assert not state.pending
+            assert state.optional_missing == ("0001_schema_v1_fts.sql",)
+    assert b"optional migration not applied" in house.lines.getvalue()
+    assert not house.copies()
+    say_something(house, 3)
+    assert not house.migrate().optional_missing
+    assert house.execute("SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'hello'") == [
+        (3,)
+    ]
+
+
+def test_a_file_with_an_index_still_takes_messages_where_fts5_is_missing(
+    hub: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say_something(hub, 2)
+    with monkeypatch.context() as patched:
+        without_fts5(patched)
+        assert hub.migrate().optional_missing
+    assert not hub.execute(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%fts%'"
+    )
+    hub.execute("UPDATE messages SET content_raw = 'edited meanwhile'")
+    assert not hub.migrate().optional_missing
+    with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
+        assert search_ready(connection)
+        check_search(connection)
+
+
+@pytest.mark.parametrize("name", SEARCH_TRIGGERS)
+def test_a_lost_trigger_is_noticed_and_the_index_made_anew(hub: House, name: str) -> None:
+    hub.execute(f"DROP TRIGGER {name}")
+    say_something(hub, 2)
+    assert not hub.migrate().optional_missing
+    with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
+        check_search(connection)

@@ -1,0 +1,294 @@
+"""From every released schema to the newest; twice is nothing; what must not be opened is not."""
+
+import re
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel import schema, upgrade
+from appliance.kernel.datadir import DataDirNotWritable, suspect_mark
+from appliance.kernel.migration import load, newest, read
+from appliance.kernel.schema import (
+    MigrationEdited,
+    MigrationFailed,
+    SchemaTooNew,
+    StoreDamaged,
+)
+from tests.migrations.house import HEADER, House, say_something, with_step
+
+STORES = ("hub", "auth")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_the_hubs_tables_are_the_specifications_word_for_word(hub: House) -> None:
+    """Each CREATE in the file is in the database as it is in the file."""
+    hub.migrate()
+    stored = {name: sql for _, name, sql in hub.shape()}
+    text = next(each for each in load("hub") if each.number == 1).sql
+    printed = re.findall(
+        r"^(CREATE (?:TABLE|(?:UNIQUE )?INDEX|TRIGGER) IF NOT EXISTS (\w+).*?;)\n(?=\n|[C-]|$)",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    assert len(printed) == 7 + 11 + 3
+    for sql, name in printed:
+        assert stored[name] == sql.replace(" IF NOT EXISTS", "").rstrip(";")
+    ours = set(stored) - {name for _, name in printed}
+    assert {
+        str(name) for name in ours if not str(name).startswith(("x_", "sqlite_", "messages_fts"))
+    } == set()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_from_every_released_schema_to_the_newest(tmp_path: Path, store: str) -> None:
+    known = load(store)
+    (tmp_path / "fresh").mkdir()
+    fresh = House(tmp_path / "fresh", store)
+    fresh.migrate()
+    for number in range(1, newest(known) + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        house = House(folder, store)
+        house.migrate(tuple(each for each in known if each.number <= number))
+        state = house.migrate()
+        assert state.schema == state.program == newest(known)
+        assert not state.pending
+        assert not state.optional_missing
+        assert house.shape() == fresh.shape()
+        assert bool(state.backup) == (number < newest(known))
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_twice_is_nothing(tmp_path: Path, store: str) -> None:
+    house = House(tmp_path, store)
+    first = house.migrate()
+    rows = house.execute("SELECT * FROM x_migrations") + house.execute("SELECT * FROM meta")
+    house.lines.truncate(0)
+    assert house.migrate() == first
+    assert rows == house.execute("SELECT * FROM x_migrations") + house.execute("SELECT * FROM meta")
+    assert not house.lines.getvalue().strip(b"\0")
+    assert not house.copies()
+
+
+def test_data_is_copied_before_a_step(hub: House) -> None:
+    hub.migrate()
+    say_something(hub, 3)
+    state = hub.migrate(with_step("hub", "UPDATE messages SET content_raw = 'changed';"))
+    assert state.schema == 3
+    (copy,) = hub.copies()
+    assert state.backup == str(copy)
+    assert copy.name.startswith("hub.sqlite3.backup-v2-")
+    with closing(sqlite3.connect(copy)) as connection:
+        rows = connection.execute("SELECT content_raw FROM messages").fetchall()
+    assert rows == [("hello",)] * 3
+    assert hub.execute("SELECT DISTINCT content_raw FROM messages") == [("changed",)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE x_new (a); CREAT TABLE x_other (a);",
+        "CREATE TABLE x_new (a); INSERT INTO channels VALUES ('c', 'general', NULL, 'now');",
+        "CREATE TABLE x_new (a); UPDATE topics SET channel_id = 'nowhere';",
+        "CREATE TABLE x_new (a); COMMIT; CREATE TABLE x_other (a);",
+    ],
+)
+def test_a_failing_step_changes_nothing_and_names_the_way_back(hub: House, sql: str) -> None:
+    hub.migrate()
+    say_something(hub)
+    before = hub.shape() + hub.execute("SELECT * FROM topics")
+    with pytest.raises(MigrationFailed, match="0003_next") as error:
+        hub.migrate(with_step("hub", sql))
+    assert hub.shape() + hub.execute("SELECT * FROM topics") == before
+    (copy,) = hub.copies()
+    assert f"cp {copy} {hub.database}" in error.value.hint
+    assert "-wal" in error.value.hint
+    assert hub.migrate().schema == 2
+
+
+def test_the_steps_before_a_failing_one_stay(hub: House) -> None:
+    hub.migrate()
+    two = (
+        *with_step("hub", "CREATE TABLE x_three (a);"),
+        read("0004_bad.sql", HEADER.format(1) + "CREATE TABLE x_three (a);"),
+    )
+    with pytest.raises(MigrationFailed, match="0004_bad"):
+        hub.migrate(two)
+    assert hub.migrate(two[:-1]).schema == 3
+
+
+def test_the_way_back_leads_back(hub: House, tmp_path: Path) -> None:
+    hub.migrate()
+    say_something(hub, 5)
+    extra = with_step("hub", "UPDATE messages SET content_raw = 'changed';")
+    worse = (*extra, read("0004_bad.sql", HEADER.format(1) + "nonsense;"))
+    with pytest.raises(MigrationFailed) as error:
+        hub.migrate(worse)
+    command = error.value.hint.partition("to return to it: ")[2]
+    subprocess.run(["/bin/sh", "-c", command], check=True)
+    assert hub.migrate().schema == 2
+    assert hub.execute("SELECT DISTINCT content_raw FROM messages") == [("hello",)]
+
+
+# -- what is refused -----------------------------------------------------------------------
+
+
+def test_an_older_program_may_open_what_promises_it_can(hub: House) -> None:
+    hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=2))
+    state = hub.migrate()
+    assert (state.schema, state.program, state.compat) == (3, 2, 2)
+
+
+def test_an_older_program_is_told_to_upgrade(hub: House) -> None:
+    hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=3))
+    before = hub.database.read_bytes()
+    with pytest.raises(SchemaTooNew, match="newer program") as error:
+        hub.migrate()
+    assert "upgrade" in error.value.hint
+    assert hub.database.read_bytes() == before
+    assert not hub.copies()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("schema_version", "2"), ("x_compat", "3"), ("x_compat", "999999")]
+)
+def test_a_newer_number_is_refused(hub: House, key: str, value: str) -> None:
+    hub.migrate()
+    hub.execute("UPDATE meta SET value = ? WHERE key = ?", value, key)
+    with pytest.raises(SchemaTooNew):
+        hub.migrate()
+
+
+def test_a_newer_schema_that_promises_nothing_is_refused(hub: House) -> None:
+    hub.migrate()
+    hub.execute("UPDATE meta SET value = '3' WHERE key = 'x_schema'")
+    hub.execute("DELETE FROM meta WHERE key = 'x_compat'")
+    with pytest.raises(SchemaTooNew):
+        hub.migrate()
+
+
+def test_a_released_file_that_was_edited_is_refused(hub: House) -> None:
+    hub.migrate()
+    known = load("hub")
+    edited = tuple(read(e.name, e.sql + "-- x\n") if e.number == 2 else e for e in known)
+    with pytest.raises(MigrationEdited, match="0002_appliance") as error:
+        hub.migrate(edited)
+    assert "reinstall" in error.value.hint
+    with pytest.raises(MigrationEdited):
+        hub.migrate(tuple(e for e in known if not e.optional))
+    windows = tuple(read(e.name, e.sql.replace("\n", "\r\n")) for e in known)
+    assert not hub.migrate(windows).edited
+
+
+@pytest.mark.parametrize("content", [b"not a database, only words" * 100, b"\0" * 8192, b"SQLite"])
+def test_a_file_that_is_no_database_is_damage(hub: House, content: bytes) -> None:
+    hub.database.write_bytes(content)
+    with pytest.raises(StoreDamaged):
+        hub.migrate()
+    assert hub.database.read_bytes() == content
+
+
+def test_an_emptied_file_is_damage_and_not_a_new_workspace(hub: House) -> None:
+    hub.database.touch()
+    with pytest.raises(StoreDamaged, match="empty") as error:
+        hub.migrate()
+    assert "backups" in error.value.hint
+    assert hub.database.stat().st_size == 0
+
+
+def test_a_log_without_its_database_is_damage(hub: House) -> None:
+    hub.migrate()
+    with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO meta VALUES ('a', 'b')")
+        log = hub.database.with_name(hub.database.name + "-wal")
+        kept = log.read_bytes()
+    hub.database.unlink()
+    log.write_bytes(kept)
+    with pytest.raises(StoreDamaged, match="missing"):
+        hub.migrate()
+    assert log.read_bytes() == kept
+
+
+def test_a_damaged_page_is_found_at_the_start(hub: House) -> None:
+    hub.migrate()
+    say_something(hub, 500)
+    hub.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ((root,),) = hub.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
+    with hub.database.open("r+b") as file:
+        file.seek((int(str(root)) - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(StoreDamaged):
+        hub.migrate()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_database_of_something_else_is_refused(tmp_path: Path, store: str) -> None:
+    house = House(tmp_path, store)
+    house.execute("CREATE TABLE bookmarks (url TEXT)")
+    with pytest.raises(StoreDamaged, match="not one of this store"):
+        house.migrate()
+    assert [name for _, name, _ in house.shape()] == ["bookmarks"]
+
+
+def test_a_file_that_only_claims_to_be_a_hub_is_refused(hub: House) -> None:
+    hub.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+    hub.execute("INSERT INTO meta VALUES ('schema_version', '1')")
+    with pytest.raises(StoreDamaged) as error:
+        hub.migrate()
+    assert "channels.id" in error.value.details["missing"]
+
+
+def test_numbers_that_are_none_are_damage(hub: House) -> None:
+    hub.migrate()
+    hub.execute("UPDATE meta SET value = 'many' WHERE key = 'x_schema'")
+    with pytest.raises(StoreDamaged, match="not a number"):
+        hub.migrate()
+
+
+def test_a_suspect_store_waits_for_the_doctor(hub: House) -> None:
+    hub.migrate()
+    suspect_mark(hub.database).touch()
+    with pytest.raises(StoreDamaged) as error:
+        hub.migrate()
+    assert error.value.hint == "agentlip doctor clear hub"
+
+
+def test_a_database_held_by_another_program_is_left_alone(
+    hub: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.migrate()
+    monkeypatch.setattr(schema, "_BUSY_TIMEOUT_SECONDS", 0.01)
+    with closing(sqlite3.connect(hub.database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(MigrationFailed):
+            hub.migrate(with_step("hub", "CREATE TABLE x_new (a);"))
+    assert hub.migrate().schema == 2
+
+
+def test_a_snapshot_that_cannot_be_taken_stops_everything(
+    hub: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.migrate()
+
+    def full(*_: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(upgrade.snapshot, "take", full)
+    with pytest.raises(MigrationFailed, match="nothing was changed") as error:
+        hub.migrate(with_step("hub", "CREATE TABLE x_new (a);"))
+    assert "df -h" in error.value.hint
+    monkeypatch.undo()
+    assert hub.migrate().schema == 2
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    house = House(tmp_path / "nowhere")
+    with pytest.raises(DataDirNotWritable):
+        house.migrate()
