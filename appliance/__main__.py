@@ -1,0 +1,5 @@
+"""`python -m appliance` is `agentlip`."""
+
+from appliance.cli import agentlip
+
+agentlip()

@@ -1,0 +1,135 @@
+"""The two command lines: `agentlip` (what people and agents type) and `agentlipd` (the daemon).
+
+A command's module is imported only when that command runs, so that `agentlip` is quick.
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from appliance import __version__
+from appliance.terminal import (
+    JsonFlag,
+    JsonlFlag,
+    Session,
+    VersionFlag,
+    WorkspaceFlag,
+    common,
+    run,
+)
+
+# name: module and Typer app, one line for `--help`
+ELSEWHERE = {
+    "channel": ("appliance.hub.cli:channels", "Channels: list, create."),
+    "topic": ("appliance.hub.cli:topics", "Topics: list, create, rename."),
+    "msg": ("appliance.hub.cli:messages", "Messages: send, tail, page, edit, delete."),
+    "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
+    "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
+    "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
+}
+
+
+class Root(TyperGroup):
+    """A group whose subcommands may stand in modules that are not imported yet."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *ELSEWHERE]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None or cmd_name not in ELSEWHERE:
+            return found
+        module, _, name = ELSEWHERE[cmd_name][0].partition(":")
+        command = get_command(getattr(import_module(module), name))
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        own = [(name, self.commands[name].get_short_help_str()) for name in self.commands]
+        rows = own + [(name, text) for name, (_, text) in ELSEWHERE.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+app = typer.Typer(
+    cls=Root,
+    help="Coordination for agents: channels, topics, messages, a durable event log.\n\n"
+    "Exit codes: 0 success, 1 error, 2 conflict, 3 no hub or no connection, 4 token refused.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _globals(
+    version: VersionFlag = False,
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    as_jsonl: JsonlFlag = False,
+) -> None:
+    del version, workspace, as_json, as_jsonl  # read from the context by terminal.common
+
+
+@app.command("version")
+@common
+def show_version(session: Session) -> None:
+    """Print the version."""
+    session.answer({"version": __version__}, f"agentlip {__version__}")
+
+
+@app.command("init")
+@common
+def init(
+    session: Session,
+    directory: Annotated[Path | None, typer.Argument(help="Where (default: here).")] = None,
+) -> None:
+    """Make a workspace: the directory .agentlip/ and its database."""
+    from appliance.daemon import init_workspace
+
+    datadir, made = init_workspace(session.workspace or directory or Path())
+    what = "made a workspace in" if made else "there is a workspace in"
+    session.answer(
+        {"workspace": str(datadir.workspace), "created": made},
+        f"{what} {datadir.workspace}",
+    )
+
+
+@app.command("status")
+@common
+def status_line(session: Session) -> None:
+    """One line: is a hub running here, where, and how far is its log."""
+    from appliance.status import look, one_line
+
+    state = look(session.workspace)
+    session.answer(state, one_line(state))
+    raise typer.Exit(0 if state["status"] == "running" else 3)
+
+
+def agentlip() -> None:
+    sys.exit(main(sys.argv[1:]))
+
+
+def agentlipd() -> None:
+    sys.exit(main_daemon(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    return run(_group(app), arguments, "agentlip")
+
+
+def main_daemon(arguments: list[str]) -> int:
+    from appliance.cli_daemon import app as daemon
+
+    return run(_group(daemon), arguments, "agentlipd")
+
+
+def _group(of: typer.Typer) -> TyperGroup:
+    group = get_command(of)
+    assert isinstance(group, TyperGroup)
+    return group

@@ -1,0 +1,156 @@
+"""`agentlipd`: starts, stops and looks at the appliance of a workspace."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.terminal import (
+    JsonFlag,
+    JsonlFlag,
+    Session,
+    VersionFlag,
+    WorkspaceFlag,
+    common,
+    note,
+    plain_app,
+)
+
+HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
+PortFlag = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65535, help="Port (default: the last one, else a free one)."),
+]
+ConfigFlag = Annotated[
+    Path | None, typer.Option("--config", help="Settings (default: agentlip.toml there).")
+]
+ForegroundFlag = Annotated[
+    bool, typer.Option("--foreground", help="Become the server instead of starting one.")
+]
+NoLimitsFlag = Annotated[bool, typer.Option("--no-limits", help="No rate limits; for measuring.")]
+UnsafeFlag = Annotated[
+    bool, typer.Option("--unsafe-network", help="Allow an address beyond this machine.")
+]
+
+app = plain_app(
+    "Start, stop and look at the appliance of a workspace.\n\n"
+    "Exit codes: 0 success, 1 error, 2 conflict, 3 not running, 4 token refused."
+)
+
+
+@app.callback()
+def _globals(
+    version: VersionFlag = False,
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    as_jsonl: JsonlFlag = False,
+) -> None:
+    del version, workspace, as_json, as_jsonl  # read from the context by terminal.common
+
+
+@app.command()
+@common
+def up(
+    session: Session,
+    host: HostFlag = None,
+    port: PortFlag = None,
+    config: ConfigFlag = None,
+    foreground: ForegroundFlag = False,
+    no_limits: NoLimitsFlag = False,
+    unsafe_network: UnsafeFlag = False,
+) -> None:
+    """Start the appliance; makes the workspace when there is none. Safe to repeat."""
+    from appliance import daemon
+
+    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network)
+    datadir = daemon.workspace_for_up(session.workspace)
+    if foreground:
+        daemon.become_server(datadir, options)
+    _tell_start(session, daemon.start(datadir, options))
+
+
+@app.command()
+@common
+def down(session: Session) -> None:
+    """Stop the appliance: drained, sockets closed, log folded back. Safe to repeat."""
+    from appliance import daemon
+
+    stopped = daemon.stop(daemon.workspace(session.workspace), note)
+    answer = {"status": "stopped", "was_running": stopped is not None}
+    if stopped is None:
+        session.answer(answer, "no hub was running")
+    else:
+        how = "stopped" if stopped.gracefully else "killed (it didn't stop by itself)"
+        session.answer({**answer, **stopped.facts()}, f"{how}: pid {stopped.pid}")
+
+
+@app.command()
+@common
+def restart(
+    session: Session,
+    host: HostFlag = None,
+    port: PortFlag = None,
+    config: ConfigFlag = None,
+    no_limits: NoLimitsFlag = False,
+    unsafe_network: UnsafeFlag = False,
+) -> None:
+    """Stop the appliance if it runs, and start it."""
+    from appliance import daemon
+
+    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network)
+    datadir = daemon.workspace_for_up(session.workspace)
+    daemon.stop(datadir, note)
+    _tell_start(session, daemon.start(datadir, options))
+
+
+@app.command()
+@common
+def status(session: Session) -> None:
+    """Is it running, where, since when. Exit code 3 when it is not."""
+    from appliance.status import describe, look
+
+    state = look(session.workspace)
+    session.answer(state, describe(state))
+    raise typer.Exit(0 if state["status"] == "running" else 3)
+
+
+@app.command("install-service")
+@common
+def install_service(
+    session: Session,
+    system: Annotated[
+        bool, typer.Option("--system", help="For the machine, not for your user (needs root).")
+    ] = False,
+    user: Annotated[
+        str | None, typer.Option("--user", help="With --system: run as this user.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the service.")] = "agentlip",
+    host: HostFlag = None,
+    port: PortFlag = None,
+    config: ConfigFlag = None,
+    unsafe_network: UnsafeFlag = False,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Only print the unit; change nothing.")
+    ] = False,
+    enable: Annotated[
+        bool, typer.Option("--enable/--no-enable", help="Also start it now and at every boot.")
+    ] = True,
+) -> None:
+    """Let systemd keep the appliance running, also after a reboot."""
+    from appliance import daemon, systemd
+
+    options = daemon.ServerOptions(host, port, config, False, unsafe_network)
+    datadir = daemon.workspace_for_up(session.workspace, make=not print_only)
+    unit = systemd.Unit(name, datadir.workspace, options.arguments(), system, user)
+    if print_only:
+        session.answer({"unit": unit.text()}, unit.text().rstrip("\n"))
+        return
+    installed = systemd.install(unit, enable=enable)
+    lines = [f"wrote {installed['path']}", *installed["next"]]
+    session.answer(installed, "\n".join(lines))
+
+
+def _tell_start(session: Session, state: dict[str, object]) -> None:
+    from appliance.status import welcome
+
+    session.answer(state, welcome(state))

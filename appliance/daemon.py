@@ -1,0 +1,326 @@
+"""Starts the server as a process of its own, waits for it, stops it. Imports none of it.
+
+Who runs is decided by the writer lock, never by a file's word: a process is only
+signalled if it has the locked file open.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+import appliance
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import (
+    DataDir,
+    HubRunning,
+    WorkspaceNotFound,
+    WriterLock,
+    look_at_lock,
+)
+from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log
+from appliance.sdk.discovery import Endpoint, connect, find_workspace
+from appliance.status import State, look_at
+
+READY_SECONDS_MAX = 120.0  # a migration of a large database comes first
+LOOK_EVERY_SECONDS = 0.03
+STOP_SECONDS_MAX = 10.0
+KILL_SECONDS_MAX = 5.0
+LOG_BYTES_MAX = 10 * 1024 * 1024
+LOG_TAIL_BYTES = 4096
+LOG_TAIL_LINES = 8
+SERVER_PARTS = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
+
+
+class ServerNotInstalled(ApplianceError):
+    kind = "invalid"
+    code = "SERVER_NOT_INSTALLED"
+    sentence = "the server's part of agentlip is not installed here"
+    advice = "pip install 'agentlip[appliance]'"
+
+
+class StartFailed(Unavailable):
+    code = "START_FAILED"
+    sentence = "the appliance did not start"
+    advice = "agentlip doctor"
+
+
+class StopFailed(Unavailable):
+    code = "STOP_FAILED"
+    sentence = "the appliance did not stop"
+    advice = "agentlip doctor"
+
+
+class HolderElsewhere(Unavailable):
+    code = "LOCK_HELD_ELSEWHERE"
+    sentence = "the writer lock is held by a process that can't be signalled from here"
+    advice = "stop it where it runs: in its container, or as its user"
+
+
+class ServerOptions(msgspec.Struct, frozen=True):
+    """Flags handed on to the server."""
+
+    host: str | None = None
+    port: int | None = None
+    config: Path | None = None
+    no_limits: bool = False
+    unsafe_network: bool = False
+
+    def arguments(self) -> list[str]:
+        pairs = (("--host", self.host), ("--port", self.port))
+        given = [text for flag, value in pairs if value is not None for text in (flag, str(value))]
+        if self.config is not None:
+            given += ["--config", str(self.config.expanduser().resolve())]
+        given += ["--no-limits"] if self.no_limits else []
+        return given + (["--unsafe-network"] if self.unsafe_network else [])
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    pid: int
+    gracefully: bool
+
+    def facts(self) -> State:
+        return {"pid": self.pid, "gracefully": self.gracefully}
+
+
+def workspace(explicit: Path | None) -> DataDir:
+    return find_workspace(explicit)
+
+
+def workspace_for_up(explicit: Path | None, *, make: bool = True) -> DataDir:
+    """The workspace meant; made where it was named, or here, when there is none."""
+    try:
+        return find_workspace(explicit)
+    except WorkspaceNotFound:
+        if not make:
+            return DataDir((explicit or Path()).expanduser().resolve())
+        return init_workspace(explicit or Path())[0]
+
+
+def init_workspace(directory: Path) -> tuple[DataDir, bool]:
+    """The workspace in `directory`, and whether it had to be made."""
+    from appliance.kernel.schema import create_workspace
+
+    datadir = DataDir(directory.expanduser().resolve())
+    log = Log(sys.stderr.buffer, level="warning")
+    made = create_workspace(datadir, clock=SystemClock(), log=log)
+    return datadir, bool(made.made)
+
+
+def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
+    """Replaces this process, so that a supervisor's signals reach the server itself."""
+    _require_server()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, _command(datadir, options), _environment())
+
+
+def start(datadir: DataDir, options: ServerOptions, clock: Clock | None = None) -> State:
+    """Starts a server in the background and waits until it is ready; its state."""
+    state = look_at(datadir)
+    if state["status"] == "running":
+        return {**state, "already_running": True}
+    _require_server()
+    log = _open_log(datadir)
+    began_at = os.fstat(log).st_size
+    try:
+        child = subprocess.Popen(
+            _command(datadir, options),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=datadir.workspace,
+            env=_environment(),
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    return _await_ready(datadir, child, began_at, clock or SystemClock())
+
+
+def _await_ready(
+    datadir: DataDir, child: "subprocess.Popen[bytes]", began_at: int, clock: Clock
+) -> State:
+    deadline = clock.monotonic() + READY_SECONDS_MAX
+    while clock.monotonic() < deadline:
+        try:
+            child.wait(LOOK_EVERY_SECONDS)
+        except subprocess.TimeoutExpired:
+            if _ready(datadir, child.pid):
+                return {**look_at(datadir), "already_running": False}
+            continue
+        state = look_at(datadir)
+        if state["status"] == "running":  # somebody else's start was quicker
+            return {**state, "already_running": True}
+        raise StartFailed(
+            f"the appliance did not start (exit code {child.returncode})"
+            + _last_words(datadir, began_at),
+            details={"exit_code": child.returncode, "log": str(_log_file(datadir))},
+            hint=f"the whole log is {_log_file(datadir)}",
+        )
+    child.terminate()
+    raise StartFailed(
+        f"the appliance was not ready after {READY_SECONDS_MAX:.0f} s"
+        + _last_words(datadir, began_at),
+        details={"log": str(_log_file(datadir))},
+        hint=f"the whole log is {_log_file(datadir)}",
+    )
+
+
+def _ready(datadir: DataDir, pid: int) -> bool:
+    server = datadir.read_server()
+    if server is None or server.pid != pid or not server.port:
+        return False
+    host = "127.0.0.1" if server.host in ("", "0.0.0.0", "::") else server.host
+    connection = connect(Endpoint(host, server.port), timeout=2.0)
+    try:
+        connection.request("GET", "/-/ready")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
+    """Stops the hub of this workspace; None if none was running. Clears what it left."""
+    view = look_at_lock(datadir)
+    if not view.held:
+        _clear_stale(datadir)
+        return None
+    pid = view.written.pid if view.written else 0
+    if not _has_open(pid, datadir.lock_file):
+        raise HolderElsewhere(details={"pid": pid})
+    gracefully = _end(pid, signal.SIGTERM, STOP_SECONDS_MAX)
+    if not gracefully:
+        say(f"pid {pid} did not stop within {STOP_SECONDS_MAX:.0f} s: killing it")
+        if not _end(pid, signal.SIGKILL, KILL_SECONDS_MAX):
+            raise StopFailed(f"pid {pid} did not end, not even killed", details={"pid": pid})
+    _clear_stale(datadir)
+    return Stopped(pid, gracefully)
+
+
+def _end(pid: int, number: int, seconds_max: float) -> bool:
+    """Signals `pid` and waits for its end; False if it still lives after `seconds_max`."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        signal.pidfd_send_signal(handle, number)
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(seconds_max * 1000))
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        raise HolderElsewhere(details={"pid": pid}) from None
+    finally:
+        os.close(handle)
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    """Whether process `pid` has `path` open: then the lock's file tells the truth."""
+    if pid <= 0:
+        return False
+    try:
+        wanted = path.stat()
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                seen = descriptor.stat()
+            except OSError:
+                continue
+            if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+    except OSError:
+        return False
+    return False
+
+
+def _clear_stale(datadir: DataDir) -> None:
+    """Takes away server.json and the lock's file, holding the lock so as to disturb nobody."""
+    if not datadir.server_file.exists() and not datadir.lock_file.exists():
+        return
+    lock = WriterLock(datadir, random_id())
+    try:
+        lock.acquire()
+    except HubRunning:
+        return
+    try:
+        datadir.server_file.unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def _require_server() -> None:
+    missing = [name for name in SERVER_PARTS if find_spec(name) is None]
+    if missing:
+        raise ServerNotInstalled(details={"missing": missing})
+
+
+def _command(datadir: DataDir, options: ServerOptions) -> list[str]:
+    # -P: a folder that happens to be called like one of our modules must not be run.
+    server = [sys.executable, "-P", "-m", "appliance.server"]
+    return [*server, "--workspace", str(datadir.workspace), *options.arguments()]
+
+
+def _environment() -> dict[str, str]:
+    """The caller's, so that a checkout's modules are found by the child as well."""
+    environment = dict(os.environ)
+    root = checkout()
+    if root is not None:
+        given = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{root}{os.pathsep}{given}" if given else str(root)
+    return environment
+
+
+def checkout() -> Path | None:
+    """Where our modules lie if they were not installed."""
+    root = Path(appliance.__file__).parent.parent
+    return None if "site-packages" in root.parts else root
+
+
+def _log_file(datadir: DataDir) -> Path:
+    return datadir.logs / "agentlipd.log"
+
+
+def _open_log(datadir: DataDir) -> int:
+    path = _log_file(datadir)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_suffix(".log.1"))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartFailed(f"can't write the log {path}: {error.strerror}") from None
+
+
+def _last_words(datadir: DataDir, began_at: int) -> str:
+    """What the server said before it ended, told in one sentence's tail."""
+    try:
+        with _log_file(datadir).open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(began_at, end - LOG_TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    words = [_sentence(line) for line in lines if line.strip()][-LOG_TAIL_LINES:]
+    return ": " + " | ".join(words) if words else ""
+
+
+def _sentence(line: str) -> str:
+    """The message of a JSON log line, or the line."""
+    try:
+        value: Any = msgspec.json.decode(line)
+        return str(value.get("message") or value.get("msg") or line)
+    except (msgspec.DecodeError, AttributeError):
+        return line.strip()

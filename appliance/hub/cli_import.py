@@ -1,0 +1,191 @@
+"""`agentlip import`: messages from files, resumable and idempotent, with a progress bar."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.errors import Invalid
+from appliance.terminal import Session, common, note, plain_app
+
+BAR_COLUMNS = 30
+BAR_SECONDS = 0.1
+LINE_SECONDS = 5.0
+
+app = plain_app(
+    "Messages from files. A run that was interrupted is simply repeated: nothing is sent twice."
+)
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The file; - is standard input.")]
+SkipFlag = Annotated[
+    bool, typer.Option("--skip-bad", help="Report what can't be imported and go on.")
+]
+SplitFlag = Annotated[
+    bool, typer.Option("--split", help="Send content above 64 KB as several messages.")
+]
+SourceFlag = Annotated[
+    str | None,
+    typer.Option("--source", help="Name under which the file is known (default: its path)."),
+]
+
+
+class FileUnreadable(Invalid):
+    code = "FILE_UNREADABLE"
+    sentence = "the file can't be read"
+
+
+@app.command("jsonl")
+@common
+def import_jsonl(
+    session: Session,
+    file: FileArgument,
+    channel: Annotated[
+        str | None, typer.Option("--channel", help="For lines that name no channel.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="For lines that name no topic.")
+    ] = None,
+    sender: Annotated[
+        str | None, typer.Option("--sender", help="For lines that name no sender.")
+    ] = None,
+    channel_field: Annotated[str, typer.Option("--channel-field")] = "channel",
+    topic_field: Annotated[str, typer.Option("--topic-field")] = "topic",
+    sender_field: Annotated[str, typer.Option("--sender-field")] = "sender",
+    content_field: Annotated[str, typer.Option("--content-field")] = "content",
+    source: SourceFlag = None,
+    split: SplitFlag = False,
+    skip_bad: SkipFlag = False,
+) -> None:
+    """Lines like {"channel": …, "topic": …, "sender": …, "content": …, "id"?: …, "ts"?: …}.
+
+    Channels and topics are made on demand. A line with an id is known by it; one
+    without, by its file, its number and its text. ts is not kept: the hub dates messages.
+    """
+    from appliance.sdk.jsonl import Fields, read_jsonl
+
+    fields = Fields(channel_field, topic_field, sender_field, content_field, channel, topic, sender)
+    with _opened(file) as (stream, size):
+        name = source or ("-" if file == "-" else str(Path(file).resolve()))
+        _run(session, read_jsonl(stream, name, fields), stream, size, split, skip_bad)
+
+
+@app.command("mbox")
+@common
+def import_mbox(
+    session: Session,
+    file: FileArgument,
+    channel: Annotated[str, typer.Option("--channel", help="Channel for all mails.")],
+    split: SplitFlag = False,
+    skip_bad: SkipFlag = False,
+) -> None:
+    """A mailbox: sender from From, topic from the subject without Re: and Fwd:.
+
+    Text parts are decoded, attachments skipped and counted. A mail is known by its
+    Message-ID and its text, so the same mail in two mailboxes is imported once.
+    """
+    from appliance.sdk.mbox import read_mbox
+
+    skipped: list[int] = []
+    with _opened(file) as (stream, size):
+        mails = read_mbox(stream, channel, skipped.append)
+        _run(session, mails, stream, size, split, skip_bad, attachments=skipped)
+
+
+def _run(
+    session: Session,
+    entries: Iterator[Any],
+    stream: BinaryIO,
+    size: int | None,
+    split: bool,
+    skip_bad: bool,
+    attachments: list[int] | None = None,
+) -> None:
+    from appliance.sdk.discovery import find_hub
+    from appliance.sdk.http import PATIENT, HubClient
+    from appliance.sdk.importer import Importer
+
+    find_hub(session.workspace)  # no hub at the start is an error; one that restarts is waited for
+    clock = SystemClock()
+    progress = Progress(stream.tell if size is not None else None, size, clock)
+    importer = Importer(
+        HubClient(lambda: find_hub(session.workspace), PATIENT),
+        clock,
+        skip_bad=skip_bad,
+        split=split,
+        progress=lambda summary: progress.show(summary.read),
+    )
+    try:
+        summary = importer.run(entries)
+    except BaseException:
+        progress.end()
+        done = importer.summary
+        note(f"(sent {done.sent}, already there {done.already}; run it again to go on)")
+        raise
+    progress.end()
+    summary.attachments_skipped = sum(attachments or ())
+    if not session.machine:
+        for bad in summary.reasons:
+            note(f"skipped item {bad.place}: {bad.reason}")
+    session.answer(summary, _sentence(summary))
+
+
+def _sentence(summary: Any) -> str:
+    rate = summary.read / summary.seconds if summary.seconds else 0.0
+    parts = [f"{summary.sent} sent", f"{summary.already} already there", f"{summary.bad} bad"]
+    if summary.attachments_skipped:
+        parts.append(f"{summary.attachments_skipped} attachments skipped")
+    return f"{summary.read} read: {', '.join(parts)} ({summary.seconds:.1f} s, {rate:,.0f}/s)"
+
+
+class Progress:
+    """A bar on a terminal, a line now and then elsewhere; always on standard error."""
+
+    def __init__(self, tell: Callable[[], int] | None, size: int | None, clock: Clock) -> None:
+        self._tell = tell
+        self._size = size
+        self._clock = clock
+        self._bar = sys.stderr.isatty()
+        self._began = clock.monotonic()
+        self._next = self._began + (BAR_SECONDS if self._bar else LINE_SECONDS)
+        self._shown = False
+
+    def show(self, done: int) -> None:
+        now = self._clock.monotonic()
+        if now < self._next:
+            return
+        self._next = now + (BAR_SECONDS if self._bar else LINE_SECONDS)
+        text = f"{done:,} items, {done / (now - self._began):,.0f}/s"
+        part = self._tell() / self._size if self._tell and self._size else None
+        if part is not None:
+            text = f"{part:4.0%} {text}"
+        if not self._bar:
+            note(f"importing: {text}")
+            return
+        filled = "" if part is None else "█" * round(part * BAR_COLUMNS)
+        sys.stderr.write(f"\r\x1b[K{filled:░<{BAR_COLUMNS}} {text}" if part else f"\r\x1b[K{text}")
+        sys.stderr.flush()
+        self._shown = True
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    """The file and its size; None as size where that can't be known."""
+    if file == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        stream = Path(file).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise FileUnreadable(f"can't read {file}: {error.strerror}") from None
+    with stream:
+        size = Path(file).stat().st_size if stream.seekable() else None
+        yield stream, size

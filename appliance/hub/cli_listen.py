@@ -1,0 +1,183 @@
+"""`agentlip listen`: the event stream on standard output, one JSON line an event.
+
+The cursor file is written after the lines it speaks of, so whoever is killed and started
+again may repeat a few events, but never misses one.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import Invalid
+from appliance.terminal import Session, common, note, plain_app
+
+CURSOR_SECONDS = 0.5
+CURSOR_BYTES_MAX = 4096
+
+app = plain_app()
+
+
+class BadCursorFile(Invalid):
+    code = "BAD_CURSOR_FILE"
+    sentence = "the cursor file can't be used"
+    advice = "remove it to start from --since"
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """The last event handed out, and the epoch it belongs to."""
+
+    event_id: int = 0
+    epoch: str = ""
+
+
+class CursorFile:
+    """Keeps the cursor on disk, rewritten whole, at most every half second."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._clock = SystemClock()
+        self._written = Cursor()
+        self._next = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        return self._path is not None
+
+    def load(self, since: int) -> Cursor:
+        if self._path is None or not self._path.exists():
+            return Cursor(since)
+        try:
+            with self._path.open("rb") as file:
+                self._written = msgspec.json.decode(file.read(CURSOR_BYTES_MAX), type=Cursor)
+        except (OSError, msgspec.DecodeError) as error:
+            raise BadCursorFile(f"can't read the cursor file {self._path}: {error}") from None
+        return self._written
+
+    def keep(self, cursor: Cursor, *, now: bool = False) -> None:
+        if self._path is None or cursor == self._written:
+            return
+        if not now and self._clock.monotonic() < self._next:
+            return
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            temporary.write_bytes(msgspec.json.encode(cursor) + b"\n")
+            temporary.replace(self._path)
+        except OSError as error:
+            raise BadCursorFile(f"can't write the cursor file {self._path}: {error}") from None
+        self._written = cursor
+        self._next = self._clock.monotonic() + CURSOR_SECONDS
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which of the events are printed, and when it is enough."""
+
+    names: frozenset[str]
+    until_event: int | None
+    exit_after: int | None
+
+    def reached(self, event_id: int, printed: int) -> bool:
+        if self.exit_after is not None and printed >= self.exit_after:
+            return True
+        return self.until_event is not None and event_id >= self.until_event
+
+
+@app.command("listen")
+@common
+def listen(
+    session: Session,
+    since: Annotated[
+        int, typer.Option("--since", min=0, help="Only events after this one (0: all).")
+    ] = 0,
+    channel: Annotated[
+        list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
+    ] = None,
+    topic_id: Annotated[
+        list[str] | None, typer.Option("--topic-id", help="Only this topic; may be repeated.")
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="Print only such events (message.created, …)."),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="jsonl is the only one.")] = "jsonl",
+    cursor_file: Annotated[
+        Path | None, typer.Option("--cursor-file", help="Remember here how far; wins over --since.")
+    ] = None,
+    until_event: Annotated[
+        int | None,
+        typer.Option("--until-event", min=0, help="End when this event, or a later one, came."),
+    ] = None,
+    exit_after: Annotated[
+        int | None, typer.Option("--exit-after", min=1, help="End after so many printed events.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for a hub that isn't running yet.")
+    ] = False,
+) -> None:
+    """Follow the event stream; reconnects and resumes by itself. Ends with Ctrl-C or SIGTERM."""
+    from appliance.sdk.discovery import find_hub
+    from appliance.sdk.listen import Follower, Subscription
+
+    if format_ != "jsonl":
+        raise Invalid("--format must be jsonl")
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
+    file = CursorFile(cursor_file)
+    cursor = file.load(since)
+    follower = Follower(
+        lambda: find_hub(session.workspace),
+        Subscription(tuple(channel or ()), tuple(topic_id or ())),
+        after=cursor.event_id,
+        epoch=cursor.epoch,
+        say=_say,
+        insist=wait,
+    )
+    wanted = Wanted(frozenset(name or ()), until_event, exit_after)
+    _print_events(follower, wanted, file)
+
+
+def _print_events(follower: Any, wanted: Wanted, file: CursorFile) -> None:
+    cursor = Cursor(follower.after, follower.epoch)
+    out = sys.stdout.buffer
+    printed = 0
+    try:
+        # With a file, a quiet stream is the moment to write the cursor down.
+        for event in follower.events(CURSOR_SECONDS if file.wanted else None):
+            if event is None:
+                file.keep(cursor)
+                continue
+            if wanted.until_event is not None and event.event_id > wanted.until_event:
+                return
+            if not wanted.names or event.name in wanted.names:
+                out.write(event.text.encode() + b"\n")
+                out.flush()
+                printed += 1
+            cursor = Cursor(event.event_id, follower.epoch)
+            if wanted.reached(event.event_id, printed):
+                return
+            file.keep(cursor)
+    except _Ended:
+        return
+    finally:
+        file.keep(cursor, now=True)
+
+
+class _Ended(BaseException):
+    """Ctrl-C or SIGTERM: the ordinary end of following."""
+
+
+def _end(number: int, frame: object) -> None:
+    del number, frame
+    # Asked twice, or by both, ends once.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    raise _Ended
+
+
+def _say(sentence: str) -> None:
+    note(f"agentlip listen: {sentence}")

@@ -1,0 +1,81 @@
+"""Names of channels and topics to ids, through the hub; unknown ones made when asked to.
+
+Two clients may make the same name at once: whoever comes second is told of a conflict
+and looks again.
+"""
+
+from appliance.sdk.http import HubClient, Json, Refused
+from appliance.sdk.reader import ChannelNotFound, TopicNotFound
+
+PAGE = 200
+PAGES_MAX = 1000
+
+
+class Catalogue:
+    """Remembers what it has seen; ids never change, so nothing is forgotten."""
+
+    def __init__(self, client: HubClient) -> None:
+        self._client = client
+        self._channels: dict[str, str] = {}
+        self._topics: dict[str, dict[str, str]] = {}
+
+    def channel_id(self, name_or_id: str, create: bool = False) -> str:
+        """The id of a channel given by name or id."""
+        if not self._channels:
+            self._load_channels()
+        if name_or_id not in self._channels:
+            if not create:
+                raise ChannelNotFound(
+                    f"channel not found: {name_or_id}",
+                    hint=f"agentlip channel create {name_or_id!r}",
+                )
+            self._make_channel(name_or_id)
+        return self._channels[name_or_id]
+
+    def topic_id(self, channel: str, title: str, create: bool = False) -> str:
+        channel_id = self.channel_id(channel, create)
+        if channel_id not in self._topics:
+            self._load_topics(channel_id)
+        if title not in self._topics[channel_id]:
+            if not create:
+                raise TopicNotFound(
+                    f"topic not found: {title}",
+                    hint=f"agentlip topic create --channel {channel!r} {title!r}",
+                )
+            self._make_topic(channel_id, title)
+        return self._topics[channel_id][title]
+
+    def _load_channels(self) -> None:
+        for each in self._client.get("/api/v1/channels")["channels"]:
+            self._channels[each["name"]] = each["id"]
+            self._channels[each["id"]] = each["id"]
+
+    def _make_channel(self, name: str) -> None:
+        try:
+            made: Json = self._client.post("/api/v1/channels", {"name": name})["channel"]
+            self._channels[name] = made["id"]
+        except Refused as error:
+            self._load_channels()
+            if error.http_status != 409 or name not in self._channels:
+                raise
+
+    def _load_topics(self, channel_id: str) -> None:
+        known = self._topics.setdefault(channel_id, {})
+        before: str | None = None
+        for _ in range(PAGES_MAX):
+            path = f"/api/v1/channels/{channel_id}/topics"
+            page = self._client.get(path, limit=PAGE, before_id=before)["topics"]
+            known.update((each["title"], each["id"]) for each in page)
+            if not page or page[-1]["id"] == before:
+                break
+            before = page[-1]["id"]
+
+    def _make_topic(self, channel_id: str, title: str) -> None:
+        body = {"channel_id": channel_id, "title": title}
+        try:
+            made: Json = self._client.post("/api/v1/topics", body)["topic"]
+            self._topics[channel_id][title] = made["id"]
+        except Refused as error:
+            self._load_topics(channel_id)
+            if error.http_status != 409 or title not in self._topics[channel_id]:
+                raise

@@ -1,0 +1,195 @@
+"""Requests to the hub, one at a time: retried where that is safe, refused with the hub's words.
+
+Every mutation carries an Idempotency-Key, so asking again after a lost answer never does
+the work twice. Waiting has a limit, in attempts and in seconds.
+"""
+
+import http.client
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.ids import random_id
+from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, connect
+
+REQUEST_TIMEOUT_SECONDS = 30.0
+REPLY_BYTES_MAX = 64 * 1024 * 1024
+SHORTEST_PAUSE_SECONDS = 0.01
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+RETRY_AFTER_SECONDS_MAX = 3600.0
+BUSY = frozenset({429, 502, 503, 504})
+
+Json = dict[str, Any]
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """How long to insist: attempts for one request, and seconds of waiting between them."""
+
+    attempts_max: int = 6
+    wait_seconds_max: float = 30.0
+    through_restarts: bool = False  # also wait for a hub that isn't there
+
+
+PATIENT = Retry(attempts_max=1000, wait_seconds_max=300.0, through_restarts=True)
+
+
+class Refused(ApplianceError):
+    """What the hub answered instead of a success, word for word in `body`."""
+
+    def __init__(self, status: int, body: Json, retry_after: float | None = None) -> None:
+        super().__init__(
+            str(body.get("error") or f"the hub answered with status {status}"),
+            details=body["details"] if isinstance(body.get("details"), dict) else {},
+            hint=str(body.get("hint") or ""),
+            retry_after=retry_after,
+        )
+        self.http_status = status
+        self.body = body
+
+    @property
+    def answer_code(self) -> str:
+        return str(self.body.get("code") or "")
+
+
+class HubClient:
+    """A kept-alive connection to one hub. Not thread-safe: one client per thread.
+
+    `locate` is asked again whenever the connection breaks, for a hub that was started
+    again may listen elsewhere.
+    """
+
+    def __init__(
+        self,
+        locate: Callable[[], Endpoint],
+        retry: Retry | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._locate = locate
+        self._retry = retry or Retry()
+        self._pause = pause
+        self._connection: http.client.HTTPConnection | None = None
+        self._endpoint: Endpoint | None = None
+        self.rate_limit: int | None = None  # requests a second, as the last answer said
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def get(self, path: str, **query: Any) -> Json:
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._insist("GET", f"{path}?{urlencode(given)}" if given else path, None, None)
+
+    def post(self, path: str, body: Any, key: str | None = None) -> Json:
+        return self._insist("POST", path, msgspec.json.encode(body), _key(key))
+
+    def patch(self, path: str, body: Any, key: str | None = None) -> Json:
+        return self._insist("PATCH", path, msgspec.json.encode(body), _key(key))
+
+    def _insist(self, method: str, path: str, body: bytes | None, key: str | None) -> Json:
+        waited = 0.0
+        for attempt in range(1, self._retry.attempts_max + 1):
+            try:
+                return self._ask(method, path, body, key)
+            except ApplianceError as error:
+                pause = self._pause_before_next(error, attempt)
+                if attempt == self._retry.attempts_max or pause is None:
+                    raise
+                waited += pause
+                if waited > self._retry.wait_seconds_max:
+                    raise
+                self._pause(pause)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _pause_before_next(self, error: ApplianceError, attempt: int) -> float | None:
+        """Seconds until the same request may succeed; None if it never will."""
+        doubled = FIRST_PAUSE_SECONDS * 2 ** min(attempt - 1, 10)
+        pause: float = min(doubled, LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
+        if isinstance(error, HubNotRunning | StaleServerFile):
+            return pause if self._retry.through_restarts else None
+        if isinstance(error, ConnectionBroken):
+            return pause
+        if not isinstance(error, Refused):
+            return None
+        if error.retry_after is not None and error.http_status in BUSY | {409}:
+            return max(error.retry_after, SHORTEST_PAUSE_SECONDS)
+        return pause if error.http_status in BUSY else None
+
+    def _ask(self, method: str, path: str, body: bytes | None, key: str | None) -> Json:
+        connection, endpoint = self._connected()
+        try:
+            connection.request(method, endpoint.prefix + path, body, _headers(endpoint, body, key))
+            reply = connection.getresponse()
+            text = reply.read(REPLY_BYTES_MAX)
+        except ConnectionRefusedError:
+            self.close()
+            raise HubNotRunning(f"no hub answers at {endpoint.url}") from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise ConnectionBroken(
+                f"the connection to {endpoint.url} broke: {type(error).__name__}"
+            ) from None
+        limit = reply.getheader("X-RateLimit-Limit", "")
+        self.rate_limit = int(limit) if limit.isdecimal() else None
+        if reply.will_close:
+            self.close()
+        return _decoded(reply, text)
+
+    def _connected(self) -> tuple[http.client.HTTPConnection, Endpoint]:
+        if self._connection is None or self._endpoint is None:
+            self._endpoint = self._locate()
+            self._connection = connect(self._endpoint, REQUEST_TIMEOUT_SECONDS)
+        return self._connection, self._endpoint
+
+
+def _key(given: str | None) -> str:
+    """A fresh key unless one is given; an empty one means none (a batch has one for each item)."""
+    return random_id() if given is None else given
+
+
+class ConnectionBroken(Unavailable):
+    code = "CONNECTION_BROKEN"
+    sentence = "the connection to the hub broke"
+    advice = "agentlipd status"
+
+
+def _headers(endpoint: Endpoint, body: bytes | None, key: str | None) -> dict[str, str]:
+    headers = {"Accept": "application/json"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    if endpoint.token:
+        headers["Authorization"] = f"Bearer {endpoint.token}"
+    if key:
+        headers["Idempotency-Key"] = key
+    return headers
+
+
+def _decoded(reply: http.client.HTTPResponse, text: bytes) -> Json:
+    try:
+        body = msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError:
+        body = {}
+    if not isinstance(body, dict):
+        body = {}
+    if 200 <= reply.status < 300:
+        return body
+    raise Refused(reply.status, body, _retry_after(reply, body))
+
+
+def _retry_after(reply: http.client.HTTPResponse, body: Json) -> float | None:
+    """Seconds; the body's figure is finer than the header's, which counts whole ones."""
+    details = body.get("details")
+    fine = details.get("retry_after") if isinstance(details, dict) else None
+    for value in (fine, reply.getheader("Retry-After")):
+        try:
+            if value is not None:
+                return min(max(float(value), 0.0), RETRY_AFTER_SECONDS_MAX)
+        except (TypeError, ValueError):
+            continue  # a date, or rubbish: our own pause will do
+    return None

@@ -1,0 +1,247 @@
+"""Stateless reads straight from a workspace's database: no hub needed, nothing ever written.
+
+Another process may write meanwhile; each query sees one moment. A query has a limit of
+rows and of seconds, and the connection is closed as soon as the answer is there, for a
+reader that lingers keeps the write-ahead log from being folded back.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.errors import Invalid, Missing, Unavailable
+
+SCHEMA_VERSION = 1  # of the tables in hub spec §3.1; ours beside them do not matter here
+BUSY_TIMEOUT_SECONDS = 5.0
+QUERY_SECONDS_MAX = 30.0
+STEPS_BETWEEN_LOOKS = 20_000
+ROWS_MAX = 1000
+
+MESSAGE = (
+    "id, topic_id, channel_id, sender, content_raw, version,"
+    " created_at, edited_at, deleted_at, deleted_by"
+)
+TOPIC = "id, channel_id, title, created_at, updated_at"
+CHANNEL = "id, name, description, created_at"
+
+Row = dict[str, Any]
+
+
+class DatabaseUnreadable(Unavailable):
+    code = "DATABASE_UNREADABLE"
+    sentence = "the workspace's database can't be read"
+    advice = "agentlip doctor"
+
+
+class SchemaUnknown(Unavailable):
+    code = "SCHEMA_UNKNOWN"
+    sentence = "the database has a schema this program doesn't know"
+    advice = "upgrade agentlip"
+
+
+class QueryTooLong(Unavailable):
+    code = "QUERY_TOO_LONG"
+    sentence = f"the query took longer than {QUERY_SECONDS_MAX:.0f} s and was stopped"
+    advice = "ask for less: a topic instead of a channel, a smaller --limit"
+
+
+class ChannelNotFound(Missing):
+    sentence = "channel not found"
+    advice = "agentlip channel list"
+
+
+class TopicNotFound(Missing):
+    sentence = "topic not found"
+    advice = "agentlip topic list --channel CHANNEL"
+
+
+class MessageNotFound(Missing):
+    sentence = "message not found"
+    advice = "agentlip msg tail --topic-id TOPIC"
+
+
+class BadLimit(Invalid):
+    sentence = "--limit must be a positive integer"
+
+
+class Reader:
+    """One open database, read-only. Use as a context manager, briefly."""
+
+    def __init__(self, database: Path, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._database = database
+        with _told(database):
+            self._connection = _open(database)
+        try:
+            with _told(database):
+                meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
+            _check_schema(meta)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.db_id: str = meta.get("db_id", "")
+        # Ids made elsewhere need not sort; rows are never deleted, so rowids tell the order.
+        self._order = "id" if meta.get("x_id_order") == "id" else "rowid"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def channels(self, limit: int = ROWS_MAX) -> list[Row]:
+        query = f"SELECT {CHANNEL} FROM channels ORDER BY name LIMIT ?"
+        return self._rows(query, (_rows_max(limit),))
+
+    def channel(self, name_or_id: str) -> Row:
+        query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name = ?1"
+        rows = self._rows(f"{query} ORDER BY id <> ?1 LIMIT 1", (name_or_id,))
+        if not rows:
+            raise ChannelNotFound(f"channel not found: {_short(name_or_id)}")
+        return rows[0]
+
+    def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
+        """Topics of a channel (name or id), the most recently used first."""
+        query = (
+            f"SELECT {TOPIC} FROM topics WHERE channel_id = ?"
+            f" ORDER BY updated_at DESC, {self._order} DESC LIMIT ?"
+        )
+        return self._rows(query, (self.channel(channel)["id"], _rows_max(limit)))
+
+    def topic(self, topic_id: str) -> Row:
+        rows = self._rows(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,))
+        if not rows:
+            raise TopicNotFound(f"topic not found: {_short(topic_id)}")
+        return rows[0]
+
+    def topic_titled(self, channel: str, title: str) -> Row:
+        channel_id = self.channel(channel)["id"]
+        query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title = ? LIMIT 1"
+        rows = self._rows(query, (channel_id, title))
+        if not rows:
+            raise TopicNotFound(
+                f"topic not found: {_short(title)}",
+                hint=f"agentlip topic list --channel {channel}",
+            )
+        return rows[0]
+
+    def messages(
+        self,
+        topic_id: str,
+        limit: int = 50,
+        before_id: str | None = None,
+        after_id: str | None = None,
+    ) -> list[Row]:
+        """Messages of a topic, newest first: the newest, or those next to a known one.
+
+        `before_id` gives the nearest older ones, `after_id` the nearest newer ones, so
+        going on from the last page's edge never skips and never repeats.
+        """
+        self.topic(topic_id)
+        where, parameters = ["topic_id = ?"], [topic_id]
+        for sign, message_id in (("<", before_id), (">", after_id)):
+            if message_id is not None:
+                where.append(f"{self._order} {sign} ?")
+                parameters.append(self._place(message_id))
+        nearest = "ASC" if after_id is not None and before_id is None else "DESC"
+        query = (
+            f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(where)}"
+            f" ORDER BY {self._order} {nearest} LIMIT ?"
+        )
+        rows = self._rows(query, (*parameters, _rows_max(limit)))
+        return rows if nearest == "DESC" else rows[::-1]
+
+    def counts(self) -> Row:
+        """A few numbers for a status line; all from the ends of indexes."""
+        query = (
+            "SELECT (SELECT COALESCE(MAX(event_id), 0) FROM events) AS last_event_id,"
+            " (SELECT COALESCE(MAX(rowid), 0) FROM messages) AS messages,"
+            " (SELECT COUNT(*) FROM channels) AS channels LIMIT 1"
+        )
+        return self._rows(query, ())[0]
+
+    def _place(self, message_id: str) -> Any:
+        query = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"
+        rows = self._rows(query, (message_id,))
+        if not rows:
+            raise MessageNotFound(f"message not found: {_short(message_id)}")
+        return rows[0]["place"]
+
+    def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
+        deadline = self._clock.monotonic() + QUERY_SECONDS_MAX
+        self._connection.set_progress_handler(
+            lambda: self._clock.monotonic() > deadline, STEPS_BETWEEN_LOOKS
+        )
+        with _told(self._database):
+            cursor = self._connection.execute(query, parameters)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _open(database: Path) -> sqlite3.Connection:
+    try:
+        return _connect(database, "mode=ro")
+    except sqlite3.OperationalError:
+        # Reading a WAL database needs its -shm file. Where that can't be made (read-only
+        # medium) and no log waits to be folded back, the file alone is the whole truth.
+        log = database.with_name(database.name + "-wal")
+        if not database.exists() or (log.exists() and log.stat().st_size > 0):
+            raise
+        return _connect(database, "mode=ro&immutable=1")
+
+
+def _connect(database: Path, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(database))}?{options}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_SECONDS,
+        isolation_level=None,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_schema(meta: dict[str, str]) -> None:
+    found = meta.get("schema_version", "")
+    if found != str(SCHEMA_VERSION):
+        raise SchemaUnknown(
+            f"the database has schema version {_short(found) or 'unknown'};"
+            f" this program knows {SCHEMA_VERSION}",
+            details={"found": found, "known": SCHEMA_VERSION},
+        )
+
+
+@contextmanager
+def _told(database: Path) -> Iterator[None]:
+    """SQLite's errors as ours, with the reason and the file, for it is the caller's own."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+            raise QueryTooLong from None
+        raise DatabaseUnreadable(f"can't read {database}: {error}") from None
+
+
+def _rows_max(limit: int) -> int:
+    if limit < 1:
+        raise BadLimit
+    return min(limit, ROWS_MAX)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,126 @@
+"""What can be said of a workspace's hub from outside, for machines and for people."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from appliance.kernel.datadir import DataDir, look_at_lock
+from appliance.kernel.errors import ApplianceError
+from appliance.sdk.discovery import (
+    Endpoint,
+    Health,
+    HubNotRunning,
+    StaleServerFile,
+    find_workspace,
+    local,
+)
+from appliance.sdk.reader import Reader
+
+State = dict[str, Any]
+
+
+def look(workspace: Path | None) -> State:
+    """The state of the hub of the workspace meant; never fails because none runs."""
+    return look_at(find_workspace(workspace))
+
+
+def look_at(datadir: DataDir) -> State:
+    state: State = {"status": "stopped", "workspace": str(datadir.workspace)}
+    try:
+        endpoint, health = local(datadir, os.environ)
+        state |= _running(datadir, endpoint, health)
+    except StaleServerFile as error:
+        state |= {"status": "stale", "reason": error.message, "hint": error.hint}
+    except HubNotRunning as error:
+        state |= {"reason": error.message, "hint": error.hint}
+    lock = look_at_lock(datadir)
+    if state["status"] != "running" and lock.held:
+        state |= {"status": "unresponsive", "pid": lock.written.pid if lock.written else 0}
+        state |= {"reason": "the writer lock is held, but nothing answers"}
+        state |= {"hint": "agentlip doctor"}
+    state |= _log_facts(datadir)
+    return state
+
+
+def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
+    server = datadir.read_server()
+    return {
+        "status": "running",
+        "instance_id": health.instance_id or (server.instance_id if server else ""),
+        "db_id": health.db_id or (server.db_id if server else ""),
+        "schema_version": health.schema_version,
+        "protocol_version": health.protocol_version,
+        "host": server.host if server else endpoint.host,
+        "port": endpoint.port,
+        "url": endpoint.url,
+        "pid": health.pid or (server.pid if server else 0),
+        "uptime_seconds": health.uptime_seconds,
+        "token_file": str(datadir.token_file),
+    }
+
+
+def _log_facts(datadir: DataDir) -> State:
+    try:
+        with Reader(datadir.database("hub")) as reader:
+            return reader.counts()
+    except ApplianceError:
+        return {}  # the state of the hub is worth telling without them
+
+
+def one_line(state: State) -> str:
+    """For a prompt or a log: `running http://127.0.0.1:8080 events=42 messages=17`."""
+    facts = [state["status"]]
+    facts += [state["url"]] if "url" in state else []
+    facts += [f"events={state['last_event_id']}"] if "last_event_id" in state else []
+    facts += [f"messages={state['messages']}"] if "messages" in state else []
+    return " ".join([*facts, f"workspace={state['workspace']}"])
+
+
+def describe(state: State) -> str:
+    if state["status"] != "running":
+        lines = [f"Status: {state['status']}", f"Workspace: {state['workspace']}"]
+        lines += [f"Reason: {state['reason']}"] if "reason" in state else []
+        lines += [f"Hint: {state['hint']}"] if "hint" in state else []
+        return "\n".join(lines)
+    return "\n".join(
+        [
+            "Status: running",
+            f"Instance ID: {state['instance_id']}",
+            f"Port: {state['port']}",
+            f"PID: {state['pid']}",
+            f"Uptime: {spell_seconds(state['uptime_seconds'])}",
+            f"Schema version: {state['schema_version']}",
+            f"Protocol version: {state['protocol_version']}",
+            f"URL: {state['url']}",
+            f"Workspace: {state['workspace']}",
+        ]
+    )
+
+
+def welcome(state: State) -> str:
+    """What a newcomer needs after a start: where, the token, three commands."""
+    there = f" --workspace {state['workspace']}"
+    began = "already running" if state.get("already_running") else "running"
+    return "\n".join(
+        [
+            f"Agentlip is {began} (pid {state['pid']}).",
+            f"  API    {state['url']}",
+            f"  token  {state['token_file']}",
+            "Try:",
+            f"  agentlip channel create general{there}",
+            f"  agentlip topic create --channel general hello{there}",
+            "  agentlip msg send --channel general --topic hello --sender me"
+            f" --content 'Hello'{there}",
+        ]
+    )
+
+
+def spell_seconds(seconds: float) -> str:
+    """`59s`, `1h 23m`, `2d 3h`: the two largest units."""
+    left = int(seconds)
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0s"

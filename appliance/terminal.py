@@ -1,0 +1,280 @@
+"""What every command line of the product shares: global flags, output, errors, exit codes.
+
+Exit codes (hub spec §0.9): 0 success, 1 general error, 2 conflict, 3 hub not running
+or connection failed, 4 authentication failed.
+"""
+
+import inspect
+import shutil
+import sys
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import msgspec
+import typer
+from typer.core import TyperGroup
+
+from appliance import __version__
+from appliance.kernel.errors import ApplianceError
+
+P = ParamSpec("P")
+
+EXIT_BY_KIND = {"conflict": 2, "lost": 2, "unavailable": 3, "unauthenticated": 4, "forbidden": 4}
+EXIT_BY_STATUS = {401: 4, 403: 4, 409: 2, 502: 3, 503: 3, 504: 3}
+EXIT_GENERAL = 1
+EXIT_UNAVAILABLE = 3
+EXIT_INTERRUPTED = 130
+NARROWEST_COLUMNS = 20
+
+WorkspaceFlag = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        help="Workspace directory (default: looked for from here upwards).",
+        envvar="AGENTLIP_WORKSPACE",
+        show_envvar=True,
+    ),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="One JSON value a line.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        write_line(f"agentlip {__version__}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[
+    bool,
+    typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """The global flags of one invocation, and the two ways to answer."""
+
+    workspace: Path | None = None
+    as_json: bool = False
+    as_jsonl: bool = False
+
+    @property
+    def machine(self) -> bool:
+        return self.as_json or self.as_jsonl
+
+    def answer(self, value: Any, sentence: str) -> None:
+        """One result: JSON for machines, a sentence for people."""
+        write_line(_json(value) if self.machine else sentence)
+
+    def table(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Sequence[tuple[str, str]],
+        empty: str,
+    ) -> None:
+        """A list of results. `columns` are (heading, key); the last is cut to fit."""
+        if self.as_jsonl:
+            for row in rows:
+                write_line(_json(row))
+        elif self.as_json:
+            write_line(_json(rows))
+        elif not rows:
+            note(empty)
+        else:
+            for line in _aligned(rows, columns, _width()):
+                write_line(line)
+
+
+def plain_app(text: str | None = None) -> typer.Typer:
+    """A Typer app whose help is plain text: quick, and fit for pipes and small terminals."""
+    return typer.Typer(
+        help=text, rich_markup_mode=None, add_completion=False, no_args_is_help=text is not None
+    )
+
+
+def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Gives a command the global flags; it gets them as its first argument, a Session.
+
+    A flag counts wherever it stands: before the subcommand or after it.
+    """
+
+    @wraps(function)
+    def with_flags(
+        ctx: typer.Context,
+        workspace: Path | None,
+        as_json: bool,
+        as_jsonl: bool,
+        /,
+        *args: P.args,
+        **more: P.kwargs,
+    ) -> None:
+        above = ctx.find_root().params
+        session = Session(
+            workspace=workspace or above.get("workspace"),
+            as_json=as_json or bool(above.get("as_json")),
+            as_jsonl=as_jsonl or bool(above.get("as_jsonl")),
+        )
+        function(session, *args, **more)
+
+    def entry(**given: Any) -> None:
+        flags = [given.pop(name) for name in ("ctx", "workspace", "as_json", "as_jsonl")]
+        with_flags(*flags, **given)
+
+    shared = [
+        _parameter("ctx", typer.Context, inspect.Parameter.empty),
+        _parameter("workspace", WorkspaceFlag, None),
+        _parameter("as_json", JsonFlag, False),
+        _parameter("as_jsonl", JsonlFlag, False),
+    ]
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + shared
+    entry.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    entry.__annotations__ = {each.name: each.annotation for each in parameters}
+    entry.__name__ = function.__name__
+    entry.__doc__ = function.__doc__
+    return entry
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+
+def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
+    """Runs one command line; whatever goes wrong ends as a sentence and an exit code."""
+    machine = "--json" in arguments or "--jsonl" in arguments
+    try:
+        code = app.main(list(arguments), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except ApplianceError as error:
+        return tell(error, machine)
+    except BrokenPipeError:
+        quiet_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except typer.Abort:
+        return EXIT_GENERAL
+    except Exception as error:
+        # The usage errors of typer; their own exit code 2 would read as a conflict.
+        if not hasattr(error, "format_message"):
+            raise
+        return _tell_usage(error, machine)
+
+
+def tell(error: ApplianceError, machine: bool) -> int:
+    """Writes `error` to standard error; returns the exit code of its kind."""
+    if machine:
+        body = getattr(error, "body", None) or {
+            "error": error.message,
+            "code": error.code,
+            "details": error.details,
+            "hint": error.hint,
+            **error.extra,
+        }
+        note(_json(body))
+    else:
+        current = error.details.get("current", error.extra.get("current_version"))
+        version = f" (current: {current})" if current is not None else ""
+        note(f"Error: {error.message}{version}")
+        if error.hint:
+            note(f"Hint: {error.hint}")
+    status = getattr(error, "http_status", None)  # of an answer that was relayed
+    if status is not None:
+        return EXIT_BY_STATUS.get(status, EXIT_GENERAL)
+    return EXIT_BY_KIND.get(error.kind, EXIT_GENERAL)
+
+
+def _tell_usage(error: Any, machine: bool) -> int:
+    message = str(error.format_message()) or "incomplete command"
+    context = getattr(error, "ctx", None)
+    hint = f"{context.command_path} --help" if context is not None else "agentlip --help"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        note(message)
+    elif machine:
+        note(_json({"error": message, "code": "INVALID_INPUT", "details": {}, "hint": hint}))
+    else:
+        note(f"Error: {message}\nHint: {hint}")
+    return EXIT_GENERAL
+
+
+def quiet_stdout() -> None:
+    """After a broken pipe: nothing may be written any more, not even at the end."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_line(text: str) -> None:
+    _write(sys.stdout, text)
+
+
+def note(text: str) -> None:
+    """A line for people, on standard error."""
+    _write(sys.stderr, text)
+
+
+def _write(stream: Any, text: str) -> None:
+    # A terminal in another encoding than UTF-8 gets question marks, not a traceback.
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _width() -> int | None:
+    """Columns of the terminal; None when the output goes elsewhere and is not cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _aligned(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]], width: int | None
+) -> list[str]:
+    lines = [[heading for heading, _ in columns]]
+    lines += [[plain(row.get(key)) for _, key in columns] for row in rows]
+    last = len(columns) - 1
+    widths = [max(_cells(line[i]) for line in lines) for i in range(last)]
+    room = None if width is None else max(width - sum(widths) - 2 * last, NARROWEST_COLUMNS)
+    out = []
+    for line in lines:
+        padded = [text + " " * (widths[i] - _cells(text)) for i, text in enumerate(line[:last])]
+        out.append("  ".join([*padded, _cut(line[last], room)]).rstrip())
+    return out
+
+
+def plain(value: Any) -> str:
+    """`value` on one line, its control characters made visible and harmless."""
+    if value is None:
+        return "-"
+    text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(_cell(character) for character in text)
+
+
+def _cell(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _cut(text: str, room: int | None) -> str:
+    if room is None or _cells(text) <= room:
+        return text
+    taken, used = [], 0
+    for character in text:
+        used += _cell(character)
+        if used > room - 1:
+            break
+        taken.append(character)
+    return "".join(taken) + "…"
