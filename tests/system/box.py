@@ -105,7 +105,11 @@ class Box:
         """The workspace's files as they lie on the volume, also of a dead container."""
         stream, _ = self.wrapped.get_archive("/data/.agentlip")
         with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
-            archive.extractall(target, filter="data")
+            for member in archive:
+                if (file := archive.extractfile(member)) is not None:
+                    place = target / member.name
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(file.read())
         return target / ".agentlip"
 
     def request(
@@ -115,9 +119,8 @@ class Box:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             headers = {"Authorization": f"Bearer {token or self.token}"}
-            connection.request(
-                method, path, None if body is None else json.dumps(body), headers | JSON
-            )
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, headers | JSON)
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read() or b"null")
         finally:
