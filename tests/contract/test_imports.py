@@ -17,13 +17,13 @@ from tests.contract.test_walls import ROOT, tracked
 # all that is in it.
 ROOMS = {
     "falcon": ["appliance.web.*", "appliance.*.resources"],
-    "typer": ["appliance.cli", "appliance.daemon", "appliance.*.cli", "doctor.cli"],
-    "gevent": ["appliance.kernel.*", "appliance.web.*", "appliance.server"],
-    "gunicorn": ["appliance.web.*", "appliance.server"],
-    "peewee": ["appliance.kernel.*", "appliance.*.model", "appliance.*.queries"],
+    "typer": ["appliance.cli*", "appliance.terminal", "appliance.*.cli*", "doctor.cli"],
+    "gevent": ["appliance.kernel.*", "appliance.web.*", "appliance.wsgi", "appliance.server"],
+    "gunicorn": ["appliance.web.*", "appliance.wsgi"],
+    "peewee": ["appliance.*.model", "appliance.*.queries"],
     "prometheus_client": ["appliance.kernel.*", "appliance.*.metrics"],
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
-    "sqlite3": ["appliance.kernel.*", "appliance.sdk.*", "doctor.*"],
+    "sqlite3": ["appliance.kernel.*", "appliance.*.writes", "appliance.sdk.*", "doctor.*"],
     "threading": ["appliance.kernel.*", "appliance.sdk.*"],
     "asyncio": ["appliance.sdk.aio"],
 }
