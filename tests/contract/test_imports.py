@@ -1,0 +1,127 @@
+"""Who may know whom: the storeys, the libraries' rooms, and that the contracts do bite."""
+
+import ast
+import fnmatch
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+from tests.contract.test_walls import ROOT, tracked
+
+# A library, and the only modules that may import it. A name ending in `.*` is a room with
+# all that is in it.
+ROOMS = {
+    "falcon": ["appliance.web.*", "appliance.*.resources"],
+    "typer": ["appliance.cli*", "appliance.terminal", "appliance.*.cli*", "doctor.cli"],
+    "gevent": ["appliance.kernel.*", "appliance.web.*", "appliance.wsgi", "appliance.server"],
+    "gunicorn": ["appliance.web.*", "appliance.wsgi"],
+    "peewee": ["appliance.*.model", "appliance.*.queries"],
+    "prometheus_client": ["appliance.kernel.*", "appliance.*.metrics"],
+    "websockets": ["appliance.web.*", "appliance.sdk.*"],
+    "sqlite3": ["appliance.kernel.*", "appliance.*.writes", "appliance.sdk.*", "doctor.*"],
+    "threading": ["appliance.kernel.*", "appliance.sdk.*"],
+    "asyncio": ["appliance.sdk.aio"],
+}
+
+# Offences, each with the contract that has to catch it.
+OFFENCES = [
+    ("appliance/kernel/ids.py", "import appliance.web.route", "storeys"),
+    ("appliance/web/route.py", "import appliance.hub.wire", "storeys"),
+    ("appliance/hub/service.py", "import appliance.app", "storeys"),
+    ("appliance/misc.py", "", "storeys"),
+    ("appliance/hub/service.py", "import doctor.check", "doctor"),
+    ("appliance/hub/wire.py", "import appliance.hub.service", "floors"),
+    ("appliance/hub/queries.py", "import appliance.hub.service", "floors"),
+    ("appliance/kernel/errors.py", "import appliance.kernel.config", "rings"),
+    ("appliance/hub/wire.py", "import falcon", "light"),
+    ("appliance/sdk/discovery.py", "import appliance.kernel.store", "wire-only"),
+]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("appliance", "doctor", include_external_packages=True, cache_dir=None)
+
+
+@pytest.mark.parametrize("library", ROOMS)
+def test_library_stays_in_its_rooms(graph, library):
+    if library not in graph.modules:
+        return
+    strangers = [
+        module
+        for module in sorted(graph.find_modules_that_directly_import(library))
+        if not any(
+            fnmatch.fnmatch(module, room) or module == room.removesuffix(".*")
+            for room in ROOMS[library]
+        )
+    ]
+    assert strangers == []
+
+
+def test_package_init_exports_nothing():
+    loud = {}
+    for file in tracked("appliance/*__init__.py", "doctor/*__init__.py"):
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+        allowed = 2 if file.parent.name == "appliance" else 1  # its docstring, and __version__
+        if len(body) > allowed:
+            loud[str(file.relative_to(ROOT))] = len(body)
+    # The doctor's table of checks is the one list that is meant to be found by its folder.
+    loud.pop("doctor/checks/__init__.py", None)
+    assert loud == {}
+
+
+def test_light_modules_load_without_the_servers_libraries():
+    """`pip install agentlip` alone gives the command line and the SDK."""
+    script = """
+import importlib, pkgutil, sys
+for name in ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client"):
+    sys.modules[name] = None
+import appliance.sdk
+names = ["appliance.cli", "appliance.daemon", "appliance.hub.cli", "appliance.hub.wire"]
+names += [m.name for m in pkgutil.walk_packages(appliance.sdk.__path__, "appliance.sdk.")]
+for name in names:
+    importlib.import_module(name)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The tree's Python and its contracts, to plant offences in."""
+    target = tmp_path_factory.mktemp("copy")
+    for name in ["appliance", "doctor"]:
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", target)
+    return target
+
+
+def check(tree: Path, contract: str) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "lint-imports"
+    return subprocess.run(
+        [program, "--no-cache", "--contract", contract],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "line", "contract"), OFFENCES)
+def test_planted_offence_is_reported(copy, file, line, contract):
+    path = copy / file
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    assert check(copy, contract).returncode == 0
+    path.write_text(f"{before or ''}\n{line}\n", encoding="utf-8")
+    try:
+        result = check(copy, contract)
+    finally:
+        path.unlink() if before is None else path.write_text(before, encoding="utf-8")
+    assert result.returncode == 1, result.stdout
+    assert "BROKEN" in result.stdout

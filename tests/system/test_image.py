@@ -1,0 +1,112 @@
+"""The image as a newcomer meets it: boots on nothing, says where things are, goes quietly."""
+
+import json
+import time
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.support.waiting import wait_until
+from tests.system.box import message
+
+pytestmark = [pytest.mark.container, pytest.mark.slow]
+STOP_SECONDS_MAX = 2.0
+
+
+def test_boots_on_an_empty_volume_and_serves(box, volume):
+    appliance = box(volume()).start()
+
+    status, health = appliance.request("GET", "/health", token="none")
+    assert (status, health["status"], health["protocol_version"]) == (200, "ok", "v1")
+    assert len(appliance.token) >= 32
+    topic = appliance.topic()
+    status, reply = appliance.request("POST", "/api/v1/messages", message(topic, "hello"))
+    assert status == 201
+    assert reply["message"]["content_raw"] == "hello"
+
+    said = appliance.output()
+    assert "8080" in said
+    assert "/data/.agentlip/token" in said
+    assert appliance.token not in said
+
+
+def test_becomes_healthy_by_its_own_command(box, volume):
+    appliance = box(volume()).start()
+
+    def health():
+        appliance.wrapped.reload()
+        return appliance.wrapped.attrs["State"]["Health"]["Status"]
+
+    wait_until(lambda: health() != "starting", 40, "a verdict of the health check", pause=0.2)
+    assert health() == "healthy"
+
+
+def test_commands_run_beside_the_appliance(box, volume):
+    appliance = box(volume()).start()
+    appliance.topic()
+    channels = json.loads(appliance.sh("agentlip channel list --json"))
+    assert "general" in json.dumps(channels)
+
+
+def test_neither_root_nor_a_writable_root_filesystem(box, volume):
+    appliance = box(volume()).start()
+    assert appliance.sh("id -u").strip() == "10001"
+    for place in ["/", "/etc", "/opt/agentlip", "/usr/local/bin", "/var/tmp"]:
+        appliance.sh(f"echo x >{place}/x", expect=2)
+    for place in ["/data", "/tmp"]:
+        appliance.sh(f"echo x >{place}/x")
+    modes = appliance.sh("cd /data/.agentlip && stat -c '%a %U' token server.json")
+    assert modes.split("\n")[:2] == ["600 agentlip", "600 agentlip"]
+
+
+def drain(socket):
+    while True:
+        socket.recv(timeout=5)
+
+
+def test_a_stop_closes_sockets_with_1001_and_is_quick(box, volume):
+    appliance = box(volume()).start()
+    address = f"ws://127.0.0.1:{appliance.port}/ws?token={appliance.token}"
+    with connect(address) as socket:
+        socket.send(json.dumps({"type": "hello", "after_event_id": 0}))
+        assert json.loads(socket.recv(timeout=5))["type"] == "hello_ok"
+
+        began = time.monotonic()
+        appliance.signal("SIGTERM")
+        with pytest.raises(ConnectionClosed) as closed:
+            drain(socket)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1001
+    assert appliance.exit_code() == 0
+    assert time.monotonic() - began < STOP_SECONDS_MAX
+
+
+def test_token_survives_a_stop_and_a_new_container(box, volume):
+    place = volume()
+    first = box(place).start()
+    token, instance = first.token, first.request("GET", "/health")[1]["instance_id"]
+    first.signal("SIGTERM")
+    assert first.exit_code() == 0
+    first.remove()
+
+    second = box(place).start()
+    assert second.token == token
+    assert second.request("GET", "/health")[1]["instance_id"] != instance
+
+
+def test_beyond_loopback_is_refused_unless_said(box, volume):
+    up = ["agentlipd", "up", "--foreground", "--workspace", "/data"]
+    code, said = box(volume(), *up, "--host", "0.0.0.0", "--port", "8080").run()
+    assert code == 1
+    assert "--unsafe-network" in said
+    assert "Traceback" not in said
+
+
+def test_a_second_appliance_on_the_same_volume_is_refused(box, volume):
+    place = volume()
+    box(place).start()
+    code, said = box(place).run()
+    assert code == 2
+    assert "running" in said
+    assert "Traceback" not in said

@@ -1,0 +1,74 @@
+"""What the volume does to the appliance: read-only, foreign, full, full for a while."""
+
+import os
+
+import pytest
+
+from tests.support.waiting import wait_until
+from tests.system.box import message
+
+pytestmark = [pytest.mark.container, pytest.mark.slow]
+
+
+def assert_clear(code, said, *words):
+    """It ended with a code, one sentence and no stack."""
+    assert code == 1, said
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) == 1, said
+    for word in words:
+        assert word in said
+
+
+def test_a_read_only_volume_is_named(box, volume):
+    assert_clear(*box(volume(), mode="ro").run(), "read-only", "/data")
+
+
+def test_a_full_volume_is_named(box, volume):
+    assert_clear(*box(volume(size="32k")).run(), "full", "/data")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_a_folder_of_somebody_else_is_named_with_the_way_out(box, tmp_path, mode):
+    if os.getuid() != 0:
+        pytest.skip("only root can make folders of another user")
+    place = tmp_path / "data"
+    place.mkdir(mode=mode)
+    os.chown(place, 4242, 4242)
+    assert_clear(*box(str(place)).run(), "10001", "4242", "chown")
+
+
+@pytest.mark.root
+def test_runs_as_whoever_owns_the_folder(box, tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("only root can make folders of another user")
+    place = tmp_path / "data"
+    place.mkdir()
+    os.chown(place, 4242, 4242)
+    appliance = box(str(place), user="4242:4242").start()
+    assert appliance.request("GET", "/api/v1/channels")[0] == 200
+
+
+def test_reads_go_on_while_the_disk_is_full_and_writes_return_with_the_space(box, volume):
+    floor = {"AGENTLIP_STORE__FREE_BYTES_MIN": str(4 * 1024 * 1024)}
+    appliance = box(volume(size="48m"), "--no-limits", env=floor).start()
+    topic = appliance.topic()
+
+    def post(text):
+        return appliance.request("POST", "/api/v1/messages", message(topic, text))
+
+    kept = post("before")[1]["message"]["id"]
+    appliance.sh("dd if=/dev/zero of=/data/ballast bs=1M count=64 2>/dev/null", expect=1)
+    status, reply = wait_until(
+        lambda: (answer := post("refused"))[0] != 201 and answer, 15, "a refusal"
+    )
+    assert status == 503, reply
+    assert reply["code"]
+    assert reply["error"]
+    status, reply = appliance.request("GET", f"/api/v1/messages?topic_id={topic}")
+    assert status == 200
+    assert kept in [each["id"] for each in reply["messages"]]
+    assert appliance.request("GET", "/health")[0] == 200
+
+    appliance.sh("rm /data/ballast")
+    wait_until(lambda: post("after")[0] == 201, 15, "writes again")
