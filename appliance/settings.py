@@ -1,7 +1,6 @@
 """All settings in one struct: a section for each part, and nothing but composition."""
 
 import msgspec
-from doctor.settings import DoctorSettings
 
 from appliance.hub.settings import HubSettings
 from appliance.kernel.log import LogSettings
@@ -26,4 +25,3 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
-    doctor: DoctorSettings = DoctorSettings()

@@ -315,12 +315,11 @@ def test_a_really_full_disk_refuses_then_recovers_by_itself(open_store, tmp_path
         heard = []
         store = open_store(path=small / "s.sqlite3", publish=heard.extend, retry_after_seconds=0.01)
         ballast = small / "ballast"
-        kept = 0
-        with pytest.raises(StoreFull):
-            for _ in range(500):
-                store.write(insert, "x" * 20_000)
-                kept += 1
-        assert 0 < kept < 500
+        outcomes = [store.write_many([(insert, ("x" * 20_000,))])[0] for _ in range(3)]
+        while outcomes[-1].error is None and len(outcomes) < 500:
+            outcomes += store.write_many([(insert, ("x" * 20_000,))])
+        assert isinstance(outcomes[-1].error, StoreFull)
+        kept = len(outcomes) - 1
         assert len(heard) == kept
         assert len(store.read(values)) == kept
         ballast.unlink(missing_ok=True)
