@@ -77,6 +77,7 @@ class Appliance:
         self.loops: list[Loop] = [
             self.loop_delay,
             hub_loops.Checkpointer(self.store, clock, log),
+            hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
         ]
         self.guard = Guard(self.book, settings.http, clock, log)

@@ -1,6 +1,6 @@
-"""The hub's background work: forgetting old idempotency keys, emptying the WAL."""
+"""The hub's background work: indexing for search, forgetting old idempotency keys."""
 
-from appliance.hub import writes
+from appliance.hub import metrics, queries, writes
 from appliance.hub.settings import HubSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
@@ -23,6 +23,33 @@ class KeySweeper(Loop):
         before_ms = now_ms - int(self._settings.idempotency_hours * 3_600_000)
         forgotten = self._store.write(writes.forget_keys, before_ms, self._settings.sweep_rows_max)
         return {"forgotten": forgotten}
+
+
+class Indexer(Loop):
+    """Takes new messages into the full-text index when nobody waits for the writer.
+
+    A message that was just sent is found within a moment; under a load that never pauses
+    the index may fall behind by `hub.index_lag_max` rows, no more.
+    """
+
+    name = "hub_indexer"
+    interval_seconds = 0.25
+
+    def __init__(self, store: Store, settings: HubSettings, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._store = store
+        self._settings = settings
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        indexed = 0
+        while (lag := self._store.read(queries.index_lag)) > 0:
+            metrics.index_lag.set(lag)
+            if not self._store.idle and lag < self._settings.index_lag_max:
+                break
+            indexed += self._store.write(writes.index_messages, self._settings.index_rows)
+        else:
+            metrics.index_lag.set(0)
+        return {"indexed": indexed}
 
 
 class Checkpointer(Loop):

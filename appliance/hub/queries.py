@@ -43,6 +43,16 @@ def facts(reader: Reader) -> dict[str, Any]:
     }
 
 
+def index_lag(reader: Reader) -> int:
+    """Messages that the full-text index has not taken in yet; 0 where there is no index."""
+    if reader.row("SELECT 1 FROM sqlite_schema WHERE name = 'x_fts'") is None:
+        return 0
+    newest, indexed = reader.row(
+        "SELECT (SELECT max(rowid) FROM messages), (SELECT indexed FROM x_fts)"
+    )
+    return max(0, int(newest or 0) - int(indexed))
+
+
 # -- channels and topics ---------------------------------------------------------------
 
 

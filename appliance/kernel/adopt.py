@@ -9,7 +9,8 @@ from typing import Literal
 from appliance.kernel.ids import encode_ulid, ulid_value
 
 IdOrder = Literal["id", "rowid"]
-SEARCH_TRIGGERS = ("messages_fts_insert", "messages_fts_update", "messages_fts_delete")
+SEARCH_TRIGGERS = ("messages_fts_update", "messages_fts_delete")
+FOREIGN_TRIGGER = "messages_fts_insert"  # another program's: it would index a message twice
 _MESSAGE_PREFIX = "msg_"
 _RANDOM_BITS = 80
 
@@ -87,7 +88,10 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
 
 def search_ready(connection: sqlite3.Connection) -> bool:
     """Whether the full-text index is there, usable by this SQLite, and kept in step."""
-    if not all(_exists(connection, name) for name in SEARCH_TRIGGERS):
+    parts = (*SEARCH_TRIGGERS, "x_fts")
+    if not all(_exists(connection, name) for name in parts):
+        return False
+    if _exists(connection, FOREIGN_TRIGGER):
         return False
     try:
         connection.execute("SELECT 1 FROM messages_fts LIMIT 1").fetchone()
@@ -98,7 +102,8 @@ def search_ready(connection: sqlite3.Connection) -> bool:
 
 def drop_search_triggers(connection: sqlite3.Connection) -> bool:
     """Takes away triggers that would fail, or spoil the index, at every message. True if any."""
-    present = [name for name in SEARCH_TRIGGERS if _exists(connection, name)]
+    candidates = (*SEARCH_TRIGGERS, FOREIGN_TRIGGER)
+    present = [name for name in candidates if _exists(connection, name)]
     for name in present:
         connection.execute(f"DROP TRIGGER {name}")
     return bool(present)

@@ -187,6 +187,11 @@ class Store:
         if self.stalled_seconds() > self.settings.stall_seconds_max:
             raise StoreBusy("the writer has not finished a batch for too long", retry_after=wait)
 
+    @property
+    def idle(self) -> bool:
+        """True when no write waits or runs."""
+        return self._pending == 0
+
     def stalled_seconds(self) -> float:
         """How long the writer has had work without finishing a batch."""
         since = self._busy_since

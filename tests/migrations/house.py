@@ -4,8 +4,12 @@ import io
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+from appliance.hub.writes import index_messages
 from appliance.kernel import schema
+from appliance.kernel.batch import Tx
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.migration import Migration, load, newest, read
@@ -69,5 +73,13 @@ def say_something(house: House, count: int = 1) -> None:
 
 def check_search(connection: sqlite3.Connection) -> None:
     """With rank 1 the index is compared with the messages; without, only with itself."""
+    catch_up(connection)
     connection.execute("INSERT INTO messages_fts(messages_fts, rank) VALUES('integrity-check', 1)")
     connection.execute("INSERT INTO messages_fts(messages_fts) VALUES('integrity-check')")
+
+
+def catch_up(connection: sqlite3.Connection, rounds: int = 1000) -> None:
+    """Take new messages into the index as the hub does, in small steps."""
+    tx = cast(Tx, SimpleNamespace(execute=connection.execute))
+    while rounds and index_messages(tx, 3):
+        rounds -= 1

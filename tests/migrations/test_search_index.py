@@ -10,7 +10,7 @@ import pytest
 
 from appliance.kernel import schema
 from appliance.kernel.adopt import SEARCH_TRIGGERS, search_ready
-from tests.migrations.house import House, check_search, say_something
+from tests.migrations.house import House, catch_up, check_search, say_something
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
 
@@ -74,6 +74,8 @@ def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, 
                 )
         if number % 20 == 0:
             check_search(connection)
+        elif number % 7 == 0:
+            catch_up(connection, rounds=1)
     check_search(connection)
     for word in WORDS:
         found = connection.execute(
@@ -94,6 +96,7 @@ def test_the_check_would_see_an_index_out_of_step(connection: sqlite3.Connection
         "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
         " VALUES ('m', 't_1', 'ch_1', 'me', 'before', 'now')"
     )
+    catch_up(connection)
     connection.execute("UPDATE messages SET content_raw = 'after'")
     with pytest.raises(sqlite3.DatabaseError, match="malformed"):
         check_search(connection)
