@@ -1,0 +1,95 @@
+"""`/-/healthy`, `/-/ready` and `/metrics`: what an operator's machines ask.
+
+Healthy means that the process turns. Ready is the verdict of the table of checks it was
+given: the doctor's, so that doctor and probe can't disagree.
+"""
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import falcon
+import msgspec
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+import appliance
+from appliance.kernel.auth import ANONYMOUS
+from appliance.kernel.metrics import REGISTRY, gauge
+from appliance.web.guard import Guard
+from appliance.web.media import reply, reply_bytes
+from appliance.web.route import OPEN, Operation, Route
+
+Finding = Mapping[str, Any]
+"""A failed check: `check` is its name; what else is in it is shown to those near."""
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether requests are served, and which checks say no."""
+
+    ready: bool
+    failing: list[str]
+    findings: list[dict[str, Any]] | None = None
+
+
+class Healthy:
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        reply(resp, Alive())
+
+
+class Ready:
+    """200 when `ready()` finds nothing, else 503 naming the checks that failed.
+
+    Details are for this machine, or for a known caller: beyond loopback they would tell a
+    stranger what is weak.
+    """
+
+    def __init__(self, guard: Guard, ready: Callable[[], Sequence[Finding]]) -> None:
+        self._guard = guard
+        self._ready = ready
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        findings = self._ready()
+        names = sorted({str(finding["check"]) for finding in findings})
+        near = self._guard.loopback or req.context.principal is not ANONYMOUS
+        details = [dict(finding) for finding in findings] if findings and near else None
+        reply(resp, Readiness(not findings, names, details), 503 if findings else 200)
+
+
+class Metrics:
+    """The registry as Prometheus text, or OpenMetrics when asked for."""
+
+    def __init__(self) -> None:
+        _add_process_metrics()
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        encode, media = choose_encoder(req.env.get("HTTP_ACCEPT", ""))
+        reply_bytes(resp, encode(REGISTRY), media=media)
+
+
+def routes(guard: Guard, ready: Callable[[], Sequence[Finding]]) -> list[Route]:
+    alive = Operation(OPEN, "The process turns", reply=Alive, probe=True)
+    served = Operation(OPEN, "Every readiness check passes", reply=Readiness, probe=True)
+    scraped = Operation("metrics:read", "Metrics as Prometheus or OpenMetrics", media="text/plain")
+    return [
+        Route("/-/healthy", Healthy(), {"GET": alive}),
+        Route("/-/ready", Ready(guard, ready), {"GET": served}),
+        Route("/metrics", Metrics(), {"GET": scraped}),
+    ]
+
+
+def _add_process_metrics() -> None:
+    """Memory, descriptors, garbage collection, build: once for the one registry."""
+    if "agentlip_build_info" in REGISTRY._names_to_collectors:
+        return
+    ProcessCollector(registry=REGISTRY)
+    GCCollector(registry=REGISTRY)
+    PlatformCollector(registry=REGISTRY)
+    build = gauge("build_info", "The running version; always 1", ("version", "python"))
+    build.labels(appliance.__version__, platform.python_version()).set(1)

@@ -1,0 +1,128 @@
+"""The page at `/`: what this is and where to go on; and `/docs`, the routes as a page.
+
+Both are made once when the app is built, need no script, and load nothing from elsewhere.
+"""
+
+import base64
+import hashlib
+import html
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+
+import falcon
+import msgspec
+
+import appliance
+from appliance.web.media import reply, reply_bytes
+from appliance.web.route import OPEN, Operation, Route
+
+HTML = "text/html; charset=utf-8"
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+LINKS = {
+    "health": "/health",
+    "healthy": "/-/healthy",
+    "ready": "/-/ready",
+    "metrics": "/metrics",
+    "openapi": "/api/v1/openapi.json",
+    "docs": "/docs",
+}
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """What this is, for programs."""
+
+    name: str
+    version: str
+    links: dict[str, str]
+    token: str
+
+
+WELCOME = Welcome(
+    "agentlip",
+    appliance.__version__,
+    LINKS,
+    "send 'Authorization: Bearer TOKEN'; TOKEN is the content of .agentlip/token",
+)
+
+
+class Page:
+    """HTML whose own style is the only thing a browser may apply."""
+
+    def __init__(self, text: str) -> None:
+        self.data = text.encode()
+        style = _STYLE.search(text)
+        digest = hashlib.sha256((style[1] if style else "").encode()).digest()
+        self.policy = (
+            f"default-src 'none'; style-src 'sha256-{base64.b64encode(digest).decode()}'; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+    def answer(self, resp: falcon.Response) -> None:
+        reply_bytes(resp, self.data, media=HTML)
+        resp.set_header("Content-Security-Policy", self.policy)
+
+
+class Landing:
+    """HTML for people, JSON for who asks for JSON."""
+
+    def __init__(self) -> None:
+        self._page = Page(_template().replace("{{version}}", appliance.__version__))
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        resp.set_header("Vary", "Accept")
+        if req.client_prefers(("text/html", "application/json")) == "application/json":
+            reply(resp, WELCOME)
+        else:
+            self._page.answer(resp)
+
+
+class Reference:
+    """All routes with their scopes, as a table."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        rows = "".join(
+            _row(route.path, method, operation)
+            for route in routes
+            for method, operation in sorted(route.operations.items())
+        )
+        text = _template().replace("{{version}}", appliance.__version__)
+        start, end = text.index("<main>"), text.index("</main>")
+        table = (
+            "<main><p><a href='/'>Agentlip</a></p><h1>Routes</h1>"
+            "<p>The same table as <a href='/api/v1/openapi.json'>OpenAPI</a>, "
+            "with every request and reply in detail.</p>"
+            "<table><thead><tr><th>Route<th>What it does<th>Needs</tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+        self._page = Page(text[:start] + table + text[end:])
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        self._page.answer(resp)
+
+
+def routes(described: Sequence[Route]) -> list[Route]:
+    """`/` and `/docs`; `described` are the routes that `/docs` lists."""
+    return [
+        Route(
+            "/",
+            Landing(),
+            {"GET": Operation(OPEN, "What this is, and where to go on", media="text/html")},
+        ),
+        Route(
+            "/docs",
+            Reference(described),
+            {"GET": Operation(OPEN, "This list of routes", media="text/html")},
+        ),
+    ]
+
+
+def _template() -> str:
+    return files("appliance").joinpath("ui", "index.html").read_text(encoding="utf-8")
+
+
+def _row(path: str, method: str, operation: Operation) -> str:
+    route = f"<code>{method} {html.escape(path)}</code>"
+    needs = html.escape(operation.scope or "nothing")
+    return f"<tr><td>{route}<td>{html.escape(operation.summary)}<td>{needs}</tr>"

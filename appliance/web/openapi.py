@@ -1,0 +1,231 @@
+"""The OpenAPI 3.1 document: written from the rows that are mounted, encoded once."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import falcon
+import msgspec
+
+import appliance
+from appliance.web import errors
+from appliance.web.guard import FREE_ON_LOOPBACK
+from appliance.web.media import reply_bytes
+from appliance.web.route import DEFAULT_PATTERN, OPEN, Operation, Route
+
+PATH = "/api/v1/openapi.json"
+_REF = "#/components/schemas/{name}"
+_FIELD = re.compile(r"{(\w+)(?::[^}]*)?}")
+_MUTATIONS = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What every failed request answers. Errors may add keys of their own."""
+
+    error: str
+    code: str
+    details: dict[str, Any]
+    hint: str
+    request_id: str
+
+
+_FAILURES = {
+    400: "The request is wrong; `details.field` names the field (INVALID_INPUT, "
+    "PAYLOAD_TOO_LARGE, TOKEN_IN_QUERY)",
+    401: "No token, or one nobody knows (UNAUTHORIZED)",
+    403: "The token lacks the scope, or a foreign page asked (FORBIDDEN, ORIGIN_REFUSED)",
+    404: "What was named does not exist (NOT_FOUND)",
+    405: "The route does not know the method; see Allow (METHOD_NOT_ALLOWED)",
+    409: "In another state than expected (CONFLICT and others)",
+    415: "The body is not JSON (UNSUPPORTED_MEDIA_TYPE)",
+    421: "The Host header names somebody else (HOST_REFUSED)",
+    422: "The idempotency key was used with another body",
+    429: "A rate limit is used up; see Retry-After (RATE_LIMITED)",
+    500: "A fault of the appliance; quote the request_id (INTERNAL_ERROR)",
+    503: "Not now; see Retry-After (SERVICE_UNAVAILABLE)",
+}
+_ALWAYS = (400, 401, 403, 404, 405, 421, 429, 500, 503)
+_WITH_BODY = (409, 415, 422)
+
+
+class OpenApi:
+    """Serves the document of `described` routes."""
+
+    def __init__(self, described: Sequence[Route]) -> None:
+        self._data = msgspec.json.format(msgspec.json.encode(document(described)), indent=1)
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        reply_bytes(resp, self._data)
+
+
+def routes(described: Sequence[Route]) -> list[Route]:
+    """The route of the document; it is itself part of it."""
+    operation = Operation(OPEN, "This document", reply=dict[str, Any])
+    own = Route(PATH, None, {"GET": operation})
+    return [Route(PATH, OpenApi([*described, own]), own.operations)]
+
+
+def document(described: Sequence[Route]) -> dict[str, Any]:
+    types = list(_types(described))
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    by_type = dict(zip(map(_key, types), schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for route in described:
+        item = paths.setdefault(_FIELD.sub(r"{\1}", route.path), {})
+        for method, operation in route.operations.items():
+            item[method.lower()] = _operation(route, method, operation, by_type, components)
+    for kind in _queries(described):
+        components.pop(kind.__name__, None)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Agentlip Appliance",
+            "version": appliance.__version__,
+            "summary": "Durable coordination for AI agents",
+            "description": "Timestamps are UTC in ISO 8601. Every reply carries X-Request-ID.",
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {str(status): _failure(status) for status in _FAILURES},
+            "parameters": {"IdempotencyKey": _KEY_PARAMETER},
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The content of .agentlip/token",
+                }
+            },
+        },
+    }
+
+
+_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key and body again get the first answer again",
+    "schema": {"type": "string", "pattern": "^[\\x21\\x23-\\x7e]{1,255}$"},
+}
+
+
+def _operation(
+    route: Route,
+    method: str,
+    operation: Operation,
+    by_type: dict[Any, dict[str, Any]],
+    components: dict[str, Any],
+) -> dict[str, Any]:
+    parameters = [_path_parameter(route, name) for name in _FIELD.findall(route.path)]
+    if operation.query is not None:
+        parameters += _query_parameters(components[operation.query.__name__])
+    if method in _MUTATIONS:
+        parameters.append({"$ref": "#/components/parameters/IdempotencyKey"})
+    described: dict[str, Any] = {
+        "operationId": _operation_id(route, method),
+        "summary": operation.summary,
+        "tags": [(operation.scope or "open").partition(":")[0]],
+        "responses": _responses(operation, by_type),
+    }
+    if parameters:
+        described["parameters"] = parameters
+    if operation.scope is None:
+        described["security"] = []
+    elif operation.scope in FREE_ON_LOOPBACK:
+        described["security"] = [{"bearer": []}, {}]
+        described["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
+    else:
+        described["security"] = [{"bearer": []}]
+        described["description"] = f"Scope `{operation.scope}`."
+    if operation.body is not None:
+        media: dict[str, Any] = {"schema": by_type[_key(operation.body)]}
+        if operation.example is not None:
+            media["example"] = operation.example
+        described["requestBody"] = {"required": True, "content": {"application/json": media}}
+    return described
+
+
+def _responses(operation: Operation, by_type: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    success: dict[str, Any] = {"description": "Success", "headers": _HEADERS}
+    if operation.reply is not None:
+        success["content"] = {operation.media: {"schema": by_type[_key(operation.reply)]}}
+    elif operation.media != "application/json":
+        success["content"] = {operation.media: {"schema": {"type": "string"}}}
+    answers = {str(operation.status): success}
+    statuses = set(_ALWAYS)
+    if operation.body is not None:
+        statuses |= set(_WITH_BODY)
+    for kind in operation.errors:
+        statuses.add(errors.status_of(kind()))  # type: ignore[arg-type]
+    for status in sorted(statuses):
+        name = str(status)
+        answers[name] = {"$ref": f"#/components/responses/{name}"}
+    if operation.probe:
+        answers["503"] = {"description": "Not ready", "content": success.get("content", {})}
+    return answers
+
+
+def _failure(status: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": _REF.format(name="Failure")}}}
+    return {"description": _FAILURES[status], "content": content}
+
+
+_HEADERS = {
+    "X-Request-ID": {"schema": {"type": "string"}},
+    "X-Instance-ID": {"schema": {"type": "string"}},
+}
+
+
+def _path_parameter(route: Route, name: str) -> dict[str, Any]:
+    pattern = route.params.get(name, DEFAULT_PATTERN)
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "pattern": pattern},
+    }
+
+
+def _query_parameters(struct: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    required = set(struct.get("required", ()))
+    for name, schema in struct["properties"].items():
+        schema = dict(schema)
+        parameter = {"name": name, "in": "query", "required": name in required, "schema": schema}
+        if "description" in schema:
+            parameter["description"] = schema.pop("description")
+        if "anyOf" in schema:  # null can't be written in a query
+            kinds = [kind for kind in schema.pop("anyOf") if kind != {"type": "null"}]
+            schema.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+            if schema.get("default", ...) is None:
+                del schema["default"]
+        yield parameter
+
+
+def _operation_id(route: Route, method: str) -> str:
+    words = re.findall(r"[A-Za-z0-9]+", route.path) or ["root"]
+    return "_".join([method.lower(), *words])
+
+
+def _types(described: Sequence[Route]) -> Iterable[Any]:
+    seen = set()
+    for kind in [Failure, *_declared(described), *_queries(described)]:
+        if _key(kind) not in seen:
+            seen.add(_key(kind))
+            yield kind
+
+
+def _declared(described: Sequence[Route]) -> Iterable[Any]:
+    for route in described:
+        for operation in route.operations.values():
+            yield from (kind for kind in (operation.body, operation.reply) if kind is not None)
+
+
+def _queries(described: Sequence[Route]) -> Iterable[Any]:
+    for route in described:
+        yield from (o.query for o in route.operations.values() if o.query is not None)
+
+
+def _key(kind: Any) -> Any:
+    """Types are compared as they are written: `list[int]` is not one object."""
+    return kind if isinstance(kind, type) else str(kind)

@@ -1,0 +1,256 @@
+"""The guard on bare environs: tokens, scopes, hosts, origins, proxies."""
+
+import pytest
+
+from appliance.kernel.auth import ANONYMOUS
+from appliance.kernel.config import BadSettings
+from appliance.kernel.errors import Forbidden, Unauthenticated
+from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
+from appliance.web.guard import host_name, is_loopback
+from appliance.web.settings import HttpSettings
+from tests.support.http import (
+    NARROW_TOKEN,
+    SCRAPE_TOKEN,
+    TOKEN,
+    Lines,
+    StillClock,
+    environ_of,
+    guard_of,
+)
+
+NETWORK = HttpSettings(host="0.0.0.0")
+PROXIED = HttpSettings(host="0.0.0.0", trusted_proxies=("10.0.0.0/8", "::1"))
+
+
+def test_no_token_is_anonymous() -> None:
+    assert guard_of().authenticate(environ_of()) is ANONYMOUS
+
+
+@pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer  {TOKEN} ", f"BEARER {TOKEN}"])
+def test_token_is_found(header: str) -> None:
+    principal = guard_of().authenticate(environ_of(HTTP_AUTHORIZATION=header))
+    assert principal.id == "workspace"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        "Basic abc",
+        TOKEN,
+        f"Token {TOKEN}",
+        "Bearer \xe9\xff",
+    ],
+)
+def test_wrong_token_is_refused_even_on_loopback(header: str) -> None:
+    with pytest.raises(Unauthenticated):
+        guard_of().authenticate(environ_of(HTTP_AUTHORIZATION=header))
+
+
+@pytest.mark.parametrize("query", [f"token={TOKEN}", "a=1&access_token=x", "token="])
+def test_token_in_query_is_refused_for_http(query: str) -> None:
+    with pytest.raises(TokenInQuery):
+        guard_of().authenticate(environ_of(QUERY_STRING=query))
+
+
+@pytest.mark.parametrize("query", ["tokens=1", "q=token", "after=1"])
+def test_other_query_is_no_token(query: str) -> None:
+    assert guard_of().authenticate(environ_of(QUERY_STRING=query)) is ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"QUERY_STRING": f"token={TOKEN}"},
+        {"HTTP_AUTHORIZATION": f"Bearer {TOKEN}"},
+        {"HTTP_SEC_WEBSOCKET_PROTOCOL": f"agentlip.v1, agentlip.token.{TOKEN}"},
+    ],
+)
+def test_socket_token_comes_by_query_header_or_subprotocol(more: dict[str, str]) -> None:
+    assert guard_of().authenticate(environ_of(**more), socket=True).id == "workspace"
+
+
+def test_wrong_socket_token_is_refused() -> None:
+    with pytest.raises(Unauthenticated):
+        guard_of().authenticate(environ_of(QUERY_STRING="token=wrong"), socket=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "address", "forwarded", "free"),
+    [
+        (HttpSettings(), "127.0.0.1", None, True),
+        (HttpSettings(), "::1", None, True),
+        (HttpSettings(), "::ffff:127.0.0.1", None, True),
+        (HttpSettings(host="localhost"), "127.0.0.1", None, True),
+        (HttpSettings(host="::1"), "::1", None, True),
+        (HttpSettings(), "127.0.0.1", "203.0.113.7", False),
+        (HttpSettings(), "", None, False),
+        (NETWORK, "127.0.0.1", None, False),
+        (NETWORK, "10.0.0.9", None, False),
+    ],
+)
+def test_reading_is_free_only_on_this_machine(
+    settings: HttpSettings, address: str, forwarded: str | None, free: bool
+) -> None:
+    more = {"HTTP_X_FORWARDED_FOR": forwarded} if forwarded else {}
+    environ = environ_of(address=address, **more)
+    guard = guard_of(settings)
+    for scope in ("hub:read", "metrics:read"):
+        if free:
+            guard.admit(ANONYMOUS, scope, environ)
+        else:
+            with pytest.raises(Unauthenticated):
+                guard.admit(ANONYMOUS, scope, environ)
+    with pytest.raises(Unauthenticated):
+        guard.admit(ANONYMOUS, "hub:post", environ)
+    guard.admit(ANONYMOUS, None, environ)
+
+
+def test_scope_is_asked() -> None:
+    guard = guard_of(NETWORK)
+    environ = environ_of(address="10.0.0.9", HTTP_AUTHORIZATION=f"Bearer {SCRAPE_TOKEN}")
+    scraper = guard.authenticate(environ)
+    guard.admit(scraper, "metrics:read", environ)
+    with pytest.raises(Forbidden):
+        guard.admit(scraper, "hub:read", environ)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost", "localhost"),
+        ("LOCALHOST.:80", "localhost"),
+        ("127.0.0.1:8080", "127.0.0.1"),
+        ("[::1]:8080", "::1"),
+        ("[::1]", "::1"),
+        ("localhost:80:evil", ""),
+        ("localhost:x", ""),
+        ("[::1", ""),
+        ("[::1]evil", ""),
+        ("", ""),
+    ],
+)
+def test_host_name(host: str, name: str) -> None:
+    assert host_name(host) == name
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "127.0.0.2", "", None],
+)
+def test_foreign_host_is_refused_on_loopback(host: str | None) -> None:
+    with pytest.raises(HostRefused):
+        guard_of().check_host(environ_of(host=host))
+
+
+def test_named_hosts_are_accepted_and_others_refused() -> None:
+    guard = guard_of(HttpSettings(host="0.0.0.0", allowed_hosts=("Hub.Example",)))
+    for host in ("hub.example", "hub.example:443", "localhost:8080"):
+        guard.check_host(environ_of(host=host))
+    with pytest.raises(HostRefused):
+        guard.check_host(environ_of(host="other.example"))
+
+
+def test_any_host_on_a_network_bind_without_names() -> None:
+    guard_of(NETWORK).check_host(environ_of(host="whatever.example"))
+
+
+def test_memory_of_hosts_is_bounded() -> None:
+    guard = guard_of()
+    for port in range(2000):
+        guard.check_host(environ_of(host=f"localhost:{port}"))
+    assert len(guard._good_hosts) <= 256
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "good"),
+    [
+        (None, "localhost:8080", True),
+        ("http://localhost:8080", "localhost:8080", True),
+        ("HTTP://LOCALHOST:8080", "localhost:8080", True),
+        ("http://localhost", "localhost:80", True),
+        ("https://hub.example", "hub.example", True),
+        ("https://hub.example", "inner:8080", True),
+        ("http://localhost:3000", "localhost:8080", False),
+        ("https://evil.example", "localhost:8080", False),
+        ("http://localhost:8080@evil.example", "localhost:8080", False),
+        ("http://evil@localhost:8080", "localhost:8080", False),
+        ("null", "localhost:8080", False),
+        ("", "localhost:8080", False),
+        ("", "", False),
+        ("file://", "localhost:8080", False),
+        ("http://[", "localhost:8080", False),
+        ("chrome-extension://abc", "localhost:8080", False),
+    ],
+)
+def test_origin(origin: str | None, host: str, good: bool) -> None:
+    guard = guard_of(HttpSettings(allowed_hosts=("hub.example",)))
+    environ = environ_of(host=host, **({} if origin is None else {"HTTP_ORIGIN": origin}))
+    if good:
+        guard.check_origin(environ)
+    else:
+        with pytest.raises(OriginRefused):
+            guard.check_origin(environ)
+
+
+@pytest.mark.parametrize(
+    ("settings", "peer", "forwarded", "address"),
+    [
+        (NETWORK, "10.0.0.1", "203.0.113.7", "10.0.0.1"),
+        (PROXIED, "10.0.0.1", "203.0.113.7", "203.0.113.7"),
+        (PROXIED, "10.0.0.1", "198.51.100.1, 203.0.113.7", "203.0.113.7"),
+        (PROXIED, "10.0.0.1", "203.0.113.7, 10.0.0.2", "203.0.113.7"),
+        (PROXIED, "10.0.0.1", "garbage", "10.0.0.1"),
+        (PROXIED, "10.0.0.1", "203.0.113.7, garbage", "10.0.0.1"),
+        (PROXIED, "10.0.0.1", "", "10.0.0.1"),
+        (PROXIED, "::1", "[2001:db8::1]", "2001:db8::1"),
+        (PROXIED, "192.0.2.1", "203.0.113.7", "192.0.2.1"),
+    ],
+)
+def test_forwarded_address_is_believed_only_from_trusted_proxies(
+    settings: HttpSettings, peer: str, forwarded: str, address: str
+) -> None:
+    environ = environ_of(address=peer, HTTP_X_FORWARDED_FOR=forwarded)
+    assert guard_of(settings).address(environ) == address
+
+
+def test_forwarded_scheme_is_believed_only_from_trusted_proxies() -> None:
+    told = {"HTTP_X_FORWARDED_PROTO": "https"}
+    guard = guard_of(PROXIED)
+    assert guard.scheme(environ_of(address="10.0.0.1", **told)) == "https"
+    assert guard.scheme(environ_of(address="192.0.2.1", **told)) == "http"
+    assert guard.scheme(environ_of(address="10.0.0.1", HTTP_X_FORWARDED_PROTO="ftp")) == "http"
+
+
+def test_token_over_plain_http_from_afar_is_warned_about_once_a_minute() -> None:
+    lines, clock = Lines(), StillClock()
+    guard = guard_of(PROXIED, clock, lines)
+    token = {"HTTP_AUTHORIZATION": f"Bearer {NARROW_TOKEN}"}
+    guard.authenticate(environ_of(address="127.0.0.1", **token))
+    guard.authenticate(environ_of(address="10.0.0.1", HTTP_X_FORWARDED_PROTO="https", **token))
+    assert lines.entries() == []
+    for _ in range(3):
+        guard.authenticate(environ_of(address="192.0.2.1", **token))
+    assert len(lines.entries()) == 1
+    assert lines.entries()[0]["level"] == "warning"
+    assert NARROW_TOKEN.encode() not in lines.getvalue()
+    clock.tick(60_000)
+    guard.authenticate(environ_of(address="192.0.2.1", **token))
+    assert len(lines.entries()) == 2
+
+
+def test_bad_proxy_setting_is_told() -> None:
+    with pytest.raises(BadSettings, match="trusted_proxies"):
+        guard_of(HttpSettings(trusted_proxies=("nonsense",)))
+
+
+@pytest.mark.parametrize(
+    ("address", "near"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+     ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("", False)],
+)  # fmt: skip
+def test_is_loopback(address: str, near: bool) -> None:
+    assert is_loopback(address) is near

@@ -1,0 +1,166 @@
+"""Fixed windows, debts, fairness and memory of the rate limiter."""
+
+import pytest
+
+from appliance.web.limits import RateLimited, RateLimiter
+from appliance.web.settings import LimitSettings
+from tests.support.http import StillClock
+
+
+def limiter(clock: StillClock, **limits: int) -> RateLimiter:
+    return RateLimiter(LimitSettings(**{"per_connection": 0, "global_": 0, **limits}), clock)
+
+
+def admitted(rates: RateLimiter, times: int, connection: str = "c", **more: object) -> int:
+    count = 0
+    for _ in range(times):
+        try:
+            rates.take(connection, more.get("token", "p"), str(more.get("address", "a")))  # type: ignore[arg-type]
+        except RateLimited:
+            continue
+        count += 1
+    return count
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock(1_700_000_000_000)
+
+
+def test_all_off_admits_everything_without_a_word(clock: StillClock) -> None:
+    assert limiter(clock).take("c", "p", "a", cost=10**9) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "same", "other"),
+    [
+        ("per_connection", {"connection": "1"}, {"connection": "2"}),
+        ("per_token", {"token": "1"}, {"token": "2"}),
+        ("per_address", {"address": "1"}, {"address": "2"}),
+    ],
+)
+def test_each_limit_counts_its_own_key(
+    clock: StillClock, name: str, same: dict[str, str], other: dict[str, str]
+) -> None:
+    rates = limiter(clock, **{name: 5})
+    assert admitted(rates, 9, **same) == 5  # type: ignore[arg-type]
+    assert admitted(rates, 9, **other) == 5  # type: ignore[arg-type]
+
+
+def test_global_counts_all(clock: StillClock) -> None:
+    rates = limiter(clock, global_=7)
+    assert admitted(rates, 5, "1") + admitted(rates, 5, "2") == 7
+
+
+def test_window_is_the_second_of_the_clock(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=2)
+    clock.tick(999)
+    assert admitted(rates, 3) == 2
+    clock.tick(1)
+    assert admitted(rates, 3) == 2
+
+
+def test_clock_that_goes_back_opens_a_window(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=2)
+    assert admitted(rates, 3) == 2
+    clock.tick(-5000)
+    assert admitted(rates, 3) == 2
+
+
+def test_refused_requests_use_up_nobody_s_budget(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=10, global_=30)
+    assert admitted(rates, 1000, "flood") == 10
+    assert admitted(rates, 10, "calm") == 10
+    assert admitted(rates, 10, "other") == 10
+    assert admitted(rates, 10, "late") == 0
+
+
+def test_tightest_limit_is_told(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=10, global_=12)
+    told = [rates.take(c, "p", "a") for c in "1112"]
+    assert [(t.limit, t.remaining) for t in told if t] == [(10, 9), (10, 8), (10, 7), (12, 8)]
+    assert told[0] is not None
+    assert told[0].reset_iso == "2023-11-14T22:13:21.000Z"
+
+
+def test_anonymous_callers_share_no_token_limit(clock: StillClock) -> None:
+    rates = limiter(clock, per_token=1)
+    assert all(rates.take("c", None, "a") is None for _ in range(5))
+
+
+def test_refusal_says_limit_window_and_wait(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=1)
+    clock.tick(400)
+    rates.take("c", "p", "a")
+    with pytest.raises(RateLimited) as caught:
+        rates.take("c", "p", "a")
+    assert caught.value.details == {
+        "limit": 1,
+        "window": "1s",
+        "retry_after": 0.6,
+        "scope": "connection",
+    }
+    assert caught.value.retry_after == 0.6
+
+
+def test_batch_costs_its_items(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=10)
+    rates.take("c", "p", "a", cost=8)
+    with pytest.raises(RateLimited):
+        rates.take("c", "p", "a", cost=3)
+    told = rates.take("c", "p", "a", cost=2)
+    assert told is not None
+    assert told.remaining == 0
+
+
+def test_what_was_counted_before_is_not_counted_twice(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=10)
+    rates.take("c", "p", "a")
+    told = rates.take("c", "p", "a", cost=10, counted=1)
+    assert told is not None
+    assert told.remaining == 0
+
+
+def test_oversized_batch_is_admitted_into_a_fresh_window_and_paid_off(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=100)
+    rates.take("c", "p", "a", cost=350)
+    with pytest.raises(RateLimited) as caught:
+        rates.take("c", "p", "a")
+    assert caught.value.retry_after == 3.0  # 250, 150, then 50 of 100 are owed
+    clock.tick(2000)
+    assert admitted(rates, 1) == 0
+    clock.tick(1000)
+    assert admitted(rates, 99) == 50
+    clock.tick(1000)
+    assert admitted(rates, 200) == 100
+
+
+def test_retry_after_is_enough_for_any_cost(clock: StillClock) -> None:
+    for first, second in ((350, 100), (350, 350), (100, 100), (199, 1), (200, 1), (201, 50)):
+        rates = limiter(clock, per_connection=100)
+        rates.take("c", "p", "a", cost=first)
+        with pytest.raises(RateLimited) as caught:
+            rates.take("c", "p", "a", cost=second)
+        assert caught.value.retry_after is not None
+        clock.tick(round(caught.value.retry_after * 1000) - 1)
+        with pytest.raises(RateLimited):
+            rates.take("c", "p", "a", cost=second)
+        clock.tick(1)
+        rates.take("c", "p", "a", cost=second)
+        clock.tick(60_000)
+
+
+def test_oversized_batch_waits_for_a_fresh_window(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=100)
+    rates.take("c", "p", "a")
+    with pytest.raises(RateLimited):
+        rates.take("c", "p", "a", cost=101)
+
+
+def test_memory_is_one_window_s(clock: StillClock) -> None:
+    rates = limiter(clock, per_connection=10, per_address=10)
+    for n in range(5000):
+        rates.take(f"c{n}", "p", f"a{n}")
+    clock.tick(1000)
+    rates.take("c", "p", "a")
+    assert [len(used_by) for _, _, used_by in rates._tables] == [1, 1]
