@@ -37,7 +37,6 @@ STOP_SECONDS_MAX = 10.0
 KILL_SECONDS_MAX = 5.0
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
-LOG_TAIL_LINES = 8
 SERVER_PARTS = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
 
 
@@ -48,7 +47,8 @@ class ServerNotInstalled(ApplianceError):
     advice = "pip install 'agentlip[appliance]'"
 
 
-class StartFailed(Unavailable):
+class StartFailed(ApplianceError):
+    kind = "invalid"
     code = "START_FAILED"
     sentence = "the appliance did not start"
     advice = "agentlip doctor"
@@ -313,8 +313,10 @@ def _last_words(datadir: DataDir, began_at: int) -> str:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    words = [_sentence(line) for line in lines if line.strip()][-LOG_TAIL_LINES:]
-    return ": " + " | ".join(words) if words else ""
+    said = [_sentence(line) for line in lines if line.strip()]
+    errors = [line for line in said if line.startswith("Error: ")]
+    words = (errors or said)[-1:]
+    return ": " + words[0].removeprefix("Error: ") if words else ""
 
 
 def _sentence(line: str) -> str:

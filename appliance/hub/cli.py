@@ -144,18 +144,17 @@ def page_messages(
     ] = None,
     limit: LimitFlag = 50,
 ) -> None:
-    """A page of messages next to a known one, newest first.
+    """A page of messages next to a known one: newest first, with --after-id oldest first.
 
-    Going on with --before-id LAST (or --after-id FIRST) never skips and never repeats.
+    Going on from the last one of a page never skips and never repeats.
     """
     with _reader(session) as reader:
         found = _topic_to_read(reader, topic_id, channel, topic)
         rows = reader.messages(found, limit, before_id, after_id)
     _show(session, rows)
     if rows and len(rows) == limit and not session.machine:
-        newer = after_id is not None and before_id is None
-        edge = f"--after-id {rows[0]['id']}" if newer else f"--before-id {rows[-1]['id']}"
-        note(f"(more: agentlip msg page --topic-id {found} {edge})")
+        flag = "--before-id" if after_id is None else "--after-id"
+        note(f"(more: agentlip msg page --topic-id {found} {flag} {rows[-1]['id']})")
 
 
 @messages.command("send")

@@ -20,7 +20,9 @@ CONTENT_BYTES_MAX = 65_536
 BATCH_ITEMS_MAX = 200
 BATCH_BYTES_MAX = 1_000_000  # of content; JSON may need six bytes for one, the hub takes 8 MB
 ROUNDS_MAX = 20
-PASSING = frozenset({"SERVICE_UNAVAILABLE", "RATE_LIMITED", "STORE_BUSY", "QUEUE_FULL"})
+PASSING = frozenset(
+    {"SERVICE_UNAVAILABLE", "RATE_LIMITED", "STORAGE_FULL", "IDEMPOTENCY_IN_PROGRESS"}
+)
 REASONS_KEPT_MAX = 100
 
 
@@ -94,6 +96,7 @@ class Importer:
         self._split = split
         self._pause = pause
         self._progress = progress
+        self._newest = 0
         self.summary = Summary()
 
     def run(self, entries: Iterable[Item | Bad]) -> Summary:
@@ -102,6 +105,8 @@ class Importer:
         What came before a bad one has been sent when it raises.
         """
         started = self._clock.monotonic()
+        events = self._client.get("/api/v1/events", tail=1)["events"]
+        self._newest = events[-1]["event_id"] if events else 0
         batch: list[Item] = []
         size = 0
         for item in self._good(entries, lambda: self._flush(batch)):
@@ -207,11 +212,13 @@ class Importer:
                 return False
             self._report(Bad(item.place, str(result["error"])))
             return True
-        if result.get("replayed"):
-            self.summary.already += 1
-        else:
+        # What is new has a new event; an old one means the hub knew the key.
+        event_id = int(result["event_id"])
+        if event_id > self._newest:
             self.summary.sent += 1
-        self.summary.last_event_id = max(self.summary.last_event_id, result.get("event_id") or 0)
+            self._newest = self.summary.last_event_id = event_id
+        else:
+            self.summary.already += 1
         return True
 
 

@@ -142,10 +142,10 @@ class Reader:
         before_id: str | None = None,
         after_id: str | None = None,
     ) -> list[Row]:
-        """Messages of a topic, newest first: the newest, or those next to a known one.
+        """Messages of a topic: the newest, or the nearest to a known one.
 
-        `before_id` gives the nearest older ones, `after_id` the nearest newer ones, so
-        going on from the last page's edge never skips and never repeats.
+        Newest first; with `after_id` oldest first. Going on from the last row of a page,
+        in either direction, never skips and never repeats. The hub's HTTP does the same.
         """
         self.topic(topic_id)
         where, parameters = ["topic_id = ?"], [topic_id]
@@ -153,13 +153,12 @@ class Reader:
             if message_id is not None:
                 where.append(f"{self._order} {sign} ?")
                 parameters.append(self._place(message_id))
-        nearest = "ASC" if after_id is not None and before_id is None else "DESC"
+        direction = "DESC" if after_id is None else "ASC"
         query = (
             f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(where)}"
-            f" ORDER BY {self._order} {nearest} LIMIT ?"
+            f" ORDER BY {self._order} {direction} LIMIT ?"
         )
-        rows = self._rows(query, (*parameters, _rows_max(limit)))
-        return rows if nearest == "DESC" else rows[::-1]
+        return self._rows(query, (*parameters, _rows_max(limit)))
 
     def counts(self) -> Row:
         """A few numbers for a status line; all from the ends of indexes."""

@@ -1,0 +1,63 @@
+"""Runs our command lines as a user does: other processes, their output, their exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 60
+
+
+class Done:
+    """What a command printed and how it ended."""
+
+    def __init__(self, done: "subprocess.CompletedProcess[bytes]") -> None:
+        self.code = done.returncode
+        self.out = done.stdout.decode("utf-8")
+        self.err = done.stderr.decode("utf-8", "replace")
+
+    def __repr__(self) -> str:
+        return f"<exit {self.code}\nout: {self.out}\nerr: {self.err}>"
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which must be one JSON value and nothing else."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def command(name: str, *arguments: str) -> list[str]:
+    entry = f"from appliance.cli import {name}; {name}()"
+    return [sys.executable, "-c", entry, *map(str, arguments)]
+
+
+def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> Done:
+    done = subprocess.run(
+        command(name, *map(str, arguments)),
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env=environment(**env),
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    return Done(done)
+
+
+def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> Done:
+    return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **env)
+
+
+def agentlipd(*arguments: Any, cwd: Path, **env: str) -> Done:
+    return run("agentlipd", *arguments, cwd=cwd, **env)

@@ -1,0 +1,115 @@
+"""A hub that misbehaves on command: faults that a real one shows too seldom to test with."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from appliance.sdk.discovery import Endpoint
+
+Answer = tuple[int, dict[str, str], Any]
+
+
+class FakeHttp:
+    """Answers requests from a script, the last line for ever, and keeps what was asked."""
+
+    def __init__(self, *script: Answer | str) -> None:
+        self.script = list(script)
+        self.requests: list[dict[str, Any]] = []
+
+    def next(self) -> Answer | str:
+        return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+
+
+@contextmanager
+def http_hub(fake: FakeHttp) -> Iterator[Endpoint]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            fake.requests.append(
+                {
+                    "method": self.command,
+                    "path": self.path,
+                    "headers": {name.lower(): value for name, value in self.headers.items()},
+                    "body": self.rfile.read(size),
+                }
+            )
+            answer = fake.next()
+            if answer == "hang up":
+                self.close_connection = True
+                self.connection.close()
+                return
+            assert not isinstance(answer, str)
+            status, headers, value = answer
+            text = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.send_response(status)
+            for name, header in headers.items():
+                self.send_header(name, header)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_PATCH = do_POST
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield Endpoint("127.0.0.1", server.server_address[1], token="t" * 64)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+Part = Callable[[ServerConnection], None]
+
+
+@contextmanager
+def stream_hub(*parts: Part) -> Iterator[Endpoint]:
+    """A WebSocket server whose connections play `parts`, one each, in order."""
+    left = list(parts)
+
+    def play(socket: ServerConnection) -> None:
+        try:
+            (left.pop(0) if left else _refuse)(socket)
+        except ConnectionClosed:
+            pass
+
+    with serve(play, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Endpoint("127.0.0.1", server.socket.getsockname()[1], token="t" * 64)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _refuse(socket: ServerConnection) -> None:
+    socket.close(1000, "no part left to play")  # the end of any follower
+
+
+def hello(socket: ServerConnection) -> dict[str, Any]:
+    received: dict[str, Any] = json.loads(socket.recv())
+    assert received["type"] == "hello"
+    return received
+
+
+def say(socket: ServerConnection, **frame: Any) -> None:
+    socket.send(json.dumps(frame))
+
+
+def event(socket: ServerConnection, number: int, name: str = "message.created") -> None:
+    say(socket, type="event", event_id=number, name=name, ts="", scope={}, data={"n": number})
