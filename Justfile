@@ -62,6 +62,11 @@ bench *ARGS:
     ops/env dev
     .venv/bin/python -m tests.bench {{ ARGS }}
 
+# the annotated reference settings, made from the code
+settings:
+    ops/env dev
+    .venv/bin/python ops/write_settings.py
+
 # build the image
 image TAG="agentlip:local":
     ops/image {{ TAG }}

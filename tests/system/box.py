@@ -47,6 +47,7 @@ class Box:
         # Published on the loopback only; with_exposed_ports would publish everywhere.
         self._container.ports = {f"{PORT}/tcp": ("127.0.0.1",)}
         self._token = ""
+        self._removed = False
 
     def start(self) -> "Box":
         """Starts it and waits until it answers."""
@@ -66,7 +67,9 @@ class Box:
         wait_until(self._is_healthy, START_SECONDS_MAX, "an answer from /health")
 
     def remove(self) -> None:
-        self._container.stop()
+        if not self._removed:
+            self._container.stop()
+        self._removed = True
 
     @property
     def wrapped(self) -> Any:
@@ -112,15 +115,13 @@ class Box:
                     place.write_bytes(file.read())
         return target / ".agentlip"
 
-    def request(
-        self, method: str, path: str, body: Any = None, token: str | None = None
-    ) -> tuple[int, Any]:
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One request over a connection of its own: status and decoded body."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            headers = {"Authorization": f"Bearer {token or self.token}"}
+            headers = JSON if path == "/health" else JSON | bearer(self.token)
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, headers | JSON)
+            connection.request(method, path, data, headers)
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read() or b"null")
         finally:
@@ -138,12 +139,16 @@ class Box:
 
     def _is_healthy(self) -> bool:
         try:
-            return self.request("GET", "/health", token="none")[0] == 200
+            return self.request("GET", "/health")[0] == 200
         except (OSError, KeyError):
             return False
 
 
 JSON = {"Content-Type": "application/json"}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def message(topic: str, text: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException
 import pytest
 
 from tests.support.waiting import wait_until
-from tests.system.box import JSON, Box, message
+from tests.system.box import JSON, Box, bearer, message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 SENDERS = 6
@@ -22,7 +22,7 @@ class Sender(threading.Thread):
     def __init__(self, appliance: Box, topic: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._address = ("127.0.0.1", appliance.port)
-        self._headers = {"Authorization": f"Bearer {appliance.token}"} | JSON
+        self._headers = JSON | bearer(appliance.token)
         self._topic = topic
         self.acknowledged: dict[str, tuple[str, int]] = {}  # message id: text, event id
         self.refused: list[int] = []
@@ -110,7 +110,7 @@ def test_killed_in_the_middle_of_sends_it_returns_with_all_of_them(box, volume, 
         appliance.again()
 
     replayed = {
-        event["data"]["message"]["id"]: event["event_id"]  # type: ignore[index]
+        event["data_json"]["message"]["id"]: event["event_id"]  # type: ignore[index]
         for event in served_events(appliance)
         if event["name"] == "message.created"
     }
