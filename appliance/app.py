@@ -28,6 +28,7 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.reader import open_connection
 from appliance.kernel.store import Store
 from appliance.settings import Settings
+from appliance.web import health, landing, openapi
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
@@ -140,7 +141,15 @@ class Appliance:
         )
 
     def _routes(self) -> list[Route]:
-        return hub_resources.routes(self.hub)
+        described = [
+            *hub_resources.routes(self.hub),
+            *health.routes(self.guard, self._ready),
+        ]
+        described += openapi.routes(described)
+        return [*described, *landing.routes(described)]
+
+    def _ready(self) -> list[dict[str, Any]]:
+        return [{"check": "appliance.stopping"}] if self.stopping else []
 
     def _serve_hub(self, socket: Socket, principal: Principal, charge: Any) -> int:
         requests = Requests(self.hub, charge)

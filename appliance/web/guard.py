@@ -24,7 +24,7 @@ from appliance.web.settings import HttpSettings
 
 Environ = Mapping[str, Any]
 
-FREE_ON_LOOPBACK = frozenset({"hub:read", "metrics:read"})
+FREE_ON_LOOPBACK = frozenset({"docs:read", "hub:read", "metrics:read"})
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
 _QUERY_NAMES = ("token", "access_token")

@@ -15,7 +15,7 @@ import msgspec
 
 import appliance
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import OPEN, Operation, Route
+from appliance.web.route import READ_DOCS, Operation, Route
 
 HTML = "text/html; charset=utf-8"
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
@@ -108,12 +108,12 @@ def routes(described: Sequence[Route]) -> list[Route]:
         Route(
             "/",
             Landing(),
-            {"GET": Operation(OPEN, "What this is, and where to go on", media="text/html")},
+            {"GET": Operation(READ_DOCS, "What this is, and where to go on", media="text/html")},
         ),
         Route(
             "/docs",
             Reference(described),
-            {"GET": Operation(OPEN, "This list of routes", media="text/html")},
+            {"GET": Operation(READ_DOCS, "This list of routes", media="text/html")},
         ),
     ]
 

@@ -11,7 +11,7 @@ import appliance
 from appliance.web import errors
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.web.media import reply_bytes
-from appliance.web.route import DEFAULT_PATTERN, OPEN, Operation, Route
+from appliance.web.route import DEFAULT_PATTERN, READ_DOCS, Operation, Route
 
 PATH = "/api/v1/openapi.json"
 _REF = "#/components/schemas/{name}"
@@ -60,7 +60,7 @@ class OpenApi:
 
 def routes(described: Sequence[Route]) -> list[Route]:
     """The route of the document; it is itself part of it."""
-    operation = Operation(OPEN, "This document", reply=dict[str, Any])
+    operation = Operation(READ_DOCS, "This document", reply=dict[str, Any])
     own = Route(PATH, None, {"GET": operation})
     return [Route(PATH, OpenApi([*described, own]), own.operations)]
 

@@ -12,6 +12,9 @@ import msgspec
 OPEN: None = None
 """The scope of an operation that anybody may call. It has to be written out."""
 
+READ_DOCS = "docs:read"
+"""Pages that describe the appliance: free on loopback, for who knows a token elsewhere."""
+
 DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
 """A path parameter that its route does not describe further."""
 
