@@ -3,10 +3,10 @@
 Native threads (the stores' writers and readers) may touch nothing of gevent but one
 thing: a loop's async watcher, whose `send` is safe from anywhere. A Handoff is that
 watcher and a queue beside it. Calls run on the loop in the order they were posted,
-inside the hub, so they must neither block nor raise.
+inside the hub, so they must not block.
 """
 
-import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,10 @@ class Handoff:
         self._watcher.close()
 
     def _run(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                function, args = self._calls.popleft()
+        while self._calls:
+            function, args = self._calls.popleft()
+            try:
                 function(*args)
+            except Exception:
+                # The others must hear all the same; gevent prints what went wrong.
+                gevent.get_hub().handle_error(function, *sys.exc_info())

@@ -30,7 +30,7 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.native import NativeThread, SimpleQueue
-from appliance.kernel.reader import Reader, open_connection
+from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
 
 T = TypeVar("T")
 
@@ -52,6 +52,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_seconds_max: float = 10.0  # a longer read is interrupted
     stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
     free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused
+    wal_bytes_truncate: int = 64 * 1024 * 1024  # a WAL this long is cut when it is empty
     wal_bytes_max: int = 512 * 1024 * 1024  # a longer WAL: writes are refused
     checkpoint_jobs: int = 2000  # writes after which the Checkpointer moves the WAL
     checkpoint_seconds: float = 0.25  # how often it looks
@@ -248,12 +249,12 @@ class Store:
     def _run(self, runner: BatchRunner, batch: list[_Submission]) -> None:
         for submission in batch:
             if submission.maintenance is not None:
-                submission.maintenance(Reader(runner.connection, self._clock, query_only=False))
+                self._do_maintenance(runner, submission.maintenance)
         calls = _calls(batch)
         if not calls:
             self._finish(batch, [], [])
             return
-        refusal = self._check_space()
+        refusal = self._check_space(runner)
         if refusal is not None:
             outcomes = [Outcome(error=refusal) for _ in calls]
             published: list[Any] = []
@@ -265,6 +266,14 @@ class Store:
             self._translate(outcomes)
         self._finish(batch, outcomes, published)
 
+    def _do_maintenance(self, runner: BatchRunner, function: Callable[[Reader], Any]) -> None:
+        try:
+            function(Reader(runner.connection, self._clock, query_only=False))
+        except sqlite3.Error as error:
+            self._log.warning(
+                "upkeep failed; serving goes on", store=self.name, reason=sqlite_name(error)
+            )
+
     def _finish(
         self, batch: list[_Submission], outcomes: list[Outcome], published: list[Any]
     ) -> None:
@@ -275,7 +284,7 @@ class Store:
             position = end
         self._handoff.post(self._deliver, batch, published)
 
-    def _check_space(self) -> StoreFull | None:
+    def _check_space(self, runner: BatchRunner) -> StoreFull | None:
         """Once a second: is there room for the database and its WAL to grow?"""
         now = self._clock.monotonic()
         if now - self._space_checked < 1.0:
@@ -285,6 +294,8 @@ class Store:
         if free_bytes(self.path.parent) < self.settings.free_bytes_min:
             self._note_full("free space is below store.free_bytes_min")
             return StoreFull(retry_after=wait)
+        if self.wal_bytes() > self.settings.wal_bytes_max:
+            self._do_maintenance(runner, _empty_wal)
         if self.wal_bytes() > self.settings.wal_bytes_max:
             self._note_full("the WAL is above store.wal_bytes_max")
             return StoreFull(
@@ -310,7 +321,7 @@ class Store:
                 outcome.error = seen[id(error)]
 
     def _translated(self, error: sqlite3.Error) -> Exception:
-        name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+        name = sqlite_name(error)
         _write_errors.labels(self.name, name).inc()
         wait = self.settings.retry_after_seconds
         if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
@@ -394,7 +405,8 @@ class Store:
             return False
         self._jobs_in_wal = 0
         self.read(_checkpoint)
-        self._maintain(_checkpoint)
+        long = self.wal_bytes() > self.settings.wal_bytes_truncate
+        self._maintain(_empty_wal if long else _checkpoint)
         return True
 
     def _maintain(self, function: Callable[[Reader], Any]) -> None:
@@ -442,6 +454,19 @@ def _checkpoint(reader: Reader) -> None:
     finally:
         if reader.query_only:
             reader.execute("PRAGMA query_only = ON").fetchall()
+
+
+def _empty_wal(reader: Reader) -> None:
+    """Move everything and cut the file to nothing, unless a reader is in the way."""
+    reader.execute("PRAGMA busy_timeout = 200").fetchall()
+    try:
+        reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        reader.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
+
+
+def sqlite_name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "") or type(error).__name__
 
 
 def _calls(batch: list[_Submission]) -> list[Call]:

@@ -335,6 +335,31 @@ def test_a_really_full_disk_refuses_then_recovers_by_itself(open_store, tmp_path
         subprocess.run(["umount", "-l", small], check=True)
 
 
+def test_a_long_log_is_cut_when_it_can_be(open_store):
+    store = open_store(checkpoint_jobs=10, wal_bytes_truncate=100_000)
+    store.write_many([(insert, ("v" * 1000,))] * 300)
+    assert store.wal_bytes() > 100_000
+    assert store.checkpoint() is True
+    assert store.wal_bytes() == 0
+
+
+def test_writes_pause_while_a_reader_keeps_the_log_too_long(open_store, tmp_path):
+    store = open_store(wal_bytes_max=50_000, retry_after_seconds=0.01)
+    store.write(insert, "first")
+    reader = sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM t").fetchone()
+    store.write_many([(insert, ("v" * 1000,))] * 100)
+    wait_until(
+        lambda: isinstance(store.write_many([(insert, ("x",))])[0].error, StoreFull), seconds=20
+    )
+    reader.execute("ROLLBACK")
+    reader.close()
+    wait_until(lambda: not store.facts()["full"])
+    store.write(insert, "again")
+    assert store.read(values)[-1] == "again"
+
+
 def test_a_checkpoint_empties_the_log_beside_writers(open_store):
     store = open_store(checkpoint_jobs=10)
     assert store.checkpoint() is False

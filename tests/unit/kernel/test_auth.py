@@ -1,0 +1,78 @@
+"""Principals, scopes, and tokens known by their hash."""
+
+import sqlite3
+from importlib.resources import files
+
+import pytest
+
+from appliance.kernel import epoch
+from appliance.kernel.auth import (
+    ADMIN,
+    ANONYMOUS,
+    Principal,
+    TokenBook,
+    hash_token,
+    known_tokens,
+    remember_server_token,
+)
+from appliance.kernel.ids import secret_token
+
+
+@pytest.fixture
+def auth():
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    script = files("migrations").joinpath("auth", "0001_auth.sql").read_text()
+    connection.executescript(script)
+    yield connection
+    connection.close()
+
+
+def test_a_token_has_at_least_128_bits_and_is_never_the_same():
+    tokens = {secret_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert all(len(bytes.fromhex(token)) * 8 >= 128 for token in tokens)
+
+
+def test_scopes():
+    reader = Principal("r", "reader", frozenset({"hub:read"}))
+    assert reader.allows("hub:read")
+    assert not reader.allows("hub:post")
+    assert Principal("a", "a", frozenset({ADMIN})).allows("anything:at-all")
+    assert not ANONYMOUS.allows("hub:read")
+
+
+def test_a_book_finds_by_token_and_forgets_when_replaced():
+    book = TokenBook([(hash_token("one"), ANONYMOUS)])
+    assert book.find("one") is ANONYMOUS
+    assert book.find("other") is None
+    assert book.find("\udc80") is None
+    book.replace([])
+    assert book.find("one") is None
+
+
+def test_the_server_token_is_stored_as_a_hash_and_a_new_one_replaces_it(auth):
+    for token in ("first", "second"):
+        remember_server_token(auth, token, 1)
+    book = TokenBook(known_tokens(auth, 2))
+    assert book.find("first") is None
+    found = book.find("second")
+    assert found is not None
+    assert found.allows("hub:post")
+    assert "second" not in str(auth.execute("SELECT * FROM tokens").fetchall())
+
+
+def test_revoked_and_expired_tokens_are_not_in_force(auth):
+    for name, expires, revoked in (("good", 10, None), ("old", 5, None), ("bad", None, 1)):
+        auth.execute(
+            "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms, revoked_ms)"
+            " VALUES (?, ?, ?, '[\"hub:read\"]', 0, ?, ?)",
+            (name, name, hash_token(name), expires, revoked),
+        )
+    book = TokenBook(known_tokens(auth, 6))
+    assert [book.find(name) is not None for name in ("good", "old", "bad")] == [True, False, False]
+
+
+def test_the_epoch_is_drawn_once(auth):
+    first = epoch.current(auth)
+    assert len(first) == 32
+    assert epoch.current(auth) == first

@@ -1,0 +1,103 @@
+"""The feed: everything wanted, in order, bounded; who is too slow is told to read the log."""
+
+import gevent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.kernel.feed import Feed
+
+
+class Item:
+    def __init__(self, number):
+        self.number = number
+
+
+def items(*numbers):
+    return [Item(number) for number in numbers]
+
+
+def numbers(taken):
+    return [item.number for item in taken]
+
+
+def test_a_subscriber_gets_what_comes_after_it_subscribed():
+    feed = Feed(head=3)
+    feed.publish(items(4))
+    subscription = feed.subscribe(10)
+    feed.publish(items(5, 6))
+    assert feed.head == 6
+    assert numbers(subscription.take(10)) == [5, 6]
+    assert subscription.take(10) == []
+
+
+def test_only_wanted_items_are_queued():
+    feed = Feed()
+    even = feed.subscribe(10, lambda item: item.number % 2 == 0)
+    feed.publish(items(1, 2, 3, 4))
+    assert numbers(even.take(10)) == [2, 4]
+
+
+def test_a_full_queue_makes_the_subscriber_lag_and_others_do_not_notice():
+    feed = Feed()
+    slow, quick = feed.subscribe(2), feed.subscribe(100)
+    feed.publish(items(1, 2))
+    feed.publish(items(3))
+    feed.publish(items(4))
+    assert slow.lagging
+    assert slow.take(10) == []
+    assert numbers(quick.take(10)) == [1, 2, 3, 4]
+    slow.recover()
+    feed.publish(items(5))
+    assert numbers(slow.take(10)) == [5]
+
+
+def test_waiting_ends_with_an_item_a_wake_or_the_time():
+    feed = Feed()
+    subscription = feed.subscribe(10)
+    assert subscription.wait(0.001) is False
+    waiting = gevent.spawn(subscription.wait, 10)
+    gevent.sleep(0)
+    feed.publish(items(1))
+    assert waiting.get() is True
+    assert numbers(subscription.take(10)) == [1]
+    waiting = gevent.spawn(subscription.wait, 10)
+    gevent.sleep(0)
+    feed.close()
+    assert waiting.get() is True
+    assert feed.closed
+
+
+def test_after_unsubscribing_nothing_comes():
+    feed = Feed()
+    subscription = feed.subscribe(10)
+    feed.unsubscribe(subscription)
+    feed.unsubscribe(subscription)
+    feed.publish(items(1))
+    assert subscription.take(10) == []
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.one_of(st.integers(1, 8), st.tuples(st.integers(0, 10))), max_size=60),
+)
+def test_with_the_log_behind_it_nobody_ever_misses_anything(queue_max, steps):
+    """A reader that takes at random and goes back to the log when it lags sees it all."""
+    feed, log, seen = Feed(), [], []
+    subscription = feed.subscribe(queue_max)
+
+    def read():
+        if subscription.lagging:
+            seen.extend(log[len(seen) :])
+            subscription.recover()
+
+    for step in steps:
+        if isinstance(step, int):
+            fresh = items(*range(feed.head + 1, feed.head + 1 + step))
+            log.extend(numbers(fresh))
+            feed.publish(fresh)
+        else:
+            read()
+            seen.extend(numbers(subscription.take(step[0])))
+    read()
+    seen.extend(numbers(subscription.take(10_000)))
+    assert seen == log

@@ -1,0 +1,81 @@
+"""Log lines: whole JSON, no secret and no content, whatever is passed."""
+
+import io
+import json
+import logging
+import sqlite3
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.kernel.log import Log, StandardLibraryHandler, is_secret_name
+from tests.support.clock import FakeClock
+
+
+def lines(stream):
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_has_level_time_message_and_fields():
+    stream = io.BytesIO()
+    Log(stream, clock=FakeClock(0), instance_id="i").info("hello", port=1)
+    assert lines(stream) == [
+        {
+            "level": "info",
+            "ts": "1970-01-01T00:00:00.000Z",
+            "msg": "hello",
+            "instance_id": "i",
+            "port": 1,
+        }
+    ]
+
+
+def test_lower_levels_are_left_out():
+    stream = io.BytesIO()
+    log = Log(stream, level="warning")
+    log.info("no")
+    log.warning("yes")
+    assert [line["msg"] for line in lines(stream)] == ["yes"]
+
+
+@given(st.sampled_from(["token", "auth_token", "Authorization", "content_raw", "body", "cookie"]))
+def test_values_of_secret_fields_are_masked(name):
+    stream = io.BytesIO()
+    Log(stream).info("x", **{name: "planted-secret"})
+    assert b"planted-secret" not in stream.getvalue()
+
+
+def test_sizes_and_ids_of_secret_things_are_not_secret():
+    assert not is_secret_name("content_bytes")
+    assert not is_secret_name("token_id")
+    assert is_secret_name("scrape_token")
+
+
+def test_an_error_gives_its_type_and_frames_but_not_its_text():
+    stream = io.BytesIO()
+    try:
+        raise sqlite3.OperationalError("near 'planted user text'")
+    except sqlite3.Error as error:
+        Log(stream).error("write failed", error)
+    (line,) = lines(stream)
+    assert line["error_type"] == "OperationalError"
+    assert any("test_log.py" in frame for frame in line["frames"])
+    assert b"planted" not in stream.getvalue()
+
+
+def test_values_json_has_no_word_for_are_written_as_text():
+    stream = io.BytesIO()
+    Log(stream).info("x", path=io.BytesIO)
+    assert "BytesIO" in lines(stream)[0]["path"]
+
+
+def test_libraries_log_into_the_same_lines():
+    stream = io.BytesIO()
+    record = logging.LogRecord("lib", logging.WARNING, "f.py", 1, "it %s", ("broke",), None)
+    StandardLibraryHandler(Log(stream)).emit(record)
+    assert lines(stream)[0] | {"ts": ""} == {
+        "level": "warning",
+        "ts": "",
+        "msg": "it broke",
+        "logger": "lib",
+    }

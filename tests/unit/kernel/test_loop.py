@@ -1,0 +1,62 @@
+"""A loop goes on after a bad round, and stops when it is told."""
+
+import io
+
+import gevent
+from gevent.event import Event
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop, LoopDelay
+from appliance.kernel.metrics import REGISTRY
+
+
+class Counting(Loop):
+    name = "test_counting"
+    interval_seconds = 0.001
+
+    def __init__(self, log):
+        super().__init__(SystemClock(), log)
+        self.rounds = 0
+        self.third = Event()
+
+    def run_once(self, now_ms):
+        self.rounds += 1
+        if self.rounds == 1:
+            raise RuntimeError("planted")
+        if self.rounds == 3:
+            self.third.set()
+        return {"rounds": self.rounds}
+
+
+def test_a_bad_round_is_logged_and_counted_and_the_next_one_comes():
+    stream = io.BytesIO()
+    loop = Counting(Log(stream))
+    loop.start()
+    assert loop.third.wait(5)
+    loop.stop()
+    assert b"round failed" in stream.getvalue()
+    assert b"planted" not in stream.getvalue()
+    assert REGISTRY.get_sample_value("agentlip_loop_failures_total", {"loop": loop.name}) == 1
+    rounds = loop.rounds
+    gevent.sleep(0.01)
+    assert loop.rounds == rounds
+
+
+def test_stopping_before_starting_and_twice_is_fine():
+    loop = Counting(Log(io.BytesIO()))
+    loop.stop()
+    loop.start()
+    loop.stop()
+    loop.stop()
+
+
+def test_a_blocked_loop_shows_as_delay():
+    delay = LoopDelay(SystemClock(), Log(io.BytesIO()))
+    looking = gevent.spawn(delay.run_once, 0)
+    gevent.sleep(0)
+    deadline = SystemClock().monotonic() + 0.05
+    while SystemClock().monotonic() < deadline:
+        pass
+    looking.join()
+    assert delay.worst_seconds > 0.02
