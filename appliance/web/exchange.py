@@ -8,6 +8,7 @@ needs otherwise; `worker.py` drives it.
 # mypy: allow-untyped-calls
 
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import SimpleNamespace
@@ -37,6 +38,7 @@ IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
 _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimit-limit"}
 _LINES_MAX = 256
+_RESET = struct.pack("ii", 1, 0)
 _lines: dict[tuple[str, str], str] = {}
 
 
@@ -73,6 +75,8 @@ class Connection:
     def cut(self) -> None:
         """Wake whoever waits on the socket: reads end, writes fail."""
         with suppress(OSError):  # the peer was quicker
+            if self.state == SEND:  # what it did not take must not stay in the kernel
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def is_quiet(self) -> bool:

@@ -194,18 +194,17 @@ class Worker(GeventWorker):
     ) -> bool:
         """Run the application and send what it says; whether the connection goes on."""
         response = OneSend(request, connection, self.cfg, self._date_header())
-        if not self.alive:
-            response.force_close()
         environ, body = environ_of(base, request, connection, parser)
         parts: Any = None
         try:
             parts = self.wsgi(environ, response.start_response)
             if self.is_already_handled(parts):
                 return False
+            # An uninvited body may come or not, so no next request can be found behind it.
+            if body.uninvited or not self.alive:
+                response.force_close()
             for part in parts:
                 response.write(part)
-            if body.uninvited:
-                response.force_close()  # the body may come or not: no next request can be found
             response.close()
         except OSError:
             raise
