@@ -1,0 +1,157 @@
+"""The vocabulary: Check, Finding, Severity, and the Context a check looks at."""
+
+import enum
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import STORES, DataDir, LockView, ServerFile, look_at_lock
+from doctor.settings import DoctorSettings
+
+_STEPS_BETWEEN_LOOKS = 50_000
+_BUSY_TIMEOUT_SECONDS = 5.0
+
+
+class Severity(enum.Enum):
+    """How bad. Only `critical` makes the appliance not ready: it can't do its work."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+class Cost(enum.Enum):
+    CHEAP = "cheap"
+    EXPENSIVE = "expensive"  # reads whole stores; only when asked for
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong: of what, in a sentence, and the command that mends it."""
+
+    severity: Severity
+    subject: str
+    sentence: str
+    hint: str = ""
+    check: str = ""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the table. `find` never writes. `ready` rows are asked at every /-/ready, so they
+    look at numbers the process has anyway, and at a few files' sizes."""
+
+    name: str
+    inspects: str
+    find: "Callable[[Context], Iterable[Finding]]"
+    cost: Cost = Cost.CHEAP
+    ready: bool = False
+
+
+class Context:
+    """What checks may look at. Opens a store at most once, read-only, and closes it at the end.
+
+    live        numbers the running appliance gives of itself (see `live.facts`); None if there
+                are none, because nothing runs here or it could not be asked
+    live_error  why it could not be asked, as a sentence
+    """
+
+    def __init__(
+        self,
+        datadir: DataDir,
+        settings: DoctorSettings,
+        clock: Clock,
+        *,
+        live: Mapping[str, float] | None = None,
+        live_error: str | None = None,
+        stores: tuple[str, ...] = STORES,
+    ) -> None:
+        self.datadir = datadir
+        self.settings = settings
+        self.clock = clock
+        self.live = live
+        self.live_error = live_error
+        self.stores = stores
+        self._connections: dict[str, sqlite3.Connection] = {}
+        self._deadline = float("inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def give(self, seconds: float) -> None:
+        """Reads from now on are interrupted after that time."""
+        self._deadline = self.clock.monotonic() + seconds
+
+    def number(self, name: str) -> float | None:
+        """What the living process says under that name."""
+        return None if self.live is None else self.live.get(name)
+
+    def lock(self) -> LockView:
+        return look_at_lock(self.datadir)
+
+    def server(self) -> ServerFile | None:
+        return self.datadir.read_server()
+
+    def open(self, store: str) -> sqlite3.Connection:
+        """A connection that can't write; raises sqlite3.Error where there is nothing to open."""
+        connection = self._connections.get(store)
+        if connection is None:
+            connection = open_read_only(self.datadir.database(store))
+            connection.set_progress_handler(self._is_late, _STEPS_BETWEEN_LOOKS)
+            self._connections[store] = connection
+        return connection
+
+    def opened(self, *stores: str) -> Iterator[tuple[str, sqlite3.Connection]]:
+        """Those stores (all, if none is named) that open; that one does not is said elsewhere."""
+        for store in stores or self.stores:
+            try:
+                connection = self.open(store)
+                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+            except sqlite3.Error:
+                continue
+            yield store, connection
+
+    def _is_late(self) -> bool:
+        return self.clock.monotonic() > self._deadline
+
+
+def open_read_only(database: Path) -> sqlite3.Connection:
+    """Beside a running hub or alone; leaves a log that a crash left as it is."""
+    connection = sqlite3.connect(
+        database.absolute().as_uri() + "?mode=ro",
+        uri=True,
+        isolation_level=None,
+        timeout=_BUSY_TIMEOUT_SECONDS,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def is_interrupted(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
