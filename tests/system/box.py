@@ -25,10 +25,9 @@ class Box:
         volume: str,
         *words: str,
         mode: str = "rw",
-        user: str | None = None,
         env: dict[str, str] | None = None,
+        **more: Any,
     ) -> None:
-        more = {"user": user} if user else {}
         self._container = (
             DockerContainer(image)
             .with_volume_mapping(volume, "/data", mode)
