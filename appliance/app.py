@@ -4,6 +4,8 @@ import os
 from contextlib import closing
 from typing import Any
 
+import msgspec
+
 from appliance import __version__
 from appliance.hub import loops as hub_loops
 from appliance.hub import model as hub_model
@@ -21,7 +23,7 @@ from appliance.kernel.auth import (
 )
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import secret
-from appliance.kernel.datadir import DataDir
+from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
@@ -35,6 +37,10 @@ from appliance.web.limits import RateLimiter
 from appliance.web.route import Route
 from appliance.web.socket import Socket
 from appliance.wsgi import Entry
+from doctor import live
+from doctor.check import Context, Severity
+from doctor.loops import Checkup
+from doctor.run import is_ready, readiness
 
 SOCKETS_CLOSE_SECONDS = 5.0
 
@@ -54,8 +60,15 @@ class Appliance:
     """All parts of one process. `build` makes it; the writer lock must be held."""
 
     def __init__(
-        self, settings: Settings, datadir: DataDir, clock: Clock, log: Log, instance_id: str
+        self,
+        settings: Settings,
+        datadir: DataDir,
+        lock: WriterLock,
+        clock: Clock,
+        log: Log,
+        instance_id: str,
     ) -> None:
+        self.lock = lock
         self.settings = settings
         self.datadir = datadir
         self.clock = clock
@@ -80,6 +93,7 @@ class Appliance:
             hub_loops.Checkpointer(self.store, clock, log),
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
+            Checkup(self.checkup, clock, log),
         ]
         self.guard = Guard(self.book, settings.http, clock, log)
         self.limiter = RateLimiter(settings.limits, clock)
@@ -143,13 +157,32 @@ class Appliance:
     def _routes(self) -> list[Route]:
         described = [
             *hub_resources.routes(self.hub),
-            *health.routes(self.guard, self._ready),
+            *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)
         return [*described, *landing.routes(described)]
 
-    def _ready(self) -> list[dict[str, Any]]:
-        return [{"check": "appliance.stopping"}] if self.stopping else []
+    def checkup(self) -> Context:
+        """What the doctor's checks see of this process."""
+        facts = live.facts(
+            {self.store.name: self.store.facts()},
+            loop_delay_seconds=self.loop_delay.worst_seconds,
+            lock_intact=self.lock.intact(),
+            stopping=self.stopping,
+        )
+        return Context(self.datadir, self.settings.doctor, self.clock, live=facts)
+
+    def _verdict(self) -> health.Verdict:
+        """`/-/ready` by the doctor's own table, so that the two can't disagree."""
+        with self.checkup() as context:
+            findings = readiness(context)
+            details = {
+                "instance_id": self.identity.instance_id,
+                "findings": msgspec.to_builtins(findings),
+                "facts": dict(context.live or {}),
+            }
+        failing = {found.check for found in findings if found.severity is Severity.CRITICAL}
+        return health.Verdict(is_ready(findings), sorted(failing), details)
 
     def _serve_hub(self, socket: Socket, principal: Principal, charge: Any) -> int:
         requests = Requests(self.hub, charge)

@@ -89,7 +89,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     try:
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
         listener = bind(settings, datadir, log)
-        appliance = Appliance(settings, datadir, clock, log, instance_id)
+        appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
         try:
             run(appliance, listener, log)
         finally:

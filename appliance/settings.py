@@ -7,6 +7,7 @@ from appliance.kernel.log import LogSettings
 from appliance.kernel.store import StoreSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
+from doctor.settings import DoctorSettings
 
 
 class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,3 +26,4 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
+    doctor: DoctorSettings = DoctorSettings()

@@ -5,7 +5,7 @@ given: the doctor's, so that doctor and probe can't disagree.
 """
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -20,8 +20,16 @@ from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import OPEN, Operation, Route
 
-Finding = Mapping[str, Any]
-"""A failed check: `check` is its name; what else is in it is shown to those near."""
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the table of checks says: `failing` names the checks that make it not ready.
+
+    `details` are shown to who is near: instance, findings, facts.
+    """
+
+    ready: bool
+    failing: list[str]
+    details: dict[str, Any]
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -31,11 +39,14 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests are served, and which checks say no."""
+    """Whether requests are served, and which checks say no; the rest for who is near."""
 
+    status: str
     ready: bool
     failing: list[str]
+    instance_id: str = ""
     findings: list[dict[str, Any]] | None = None
+    facts: dict[str, float] | None = None
 
 
 class Healthy:
@@ -44,22 +55,26 @@ class Healthy:
 
 
 class Ready:
-    """200 when `ready()` finds nothing, else 503 naming the checks that failed.
+    """200 when the verdict is ready, else 503 naming the checks that failed.
 
     Details are for this machine, or for a known caller: beyond loopback they would tell a
     stranger what is weak.
     """
 
-    def __init__(self, guard: Guard, ready: Callable[[], Sequence[Finding]]) -> None:
+    def __init__(self, guard: Guard, verdict: Callable[[], Verdict]) -> None:
         self._guard = guard
-        self._ready = ready
+        self._verdict = verdict
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        findings = self._ready()
-        names = sorted({str(finding["check"]) for finding in findings})
+        verdict = self._verdict()
         near = self._guard.loopback or req.context.principal is not ANONYMOUS
-        details = [dict(finding) for finding in findings] if findings and near else None
-        reply(resp, Readiness(not findings, names, details), 503 if findings else 200)
+        body = Readiness(
+            "ready" if verdict.ready else "not ready",
+            verdict.ready,
+            verdict.failing,
+            **(verdict.details if near else {}),
+        )
+        reply(resp, body, 200 if verdict.ready else 503)
 
 
 class Metrics:
@@ -73,13 +88,13 @@ class Metrics:
         reply_bytes(resp, encode(REGISTRY), media=media)
 
 
-def routes(guard: Guard, ready: Callable[[], Sequence[Finding]]) -> list[Route]:
+def routes(guard: Guard, verdict: Callable[[], Verdict]) -> list[Route]:
     alive = Operation(OPEN, "The process turns", reply=Alive, probe=True)
     served = Operation(OPEN, "Every readiness check passes", reply=Readiness, probe=True)
     scraped = Operation("metrics:read", "Metrics as Prometheus or OpenMetrics", media="text/plain")
     return [
         Route("/-/healthy", Healthy(), {"GET": alive}),
-        Route("/-/ready", Ready(guard, ready), {"GET": served}),
+        Route("/-/ready", Ready(guard, verdict), {"GET": served}),
         Route("/metrics", Metrics(), {"GET": scraped}),
     ]
 

@@ -23,11 +23,19 @@ from tests.support.http import SCRAPE_TOKEN, TOKEN, Client, app_of, guard_of
 from tests.support.notes import NoteResource, note_routes
 
 NETWORK = HttpSettings(host="0.0.0.0")
-FINDING = {"check": "store.opens", "message": "the file is gone", "hint": "agentlip doctor"}
+FINDING = {"check": "store.opens", "sentence": "the file is gone", "hint": "agentlip doctor"}
+
+
+def verdict_of(findings: list[dict[str, Any]]) -> health.Verdict:
+    failing = [finding["check"] for finding in findings]
+    return health.Verdict(not findings, failing, {"findings": findings} if findings else {})
 
 
 def all_routes(findings: list[dict[str, Any]], settings: HttpSettings) -> list[Route]:
-    own = [*note_routes(NoteResource()), *health.routes(guard_of(settings), lambda: findings)]
+    own = [
+        *note_routes(NoteResource()),
+        *health.routes(guard_of(settings), lambda: verdict_of(findings)),
+    ]
     described = [*own, *landing.routes(own)]
     return [*described, *openapi.routes(described)]
 
@@ -49,20 +57,28 @@ def test_healthy_says_ok_to_everybody() -> None:
 
 def test_ready_when_nothing_was_found() -> None:
     result = Client(app()).simulate_get("/-/ready")
-    assert (result.status_code, result.json) == (200, {"ready": True, "failing": []})
+    assert (result.status_code, result.json) == (
+        200,
+        {"status": "ready", "ready": True, "failing": []},
+    )
 
 
 def test_not_ready_names_checks_and_shows_details_nearby() -> None:
     result = Client(app([FINDING])).simulate_get("/-/ready")
     assert result.status_code == 503
-    assert result.json == {"ready": False, "failing": ["store.opens"], "findings": [FINDING]}
+    assert result.json == {
+        "status": "not ready",
+        "ready": False,
+        "failing": ["store.opens"],
+        "findings": [FINDING],
+    }
     assert far(TOKEN, [FINDING]).simulate_get("/-/ready").json["findings"] == [FINDING]
 
 
 def test_not_ready_tells_strangers_names_only() -> None:
     result = far(findings=[FINDING]).simulate_get("/-/ready")
     assert result.status_code == 503
-    assert result.json == {"ready": False, "failing": ["store.opens"]}
+    assert result.json == {"status": "not ready", "ready": False, "failing": ["store.opens"]}
 
 
 def test_metrics_are_prometheus_text_with_process_and_build() -> None:
@@ -176,7 +192,9 @@ def test_document_tells_parameters_bodies_and_security() -> None:
     assert paths["/-/healthy"]["get"]["security"] == []
 
 
-walked = schemathesis.openapi.from_wsgi(openapi.PATH, app())
+walked = schemathesis.openapi.from_wsgi(
+    openapi.PATH, app(), headers={"Authorization": f"Bearer {TOKEN}"}
+)
 
 
 @walked.parametrize()
