@@ -21,7 +21,7 @@ ROOMS = {
     "gevent": ["appliance.kernel.*", "appliance.web.*", "appliance.wsgi", "appliance.server"],
     "gunicorn": ["appliance.web.*", "appliance.wsgi"],
     "peewee": ["appliance.*.model", "appliance.*.queries"],
-    "prometheus_client": ["appliance.kernel.*", "appliance.*.metrics"],
+    "prometheus_client": ["appliance.kernel.*", "appliance.web.*", "appliance.*.metrics"],
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
     "sqlite3": ["appliance.kernel.*", "appliance.*.writes", "appliance.sdk.*", "doctor.*"],
     "threading": ["appliance.kernel.*", "appliance.sdk.*"],
