@@ -13,13 +13,13 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     disk_warning_bytes: int = 1024 * MIB  # free space below this is worth a word
-    disk_warning_percent: float = 10.0
+    disk_warning_percent: float = 10.0  # the same, of the whole disk
     disk_error_bytes: int = 500 * MIB  # free space below this needs a hand soon
-    disk_error_percent: float = 5.0
+    disk_error_percent: float = 5.0  # the same, of the whole disk
     wal_warning_bytes: int = 100 * MIB  # a log that long has not been checkpointed for long
-    wal_error_bytes: int = 500 * MIB
+    wal_error_bytes: int = 500 * MIB  # and soon the store refuses writes
     loop_delay_warning_seconds: float = 0.5  # everybody waits that long for a turn
-    loop_delay_error_seconds: float = 5.0
+    loop_delay_error_seconds: float = 5.0  # clients give up by then
     writer_warning_seconds: float = 5.0  # a batch takes milliseconds; a slow disk some seconds
     ask_seconds_max: float = 2.0  # for the answer of a running appliance
     check_seconds_max: float = 5.0  # for one cheap check; it says so when it did not finish
