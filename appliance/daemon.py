@@ -161,19 +161,11 @@ def _await_ready(
         state = look_at(datadir)
         if state["status"] == "running":  # somebody else's start was quicker
             return {**state, "already_running": True}
-        raise StartFailed(
-            f"the appliance did not start (exit code {child.returncode})"
-            + _last_words(datadir, began_at),
-            details={"exit_code": child.returncode, "log": str(_log_file(datadir))},
-            hint=f"the whole log is {_log_file(datadir)}",
-        )
+        why = f"the appliance did not start (exit code {child.returncode})"
+        raise _start_failed(datadir, began_at, why)
     child.terminate()
-    raise StartFailed(
-        f"the appliance was not ready after {READY_SECONDS_MAX:.0f} s"
-        + _last_words(datadir, began_at),
-        details={"log": str(_log_file(datadir))},
-        hint=f"the whole log is {_log_file(datadir)}",
-    )
+    why = f"the appliance was not ready after {READY_SECONDS_MAX:.0f} s"
+    raise _start_failed(datadir, began_at, why)
 
 
 def _ready(datadir: DataDir, pid: int) -> bool:
@@ -184,7 +176,7 @@ def _ready(datadir: DataDir, pid: int) -> bool:
     connection = connect(Endpoint(host, server.port), timeout=2.0)
     try:
         connection.request("GET", "/-/ready")
-        return connection.getresponse().status == 200
+        return connection.getresponse().status in (200, 404)
     except OSError:
         return False
     finally:
@@ -304,19 +296,25 @@ def _open_log(datadir: DataDir) -> int:
         raise StartFailed(f"can't write the log {path}: {error.strerror}") from None
 
 
-def _last_words(datadir: DataDir, began_at: int) -> str:
-    """What the server said before it ended, told in one sentence's tail."""
+def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
+    """`why`, and what the server itself said before it ended."""
+    path = _log_file(datadir)
     try:
-        with _log_file(datadir).open("rb") as file:
+        with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(began_at, end - LOG_TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            text = file.read().decode("utf-8", "replace")
     except OSError:
-        return ""
-    said = [_sentence(line) for line in lines if line.strip()]
-    errors = [line for line in said if line.startswith("Error: ")]
-    words = (errors or said)[-1:]
-    return ": " + words[0].removeprefix("Error: ") if words else ""
+        text = ""
+    said = [_sentence(line) for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("Error: ") for line in said if line.startswith("Error: ")]
+    hints = [line.removeprefix("Hint: ") for line in said if line.startswith("Hint: ")]
+    words = (errors or said or ["it said nothing"])[-1]
+    return StartFailed(
+        f"{why}: {words}",
+        details={"log": str(path)},
+        hint=f"{hints[-1]} (log: {path})" if hints else f"the whole log is {path}",
+    )
 
 
 def _sentence(line: str) -> str:
