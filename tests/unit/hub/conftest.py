@@ -1,8 +1,10 @@
 """A hub on a real file with real threads, and a bare database for what needs no hub."""
 
 import io
+import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -54,11 +56,9 @@ class House:
     bob = Principal("bob", "bob", frozenset({ADMIN}))
     runner = FaultyRunner
 
-    def __init__(self, folder, **settings):
+    def __init__(self, path, **settings):
         self.clock = FakeClock()
-        datadir = DataDir(folder)
-        schema.create_workspace(datadir, clock=self.clock, log=Log(io.BytesIO()))
-        self.path = datadir.database("hub")
+        self.path = path
         self.feed = Feed()
         self.told = []
         self.store = Store(
@@ -106,10 +106,18 @@ class BareLog:
         )  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def new_file(tmp_path_factory):
+    """The file of a hub that nothing has happened to, to be copied."""
+    datadir = DataDir(tmp_path_factory.mktemp("new"))
+    schema.create_workspace(datadir, clock=FakeClock(), log=Log(io.BytesIO()))
+    return datadir.database("hub")
+
+
 @pytest.fixture
-def house(tmp_path):
+def house(new_file, tmp_path):
     FaultyRunner.failure = FaultyRunner.gate = None
-    house = House(tmp_path)
+    house = House(Path(shutil.copy(new_file, tmp_path)))
     yield house
     FaultyRunner.failure = FaultyRunner.gate = None
     house.store.close()
