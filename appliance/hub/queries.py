@@ -220,11 +220,7 @@ def replay_statement(
     if not terms:
         return f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE 0 LIMIT ?", [limit]
     if len(terms) > UNION_TERMS_MAX:
-        anyone = " OR ".join(f"{column} = ?" for column, _ in terms)
-        return (
-            f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE {bounds} AND ({anyone}) {end}",
-            [after, until, *(value for _, value in terms), limit],
-        )
+        return _scan_statement(wanted, f"{bounds} AND", end, [after, until], limit)
     seeks, parameters = [], []
     for column, value in terms:
         seeks.append(
@@ -234,6 +230,28 @@ def replay_statement(
         parameters += [value, after, until, limit]
     return (
         f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE event_id IN ({' UNION '.join(seeks)}) {end}",
+        [*parameters, limit],
+    )
+
+
+def _scan_statement(
+    wanted: Filter, bounds: str, end: str, parameters: list[Any], limit: int
+) -> tuple[str, list[Any]]:
+    """One walk along the range, each event compared with all scopes.
+
+    Lists, for a chain of as many ORs would be too deep for SQLite; and `+`, or it would
+    collect all matches of the range by other indexes and sort them, for every piece anew.
+    """
+    lists = []
+    for column, ids in (
+        ("scope_channel_id", wanted.channels),
+        ("scope_topic_id", wanted.topics),
+        ("scope_topic_id2", wanted.topics),
+    ):
+        lists.append(f"+{column} IN ({','.join('?' * len(ids))})")
+        parameters += sorted(ids)
+    return (
+        f"SELECT {ENVELOPE_COLUMNS} FROM events WHERE {bounds} ({' OR '.join(lists)}) {end}",
         [*parameters, limit],
     )
 

@@ -64,10 +64,12 @@ class Subscription:
         return items
 
     def recover(self) -> None:
-        """Queue items again; call it when the log has been read up to the feed's head."""
+        """Queue items again; call it when the log has been read up to the feed's head.
+
+        A wake-up stays: it may speak of something else that was left for this reader.
+        """
         self.lagging = False
         self._queue.clear()
-        self._wake.clear()
 
     def wake(self) -> None:
         self._wake.set()

@@ -1,0 +1,143 @@
+"""A hub on a real file with real threads, and a bare database for what needs no hub."""
+
+import io
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from appliance.hub import events
+from appliance.hub.service import Hub
+from appliance.hub.settings import HubSettings
+from appliance.kernel import schema
+from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.batch import BatchRunner, Tx
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.feed import Feed
+from appliance.kernel.handoff import allocate_lock
+from appliance.kernel.ids import IdFactory
+from appliance.kernel.log import Log
+from appliance.kernel.migration import load, statements
+from appliance.kernel.reader import Reader
+from appliance.kernel.store import Store, StoreSettings
+from tests.support.clock import FakeClock
+
+
+class Identity:
+    instance_id = "instance-1"
+    epoch = "epoch-1"
+    started_ms = 0
+    pid = 1
+    version = "0"
+
+
+class FaultyRunner(BatchRunner):
+    """A runner whose commits fail or wait when the test says so."""
+
+    failure = None
+    gate = None
+
+    def commit(self):
+        if FaultyRunner.gate is not None:
+            with FaultyRunner.gate:
+                pass
+        if FaultyRunner.failure is not None:
+            raise FaultyRunner.failure
+        super().commit()
+
+
+class House:
+    """A hub, what it stands on, and a look at its tables from outside."""
+
+    alice = Principal("alice", "alice", frozenset({ADMIN}))
+    bob = Principal("bob", "bob", frozenset({ADMIN}))
+    runner = FaultyRunner
+
+    def __init__(self, path, **settings):
+        self.clock = FakeClock()
+        self.path = path
+        self.feed = Feed()
+        self.told = []
+        self.store = Store(
+            "hub",
+            self.path,
+            msgspec.structs.replace(StoreSettings(), free_bytes_min=0, synchronous="OFF"),
+            self.clock,
+            Log(io.BytesIO()),
+            publish=self._publish,
+            runner=FaultyRunner,
+        )
+        self.settings = msgspec.structs.replace(HubSettings(), **settings)
+        self.hub = Hub(self.store, self.feed, self.settings, self.clock, Identity())
+
+    def _publish(self, items):
+        self.told += items
+        self.feed.publish(items)
+
+    def rows(self, sql, *parameters):
+        with closing(sqlite3.connect(self.path)) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    def everything(self):
+        """All rows that a mutation could touch."""
+        tables = ("channels", "topics", "messages", "events", "x_idempotency")
+        return {table: self.rows(f"SELECT * FROM {table}") for table in tables}
+
+
+class BareLog:
+    """The tables in memory and a Tx to write events with, for queries alone."""
+
+    def __init__(self):
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        for statement in statements(load("hub")[0]):
+            self.connection.execute(statement)
+        self.clock = FakeClock()
+        self.tx = Tx(self.connection, self.clock, IdFactory(self.clock))
+        self.tx.restart()
+        self.reader = Reader(self.connection, self.clock)
+
+    def event(self, channel_id=None, topic_id=None, topic_id2=None, name="message.created"):
+        return events.append(
+            self.tx, name, ("message", "m"), b'{"x":1}',
+            channel_id=channel_id, topic_id=topic_id, topic_id2=topic_id2,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def new_file(tmp_path_factory):
+    """The file of a hub that nothing has happened to, to be copied."""
+    datadir = DataDir(tmp_path_factory.mktemp("new"))
+    schema.create_workspace(datadir, clock=FakeClock(), log=Log(io.BytesIO()))
+    return datadir.database("hub")
+
+
+@pytest.fixture
+def house(new_file, tmp_path):
+    FaultyRunner.failure = FaultyRunner.gate = None
+    house = House(Path(shutil.copy(new_file, tmp_path)))
+    yield house
+    FaultyRunner.failure = FaultyRunner.gate = None
+    house.store.close()
+
+
+@pytest.fixture
+def gate(house):
+    """Hold it, and the writer stops before its next commit."""
+    FaultyRunner.gate = allocate_lock()
+    return FaultyRunner.gate
+
+
+@pytest.fixture
+def bare_log():
+    log = BareLog()
+    yield log
+    log.connection.close()
+
+
+@pytest.fixture(scope="session")
+def new_bare_log():
+    """Makes bare logs, for tests that need one an example."""
+    return BareLog

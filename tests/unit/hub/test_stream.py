@@ -1,0 +1,167 @@
+"""A session at the moments that are hard to meet from outside: between taking and sending."""
+
+import json
+
+import gevent
+import msgspec
+import pytest
+from gevent.event import Event
+from gevent.lock import RLock
+
+from appliance.hub import wire
+from appliance.hub.requests import Requests
+from appliance.hub.stream import Session
+from appliance.web.socket import SocketGone, SocketSettings
+from tests.unit.hub.test_queries import frames
+
+SETTINGS = SocketSettings(queue_max=20, ping_seconds=40.0)
+
+
+class StubSocket:
+    """Takes frames; `held` stops the writing greenlet at its next flush."""
+
+    def __init__(self):
+        self.sent, self.posted = [], []
+        self.held, self.arrived = RLock(), Event()
+        self.on_flush = lambda: None
+        self.gone = False
+        self.wake = None
+
+    def run(self, on_messages, wake, body):
+        self.on_messages, self.wake = on_messages, wake
+        try:
+            body()
+        except SocketGone:
+            return 1000
+
+    def wake_with(self, wake):
+        self.wake = wake
+
+    def send(self, data):
+        self.sent += frames(data)
+
+    def post(self, data):
+        self.posted.append(data)
+        self.wake()
+
+    def flush(self):
+        self.arrived.set()
+        with self.held:
+            pass
+        self.on_flush()
+        posted, self.posted = self.posted, []
+        for data in posted:
+            self.send(data)
+        if self.gone:
+            raise SocketGone(1000)
+
+    def has_room(self, _seconds):
+        return True
+
+    def of(self, kind):
+        return [message for message in self.sent if message["type"] == kind]
+
+
+class Table:
+    """A session over a stub, and a hub with two channels to talk in."""
+
+    def __init__(self, house):
+        self.house, self.hub, self.socket = house, house.hub, StubSocket()
+        requests = Requests(self.hub, lambda cost: None)
+        self.session = Session(self.socket, self.hub, house.alice, requests, SETTINGS)
+        self.running = gevent.spawn(self.session.run)
+        self.topics = {}
+        self.make("here")
+
+    def make(self, name):
+        who = self.house.alice
+        made = json.loads(self.hub.create_channel(wire.CreateChannel(name), who).body)
+        topic = wire.CreateTopic(made["channel"]["id"], "t")
+        self.topics[name] = json.loads(self.hub.create_topic(topic, who).body)["topic"]["id"]
+        return made["channel"]["id"]
+
+    def say(self, name, count=1):
+        message = wire.CreateMessage(self.topics[name], "s", "x")
+        for _ in range(count):
+            self.hub.create_message(message, self.house.alice)
+
+    def hello(self, **subscriptions):
+        wanted = msgspec.convert(subscriptions, wire.Subscriptions) if subscriptions else None
+        hello = wire.Hello(self.house.feed.head, wanted)
+        self.socket.on_messages([msgspec.json.encode(hello)])
+        self.until(lambda: self.socket.of("hello_ok"))
+
+    def hold(self):
+        """Stop the writing greenlet at its next flush, with what it has taken in its hands."""
+        self.settle()
+        self.socket.held.acquire()
+        self.socket.arrived.clear()
+
+    def arrive(self):
+        assert self.socket.arrived.wait(10)
+
+    def until(self, condition):
+        with gevent.Timeout(10):
+            while not condition():
+                gevent.sleep(0.001)
+
+    def settle(self):
+        """Until everything told so far was dealt with."""
+        self.until(lambda: self.session._cursor >= self.house.feed.head or self.quiet())
+
+    def quiet(self):
+        return not self.session._subscription._queue
+
+    def told(self):
+        return [event["event_id"] for event in self.socket.of("event")]
+
+    def events_of(self, channel_id):
+        sql = "SELECT event_id FROM events WHERE scope_channel_id = ?"
+        return [row[0] for row in self.house.rows(sql, channel_id)]
+
+
+@pytest.fixture
+def table(house):
+    gevent.get_hub()
+    table = Table(house)
+    gevent.sleep(0)
+    yield table
+    table.socket.gone = True
+    table.socket.wake()
+    table.running.join(5)
+
+
+def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
+    table.hello()
+    table.hold()
+    table.socket.wake()
+    table.arrive()
+    table.say("here", 40)
+    assert table.session._subscription.lagging
+    posted = []
+
+    def at_the_last_moment():
+        if table.session._cursor == table.house.feed.head and not posted:
+            posted.append(True)
+            gevent.spawn(table.socket.post, b'\x81\x13{"type":"response"}')
+
+    table.socket.on_flush = at_the_last_moment
+    table.socket.held.release()
+    with gevent.Timeout(2):
+        table.until(lambda: table.socket.of("response"))
+    assert table.told() == list(range(table.told()[0], table.house.feed.head + 1))
+
+
+def test_a_lagging_session_gets_every_event_once(table):
+    table.hello()
+    start = table.house.feed.head
+    for _ in range(5):
+        table.hold()
+        table.say("here")
+        table.arrive()
+        table.say("here", 50)
+        assert table.session._subscription.lagging
+        table.socket.held.release()
+        table.say("here", 10)
+    table.until(lambda: table.told()[-1:] == [table.house.feed.head])
+    assert table.told() == list(range(start + 1, table.house.feed.head + 1))
