@@ -15,8 +15,9 @@ from appliance.kernel.schema import create_workspace
 from doctor.check import Check, Context, Finding
 from doctor.checks import CHECKS
 from doctor.live import facts
-from doctor.run import look
+from doctor.run import is_ready, look, readiness
 from doctor.settings import DoctorSettings
+from tests.migrations.house import catch_up
 
 NOW = "2026-01-01T00:00:00.000Z"
 _EVENT = (
@@ -41,7 +42,16 @@ class House:
         self.settings = settings or DoctorSettings()
         self.live: dict[str, float] | None = None
         self.lock: WriterLock | None = None
-        create_workspace(self.data, clock=SystemClock(), log=Log(io.BytesIO()))
+        self.start()
+
+    def start(self) -> None:
+        """What a starting hub does to the workspace."""
+        create_workspace(self.data, clock=SystemClock(), log=Log(io.BytesIO()), locked=True)
+
+    def index(self) -> None:
+        """Takes all messages into the full-text index, as the hub does in its pauses."""
+        with closing(sqlite3.connect(self.data.database("hub"))) as connection, connection:
+            catch_up(connection)
 
     def context(self, **more: object) -> Context:
         return Context(self.data, self.settings, SystemClock(), live=self.live, **more)  # type: ignore[arg-type]
@@ -102,3 +112,14 @@ class House:
 
 def check(name: str) -> Check:
     return next(each for each in CHECKS if each.name == name)
+
+
+def ready_body(context: Context, instance_id: str) -> dict[str, object]:
+    """What `/-/ready` answers to who may see details."""
+    findings = readiness(context)
+    return {
+        "status": "ready" if is_ready(findings) else "not ready",
+        "instance_id": instance_id,
+        "findings": msgspec.to_builtins(findings),
+        "facts": dict(context.live or {}),
+    }

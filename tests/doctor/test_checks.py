@@ -1,6 +1,7 @@
 """Each check: break the house, find it; and nothing is found where nothing is wrong."""
 
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -442,14 +443,27 @@ def test_a_lost_index_is_only_mentioned(house: House) -> None:
     assert house.find("hub.search-in-step") == []
 
 
-def test_an_index_out_of_step_is_found(house: House) -> None:
+def test_messages_not_yet_indexed_are_no_fault(house: House) -> None:
+    house.talk(3)
+    house.index()
+    house.talk(3)
+    assert house.find("hub.search-in-step") == []
+
+
+def test_an_index_out_of_step_is_found_and_mended_by_the_hint(house: House) -> None:
     house.talk()
+    house.index()
     ((sql,),) = house.execute("SELECT sql FROM sqlite_schema WHERE name = 'messages_fts_update'")
     house.execute("DROP TRIGGER messages_fts_update")
     house.execute("UPDATE messages SET content_raw = 'edited'")
     house.execute(str(sql))
+    house.talk(2)
     assert house.find("hub.search") == []
     (finding,) = house.find("hub.search-in-step")
     assert finding.severity is Severity.ERROR
-    house.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
-    assert house.find("hub.search-in-step") == []
+    command = re.search("'(DROP TABLE .*?)'", finding.hint)
+    assert command is not None
+    house.execute(command[1])
+    assert severities(house, "hub.search") == ["info"]
+    house.start()
+    assert house.find("hub.search") == house.find("hub.search-in-step") == []

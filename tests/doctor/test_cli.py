@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from doctor import run
 from doctor.cli import app
-from tests.doctor.house import HEALTHY_STORE, House
+from tests.doctor.house import HEALTHY_STORE, House, ready_body
 
 INSTANCE = "instance-1"
 
@@ -39,7 +39,7 @@ def answering(house: House, body: bytes | None = None, status: int = 200) -> Ite
         def do_GET(self) -> None:
             asked.append(f"{self.path} {self.headers.get('Authorization')}")
             with house.context() as context:
-                ready = run.ready_body(context, INSTANCE, details=True)
+                ready = ready_body(context, INSTANCE)
             text = msgspec.json.encode(ready) if body is None else body
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
@@ -172,7 +172,7 @@ def test_the_running_process_is_asked_for_its_facts(house: House) -> None:
 def test_facts_of_a_process_that_is_not_ready_count_too(house: House) -> None:
     with house.running({**HEALTHY_STORE, "writer_alive": 0.0}):
         with house.context() as context:
-            body = msgspec.json.encode(run.ready_body(context, INSTANCE, details=True))
+            body = msgspec.json.encode(ready_body(context, INSTANCE))
         with answering(house, body, status=503):
             result = doctor(house, "--quiet")
     assert result.exit_code == 2

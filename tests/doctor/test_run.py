@@ -5,14 +5,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from appliance.kernel.errors import Unavailable
 from doctor import run
 from doctor.check import Check, Context, Cost, Finding, Severity
 from doctor.checks import CHECKS
-from doctor.live import Ready
 from doctor.settings import DoctorSettings
 from tests.doctor.house import HEALTHY_STORE, House
 
@@ -155,24 +153,12 @@ def test_ready_and_doctor_say_the_same(
 ) -> None:
     """What readiness finds is exactly what the doctor's rows of those names find."""
     with house.running({**HEALTHY_STORE, **store}, **more), house.context() as context:
-        body = run.ready_body(context, "instance-1", details=True)
+        findings = run.readiness(context)
         outcomes = run.examine(context, CHECKS)
     ready_names = {check.name for check in run.READY_CHECKS}
     seen = [f for outcome in outcomes for f in outcome.findings if outcome.check in ready_names]
-    assert body.findings == seen
-    assert (body.status == "ready") is ready
+    assert findings == seen
+    assert run.is_ready(findings) is ready
     assert not ready or all(
         f.severity is not Severity.CRITICAL for outcome in outcomes for f in outcome.findings
     )
-
-
-def test_without_details_only_the_verdict_is_told(house: House) -> None:
-    with house.running(stopping=True), house.context() as context:
-        body = run.ready_body(context, "instance-1", details=False)
-    assert body == Ready("not ready")
-
-
-def test_the_body_of_ready_goes_over_the_wire_and_back(house: House) -> None:
-    with house.running(loop_delay_seconds=9.0), house.context() as context:
-        body = run.ready_body(context, "instance-1", details=True)
-    assert msgspec.json.decode(msgspec.json.encode(body), type=Ready) == body
