@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import msgspec
 
 from appliance.kernel.datadir import DataDir, ServerFile
-from doctor.check import Finding
 
 PATH = "/-/ready"
 _BODY_BYTES_MAX = 1024 * 1024
@@ -15,11 +14,9 @@ _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The body of `/-/ready`. Findings and facts only for who may see details."""
+    """What the doctor reads of `/-/ready`. Facts only for who may see details."""
 
-    status: str  # "ready" or "not ready"
     instance_id: str = ""
-    findings: list[Finding] = []
     facts: dict[str, float] | None = None
 
 

@@ -10,7 +10,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from doctor.check import Check, Context, Cost, Finding, Severity, is_interrupted
 from doctor.checks import CHECKS
-from doctor.live import NotAnswering, Ready, ask
+from doctor.live import NotAnswering, ask
 from doctor.settings import DoctorSettings
 
 EXIT_GOOD = 0
@@ -46,15 +46,6 @@ def readiness(context: Context) -> list[Finding]:
 def is_ready(findings: Iterable[Finding]) -> bool:
     """The one rule: what is critical keeps the appliance from doing its work."""
     return worst(findings) is not Severity.CRITICAL
-
-
-def ready_body(context: Context, instance_id: str, details: bool) -> Ready:
-    """The answer of `/-/ready`; the doctor outside reads its facts from it."""
-    findings = readiness(context)
-    status = "ready" if is_ready(findings) else "not ready"
-    if not details:
-        return Ready(status)
-    return Ready(status, instance_id, findings, dict(context.live or {}))
 
 
 def context_outside(datadir: DataDir, settings: DoctorSettings, clock: Clock) -> Context:

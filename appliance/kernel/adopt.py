@@ -106,6 +106,8 @@ def drop_search_triggers(connection: sqlite3.Connection) -> bool:
     present = [name for name in candidates if _exists(connection, name)]
     for name in present:
         connection.execute(f"DROP TRIGGER {name}")
+    # Without it the hub takes no message in: it would fail, or do so into half an index.
+    connection.execute("DROP TABLE IF EXISTS x_fts")
     return bool(present)
 
 

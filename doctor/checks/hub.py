@@ -67,6 +67,11 @@ def _search_in_step(context: Context) -> Iterator[Finding]:
 
 def _compare(copy: sqlite3.Connection, database: Path) -> Iterator[Finding]:
     try:
+        # What the hub has not taken in yet is no fault; taken in here, all must agree.
+        copy.execute(
+            "INSERT INTO messages_fts(rowid, content_raw) SELECT rowid, content_raw"
+            " FROM messages WHERE rowid > (SELECT indexed FROM x_fts)"
+        )
         copy.execute("INSERT INTO messages_fts(messages_fts, rank) VALUES ('integrity-check', 1)")
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
@@ -74,9 +79,10 @@ def _compare(copy: sqlite3.Connection, database: Path) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "hub",
-            "the full-text index and the messages say different things",
-            f'agentlipd down; sqlite3 {shlex.quote(str(database))} "INSERT INTO'
-            " messages_fts(messages_fts) VALUES ('rebuild')\"; agentlipd up",
+            "the full-text index and the messages say different things; it is derived, and made"
+            " anew when its part of the schema is missing",
+            f"agentlipd down; sqlite3 {shlex.quote(str(database))} 'DROP TABLE x_fts';"
+            " agentlipd up",
         )
 
 

@@ -6,8 +6,9 @@
 --   New messages are not indexed by a trigger: that would double the cost of a send. They are
 --   taken in by the hub, many in one statement, up to the rowid in x_fts; what lies above it
 --   is not in the index yet, and the triggers let it be.
---   The index knows messages by rowid; VACUUM may renumber those, so rebuild after it:
---   INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')
+--   The index knows messages by rowid; VACUUM may renumber those. To have all made anew at the
+--   next start: DROP TABLE x_fts. ('rebuild' alone also takes in what lies above x_fts.indexed,
+--   and the hub would then take it in a second time.)
 -- opens-with: 1
 -- optional: yes
 

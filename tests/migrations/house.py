@@ -60,15 +60,16 @@ def with_step(store: str, sql: str, opens_with: int = 1) -> tuple[Migration, ...
 
 def say_something(house: House, count: int = 1) -> None:
     now = "2026-01-01T00:00:00.000Z"
-    house.execute("INSERT OR IGNORE INTO channels VALUES ('ch_1', 'general', NULL, ?)", now)
-    house.execute("INSERT OR IGNORE INTO topics VALUES ('t_1', 'ch_1', 'one', ?, ?)", now, now)
-    for number in range(count):
-        house.execute(
-            "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
-            " VALUES (?, 't_1', 'ch_1', 'me', 'hello', ?)",
-            f"m{number:06}",
-            now,
-        )
+    with closing(sqlite3.connect(house.database)) as connection, connection:
+        execute = connection.execute
+        execute("INSERT OR IGNORE INTO channels VALUES ('ch_1', 'general', NULL, ?)", (now,))
+        execute("INSERT OR IGNORE INTO topics VALUES ('t_1', 'ch_1', 'one', ?, ?)", (now, now))
+        for number in range(count):
+            execute(
+                "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+                " VALUES (?, 't_1', 'ch_1', 'me', 'hello', ?)",
+                (f"m{number:06}", now),
+            )
 
 
 def check_search(connection: sqlite3.Connection) -> None:

@@ -163,37 +163,35 @@ def test_a_link_in_circles_is_passed_by(tmp_path: Path) -> None:
         discover(tmp_path, home=tmp_path)
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes `path` somebody else's: really as root, else by being somebody else ourselves."""
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+    else:
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+
+
 @pytest.mark.parametrize("part", ["", "db.sqlite3"])
-def test_a_data_directory_of_somebody_else_is_refused(tmp_path: Path, part: str) -> None:
+def test_a_data_directory_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     data = workspace(tmp_path)
-    os.chown(data.dir / part, 12345, 12345)
+    give_away(data.dir / part, monkeypatch)
     with pytest.raises(WorkspaceNotTrusted) as error:
         discover(tmp_path, home=tmp_path)
     assert f"--workspace {tmp_path}" in error.value.hint
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
-def test_a_link_laid_by_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_link_laid_by_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace(tmp_path / "mine")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".agentlip").symlink_to(tmp_path / "mine" / ".agentlip")
-    os.chown(tmp_path / "a" / ".agentlip", 12345, 12345, follow_symlinks=False)
+    give_away(tmp_path / "a" / ".agentlip", monkeypatch)
     with pytest.raises(WorkspaceNotTrusted):
         discover(tmp_path / "a", home=tmp_path)
-
-
-def test_a_foreign_owner_is_refused_by_whoever_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace(tmp_path)
-    if os.geteuid() == 0:
-        pytest.skip("files of root are trusted by everybody")
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(WorkspaceNotTrusted):
-        discover(tmp_path, home=tmp_path)
 
 
 # -- private files --------------------------------------------------------------------------

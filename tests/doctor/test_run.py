@@ -1,0 +1,164 @@
+"""Verdicts: ready or not, exit codes, time limits; and the two faces never disagree."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.errors import Unavailable
+from doctor import run
+from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.checks import CHECKS
+from doctor.settings import DoctorSettings
+from tests.doctor.house import HEALTHY_STORE, House
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def row(*findings: Finding) -> Check:
+    return Check(name="a.b", inspects="what a test says", find=lambda context: findings)
+
+
+def found(severity: Severity) -> Finding:
+    return Finding(severity, "it", "is so")
+
+
+def test_every_check_has_a_name_of_its_own_and_says_what_it_looks_at() -> None:
+    names = [check.name for check in CHECKS]
+    assert len(set(names)) == len(names)
+    assert all(check.inspects for check in CHECKS)
+    assert all(check.cost is Cost.CHEAP for check in CHECKS if check.ready)
+
+
+@pytest.mark.parametrize(
+    ("severities", "code", "strict", "ready"),
+    [
+        ([], 0, 0, True),
+        ([Severity.INFO], 0, 0, True),
+        ([Severity.WARNING, Severity.INFO], 0, 1, True),
+        ([Severity.WARNING, Severity.ERROR], 2, 2, True),
+        ([Severity.CRITICAL, Severity.INFO], 2, 2, False),
+    ],
+)
+def test_the_worst_finding_decides(
+    house: House, severities: list[Severity], code: int, strict: int, ready: bool
+) -> None:
+    findings = [found(severity) for severity in severities]
+    with house.context() as context:
+        outcomes = run.examine(context, [row(*findings), row()])
+    assert run.exit_code(outcomes, strict=False) == code
+    assert run.exit_code(outcomes, strict=True) == strict
+    assert run.is_ready(findings) is ready
+
+
+@pytest.mark.parametrize(
+    "error",
+    [sqlite3.OperationalError("disk I/O error"), OSError(5, "broken"), Unavailable("not now")],
+)
+def test_a_check_that_cannot_look_is_an_error_and_stops_no_other(
+    house: House, error: Exception
+) -> None:
+    def find(context: Context) -> Iterator[Finding]:
+        yield found(Severity.WARNING)
+        raise error
+
+    check = Check(name="a.c", inspects="nothing", find=find)
+    with house.context() as context:
+        outcomes = run.examine(context, [check, row()])
+    assert [finding.severity for finding in outcomes[0].findings] == [
+        Severity.WARNING,
+        Severity.ERROR,
+    ]
+    assert outcomes[0].findings[1].check == "a.c"
+    assert not outcomes[1].findings
+
+
+class StillUntilAsked:
+    """A clock that is late from the second look on."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return 0.0 if self.looks == 1 else 1e9
+
+
+def test_a_look_that_takes_too_long_is_given_up_and_said(house: House) -> None:
+    def find(context: Context) -> Iterator[Finding]:
+        context.open("hub").execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+        ).fetchone()
+        yield found(Severity.ERROR)
+
+    slow = Check(name="a.d", inspects="for ever", find=find)
+    with Context(house.data, DoctorSettings(), StillUntilAsked()) as context:
+        (finding,) = run.look(context, slow).findings
+    assert finding.severity is Severity.INFO
+    assert "not finished within 5 s" in finding.sentence
+    assert "doctor.check_seconds_max" in finding.hint
+
+
+def test_checks_are_chosen_by_name_by_cost_or_all() -> None:
+    assert run.select(["hub.search", "host.disk"], False) == tuple(
+        check for check in CHECKS if check.name in ("hub.search", "host.disk")
+    )
+    cheap = run.select([], False)
+    assert set(CHECKS) - set(cheap) == {c for c in CHECKS if c.cost is Cost.EXPENSIVE}
+    assert run.select([], True) == CHECKS
+    with pytest.raises(run.UnknownCheck, match=r"hub\.nothing"):
+        run.select(["host.disk", "hub.nothing"], False)
+
+
+def test_a_store_can_not_be_written_through_the_doctor(house: House) -> None:
+    with house.context() as context, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        context.open("hub").execute("INSERT INTO meta VALUES ('a', 'b')")
+
+
+def test_readiness_opens_no_store_and_takes_little_time(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: pytest.fail("a store was opened"))
+    with house.context() as context:
+        times = []
+        for _ in range(50):
+            begun = time.perf_counter()
+            assert run.readiness(context) == []
+            times.append(time.perf_counter() - begun)
+    assert sorted(times)[len(times) // 2] < 0.005
+
+
+@pytest.mark.parametrize(
+    ("more", "store", "ready"),
+    [
+        ({}, {}, True),
+        ({"stopping": True}, {}, False),
+        ({"lock_intact": False}, {}, False),
+        ({"loop_delay_seconds": 9.0}, {}, True),
+        ({}, {"writer_alive": 0.0}, False),
+        ({}, {"suspect": 1.0}, False),
+        ({}, {"full": 1.0}, True),
+    ],
+)
+def test_ready_and_doctor_say_the_same(
+    house: House, more: dict[str, object], store: dict[str, float], ready: bool
+) -> None:
+    """What readiness finds is exactly what the doctor's rows of those names find."""
+    with house.running({**HEALTHY_STORE, **store}, **more), house.context() as context:
+        findings = run.readiness(context)
+        outcomes = run.examine(context, CHECKS)
+    ready_names = {check.name for check in run.READY_CHECKS}
+    seen = [f for outcome in outcomes for f in outcome.findings if outcome.check in ready_names]
+    assert findings == seen
+    assert run.is_ready(findings) is ready
+    assert not ready or all(
+        f.severity is not Severity.CRITICAL for outcome in outcomes for f in outcome.findings
+    )
