@@ -83,6 +83,8 @@ class Observe:
         context = req.context
         self.in_flight -= 1
         req.method = method = context.method
+        if method == "HEAD" and hasattr(resp.stream, "close"):
+            resp.stream.close()  # nobody will read it, so nobody else would end it
         headers = {"x-request-id": context.request_id, "x-instance-id": self._instance_id}
         allowance = context.allowance
         if allowance is not None:
