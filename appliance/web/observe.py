@@ -83,6 +83,8 @@ class Observe:
         context = req.context
         self.in_flight -= 1
         req.method = method = context.method
+        if method == "HEAD":
+            end_stream(resp.stream)
         headers = {"x-request-id": context.request_id, "x-instance-id": self._instance_id}
         allowance = context.allowance
         if allowance is not None:
@@ -123,3 +125,9 @@ class Observe:
             address=getattr(context, "address", req.env.get("REMOTE_ADDR", "")),
             code=getattr(context, "error_code", None),
         )
+
+
+def end_stream(stream: Any) -> None:
+    """A HEAD's stream is read by nobody, so nobody else would end it."""
+    if hasattr(stream, "close"):
+        stream.close()

@@ -52,6 +52,15 @@ def test_head_is_get_without_a_body(resource: NoteResource) -> None:
     assert client(resource).simulate_head("/batch").status_code == 405
 
 
+@pytest.mark.parametrize(("method", "body"), [("GET", b"onetwo"), ("HEAD", b"")])
+def test_stream_is_ended_once_whatever_the_method(
+    resource: NoteResource, method: str, body: bytes
+) -> None:
+    result = client(resource).simulate_request(method, "/notes.stream")
+    assert (result.status_code, result.content) == (200, body)
+    assert resource.stream.closed == 1
+
+
 def test_options_tells_allow_to_who_may_do_something(resource: NoteResource) -> None:
     result = client(resource).simulate_options("/notes")
     assert (result.status_code, result.content) == (204, b"")

@@ -78,6 +78,13 @@ def test_bad_body_is_a_typed_400_naming_the_field(
     assert resource.seen is None
 
 
+def test_depth_in_a_field_nobody_knows_is_a_typed_400(resource: NoteResource) -> None:
+    deep = b'{"op":"edit","text":"x","more":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    result = client(resource).simulate_patch("/notes/n1", body=deep, headers=JSON)
+    shown = assert_failure(result, 400, "INVALID_INPUT")
+    assert shown["details"] == {"problem": "nested too deeply"}
+
+
 def test_escaped_backslash_before_u0000_is_no_nul(resource: NoteResource) -> None:
     assert post(client(resource), b'{"text":"\\\\u0000"}').status_code == 201
     assert resource.seen.text == "\\u0000"

@@ -192,9 +192,13 @@ def test_document_tells_parameters_bodies_and_security() -> None:
     assert paths["/-/healthy"]["get"]["security"] == []
 
 
-walked = schemathesis.openapi.from_wsgi(
-    openapi.PATH, app(), headers={"Authorization": f"Bearer {TOKEN}"}
-)
+def nearby(environ: dict[str, Any], start_response: Any) -> Any:
+    environ["REMOTE_ADDR"] = "127.0.0.1"  # schemathesis sets none
+    return nearby_app(environ, start_response)
+
+
+nearby_app = app()
+walked = schemathesis.openapi.from_wsgi(openapi.PATH, nearby)
 
 
 @walked.parametrize()

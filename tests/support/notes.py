@@ -1,6 +1,7 @@
 """An example resource with its routes: what tests of the door are made with."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import falcon
@@ -48,11 +49,26 @@ class Taken(Conflict):
     advice = "choose another"
 
 
+class Stream:
+    """A streamed reply that knows whether it was ended."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    def close(self) -> None:
+        self.closed += 1
+
+
 class NoteResource:
     """Keeps the last command, and fails as it is told."""
 
     def __init__(self) -> None:
         self.seen: Any = None
+        self.stream = Stream()
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         self.seen = req.context.query
@@ -83,6 +99,9 @@ class NoteResource:
 
     def on_post_batch(self, req: falcon.Request, resp: falcon.Response, command: Notes) -> None:
         reply(resp, {"count": len(command.notes)})
+
+    def on_get_stream(self, req: falcon.Request, resp: falcon.Response) -> None:
+        resp.stream = self.stream = Stream()
 
     def on_get_open(self, req: falcon.Request, resp: falcon.Response) -> None:
         reply(resp, {"up": True})
@@ -116,6 +135,12 @@ def note_routes(resource: NoteResource) -> list[Route]:
                 )
             },
             suffix="batch",
+        ),
+        Route(
+            "/notes.stream",
+            resource,
+            {"GET": Operation("hub:read", "as they come", media="text/plain")},
+            suffix="stream",
         ),
         Route("/-/up", resource, {"GET": Operation(OPEN, "up", probe=True)}, suffix="open"),
     ]

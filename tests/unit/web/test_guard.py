@@ -178,6 +178,7 @@ def test_memory_of_hosts_is_bounded() -> None:
         ("https://evil.example", "localhost:8080", False),
         ("http://localhost:8080@evil.example", "localhost:8080", False),
         ("http://evil@localhost:8080", "localhost:8080", False),
+        ("https://x@hub.example", "localhost:8080", False),
         ("null", "localhost:8080", False),
         ("", "localhost:8080", False),
         ("", "", False),

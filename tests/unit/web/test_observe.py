@@ -1,0 +1,14 @@
+"""Observing must not remember what strangers make up."""
+
+from appliance.kernel.log import Log
+from appliance.web.observe import Observe
+from tests.support.http import Lines, StillClock
+
+
+def test_made_up_methods_are_not_remembered() -> None:
+    observe = Observe(Log(Lines()), StillClock(), "instance-1")
+    for number in range(100):
+        observe._observer(f"MADEUP{number}", "/notes", "4")
+    assert observe._observers == {}
+    observe._observer("GET", "/notes", "2")
+    assert len(observe._observers) == 1
