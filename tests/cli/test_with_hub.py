@@ -1,0 +1,236 @@
+"""Changes through a hub that really serves."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Done, agentlip, agentlipd, command, environment
+from tests.support.hubprocess import HubProcess, served
+from tests.support.until import until
+
+
+def _do(hub: HubProcess, *arguments: object) -> Done:
+    done = agentlip(*arguments, "--json", cwd=hub.workspace)
+    assert done.code == 0, done
+    return done
+
+
+@pytest.fixture(scope="module")
+def topic_id(hub: HubProcess) -> str:
+    _do(hub, "channel", "create", "general", "--description", "all of it")
+    made = _do(hub, "topic", "create", "--channel", "general", "Builds").json
+    return str(made["topic"]["id"])
+
+
+def test_send_edit_delete_and_what_they_answer(hub: HubProcess, topic_id: str) -> None:
+    send = ["msg", "send", "--topic-id", topic_id, "--sender", "a", "--content", "one"]
+    sent = _do(hub, *send).json
+    assert set(sent) == {"message_id", "event_id"}
+    message_id = sent["message_id"]
+    edited = _do(hub, "msg", "edit", message_id, "--content", "two", "--expected-version", 1).json
+    assert edited["version"] == 2
+    late = agentlip(
+        "msg", "edit", message_id, "--content", "x", "--expected-version", 1, cwd=hub.workspace
+    )
+    assert late.code == 2
+    assert late.err.splitlines()[0] == "Error: version conflict (current: 2)"
+    deleted = _do(hub, "msg", "delete", message_id, "--actor", "a").json
+    assert deleted == {"deleted": True, "event_id": sent["event_id"] + 2}
+    again = _do(hub, "msg", "delete", message_id, "--actor", "a").json
+    assert again == {"deleted": True, "event_id": None}
+    gone = agentlip("msg", "edit", message_id, "--content", "x", cwd=hub.workspace)
+    assert gone.code == 1
+
+
+def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
+    text = "'; DROP TABLE messages; -- ü 日本 \x1b[31m\n\ttab\n"
+    done = agentlip(
+        "msg", "send", "--channel", "general", "--topic", "Builds", "--sender", "ü", "--stdin",
+        "--json", cwd=hub.workspace, stdin=(text + "\n").encode(),
+    )  # fmt: skip
+    assert done.code == 0, done
+    newest = _do(hub, "msg", "tail", "--topic-id", topic_id, "--limit", 1).json[0]
+    assert newest["content_raw"] == text
+    assert newest["sender"] == "ü"
+
+
+def test_same_key_sends_once(hub: HubProcess, topic_id: str) -> None:
+    send = ["msg", "send", "--topic-id", topic_id, "--sender", "a", "--content", "k"]
+    first = _do(hub, *send, "--idempotency-key", "once").json
+    assert _do(hub, *send, "--idempotency-key", "once").json == first
+    send[-1] = "other"
+    other = agentlip(*send, "--idempotency-key", "once", cwd=hub.workspace)
+    assert other.code == 1
+
+
+def test_rename_and_conflicting_names(hub: HubProcess) -> None:
+    made = _do(hub, "topic", "create", "--channel", "general", "--title", "Old").json
+    renamed = _do(hub, "topic", "rename", made["topic"]["id"], "--title", "New").json
+    assert renamed["topic"]["title"] == "New"
+    taken = agentlip("topic", "create", "--channel", "general", "New", cwd=hub.workspace)
+    assert taken.code == 2
+    assert agentlip("channel", "create", "general", cwd=hub.workspace).code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["msg", "send", "--topic-id", "topic_none", "--sender", "a", "--content", "x"],
+        ["msg", "send", "--topic-id", "../../health", "--sender", "a", "--content", "x"],
+        ["msg", "edit", "../channels", "--content", "x"],
+        ["topic", "rename", "nope", "--title", "x"],
+        ["topic", "create", "--channel", "nope", "x"],
+    ],
+)
+def test_what_does_not_exist_is_exit_1(hub: HubProcess, arguments: list[str]) -> None:
+    done = agentlip(*arguments, cwd=hub.workspace)
+    assert done.code == 1, done
+    assert done.err.startswith("Error: ")
+
+
+def test_too_much_text_is_refused_before_and_by_the_hub(hub: HubProcess, topic_id: str) -> None:
+    big = b"x" * 70_000
+    send = ["msg", "send", "--topic-id", topic_id, "--sender", "a"]
+    piped = agentlip(*send, "--stdin", cwd=hub.workspace, stdin=big)
+    assert (piped.code, piped.out) == (1, "")
+    given = agentlip(*send, "--content", big.decode(), "--json", cwd=hub.workspace)
+    assert given.code == 1
+    assert json.loads(given.err)["code"] == "PAYLOAD_TOO_LARGE"
+
+
+def test_from_elsewhere_by_url_and_token_file(
+    hub: HubProcess, topic_id: str, tmp_path: Path
+) -> None:
+    send = ["msg", "send", "--topic-id", topic_id, "--sender", "far", "--content", "x"]
+    token = str(hub.datadir.token_file)
+    good = agentlip(*send, cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=token)
+    assert good.code == 0, good
+    wrong = tmp_path / "token"
+    wrong.write_text("f" * 64, encoding="utf-8")
+    bad = agentlip(*send, cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=str(wrong))
+    assert bad.code == 4
+    assert "f" * 64 not in bad.err + bad.out
+    stream = agentlip(
+        "listen", cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=str(wrong)
+    )
+    assert stream.code == 4
+    odd = agentlip(*send, cwd=tmp_path, AGENTLIP_URL="ftp://x")
+    assert odd.code == 1
+
+
+def test_status_tells_where_the_hub_is(hub: HubProcess) -> None:
+    state = agentlipd("status", "--json", cwd=hub.workspace)
+    assert state.code == 0
+    fields = {"status", "instance_id", "db_id", "schema_version", "port"}
+    assert fields <= set(state.json)
+    assert state.json["status"] == "running"
+    assert state.json["pid"] == hub.pid
+    text = agentlipd("status", cwd=hub.workspace)
+    assert text.out.startswith("Status: running\nInstance ID: ")
+    line = agentlip("status", cwd=hub.workspace)
+    assert line.out.startswith(f"running {hub.url} events=")
+
+
+# -- listen ------------------------------------------------------------------------------
+
+
+def test_listen_gives_the_whole_log_and_ends_where_told(hub: HubProcess, topic_id: str) -> None:
+    log = hub.events()
+    last = log[-1]["event_id"]
+    heard = agentlip("listen", "--until-event", last, cwd=hub.workspace)
+    assert heard.code == 0
+    assert [event["event_id"] for event in heard.lines] == [event["event_id"] for event in log]
+    assert heard.lines[0]["type"] == "event"
+    since = agentlip("listen", "--since", last - 2, "--exit-after", 2, cwd=hub.workspace)
+    assert [event["event_id"] for event in since.lines] == [last - 1, last]
+    only = agentlip(
+        "listen", "--channel", "general", "--topic-id", topic_id, "--name", "message.deleted",
+        "--exit-after", 1, cwd=hub.workspace,
+    )  # fmt: skip
+    assert [event["name"] for event in only.lines] == ["message.deleted"]
+
+
+class Listening:
+    """`agentlip listen` in the background, writing into a file."""
+
+    def __init__(self, workspace: Path, out: Path, *flags: object) -> None:
+        self.out = out
+        with out.open("ab") as file, out.with_suffix(".err").open("ab") as errors:
+            self.process = subprocess.Popen(
+                command("agentlip", "listen", *map(str, flags)),
+                stdout=file, stderr=errors, stdin=subprocess.DEVNULL,
+                cwd=workspace, env=environment(),
+            )  # fmt: skip
+
+    def ids(self) -> list[int]:
+        lines = self.out.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [json.loads(line)["event_id"] for line in lines if line.endswith("\n")]
+
+    def end(self, number: int) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_listen_ends_well_when_asked(hub: HubProcess, tmp_path: Path, number: int) -> None:
+    listening = Listening(hub.workspace, tmp_path / "out")
+    until(lambda: len(listening.ids()) > 2)
+    assert listening.end(number) == 0
+    assert (tmp_path / "out.err").read_text(encoding="utf-8") == ""
+
+
+def test_listen_into_a_closed_pipe_is_quiet(hub: HubProcess) -> None:
+    listening = subprocess.Popen(
+        command("agentlip", "listen"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=hub.workspace, env=environment(),
+    )  # fmt: skip
+    assert listening.stdout is not None
+    assert listening.stderr is not None
+    listening.stdout.readline()
+    listening.stdout.close()
+    hub.request("POST", "/api/v1/channels", {"name": "wake-up"})
+    assert listening.wait(20) == 0
+    assert listening.stderr.read() == b""
+    listening.stderr.close()
+
+
+@pytest.mark.slow
+def test_listen_outlives_restarts_on_other_ports_and_its_own_death(tmp_path: Path) -> None:
+    """The hub is stopped, killed and started elsewhere; the listener is killed: every event
+    once, apart from what the listener repeats after its own death."""
+    with served(tmp_path / "w", "--no-limits") as hub:
+        out, cursor = tmp_path / "out", tmp_path / "cursor"
+        listening = Listening(hub.workspace, out, "--cursor-file", cursor)
+        made = 0
+
+        def more() -> None:
+            nonlocal made
+            for _ in range(5):
+                hub.request("POST", "/api/v1/channels", {"name": f"c{made}"})
+                made += 1
+
+        def heard() -> bool:
+            return set(listening.ids()) == set(range(1, made + 1))
+
+        more()
+        until(heard)
+        hub.stop()
+        hub.start()
+        more()
+        until(heard, 30)
+        hub.kill()
+        hub.start()
+        more()
+        until(heard, 30)
+        assert listening.ids() == list(range(1, made + 1))
+        until(lambda: cursor.exists() and json.loads(cursor.read_text())["event_id"] == made)
+        listening.end(signal.SIGKILL)
+        more()
+        listening = Listening(hub.workspace, out, "--cursor-file", cursor)
+        until(heard)
+        assert listening.ids() == list(range(1, made + 1))
+        assert listening.end(signal.SIGTERM) == 0

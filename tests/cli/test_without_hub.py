@@ -1,0 +1,239 @@
+"""What works with no hub at all, and what is said where one is needed."""
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import agentlip, agentlipd, command, environment
+from tests.support.workspaces import Filled
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return Filled(tmp_path_factory.mktemp("filled"), messages=12)
+
+
+def test_init_makes_a_workspace_once(tmp_path: Path) -> None:
+    first = agentlip("init", "--json", cwd=tmp_path)
+    second = agentlip("init", "--json", cwd=tmp_path)
+    assert (first.code, second.code) == (0, 0)
+    assert first.json["created"] is True
+    assert second.json["created"] is False
+    assert (tmp_path / ".agentlip" / "db.sqlite3").is_file()
+    assert (tmp_path / ".agentlip" / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_workspace_is_found_from_below_by_flag_before_and_after_and_by_environment(
+    filled: Filled, tmp_path: Path
+) -> None:
+    below = filled.path / "a" / "b"
+    below.mkdir(parents=True, exist_ok=True)
+    ways = [
+        agentlip("channel", "list", "--json", cwd=below),
+        agentlip("--workspace", filled.path, "--json", "channel", "list", cwd=tmp_path),
+        agentlip("channel", "list", "--workspace", filled.path, "--json", cwd=tmp_path),
+        agentlip(
+            "channel", "list", "--json", cwd=tmp_path, AGENTLIP_WORKSPACE=str(filled.path)
+        ),
+    ]
+    assert all(done.code == 0 for done in ways), ways
+    assert len({done.out for done in ways}) == 1
+
+
+def test_frozen_shapes_of_the_reading_commands(filled: Filled) -> None:
+    (channel,) = agentlip("channel", "list", "--json", cwd=filled.path).json
+    assert {"id", "name", "description", "created_at"} <= set(channel)
+    assert channel["description"] is None
+    for name in ("general", filled.channel_id):
+        (topic,) = agentlip("topic", "list", "--channel", name, "--json", cwd=filled.path).json
+        assert {"id", "channel_id", "title", "created_at", "updated_at"} <= set(topic)
+    tail = agentlip(
+        "msg", "tail", "--topic-id", filled.topic_id, "--limit", 2, "--json", cwd=filled.path
+    ).json
+    fields = {"id", "sender", "content_raw", "version", "created_at", "edited_at", "deleted_at"}
+    assert fields <= set(tail[0])
+    assert [each["content_raw"] for each in tail] == ["message 11", "message 10"]
+
+
+def test_pages_in_both_directions_give_every_message_once(filled: Filled) -> None:
+    def page(*flags: str) -> list[str]:
+        done = agentlip(
+            "msg", "page", "--topic-id", filled.topic_id, "--limit", 5, "--jsonl", *flags,
+            cwd=filled.path,
+        )  # fmt: skip
+        assert done.code == 0
+        return [row["id"] for row in done.lines]
+
+    older = page()
+    while found := page("--before-id", older[-1]):
+        older += found
+    newer = page("--after-id", filled.message_ids[0])
+    while found := page("--after-id", newer[-1]):
+        newer += found
+    assert older == filled.message_ids[::-1]
+    assert newer == filled.message_ids[1:]
+
+
+def test_topic_may_be_named_by_channel_and_title(filled: Filled) -> None:
+    done = agentlip(
+        "msg", "tail", "--channel", "general", "--topic", "Builds", "--json", cwd=filled.path
+    )
+    assert len(done.json) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["msg", "tail", "--topic-id", "nope"], 1, "topic not found: nope"),
+        (["topic", "list", "--channel", "nope"], 1, "channel not found: nope"),
+        (["msg", "tail"], 1, "name the topic by --topic-id"),
+        (["msg", "tail", "--topic-id", "x", "--limit", "0"], 1, "positive"),
+        (["msg", "send", "--topic-id", "x", "--sender", "s", "--content", "c"], 3, "agentlipd up"),
+        (["channel", "create", "x"], 3, "server.json"),
+        (["listen"], 3, "agentlipd up"),
+        (["import", "jsonl", "/dev/null"], 3, "agentlipd up"),
+        (["msg", "send", "--topic-id", "x", "--sender", "s"], 1, "--content or by --stdin"),
+    ],
+)
+def test_failure_is_a_sentence_a_hint_and_an_exit_code(
+    filled: Filled, arguments: list[str], code: int, words: str
+) -> None:
+    told = agentlip(*arguments, cwd=filled.path)
+    assert told.code == code
+    assert told.out == ""
+    assert told.err.startswith("Error: ")
+    assert words in told.err
+    machine = agentlip(*arguments, "--json", cwd=filled.path)
+    assert (machine.code, machine.out) == (code, "")
+    body = json.loads(machine.err)
+    assert {"error", "code", "details", "hint"} <= set(body)
+
+
+def test_no_workspace_says_where_it_looked_and_what_makes_one(tmp_path: Path) -> None:
+    done = agentlip("msg", "tail", "--topic-id", "x", cwd=tmp_path)
+    assert done.code == 1
+    assert str(tmp_path) in done.err
+    assert "agentlip init" in done.err
+
+
+def test_named_workspace_is_not_looked_for_further_up(filled: Filled) -> None:
+    below = filled.path / "empty"
+    below.mkdir(exist_ok=True)
+    done = agentlip("channel", "list", "--workspace", below, cwd=filled.path)
+    assert done.code == 1
+    assert f"no workspace in {below}" in done.err
+
+
+def test_status_of_a_hub_that_does_not_run_is_exit_3(filled: Filled) -> None:
+    line = agentlip("status", cwd=filled.path)
+    assert line.code == 3
+    assert line.out.startswith("stopped events=")
+    state = agentlipd("status", "--json", cwd=filled.path)
+    assert state.code == 3
+    assert state.json["status"] == "stopped"
+
+
+def test_server_file_of_a_stranger_is_stale_and_gets_no_token(filled: Filled) -> None:
+    """Something else answers on the port that server.json names."""
+    from tests.support.fakehub import FakeHttp, http_hub
+
+    health = {"status": "ok", "instance_id": "i", "db_id": "another", "schema_version": 1}
+    fake = FakeHttp((200, {}, health))
+    with http_hub(fake) as endpoint:
+        server = {"instance_id": "i", "port": endpoint.port, "pid": 1, "auth_token": "s" * 64}
+        filled.datadir.server_file.write_text(json.dumps(server), encoding="utf-8")
+        try:
+            done = agentlip("channel", "create", "x", cwd=filled.path)
+        finally:
+            filled.datadir.server_file.unlink()
+    assert done.code == 3
+    assert "stale server.json" in done.err
+    assert [request["path"] for request in fake.requests] == ["/health"]
+    assert "authorization" not in fake.requests[0]["headers"]
+
+
+def test_output_into_a_closed_pipe_is_quiet(filled: Filled) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        command("agentlip", "msg", "tail", "--topic-id", filled.topic_id),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=filled.path,
+        env=environment(),
+        timeout=30,
+        check=False,
+    )
+    os.close(write)
+    assert done.stderr == b""
+    assert done.returncode == 0
+
+
+def test_table_for_people_has_headings_and_fits_the_terminal(filled: Filled) -> None:
+    with filled.connect() as connection:
+        topic_id = filled.new_id("topic_")
+        filled.add_topic(connection, topic_id, "long")
+        filled.add_message(connection, "word " * 100, topic_id=topic_id)
+    connection.close()
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        command("agentlip", "msg", "tail", "--topic-id", topic_id),
+        stdout=slave,
+        stdin=subprocess.DEVNULL,
+        cwd=filled.path,
+        env=environment(COLUMNS="100"),
+    )
+    os.close(slave)
+    shown = b""
+    while chunk := _read(master):
+        shown += chunk
+    process.wait(30)
+    os.close(master)
+    heading, line = shown.decode().splitlines()
+    assert heading.split() == ["CREATED", "ID", "SENDER", "CONTENT"]
+    assert len(line) == 100
+    assert line.endswith("…")
+    assert "\x1b" not in line
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:  # how a terminal says that its other side is closed
+        return b""
+
+
+def test_version_needs_no_heavy_import(tmp_path: Path) -> None:
+    script = (
+        "import sys; from appliance.cli import main; main(['--version']);"
+        "heavy = {'gevent', 'falcon', 'peewee', 'gunicorn', 'websockets', 'sqlite3', 'rich',"
+        " 'http.client', 'asyncio'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run(
+        [*command("agentlip")[:2], script], capture_output=True, cwd=tmp_path, env=environment(),
+        timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["appliance.hub.cli", "appliance.hub.cli_listen", "appliance.hub.cli_import",
+     "appliance.cli_daemon", "appliance.daemon", "appliance.systemd", "appliance.sdk.listen",
+     "appliance.sdk.http", "appliance.sdk.reader", "appliance.sdk.importer"],
+)  # fmt: skip
+def test_client_side_imports_nothing_of_the_server(module: str, tmp_path: Path) -> None:
+    script = (
+        f"import sys; import {module};"
+        "server = {'gevent', 'falcon', 'peewee', 'gunicorn', 'prometheus_client'} & set(sys.modules);"
+        "sys.exit(str(server) if server else 0)"
+    )
+    done = subprocess.run(
+        [*command("agentlip")[:2], script], capture_output=True, cwd=tmp_path, env=environment(),
+        timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
