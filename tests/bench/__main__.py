@@ -1,0 +1,58 @@
+"""`python -m tests.bench hub`: measures, and prints one JSON object on stdout.
+
+Exit code 1 when a row lost work, was refused or could not run; a target that is not reached
+is a result and no failure.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tests.bench.hub import suite
+from tests.bench.target import Refused
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("suite", choices=["hub"])
+    parser.add_argument("--rows", default=",".join(suite.ROWS), help="for instance P1,P4")
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs")
+    parser.add_argument(
+        "--workspace", type=Path, help="measure the appliance that serves it (default: start one)"
+    )
+    parser.add_argument(
+        "--directory", type=Path, help="where to make workspaces (default: the temporary folder)"
+    )
+    parser.add_argument("--messages", type=int, help="messages of the long past in P6, P7, P9")
+    parser.add_argument("--out", type=Path, help="write the JSON there too")
+    flags = parser.parse_args(arguments)
+    flags.rows = [name.strip().upper() for name in flags.rows.split(",") if name.strip()]
+    unknown = sorted(set(flags.rows) - set(suite.ROWS))
+    if unknown:
+        parser.error(f"no such row: {', '.join(unknown)}")
+    return flags
+
+
+def main(arguments: list[str] | None = None) -> int:
+    flags = parse(arguments)
+    try:
+        result = suite.run(
+            flags.rows,
+            quick=flags.quick,
+            workspace=flags.workspace,
+            parent=flags.directory,
+            messages=flags.messages,
+        )
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return 1
+    text = json.dumps(result, indent=1)
+    print(text)
+    if flags.out is not None:
+        flags.out.write_text(text + "\n")
+    return 1 if any("failed" in row for row in result["rows"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
