@@ -1,6 +1,9 @@
 """What can be said of a workspace's hub from outside, for machines and for people."""
 
 import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +102,8 @@ def describe(state: State) -> str:
 
 def welcome(state: State) -> str:
     """What a newcomer needs after a start: where, the token, three commands."""
-    there = f" --workspace {state['workspace']}"
+    there = f" --workspace {shlex.quote(state['workspace'])}"
+    agentlip = command_name()
     began = "already running" if state.get("already_running") else "running"
     return "\n".join(
         [
@@ -107,12 +111,21 @@ def welcome(state: State) -> str:
             f"  API    {state['url']}",
             f"  token  {state['token_file']}",
             "Try:",
-            f"  agentlip channel create general{there}",
-            f"  agentlip topic create --channel general hello{there}",
-            "  agentlip msg send --channel general --topic hello --sender me"
+            f"  {agentlip} channel create general{there}",
+            f"  {agentlip} topic create --channel general hello{there}",
+            f"  {agentlip} msg send --channel general --topic hello --sender me"
             f" --content 'Hello'{there}",
         ]
     )
+
+
+def command_name() -> str:
+    """`agentlip` so that it can be pasted: bare where the shell finds this very one."""
+    ours = Path(sys.executable).parent / "agentlip"
+    found = shutil.which("agentlip")
+    if not ours.exists() or (found is not None and ours.samefile(found)):
+        return "agentlip"
+    return shlex.quote(str(ours))
 
 
 def spell_seconds(seconds: float) -> str:
