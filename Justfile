@@ -67,6 +67,11 @@ settings:
     ops/env dev
     .venv/bin/python ops/write_settings.py
 
+# the generated pages of docs/, made from the code
+docs:
+    ops/env dev
+    .venv/bin/python -m ops.write_docs
+
 # build the image
 image TAG="agentlip:local":
     ops/image {{ TAG }}

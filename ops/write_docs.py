@@ -1,0 +1,289 @@
+"""Writes the generated pages of docs/: settings, errors, metrics, routes, events, checks.
+
+    python -m ops.write_docs            writes what has changed, and names it
+    python -m ops.write_docs --check    writes nothing; names what is stale and exits with 1
+
+A process of its own, because it imports the server, which patches the standard library.
+The routes are those of an appliance that is really put together in a temporary workspace,
+and the examples of events are what its verbs really wrote.
+"""
+
+import appliance.server  # first: it patches what everything below imports
+
+# isort: split
+import argparse
+import importlib
+import pkgutil
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from prometheus_client.metrics import MetricWrapperBase
+
+import doctor
+from appliance.app import Appliance
+from appliance.hub import wire
+from appliance.kernel import schema
+from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.log import Log
+from appliance.kernel.metrics import REGISTRY
+from appliance.settings import Settings
+from appliance.terminal import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
+from appliance.web.errors import STATUS_OF_KIND
+from appliance.web.guard import FREE_ON_LOOPBACK
+from appliance.web.route import Route
+from doctor.checks import CHECKS
+from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
+from ops.write_settings import notes, summary, toml
+
+FOLDER = Path(__file__).parents[1] / "docs"
+
+# Under which heading an error stands, by the module that declares it.
+AT_START = (
+    "appliance.server",
+    "appliance.kernel.config",
+    "appliance.kernel.datadir",
+    "appliance.kernel.upgrade",
+)
+ANSWERS = ("appliance.kernel", "appliance.web", "appliance.wsgi", "appliance.hub")
+
+SETTINGS = """\
+`agentlip.toml` beside `.agentlip/`, then the environment, then flags; later wins. In the
+environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, as in `AGENTLIP_HTTP__PORT=8080`;
+its text is read as JSON where it is JSON. An unknown key is refused with its path. Settings
+are read once, at the start. The same as a file to copy from: `ops/agentlip.toml`."""
+
+ERRORS = """\
+Every failure has a machine code, a sentence and, where one helps, a hint: what to do next.
+The sentences here are those without facts; an occurrence may say more. A code never changes
+its meaning; several failures may share one, and `details` tells them apart."""
+
+METRICS = """\
+`GET /metrics` gives Prometheus text, or OpenMetrics to who asks for it. Labels come from
+closed sets (route templates, verbs, states), never from names or ids that users give. Beside
+these stand the usual `process_*` and `python_*`."""
+
+ROUTES = """\
+All HTTP routes; the socket is `GET /ws` ([protocol](protocol.md#websocket)). *Free* means:
+on a loopback bind no token is needed. `HEAD` works where `GET` does, `OPTIONS` everywhere.
+Replies in detail: `GET /api/v1/openapi.json` of a running appliance."""
+
+EVENTS = """\
+One event for every change, in the order of the commits, never altered, never removed. Shown
+is `data` of the envelope on sockets and streams, which is `data_json` in
+`GET /api/v1/events`; ids are shortened. Fields may be added, never removed."""
+
+CHECKS_TEXT = """\
+What `agentlip doctor` looks at; `--all` adds the expensive rows, which read all there is.
+Rows marked *ready* are asked at every `GET /-/ready`; a critical finding of theirs makes
+the answer 503."""
+
+
+def pages() -> dict[str, str]:
+    """File name → text, for every generated page."""
+    import_everything()
+    with tempfile.TemporaryDirectory() as folder:
+        routes, events = look_at_an_appliance(Path(folder))
+    return {
+        "settings.md": settings_page(),
+        "errors.md": errors_page(),
+        "metrics.md": metrics_page(),
+        "routes.md": routes_page(routes),
+        "events.md": events_page(events),
+        "checks.md": checks_page(),
+    }
+
+
+def import_everything() -> None:
+    """Errors and metrics are known once their modules are."""
+    for package in (appliance, doctor):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                importlib.import_module(found.name)
+
+
+def look_at_an_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
+    """The routes of a whole appliance, and one event of every verb of its hub."""
+    datadir, clock, log = DataDir(folder), SystemClock(), Log(sys.stderr.buffer, level="error")
+    schema.create_workspace(datadir, clock=clock, log=log)
+    lock = WriterLock(datadir, "docs", clock)
+    lock.acquire()
+    try:
+        whole = Appliance(Settings(), datadir, lock, clock, log, "docs")
+        try:
+            exercise(whole)
+            logged = whole.hub.list_events(wire.EventsQuery(limit=1000))
+            return whole._routes(), msgspec.json.decode(logged)["events"]
+        finally:
+            whole.stop()
+    finally:
+        lock.release()
+
+
+def exercise(whole: Appliance) -> None:
+    """Every verb that writes an event, once, in the order a story has."""
+    hub, who = whole.hub, Principal("docs", "docs", frozenset({ADMIN}))
+
+    def made(reply: Any, noun: str) -> str:
+        return str(msgspec.json.decode(reply.body)[noun]["id"])
+
+    channel_id = made(hub.create_channel(wire.CreateChannel("general"), who), "channel")
+    topic_id = made(hub.create_topic(wire.CreateTopic(channel_id, "builds"), who), "topic")
+    hub.rename_topic(topic_id, wire.RenameTopic("nightly builds"), who)
+    posted = hub.create_message(wire.CreateMessage(topic_id, "ci", "passed"), who)
+    message_id = made(posted, "message")
+    hub.patch_message(message_id, wire.EditMessage("passed, 2 skipped", 1), who)
+    hub.patch_message(message_id, wire.DeleteMessage("ci", 2), who)
+
+
+# -- the pages ---------------------------------------------------------------------------
+
+
+def settings_page() -> str:
+    parts = ["# Settings", SETTINGS]
+    for section in msgspec.structs.fields(Settings):
+        words = notes(section.type)
+        rows = [
+            (
+                code(field.encode_name),
+                plain_name(field.type),
+                "none" if field.default is None else code(toml(field.default)),
+                words[field.name],
+            )
+            for field in msgspec.structs.fields(section.type)
+        ]
+        parts += [f"## [{section.encode_name}]", sentence(summary(section.type))]
+        parts.append(table(("Setting", "Type", "Default", "What it is for"), rows))
+    return page(parts)
+
+
+def errors_page() -> str:
+    answers, start, terminal = [], [], []
+    for kind in error_classes():
+        if kind.__module__.startswith(AT_START):
+            start.append((code(kind.code), kind.sentence, kind.advice))
+        elif kind.__module__.startswith(ANSWERS) and ".cli" not in kind.__module__:
+            answers.append(answer_row(kind))
+        else:
+            left = EXIT_BY_KIND.get(kind.kind, EXIT_GENERAL)
+            terminal.append((code(kind.code), kind.sentence, kind.advice, str(left)))
+    return page(
+        [
+            "# Errors",
+            ERRORS,
+            "## Answers over HTTP, on sockets and in batches",
+            "The last column is the exit code with which the command line passes them on.",
+            table(("Code", "HTTP", "Says", "Hint", "Exit"), answers),
+            "## When the appliance starts, or a workspace is looked for",
+            table(("Code", "Says", "Hint"), start),
+            "## Of the command line and the SDK alone",
+            table(("Code", "Says", "Hint", "Exit"), terminal),
+        ]
+    )
+
+
+def error_classes() -> list[type[ApplianceError]]:
+    found, waiting = set(), [ApplianceError]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if {"code", "sentence", "advice"} & set(vars(kind)):
+            found.add(kind)
+    return sorted(found, key=lambda kind: (kind.code, kind.sentence, kind.__name__))
+
+
+def answer_row(kind: type[ApplianceError]) -> tuple[str, ...]:
+    status = kind.status or STATUS_OF_KIND[kind.kind]
+    left = EXIT_BY_STATUS.get(status, EXIT_GENERAL)
+    return code(kind.code), str(status), kind.sentence, kind.advice, str(left)
+
+
+def metrics_page() -> str:
+    rows = set()
+    for metric in REGISTRY._names_to_collectors.values():
+        if isinstance(metric, MetricWrapperBase):
+            name = metric._name + ("_total" if metric._type == "counter" else "")
+            labels = ", ".join(code(label) for label in metric._labelnames)
+            rows.add((code(name), metric._type, labels, metric._documentation))
+    heads = ("Name", "Type", "Labels", "What it counts")
+    return page(["# Metrics", METRICS, table(heads, sorted(rows))])
+
+
+def routes_page(routes: Sequence[Route]) -> str:
+    rows, structs = [], set()
+    for route in routes:
+        for method, operation in route.operations.items():
+            taken = [each for each in (operation.query, operation.body) if each is not None]
+            kinds = [part for each in taken for part in getattr(each, "__args__", (each,))]
+            structs.update(kinds)
+            rows.append(
+                (
+                    code(f"{method} {route.path}"),
+                    operation.summary,
+                    code(operation.scope) if operation.scope else "nothing",
+                    "yes" if operation.scope in FREE_ON_LOOPBACK else "",
+                    ", ".join(map(link, kinds)),
+                    str(operation.status),
+                )
+            )
+    structs.update(inner for struct in tuple(structs) for inner in inner_structs(struct))
+    heads = ("Route", "What it does", "Needs", "Free", "Takes", "Answers")
+    parts = ["# Routes", ROUTES, table(heads, rows), "## What they take"]
+    parts.append("Unknown fields of a body are ignored; unknown query parameters are refused.")
+    for struct in sorted(structs, key=lambda kind: kind.__name__):
+        parts.append(f"### {struct.__name__}")
+        parts.append(table(("Field", "Type", "Default"), fields(struct)))
+    return page(parts)
+
+
+def events_page(events: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        (code(e["name"]), e["entity"]["type"], ", ".join(code(name) for name in e["scope"]))
+        for e in events
+    ]
+    parts = ["# Events", EVENTS, table(("Event", "Of", "Scope"), rows)]
+    for event in events:
+        text = msgspec.json.format(msgspec.json.encode(event["data_json"]), indent=2).decode()
+        parts += [f"## {event['name']}", f"```json\n{anonymous(text)}\n```"]
+    return page(parts)
+
+
+def anonymous(text: str) -> str:
+    """The same at every run: one instant, and ids by their prefix."""
+    text = re.sub(r"\b(ch|topic|msg)_[0-9A-Z]{26}\b", r"\1_…", text)
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
+
+
+def checks_page() -> str:
+    rows = [
+        (code(check.name), check.inspects, check.cost.value, "yes" if check.ready else "")
+        for check in CHECKS
+    ]
+    return page(["# Checks", CHECKS_TEXT, table(("Check", "Inspects", "Cost", "Ready"), rows)])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
+    check = parser.parse_args().check
+    stale = []
+    for name, text in pages().items():
+        file = FOLDER / name
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not check:
+                file.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name}" + (" is stale; run: just docs" if check else ""))
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""Prose that can't go stale: generated pages are compared, examples run, links followed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_walls import ROOT, tracked
+from tests.support.commands import command, environment
+from tests.support.hubprocess import served
+
+DOCS = ROOT / "docs"
+SECONDS_MAX = 120
+END = "==== end of the example ===="
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
+
+
+def prose() -> list[Path]:
+    return sorted(tracked("*.md"))
+
+
+def named(files: list[Path]) -> list[str]:
+    return [str(file.relative_to(ROOT)) for file in files]
+
+
+def without_code(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def anchors(text: str) -> set[str]:
+    """The names that headings get where Markdown is shown."""
+    heads = re.findall(r"(?m)^#+ (.+)$", without_code(text))
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+# -- generated pages ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_generated_pages_are_what_the_code_says(seed):
+    done = subprocess.run(
+        [sys.executable, "-m", "ops.write_docs", "--check"],
+        cwd=ROOT,
+        env=environment(PYTHONHASHSEED=seed),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_event_that_the_hub_writes_is_on_its_page():
+    source = (ROOT / "appliance" / "hub" / "writes.py").read_text(encoding="utf-8")
+    written = set(re.findall(r'"((?:channel|topic|message)\.\w+)"', source))
+    described = set(re.findall(r"(?m)^## (\S+)$", (DOCS / "events.md").read_text("utf-8")))
+    assert written
+    assert written - described == set()
+
+
+def test_codes_named_in_prose_exist():
+    known = set(re.findall(r"`([A-Z][A-Z_]+)`", (DOCS / "errors.md").read_text("utf-8")))
+    for file in (DOCS / "protocol.md", DOCS / "operations.md", ROOT / "README.md"):
+        used = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", file.read_text(encoding="utf-8")))
+        used = {code for code in used if not code.startswith("AGENTLIP_")}
+        assert used - known == set(), file.name
+
+
+def test_settings_named_in_prose_exist():
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    known = set()
+    for section, body in re.findall(r"(?ms)^## \[(\w+)\]$(.*?)(?=^## |\Z)", page):
+        known |= {f"{section}.{field}" for field in re.findall(r"(?m)^\| `(\w+)` \|", body)}
+    sections = {name.partition(".")[0] for name in known}
+    for file in prose():
+        used = re.findall(r"`(\w+)\.(\w+)`", without_code(file.read_text(encoding="utf-8")))
+        named_settings = {f"{section}.{field}" for section, field in used if section in sections}
+        assert {each for each in named_settings - known if file.name not in MADE} == set(), file
+
+
+MADE = {"checks.md", "events.md"}  # hub.search there is a check, not a setting
+
+
+# -- links and shapes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", named(prose()))
+def test_links_lead_somewhere(name):
+    file = ROOT / name
+    broken = []
+    for target in LINK.findall(without_code(file.read_text(encoding="utf-8"))):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = (file.parent / path).resolve() if path else file
+        if not there.exists():
+            broken.append(target)
+        elif anchor and anchor not in anchors(there.read_text(encoding="utf-8")):
+            broken.append(target)
+    assert broken == []
+
+
+def test_decisions_are_numbered_and_say_what_was_given_up():
+    files = sorted((DOCS / "decisions").glob("*.md"))
+    numbers = [int(file.name[:4]) for file in files]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for file in files:
+        heads = re.findall(r"(?m)^## (.+)$", file.read_text(encoding="utf-8"))
+        assert heads[:3] == ["Situation", "Choice", "What we gave up"], file.name
+
+
+def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
+    for file in sorted((ROOT / "changelog").glob("*.md")):
+        if file.name == "README.md":
+            continue
+        text = file.read_text(encoding="utf-8")
+        assert re.match(rf"({'|'.join(KINDS)}): [A-Z`]", text), file.name
+        assert text.endswith(".\n"), file.name
+        assert "\n\n" not in text, f"{file.name}: one paragraph"
+
+
+# -- examples ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/protocol.md"])
+def test_examples_do_what_they_show(name, tmp_path):
+    """Blocks marked `sh run`, in order, in one shell, in the workspace of a served hub.
+
+    A block marked `output` behind one is what it prints; `…` stands for anything.
+    """
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    examples = list(examples_of((ROOT / name).read_text(encoding="utf-8")))
+    assert examples
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    script = "\n".join(f"{{ {text} }} 2>&1\necho '{END}'" for text, _ in examples)
+    with served(workspace):
+        done = subprocess.run(
+            ["bash", "-eu", "-c", script],
+            cwd=workspace,
+            env=environment(PATH=commands_in(tmp_path / "bin")),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = done.stdout.split(END + "\n")
+    for (text, wanted), got in zip(examples, printed, strict=False):
+        if wanted is not None:
+            assert fits(wanted, got), f"{text}\nprinted:\n{got}\nnot:\n{wanted}"
+
+
+def examples_of(text: str) -> list[tuple[str, str | None]]:
+    blocks = FENCE.findall(text)
+    following = [*blocks[1:], ("", "")]
+    return [
+        (body, after if mark == "output" else None)
+        for (kind, body), (mark, after) in zip(blocks, following, strict=True)
+        if kind == "sh run"
+    ]
+
+
+def fits(wanted: str, got: str) -> bool:
+    pattern = ".*".join(re.escape(piece) for piece in wanted.strip().split("…"))
+    return re.fullmatch(pattern, got.strip()) is not None
+
+
+def commands_in(folder: Path) -> str:
+    """A PATH on which our commands and this Python come first."""
+    folder.mkdir()
+    lines = {name: command(name) for name in ("agentlip", "agentlipd")}
+    lines["python3"] = [sys.executable]
+    for name, words in lines.items():
+        file = folder / name
+        quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+        file.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
+        file.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
