@@ -13,24 +13,31 @@ lets reads go on; a damaged file stops this store, leaves a mark beside it, and 
 stopped until the doctor has looked at it.
 """
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from gevent.hub import Waiter
 
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Unavailable
 from appliance.kernel.handoff import Handoff
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.native import NativeThread, SimpleQueue
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
+from appliance.kernel.trouble import (
+    QueueFull,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreSuspect,
+    free_bytes,
+    sqlite_name,
+)
 
 T = TypeVar("T")
 
@@ -44,7 +51,9 @@ _queued = gauge("store_queue_jobs", "Writes waiting or running", ("store",))
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[store]: how every SQLite file is kept."""
 
-    synchronous: str = "FULL"  # FULL: an acknowledged write survives power loss; or NORMAL
+    synchronous: Literal["FULL", "NORMAL"] = (
+        "FULL"  # FULL: an acknowledged write survives power loss; or NORMAL
+    )
     batch_max: int = 64  # jobs in one transaction; more only adds latency
     queue_max: int = 2000  # jobs waiting for the writer before 503
     readers: int = 2  # native threads that read; SQLite holds the GIL little
@@ -57,33 +66,6 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_jobs: int = 2000  # writes after which the Checkpointer moves the WAL
     checkpoint_seconds: float = 0.25  # how often it looks
     retry_after_seconds: float = 1.0  # told to clients that were refused
-
-
-class StoreFull(Unavailable):
-    code = "STORAGE_FULL"
-    sentence = "the disk is full; writing is paused, reading goes on"
-    advice = "free space on the data directory's disk; writing resumes by itself"
-
-
-class StoreBusy(Unavailable):
-    sentence = "the database is busy"
-    advice = "try again; `agentlip doctor` names who holds the file"
-
-
-class QueueFull(Unavailable):
-    sentence = "too many writes are waiting"
-    advice = "slow down, or send batches"
-
-
-class StoreSuspect(Unavailable):
-    code = "STORAGE_SUSPECT"
-    sentence = "the database may be damaged; this store has stopped"
-    advice = "stop the appliance and run `agentlip doctor --all`"
-
-
-class StoreClosed(Unavailable):
-    sentence = "shutting down"
-    advice = "try again after the restart"
 
 
 class _Submission:
@@ -465,18 +447,5 @@ def _empty_wal(reader: Reader) -> None:
         reader.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
 
 
-def sqlite_name(error: sqlite3.Error) -> str:
-    return getattr(error, "sqlite_errorname", "") or type(error).__name__
-
-
 def _calls(batch: list[_Submission]) -> list[Call]:
     return [call for submission in batch for call in submission.calls]
-
-
-def free_bytes(directory: Path) -> int:
-    """Bytes that a process without privileges may still write beside `directory`."""
-    try:
-        status = os.statvfs(directory)
-    except OSError:
-        return 0
-    return status.f_bavail * status.f_frsize

@@ -15,15 +15,8 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.reader import ReadTooLong
-from appliance.kernel.store import (
-    QueueFull,
-    Store,
-    StoreBusy,
-    StoreClosed,
-    StoreFull,
-    StoreSettings,
-    StoreSuspect,
-)
+from appliance.kernel.store import Store, StoreSettings
+from appliance.kernel.trouble import QueueFull, StoreBusy, StoreClosed, StoreFull, StoreSuspect
 
 
 def make_file(path):

@@ -1,0 +1,47 @@
+"""What can go wrong with a store, told in our words: refusals, and SQLite's own errors' names."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from appliance.kernel.errors import Unavailable
+
+
+class StoreFull(Unavailable):
+    code = "STORAGE_FULL"
+    sentence = "the disk is full; writing is paused, reading goes on"
+    advice = "free space on the data directory's disk; writing resumes by itself"
+
+
+class StoreBusy(Unavailable):
+    sentence = "the database is busy"
+    advice = "try again; `agentlip doctor` names who holds the file"
+
+
+class QueueFull(Unavailable):
+    sentence = "too many writes are waiting"
+    advice = "slow down, or send batches"
+
+
+class StoreSuspect(Unavailable):
+    code = "STORAGE_SUSPECT"
+    sentence = "the database may be damaged; this store has stopped"
+    advice = "stop the appliance and run `agentlip doctor --all`"
+
+
+class StoreClosed(Unavailable):
+    sentence = "shutting down"
+    advice = "try again after the restart"
+
+
+def sqlite_name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "") or type(error).__name__
+
+
+def free_bytes(directory: Path) -> int:
+    """Bytes that a process without privileges may still write beside `directory`."""
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return 0
+    return status.f_bavail * status.f_frsize
