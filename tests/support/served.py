@@ -1,7 +1,8 @@
 """A worker in a process of its own on a free port: `python -m tests.support.served SETTINGS`.
 
-Beside the example routes it answers `/wait` (until SIGUSR2), `/stream` (three parts),
-`/taken` (takes the socket and echoes), `/crash` and `/headers` outside of Falcon.
+Beside the example routes it answers, outside of Falcon: `/wait` (until SIGUSR2), `/stream`
+(three parts), `/endless` (a part, and after SIGUSR2 another), `/nothing`, `/big`, `/taken`
+(takes the socket and echoes), `/crash` and `/headers` (wrong ones).
 """
 
 from gevent import monkey
@@ -111,6 +112,11 @@ def _serve() -> None:
     settings = HttpSettings(**json.loads(sys.argv[1]))
     app = app_of(note_routes(NoteResource()), settings=settings, clock=clock)
 
+    def until_released() -> Iterator[bytes]:
+        yield b"one"
+        released.wait()
+        yield b"two"
+
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
         if path == "/wait":
@@ -118,6 +124,12 @@ def _serve() -> None:
         elif path == "/stream":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one", b"two", b"three"])
+        elif path == "/endless":
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return until_released()
+        elif path == "/nothing":
+            start_response("204 No Content", [("Content-Length", "0")])
+            return []
         elif path == "/taken":
             taken: socket.socket = environ["gunicorn.socket"]
             early = environ["agentlip.buffered"]()
