@@ -176,7 +176,7 @@ def _ready(datadir: DataDir, pid: int) -> bool:
     connection = connect(Endpoint(host, server.port), timeout=2.0)
     try:
         connection.request("GET", "/-/ready")
-        return connection.getresponse().status in (200, 404)
+        return connection.getresponse().status == 200
     except OSError:
         return False
     finally:

@@ -152,7 +152,7 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
         return code if isinstance(code, int) else 0
     except ApplianceError as error:
         return tell(error, machine)
-    except BrokenPipeError:
+    except (OutputClosed, BrokenPipeError):
         quiet_stdout()
         return 0
     except KeyboardInterrupt:
@@ -209,8 +209,24 @@ def quiet_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class OutputClosed(Exception):
+    """Nobody reads our output any more (`agentlip … | head`): a quiet end, no error.
+
+    Not an OSError, for typer would make exit code 1 of that.
+    """
+
+
 def write_line(text: str) -> None:
     _write(sys.stdout, text)
+
+
+def write_now(line: bytes) -> None:
+    """A line for a reader who waits for it."""
+    try:
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise OutputClosed from None
 
 
 def note(text: str) -> None:
@@ -221,7 +237,10 @@ def note(text: str) -> None:
 def _write(stream: Any, text: str) -> None:
     # A terminal in another encoding than UTF-8 gets question marks, not a traceback.
     encoding = stream.encoding or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    try:
+        stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    except BrokenPipeError:
+        raise OutputClosed from None
 
 
 def _json(value: Any) -> str:

@@ -6,7 +6,6 @@ again may repeat a few events, but never misses one.
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ import typer
 
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
+from appliance.terminal import Session, common, note, plain_app, write_now
 
 CURSOR_SECONDS = 0.5
 CURSOR_BYTES_MAX = 4096
@@ -143,7 +142,6 @@ def listen(
 
 def _print_events(follower: Any, wanted: Wanted, file: CursorFile) -> None:
     cursor = Cursor(follower.after, follower.epoch)
-    out = sys.stdout.buffer
     printed = 0
     try:
         # With a file, a quiet stream is the moment to write the cursor down.
@@ -154,8 +152,7 @@ def _print_events(follower: Any, wanted: Wanted, file: CursorFile) -> None:
             if wanted.until_event is not None and event.event_id > wanted.until_event:
                 return
             if not wanted.names or event.name in wanted.names:
-                out.write(event.text.encode() + b"\n")
-                out.flush()
+                write_now(event.text.encode())
                 printed += 1
             cursor = Cursor(event.event_id, follower.epoch)
             if wanted.reached(event.event_id, printed):

@@ -182,13 +182,25 @@ class Importer:
                 return
             if attempt:
                 self._pause(min(0.1 * 2**attempt, 5.0))
-            # No key for the batch: every item has its own.
-            body = {"messages": [each for _, each in waiting]}
-            results = self._client.post("/api/v1/messages/batch", body, key="")["results"]
-            outcomes = zip(waiting, results, strict=True)
+            outcomes = zip(waiting, self._post([body for _, body in waiting]), strict=True)
             waiting = [pair for pair, result in outcomes if not self._settle(pair[0], result)]
         if waiting:
             raise HubOverloaded
+
+    def _post(self, bodies: list[Json]) -> list[Json]:
+        """One result each. A batch refused for one malformed item is halved until that is found."""
+        try:
+            # No key for the batch: every item has its own.
+            answer = self._client.post("/api/v1/messages/batch", {"messages": bodies}, key="")
+            results: list[Json] = answer["results"]
+            return results
+        except Refused as error:
+            if error.http_status != 400:
+                raise
+            if len(bodies) == 1:
+                return [{**error.body, "error": error.message}]
+            half = len(bodies) // 2
+            return self._post(bodies[:half]) + self._post(bodies[half:])
 
     def _body(self, item: Item) -> Json | None:
         try:

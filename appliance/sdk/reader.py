@@ -147,6 +147,7 @@ class Reader:
         Newest first; with `after_id` oldest first. Going on from the last row of a page,
         in either direction, never skips and never repeats. The hub's HTTP does the same.
         """
+        rows_max = _rows_max(limit)
         self.topic(topic_id)
         where, parameters = ["topic_id = ?"], [topic_id]
         for sign, message_id in (("<", before_id), (">", after_id)):
@@ -158,7 +159,7 @@ class Reader:
             f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(where)}"
             f" ORDER BY {self._order} {direction} LIMIT ?"
         )
-        return self._rows(query, (*parameters, _rows_max(limit)))
+        return self._rows(query, (*parameters, rows_max))
 
     def counts(self) -> Row:
         """A few numbers for a status line; all from the ends of indexes."""

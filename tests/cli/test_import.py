@@ -126,7 +126,7 @@ def test_what_the_hub_refuses_is_told_with_its_line(hub: HubProcess, tmp_path: P
     file.write_text("".join(lines), encoding="utf-8")
     done = agentlip("import", "jsonl", file, "--skip-bad", "--json", cwd=hub.workspace)
     assert done.code == 0, done
-    assert [bad["place"] for bad in done.json["reasons"]] == [5, 2, 3, 4]
+    assert sorted(bad["place"] for bad in done.json["reasons"]) == [2, 3, 4, 5]
     assert _stored(hub, "refused") == Counter(["line 0", "line 5"])
 
 
@@ -166,9 +166,7 @@ def test_mailbox(hub: HubProcess, tmp_path: Path) -> None:
     ]
     file.write_text("".join(mails), encoding="utf-8")
     for sent in (20, 0):
-        done = agentlip(
-            "import", "mbox", file, "--channel", "mail", "--json", cwd=hub.workspace
-        )
+        done = agentlip("import", "mbox", file, "--channel", "mail", "--json", cwd=hub.workspace)
         assert done.code == 0, done
         assert done.json["sent"] == sent
     topics = agentlip("topic", "list", "--channel", "mail", "--json", cwd=hub.workspace).json

@@ -113,9 +113,7 @@ def test_from_elsewhere_by_url_and_token_file(
     bad = agentlip(*send, cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=str(wrong))
     assert bad.code == 4
     assert "f" * 64 not in bad.err + bad.out
-    stream = agentlip(
-        "listen", cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=str(wrong)
-    )
+    stream = agentlip("listen", cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=str(wrong))
     assert stream.code == 4
     odd = agentlip(*send, cwd=tmp_path, AGENTLIP_URL="ftp://x")
     assert odd.code == 1

@@ -36,9 +36,7 @@ def test_workspace_is_found_from_below_by_flag_before_and_after_and_by_environme
         agentlip("channel", "list", "--json", cwd=below),
         agentlip("--workspace", filled.path, "--json", "channel", "list", cwd=tmp_path),
         agentlip("channel", "list", "--workspace", filled.path, "--json", cwd=tmp_path),
-        agentlip(
-            "channel", "list", "--json", cwd=tmp_path, AGENTLIP_WORKSPACE=str(filled.path)
-        ),
+        agentlip("channel", "list", "--json", cwd=tmp_path, AGENTLIP_WORKSPACE=str(filled.path)),
     ]
     assert all(done.code == 0 for done in ways), ways
     assert len({done.out for done in ways}) == 1

@@ -8,7 +8,9 @@ SECONDS_MAX = 20.0
 LOOK_EVERY_SECONDS = 0.02
 
 
-def until(condition: Callable[[], object], seconds_max: float = SECONDS_MAX, what: str = "") -> None:
+def until(
+    condition: Callable[[], object], seconds_max: float = SECONDS_MAX, what: str = ""
+) -> None:
     """Returns once `condition()` is true; fails if it never is."""
     deadline = time.monotonic() + seconds_max
     while not condition():

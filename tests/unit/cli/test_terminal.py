@@ -67,7 +67,9 @@ def test_conflict_names_the_current_version(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().err) == answer
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["msg", "send"], ["msg", "tail", "--limit", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["msg", "send"], ["msg", "tail", "--limit", "x"]]
+)
 def test_wrong_usage_is_exit_1_because_2_means_conflict(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +96,9 @@ def test_version_is_told_by_flag_and_by_command(capsys: pytest.CaptureFixture[st
 def test_every_command_explains_itself(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    names = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()]
+    names = [
+        line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()
+    ]
     assert len(names) >= 4
     for name in names:
         if name == "doctor":
@@ -113,7 +117,9 @@ def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:
 def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
     rows = [{"a": "日本", "b": "1"}, {"a": "e\u0301a", "b": "2"}, {"a": "long", "b": "3"}]
     lines = terminal._aligned(rows, [("A", "a"), ("B", "b")], None)
-    assert [terminal._cells(line[: line.index(mark)]) for line, mark in zip(lines, "B123")] == [6] * 4
+    assert [terminal._cells(line[: line.index(mark)]) for line, mark in zip(lines, "B123")] == [
+        6
+    ] * 4
 
 
 def test_what_was_said_cannot_steer_the_terminal() -> None:

@@ -256,7 +256,9 @@ def test_stranger_who_speaks_no_json_is_no_hub() -> None:
 
 
 def test_unknown_frames_are_ignored_and_envelopes_come_through_untouched() -> None:
-    text = '{"type":"event","event_id":1,"name":"new.kind","later":{"a":[1]},"data":{"x":"\\u00fc"}}'
+    text = (
+        '{"type":"event","event_id":1,"name":"new.kind","later":{"a":[1]},"data":{"x":"\\u00fc"}}'
+    )
 
     def part(socket: ServerConnection) -> None:
         _ok(socket)
