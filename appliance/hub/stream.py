@@ -47,6 +47,7 @@ class Session:
         self._settings = settings
         self._hello: wire.Hello | None = None
         self._wanted: Filter | None = None
+        self._by_name = False  # some name was not known when the client said hello
         self._cursor = 0
         # Until hello says what is wanted, nothing is.
         self._subscription: Subscription = hub.feed.subscribe(settings.queue_max, lambda _: False)
@@ -103,7 +104,11 @@ class Session:
         self._socket.wake_with(self._subscription.wake)
         feed.unsubscribe(old)
         if asked is not None:
-            self._wanted = self._hub.filter_for(asked.channels, asked.topics)
+            self._wanted = self._look_up(asked)
+            self._by_name = bool(self._wanted.unresolved)
+
+    def _look_up(self, asked: wire.Subscriptions) -> Filter:
+        return self._hub.filter_for(asked.channels, asked.topics)
 
     def _wants(self, event: Any) -> bool:
         """Everything while names are still being looked up; `_send_live` looks again."""
@@ -123,6 +128,10 @@ class Session:
 
     def _replay(self, until: int) -> None:
         """Every wanted event in (cursor, until], piece by piece, however long it takes."""
+        asked = self._hello.subscriptions if self._hello else None
+        if asked is not None and self._wanted is not None and self._wanted.unresolved:
+            # A channel made up to `until` can be found now, and won't be told of again.
+            self._wanted = self._look_up(asked)
         while self._cursor < until:
             frames, self._cursor = self._hub.read_log(self._cursor, until, self._wanted)
             if frames:
@@ -140,8 +149,7 @@ class Session:
         self._subscription.recover()
 
     def _send_live(self, items: list[Any]) -> None:
-        wanted = self._wanted
-        if wanted is not None and wanted.unresolved:
+        if self._by_name:  # what came before the last name was known is unfiltered
             items = [item for item in items if self._resolve(item)]
         frames = b"".join([item.frame for item in items if item.number > self._cursor])
         if frames:

@@ -131,6 +131,54 @@ def table(house):
     table.running.join(5)
 
 
+def test_a_name_that_comes_to_be_while_the_client_lags_is_followed(table):
+    table.hello(channels=["later"])
+    table.hold()
+    table.say("here")
+    table.arrive()
+    channel_id = table.make("later")
+    table.say("later", 40)
+    assert table.session._subscription.lagging
+    table.socket.held.release()
+    table.until(lambda: not table.session._subscription.lagging)
+    table.say("later", 3)
+    expected = table.events_of(channel_id)
+    table.until(lambda: table.told()[-1:] == expected[-1:])
+    assert table.told() == expected
+
+
+def test_a_name_that_comes_to_be_lets_nothing_else_through(table):
+    table.hello(channels=["later"])
+    table.hold()
+    channel_id = table.make("later")
+    table.arrive()
+    table.say("here", 5)
+    table.socket.held.release()
+    table.say("later")
+    expected = table.events_of(channel_id)
+    table.until(lambda: table.told()[-1:] == expected[-1:])
+    assert table.told() == expected
+
+
+def test_a_name_that_comes_to_be_during_hello_is_followed(table):
+    """The channel is made after its name was looked up and before the log is read."""
+    looked_up = table.hub.filter_for
+
+    def then_somebody_makes_it(channels, topics):
+        found = looked_up(channels, topics)
+        if "later" not in table.topics:
+            table.made = table.make("later")
+            table.say("later", 2)
+        return found
+
+    table.hub.filter_for = then_somebody_makes_it
+    table.hello(channels=["later"])
+    table.say("later")
+    expected = table.events_of(table.made)
+    table.until(lambda: table.told()[-1:] == expected[-1:])
+    assert table.told() == expected
+
+
 def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
     table.hello()
     table.hold()
