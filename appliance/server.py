@@ -11,6 +11,7 @@ monkey.patch_all()
 import argparse
 import logging
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -50,8 +51,12 @@ class PortTaken(Conflict):
 def main(arguments: list[str] | None = None) -> int:
     flags = parse(arguments)
     log = Log()
+    # Until the worker listens to signals itself, an end is an exit with all its clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         return serve(flags, log)
+    except KeyboardInterrupt:
+        return 130
     except ApplianceError as error:
         log.error(error.message, code=error.code, hint=error.hint, **error.details)
         print(f"Error: {error.message}", file=sys.stderr)
