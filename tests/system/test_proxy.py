@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 
 from tests.support.waiting import wait_until
 from tests.system.box import PORT, bearer, message
+from tests.system.conftest import LABEL
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 OPS = Path(__file__).parents[2] / "ops"
@@ -55,7 +56,7 @@ def proxy_image(engine):
 def network(engine, compose):
     pools = [docker.types.IPAMPool(**compose["networks"]["front"]["ipam"]["config"][0])]
     ipam = docker.types.IPAMConfig(pool_configs=pools)
-    made = engine.networks.create("agentlip-test-front", ipam=ipam)
+    made = engine.networks.create("agentlip-test-front", ipam=ipam, labels={LABEL: "1"})
     yield made
     made.remove()
 
