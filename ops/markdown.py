@@ -1,7 +1,7 @@
 """Pieces of generated pages: tables, and types of the wire in words."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as shapes
@@ -41,6 +41,8 @@ def plain_name(kind: Any) -> str:
     """The type of a setting."""
     if isinstance(kind, type) and kind.__name__ in PLAIN:
         return PLAIN[kind.__name__]
+    if get_origin(kind) is Literal:
+        return " or ".join(code(json_text(choice)) for choice in get_args(kind))
     return "list of text" if "tuple" in str(kind) else "text"
 
 
@@ -67,9 +69,9 @@ def _row(field: shapes.Field) -> tuple[str, str, str]:
     if field.required:
         default = "required"
     elif field.default_factory is not msgspec.NODEFAULT:
-        default = code(_json(field.default_factory()))
+        default = code(json_text(field.default_factory()))
     else:
-        default = "none" if field.default is None else code(_json(field.default))
+        default = "none" if field.default is None else code(json_text(field.default))
     return code(field.encode_name), _described(field.type), default
 
 
@@ -114,5 +116,5 @@ def _bare(kind: Any) -> Any:
     return kind
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()

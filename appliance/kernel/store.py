@@ -51,9 +51,8 @@ _queued = gauge("store_queue_jobs", "Writes waiting or running", ("store",))
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[store]: how every SQLite file is kept."""
 
-    synchronous: Literal["FULL", "NORMAL"] = (
-        "FULL"  # FULL: an acknowledged write survives power loss; or NORMAL
-    )
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    """FULL: an acknowledged write survives power loss. NORMAL: it survives a crash."""
     batch_max: int = 64  # jobs in one transaction; more only adds latency
     queue_max: int = 2000  # jobs waiting for the writer before 503
     readers: int = 2  # native threads that read; SQLite holds the GIL little
