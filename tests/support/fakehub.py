@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -82,10 +82,8 @@ def stream_hub(*parts: Part) -> Iterator[Endpoint]:
     left = list(parts)
 
     def play(socket: ServerConnection) -> None:
-        try:
+        with suppress(ConnectionClosed):
             (left.pop(0) if left else _refuse)(socket)
-        except ConnectionClosed:
-            pass
 
     with serve(play, "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever)

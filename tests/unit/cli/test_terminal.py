@@ -117,9 +117,9 @@ def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:
 def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
     rows = [{"a": "日本", "b": "1"}, {"a": "e\u0301a", "b": "2"}, {"a": "long", "b": "3"}]
     lines = terminal._aligned(rows, [("A", "a"), ("B", "b")], None)
-    assert [terminal._cells(line[: line.index(mark)]) for line, mark in zip(lines, "B123")] == [
-        6
-    ] * 4
+    assert [
+        terminal._cells(line[: line.index(mark)]) for line, mark in zip(lines, "B123", strict=True)
+    ] == [6] * 4
 
 
 def test_what_was_said_cannot_steer_the_terminal() -> None:

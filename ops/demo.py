@@ -1,0 +1,283 @@
+"""Feeds real history through the HTTP API while two listeners follow, and counts.
+
+One listener starts before the first message, another when half are sent. In the end both
+must have every event exactly once after deduplication, and the log as many messages as
+were acknowledged. Exit code 1 if anything disagrees.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "ops")]
+
+from history import Entry, changelogs, commits  # noqa: E402
+
+from appliance import daemon  # noqa: E402
+from appliance.kernel.clock import SystemClock  # noqa: E402
+from appliance.kernel.datadir import DataDir  # noqa: E402
+from appliance.kernel.errors import ApplianceError  # noqa: E402
+from appliance.sdk.discovery import find_hub  # noqa: E402
+from appliance.sdk.http import PATIENT, HubClient  # noqa: E402
+from appliance.sdk.importer import Importer, Item, item_key  # noqa: E402
+from appliance.status import look_at  # noqa: E402
+
+SENDERS_MAX = 32
+CATCH_UP_SECONDS_MAX = 120.0
+LOOK_EVERY_SECONDS = 0.05
+CHANNELS = ("history-git", "history-debian")
+
+
+def main() -> int:
+    flags = parse()
+    say = (lambda _: None) if flags.json else lambda text: print(text, flush=True)
+    items = gather(flags, say)
+    if not items:
+        print("Error: no history found to feed; name a repository with --repo", file=sys.stderr)
+        return 1
+    try:
+        with a_hub(flags.workspace, say) as datadir, tempfile.TemporaryDirectory() as scratch:
+            report = feed(datadir, items, flags.senders, Path(scratch), say)
+    except ApplianceError as error:
+        print(f"Error: {error.message}\nHint: {error.hint}", file=sys.stderr)
+        return 1
+    print(json.dumps(report) if flags.json else spell(report))
+    return 0 if report["agree"] else 1
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="ops/demo", description=__doc__)
+    parser.add_argument("--workspace", type=Path, help="use the appliance that runs there")
+    parser.add_argument("--repo", type=Path, default=ROOT, help="git repository (default: this)")
+    parser.add_argument("--limit", type=positive, help="at most so many messages")
+    parser.add_argument("--senders", type=positive, default=8, help="senders at once (8)")
+    parser.add_argument("--no-changelogs", action="store_true", help="only the repository")
+    parser.add_argument("--json", action="store_true", help="only the report, as JSON")
+    flags = parser.parse_args()
+    flags.senders = min(flags.senders, SENDERS_MAX)
+    return flags
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def gather(flags: argparse.Namespace, say: Any) -> list[Item]:
+    """What will be said, by whom, where; with a limit, half from each source."""
+    told: dict[str, list[Entry]] = {name: [] for name in CHANNELS}
+    try:
+        told["history-git"] = commits(flags.repo)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"no git history: {error}")
+    if not flags.no_changelogs:
+        told["history-debian"] = changelogs()
+        if not told["history-debian"]:
+            say("no Debian changelogs on this machine: skipped")
+    if flags.limit:
+        half = flags.limit // 2 if all(told.values()) else flags.limit
+        git = told["history-git"][: max(half, flags.limit - len(told["history-debian"]))]
+        told["history-git"] = git
+        told["history-debian"] = told["history-debian"][: flags.limit - len(git)]
+    for name, entries in told.items():
+        say(f"{name}: {len(entries):,} entries")
+    return [
+        Item(place, channel, each.topic, each.sender, each.content, item_key("demo", each.key))
+        for channel, entries in told.items()
+        for place, each in enumerate(entries, 1)
+    ]
+
+
+@contextmanager
+def a_hub(workspace: Path | None, say: Any) -> Iterator[DataDir]:
+    """The appliance that runs in `workspace`, or one of our own for as long as this lasts."""
+    asked = DataDir((workspace or ROOT).resolve())
+    if asked.database("hub").is_file() and look_at(asked)["status"] == "running":
+        say(f"feeding the appliance of {asked.workspace}")
+        yield asked
+        return
+    if workspace is not None:
+        daemon.workspace(workspace)
+        find_hub(workspace)  # raises, and says how to start one
+    with tempfile.TemporaryDirectory(prefix="agentlip-demo-") as folder:
+        datadir, _ = daemon.init_workspace(Path(folder))
+        say(f"no appliance runs in {asked.workspace}: starting one for this demo")
+        daemon.start(datadir, daemon.ServerOptions(port=0, no_limits=True))
+        try:
+            yield datadir
+        finally:
+            daemon.stop(datadir, say)
+
+
+class Listener:
+    """`agentlip listen` as a process of its own, writing what it hears into a file."""
+
+    def __init__(self, name: str, datadir: DataDir, since: int, out: Path) -> None:
+        self.name = name
+        self._since = since
+        self._out = out
+        with out.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "appliance", "listen", "--since", str(since),
+                 "--workspace", str(datadir.workspace)],
+                stdout=file, stdin=subprocess.DEVNULL, cwd=ROOT,
+            )  # fmt: skip
+
+    def newest(self) -> int:
+        """The last event written whole; where it began if none yet."""
+        with self._out.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(0, end - 1_000_000))
+            lines = file.read().rpartition(b"\n")[0].splitlines()
+        return int(json.loads(lines[-1])["event_id"]) if lines else self._since
+
+    def heard(self) -> list[int]:
+        with self._out.open("rb") as file:
+            return [int(json.loads(line)["event_id"]) for line in file]
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+
+def feed(
+    datadir: DataDir, items: list[Item], count: int, scratch: Path, say: Any
+) -> dict[str, Any]:
+    client = HubClient(lambda: find_hub(datadir.workspace), PATIENT)
+    before = newest_event(client)
+    listeners = [Listener("from the start", datadir, before, scratch / "first")]
+    try:
+        began = time.monotonic()
+        sent, already, bad = send_all(datadir, items, count, lambda: listeners.append(
+            Listener("from midway", datadir, before, scratch / "second")
+        ))  # fmt: skip
+        seconds = time.monotonic() - began
+        say(f"sent; waiting for the listeners to have heard event {newest_event(client):,}")
+        last = newest_event(client)
+        deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
+        while any(each.newest() < last for each in listeners) and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY_SECONDS)
+        caught_up = time.monotonic() - began
+    finally:
+        for each in listeners:
+            each.end()
+    log, created = read_log(client, before, last)
+    heard = [compare(each, log, last) for each in listeners]
+    return {
+        "messages": len(items),
+        "sent": sent,
+        "already_there": already,
+        "bad": bad,
+        "senders": count,
+        "seconds": round(seconds, 3),
+        "messages_per_second": round((sent + already) / max(seconds, 0.001)),
+        "seconds_until_heard": round(caught_up, 3),
+        "events": len(log),
+        "messages_in_log": created,
+        "listeners": heard,
+        "agree": created == sent and not bad and all(each["complete"] for each in heard),
+    }
+
+
+def send_all(datadir: DataDir, items: list[Item], count: int, midway: Any) -> tuple[int, int, int]:
+    """Shares the topics among `count` senders, so that a topic keeps its order."""
+    shares: list[list[Item]] = [[] for _ in range(count)]
+    for item in items:
+        shares[hash((item.channel, item.topic)) % count].append(item)
+    importers = [new_importer(datadir) for _ in shares]
+    done = threading.Event()
+    with ThreadPoolExecutor(count) as pool:
+        running = [
+            pool.submit(importer.run, share)
+            for importer, share in zip(importers, shares, strict=True)
+        ]
+        for each in running:
+            each.add_done_callback(
+                lambda _: done.set() if all(one.done() for one in running) else None
+            )
+        while sum(each.summary.read for each in importers) < len(items) / 2:
+            if done.wait(0.005):
+                break
+        midway()
+        summaries = [each.result() for each in running]
+    return (
+        sum(each.sent for each in summaries),
+        sum(each.already for each in summaries),
+        sum(each.bad for each in summaries),
+    )
+
+
+def new_importer(datadir: DataDir) -> Importer:
+    client = HubClient(lambda: find_hub(datadir.workspace), PATIENT)
+    return Importer(client, SystemClock(), skip_bad=True, split=True)
+
+
+def newest_event(client: HubClient) -> int:
+    events = client.get("/api/v1/events", tail=1)["events"]
+    return int(events[-1]["event_id"]) if events else 0
+
+
+def read_log(client: HubClient, after: int, until: int) -> tuple[set[int], int]:
+    """Ids of the events in (after, until], and how many are messages in our channels."""
+    channels = client.get("/api/v1/channels")["channels"]
+    ours = {each["id"] for each in channels if each["name"] in CHANNELS}
+    ids: set[int] = set()
+    created = 0
+    while after < until:
+        for event in client.get("/api/v1/events", after=after, limit=1000)["events"]:
+            after = event["event_id"]
+            if after > until:
+                break
+            ids.add(after)
+            created += event["name"] == "message.created" and event["scope"]["channel_id"] in ours
+    return ids, created
+
+
+def compare(listener: Listener, log: set[int], last: int) -> dict[str, Any]:
+    heard = [each for each in listener.heard() if each <= last]
+    once = set(heard)
+    return {
+        "name": listener.name,
+        "events": len(once),
+        "repeated": len(heard) - len(once),
+        "missing": len(log - once),
+        "unknown": len(once - log),
+        "complete": once == log,
+    }
+
+
+def spell(report: dict[str, Any]) -> str:
+    lines = [
+        f"{report['sent']:,} messages sent, {report['already_there']:,} were already there,"
+        f" {report['bad']:,} refused",
+        f"{report['senders']} senders, {report['seconds']:.1f} s,"
+        f" {report['messages_per_second']:,} messages/s;"
+        f" all heard after {report['seconds_until_heard']:.1f} s",
+        f"log: {report['events']:,} events, {report['messages_in_log']:,} of them messages",
+    ]
+    for each in report["listeners"]:
+        lines.append(
+            f"listener {each['name']}: {each['events']:,} events, {each['missing']} missing,"
+            f" {each['repeated']} repeated"
+        )
+    lines.append("The counts agree." if report["agree"] else "THE COUNTS DO NOT AGREE.")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if shutil.which("git") is None:
+        print("(git is not installed: only changelogs)", file=sys.stderr)
+    sys.exit(main())

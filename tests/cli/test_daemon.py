@@ -1,0 +1,164 @@
+"""`agentlipd`: a server that starts once, stops whole, and says what it found."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.datadir import DataDir, look_at_lock
+from tests.support.commands import agentlip, agentlipd, command, environment
+from tests.support.until import until
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "work space"
+    path.mkdir()
+    yield path
+    agentlipd("down", cwd=path)
+
+
+def test_life_of_a_daemon(workspace: Path) -> None:
+    """Up makes the workspace; again it says so; down stops it; again it says so."""
+    first = agentlipd("up", "--json", cwd=workspace)
+    assert first.code == 0, first
+    state = first.json
+    assert state["status"] == "running"
+    assert state["already_running"] is False
+    again = agentlipd("up", "--json", cwd=workspace)
+    assert again.json["already_running"] is True
+    assert again.json["pid"] == state["pid"]
+    text = agentlipd("up", cwd=workspace)
+    assert state["url"] in text.out
+    assert state["token_file"] in text.out
+    assert text.out.count("agentlip ") >= 3
+    down = agentlipd("down", "--json", cwd=workspace)
+    assert down.json == {
+        "status": "stopped", "was_running": True, "pid": state["pid"], "gracefully": True
+    }  # fmt: skip
+    datadir = DataDir(workspace)
+    assert not look_at_lock(datadir).held
+    assert not datadir.server_file.exists()
+    assert not datadir.lock_file.exists()
+    assert agentlipd("down", "--json", cwd=workspace).json["was_running"] is False
+    assert agentlipd("status", cwd=workspace).code == 3
+
+
+def test_port_and_token_stay_the_same(workspace: Path) -> None:
+    first = agentlipd("up", "--json", cwd=workspace).json
+    token = DataDir(workspace).read_token()
+    second = agentlipd("restart", "--json", cwd=workspace).json
+    assert second["port"] == first["port"]
+    assert second["pid"] != first["pid"]
+    assert DataDir(workspace).read_token() == token
+
+
+def test_printed_commands_work_as_printed(workspace: Path, tmp_path: Path) -> None:
+    printed = agentlipd("up", "--no-limits", cwd=workspace).out.partition("Try:\n")[2]
+    for line in printed.splitlines():
+        words = subprocess.run(
+            ["bash", "-c", f"printf '%s\\n' {line.strip()}"], capture_output=True, text=True,
+            check=True, timeout=10,
+        ).stdout.splitlines()  # fmt: skip
+        done = agentlip(*words[1:], cwd=tmp_path)
+        assert done.code == 0, done
+
+
+def test_many_starts_at_once_leave_one_server(workspace: Path) -> None:
+    agentlip("init", cwd=workspace)
+    starts = [
+        subprocess.Popen(
+            command("agentlipd", "up", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=workspace, env=environment(),
+        )
+        for _ in range(4)
+    ]  # fmt: skip
+    outs = [start.communicate(timeout=60) for start in starts]
+    assert [start.returncode for start in starts] == [0] * 4, outs
+    assert len({json.loads(out)["pid"] for out, _ in outs}) == 1
+
+
+def test_start_that_fails_says_why(workspace: Path) -> None:
+    (workspace / "agentlip.toml").write_text("[http]\nprot = 1\n", encoding="utf-8")
+    done = agentlipd("up", cwd=workspace)
+    assert done.code == 1
+    assert "did not start" in done.err
+    assert "prot" in done.err
+    (workspace / "agentlip.toml").unlink()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = agentlipd("up", "--port", port, cwd=workspace)
+    assert done.code == 1
+    assert "in use" in done.err
+
+
+def test_down_kills_what_does_not_stop(workspace: Path) -> None:
+    state = agentlipd("up", "--json", cwd=workspace).json
+    os.kill(state["pid"], signal.SIGSTOP)
+    down = agentlipd("down", "--json", cwd=workspace)
+    assert down.code == 0, down
+    assert down.json["gracefully"] is False
+    assert not look_at_lock(DataDir(workspace)).held
+    assert agentlipd("up", cwd=workspace).code == 0
+
+
+def test_down_touches_no_stranger_whatever_the_files_say(workspace: Path) -> None:
+    agentlip("init", cwd=workspace)
+    datadir = DataDir(workspace)
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        datadir.server_file.write_text(json.dumps({"pid": stranger.pid, "port": 1}))
+        datadir.lock_file.write_text(json.dumps({"pid": stranger.pid, "instance_id": "x"}))
+        done = agentlipd("down", "--json", cwd=workspace)
+        assert done.json["was_running"] is False
+        assert stranger.poll() is None
+        assert not datadir.server_file.exists()
+    finally:
+        stranger.kill()
+        stranger.wait(10)
+
+
+def test_foreground_is_the_server_itself_and_listens_to_signals(workspace: Path) -> None:
+    process = subprocess.Popen(
+        command("agentlipd", "up", "--foreground"), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, cwd=workspace, env=environment(),
+    )  # fmt: skip
+    until(lambda: agentlip("status", cwd=workspace).code == 0, 30)
+    assert agentlipd("status", "--json", cwd=workspace).json["pid"] == process.pid
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_unit_is_printed_for_user_and_system(workspace: Path) -> None:
+    user = agentlipd("install-service", "--print", "--port", 8123, cwd=workspace)
+    assert user.code == 0, user
+    assert "WantedBy=default.target" in user.out
+    assert f'--workspace "{workspace}" --port 8123' in user.out
+    assert "User=" not in user.out
+    system = agentlipd("install-service", "--print", "--system", "--user", "bob", cwd=workspace).out
+    assert "WantedBy=multi-user.target" in system
+    assert "User=bob\n" in system
+    assert not (workspace / ".agentlip").exists()
+
+
+def test_unit_is_written_and_where_systemd_is_absent_that_is_said(
+    workspace: Path, tmp_path: Path
+) -> None:
+    done = agentlipd(
+        "install-service", "--no-enable", "--name", "x", cwd=workspace,
+        XDG_CONFIG_HOME=str(tmp_path / "config"),
+    )  # fmt: skip
+    assert done.code == 0, done
+    unit = tmp_path / "config" / "systemd" / "user" / "x.service"
+    assert "ExecStart=" in unit.read_text(encoding="utf-8")
+    assert "enable --now x.service" in done.out
+    assert "enable-linger" in done.out
+    assert agentlipd("install-service", "--name", "../x", cwd=workspace).code == 1
