@@ -42,7 +42,8 @@ from doctor.check import Context, Severity
 from doctor.loops import Checkup
 from doctor.run import is_ready, readiness
 
-SOCKETS_CLOSE_SECONDS = 5.0
+SOCKETS_CLOSE_SECONDS = 3.0
+STORE_CLOSE_SECONDS = 3.0
 
 
 class Identity:
@@ -114,7 +115,7 @@ class Appliance:
         self.end_streams()
         for loop in reversed(self.loops):
             loop.stop()
-        if not self.store.close():
+        if not self.store.close(STORE_CLOSE_SECONDS):
             self.log.error("the writer did not finish in time", store=self.store.name)
 
     def _open_auth(self) -> str:

@@ -1,5 +1,5 @@
 """The hub's tables as peewee models, for reads that are not hot. The SQL files are the truth;
-a test compares them (decision 7). Hot paths use raw statements on the same connections."""
+a test compares them. Hot paths use raw statements on the same connections."""
 
 import peewee
 

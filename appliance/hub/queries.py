@@ -101,7 +101,7 @@ def list_topics(
 def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire.MessageList:
     """One page; newest first, or oldest first when `after_id` asks for newer ones.
 
-    `order` is "id", or "rowid" in a workspace whose ids do not sort (decision 6).
+    `order` is "id", or "rowid" in a workspace whose ids do not sort.
     """
     conditions: list[str] = []
     parameters: list[Any] = []

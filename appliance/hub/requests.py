@@ -1,4 +1,4 @@
-"""Requests on a socket: the verbs of HTTP without HTTP (decisions, additive shapes).
+"""Requests on a socket: the verbs of HTTP without HTTP.
 
     {"type": "request", "id": 7, "op": "message.create", "data": {…}}
     {"type": "response", "id": 7, "status": 201, "body": {…}}

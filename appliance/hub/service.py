@@ -10,6 +10,7 @@ from appliance.hub import metrics, queries, wire, writes
 from appliance.hub.events import encode
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter
+from appliance.hub.waiting import WaitingRoom
 from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.batch import Outcome
@@ -49,6 +50,7 @@ class Hub:
         for last_id in facts["last_ids"]:
             store.ids.seed(last_id)
         feed.head = facts["head"]
+        self.waiting_room = WaitingRoom(settings.waiting_max)
         self._running: set[tuple[str, str, str, str]] = set()
 
     # -- mutations -------------------------------------------------------------------
@@ -246,16 +248,17 @@ class Hub:
             )
 
         # Nothing can come between the read and this line unheard: compare heads first.
-        subscription = self.feed.subscribe(1, wants)
-        try:
-            if self.feed.head == head:
-                subscription.wait(min(query.wait, self.settings.wait_seconds_max))
-        finally:
-            self.feed.unsubscribe(subscription)
+        with self.waiting_room:
+            subscription = self.feed.subscribe(1, wants)
+            try:
+                if self.feed.head == head:
+                    subscription.wait(min(query.wait, self.settings.wait_seconds_max))
+            finally:
+                self.feed.unsubscribe(subscription)
         return self.feed.head
 
     def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:
-        """A Filter from references; channels may be named by id or name (decision 13)."""
+        """A Filter from references; channels may be named by id or name."""
         known = self.store.read(queries.channel_ids, list(channels)) if channels else {}
         unknown = [reference for reference in channels if reference not in known]
         return Filter(
@@ -311,7 +314,7 @@ def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
 
 
 def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
-    """`{"results": […]}` of decisions.md: one entry an item, in order."""
+    """`{"results": […]}` one entry an item, in order."""
     parts = [
         result.body if isinstance(result, Reply) else encode(refusal(result)) for result in results
     ]

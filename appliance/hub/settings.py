@@ -4,7 +4,7 @@ import msgspec
 
 
 class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    page_max: int = 1000  # rows in one reply; a larger limit is clamped (decision 20)
+    page_max: int = 1000  # rows in one reply; a larger limit is clamped
     replay_batch_max: int = 1000  # events read from the log at once (hub spec §0.1.2)
     replay_bytes_max: int = 512 * 1024  # bytes written to a socket between two looks around
     wait_seconds_max: float = 60.0  # longest long poll; a longer `wait` is clamped

@@ -9,34 +9,23 @@ from typing import Any
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
-from appliance.kernel.errors import Exhausted, Invalid
+from appliance.kernel.errors import Invalid
 
 LIVE_BATCH_MAX = 500
-
-
-class TooManyStreams(Exhausted):
-    code = "TOO_MANY_STREAMS"
-    status = 503
-    sentence = "too many clients are waiting for events"
-    advice = "raise hub.waiting_max, or use the WebSocket"
 
 
 class EventStream:
     """Bytes of a text/event-stream, for ever. The server closes it when the client goes."""
 
-    open_streams = 0
-
     def __init__(self, hub: Hub, query: wire.StreamQuery, last_event_id: str | None) -> None:
-        if EventStream.open_streams >= hub.settings.waiting_max:
-            raise TooManyStreams(retry_after=1.0)
         self._hub = hub
         self._cursor = start_of(query, last_event_id, hub.feed.head)
         scoped = bool(query.channel_id or query.topic_id)
         self._wanted = hub.filter_for(query.channel_id, query.topic_id) if scoped else None
         matches = self._wanted.matches if self._wanted else None
+        hub.waiting_room.enter()
         self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, matches)
         self._open = True
-        EventStream.open_streams += 1
         metrics.sessions.labels("sse").inc()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -57,7 +46,7 @@ class EventStream:
         """Called by the server, once, when the response is over."""
         if self._open:
             self._open = False
-            EventStream.open_streams -= 1
+            self._hub.waiting_room.leave()
             metrics.sessions.labels("sse").dec()
             self._hub.feed.unsubscribe(self._subscription)
             self._subscription.wake()

@@ -139,7 +139,7 @@ class Session:
                 metrics.replayed.inc(len(frames))
             self._socket.flush()
             yield_to_loop()
-        # A cursor from the future has heard nothing of what is to come (decision 10).
+        # A cursor from the future has heard nothing of what is to come.
         self._cursor = until
 
     def _catch_up(self) -> None:

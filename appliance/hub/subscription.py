@@ -1,8 +1,7 @@
 """What a session listens to: pure matching of events against channels and topics.
 
 A subscription is an OR (hub spec §2.3): the event's channel, or its topic, or the second
-topic of a move. Left out altogether it means everything; present and empty, nothing
-(decision 13).
+topic of a move. Left out altogether it means everything; present and empty, nothing.
 """
 
 from typing import Protocol

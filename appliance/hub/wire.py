@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Conflict, Invalid, Missing
+from appliance.kernel.errors import Conflict, Invalid, Missing, Unavailable
 
 PROTOCOL_VERSION = "v1"
 TOMBSTONE = "[deleted]"
@@ -328,6 +328,12 @@ class KeyInProgress(Conflict):
     code = "IDEMPOTENCY_IN_PROGRESS"
     sentence = "the first request with this idempotency key is still running"
     advice = "wait, then send the same request again"
+
+
+class TooManyWaiting(Unavailable):
+    code = "TOO_MANY_WAITING"
+    sentence = "too many clients are waiting for events"
+    advice = "raise hub.waiting_max, or use the WebSocket"
 
 
 class EpochChanged(Conflict):

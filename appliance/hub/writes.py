@@ -33,7 +33,7 @@ def once(tx: Tx, identity: Once, function: Any, *args: Any) -> Reply:
     """`function(tx, *args)` unless this key was answered before; then that answer again.
 
     The answer is stored in the same transaction as the change. A refusal leaves no row,
-    so it does not use up the key (decision 26).
+    so it does not use up the key.
     """
     principal, method, route, key, fingerprint = identity
     row = tx.execute(

@@ -1,7 +1,7 @@
 """The epoch: a number drawn when a workspace is made and again at every restore.
 
 It is part of every cursor's meaning: event 42 of one epoch is not event 42 of another.
-It lives in the auth store, which is present whatever roles are on (decision 5).
+It lives in the auth store, which is present whatever roles are on.
 """
 
 import sqlite3

@@ -7,7 +7,7 @@ is refused in tests and masked in service, so a slip can't leak.
 import logging
 import sys
 import traceback
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -17,8 +17,8 @@ from appliance.kernel.clock import Clock, SystemClock, iso
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: JSON lines on standard output."""
 
-    level: str = "info"  # debug, info, warning, error
-    access: str = "errors"  # a line for: errors (and slow requests), all, off
+    level: Literal["debug", "info", "warning", "error"] = "info"  # and what is above it
+    access: Literal["errors", "all", "off"] = "errors"  # a line for which requests
 
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -37,7 +37,7 @@ class Loop:
         self._stop.clear()
         self._greenlet = gevent.spawn(self._run)
 
-    def stop(self, timeout_seconds: float = 5.0) -> None:
+    def stop(self, timeout_seconds: float = 0.5) -> None:
         """Ends after the round that is running; without a start it does nothing."""
         self._stop.set()
         if self._greenlet is not None:

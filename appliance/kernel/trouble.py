@@ -15,7 +15,7 @@ class StoreFull(Unavailable):
 
 class StoreBusy(Unavailable):
     sentence = "the database is busy"
-    advice = "try again; `agentlip doctor` names who holds the file"
+    advice = "try again; `fuser -v` on the database names other programs that hold it"
 
 
 class QueueFull(Unavailable):
@@ -26,7 +26,7 @@ class QueueFull(Unavailable):
 class StoreSuspect(Unavailable):
     code = "STORAGE_SUSPECT"
     sentence = "the database may be damaged; this store has stopped"
-    advice = "stop the appliance and run `agentlip doctor --all`"
+    advice = "agentlipd down; agentlip doctor --all; then agentlip doctor clear STORE"
 
 
 class StoreClosed(Unavailable):

@@ -94,12 +94,18 @@ def state(
         each.name
         for each in known
         if each.optional
-        and (each.name not in recorded or (store == "hub" and not adopt.search_ready(connection)))
+        and (
+            recorded.get(each.name) != (each.number, each.sha256)
+            or (store == "hub" and not adopt.search_ready(connection))
+        )
     ]
+    # What is optional is derived: another edition of it is made anew, not refused.
+    rebuilt = {each.name for each in known if each.optional}
     edited = [
         name
         for name, (number, digest) in recorded.items()
-        if (by_name[name].sha256 != digest if name in by_name else number <= newest(known))
+        if name not in rebuilt
+        and (by_name[name].sha256 != digest if name in by_name else number <= newest(known))
     ]
     return SchemaState(
         store=store,

@@ -1,5 +1,7 @@
 """Settings of the door: addresses, sizes, waits and rates, each with its unit and reason."""
 
+from typing import Annotated
+
 import msgspec
 
 
@@ -9,7 +11,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     """Address to bind. Loopback, so that nothing is reachable before somebody says so."""
 
-    port: int = 0
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
     """0: the port of last time if the workspace remembers one, else a free one."""
 
     unsafe_network: bool = False
@@ -51,8 +53,11 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_alive_seconds: float = 75.0
     """An idle connection's life: longer than the 60 s after which common proxies give up."""
 
-    drain_seconds_max: float = 10.0
-    """For requests in flight to finish after a stop; as long as container engines wait."""
+    drain_seconds_max: float = 5.0
+    """For requests in flight to finish after a stop; engines kill after ten seconds in all."""
+
+
+Rate = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class LimitSettings(
@@ -60,14 +65,14 @@ class LimitSettings(
 ):
     """`[limits]`: requests a second; 0 switches a limit off."""
 
-    per_connection: int = 100
+    per_connection: Rate = 100
     """One client in a hot loop; the hub specification's figure."""
 
-    global_: int = 1000
+    global_: Rate = 1000
     """All clients together; the hub specification's figure, a fifth of what one core does."""
 
-    per_token: int = 0
+    per_token: Rate = 0
     """One credential over all its connections. Off: most workspaces have one token."""
 
-    per_address: int = 0
+    per_address: Rate = 0
     """One address over all its connections. Off: on a laptop everybody is 127.0.0.1."""

@@ -305,4 +305,4 @@ class Worker(GeventWorker):
             self._pool.kill(block=True, timeout=1)
 
     def _tell(self) -> None:
-        self.log.info("connections", **self.states())
+        self.log.info("connections", **{f"{k}_count": n for k, n in self.states().items()})

@@ -336,6 +336,6 @@ def _wait_until_working(running: Served) -> None:
     assert running.process.stderr is not None
     for _ in range(200):
         running.process.send_signal(signal.SIGUSR1)
-        if json.loads(running.process.stderr.readline())["work"] == 1:
+        if json.loads(running.process.stderr.readline())["work_count"] == 1:
             return
     raise AssertionError("the request did not arrive")

@@ -196,7 +196,6 @@ def refused(house: House, migrations: tuple[Migration, ...] | None) -> Appliance
 
 
 @pytest.mark.root
-@pytest.mark.may_skip  # not every container may mount
 @pytest.mark.parametrize("room", range(0, 400_000, 40_960))
 def test_without_room_a_new_workspace_fails_with_a_sentence_and_succeeds_later(
     small_disk: Path, room: int
@@ -211,7 +210,6 @@ def test_without_room_a_new_workspace_fails_with_a_sentence_and_succeeds_later(
 
 
 @pytest.mark.root
-@pytest.mark.may_skip  # not every container may mount
 @pytest.mark.parametrize("room", range(0, 400_000, 40_960))
 def test_without_room_an_upgrade_fails_whole_and_succeeds_later(
     small_disk: Path, room: int

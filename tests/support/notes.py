@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import falcon
 import msgspec
@@ -10,7 +10,6 @@ import msgspec
 from appliance.kernel.errors import Conflict
 from appliance.web.body import check_text
 from appliance.web.media import reply
-from appliance.web.page import PageLimit, clamp
 from appliance.web.route import OPEN, Operation, Route
 from tests.support.http import TOKEN, Client, app_of
 
@@ -36,7 +35,7 @@ class Notes(msgspec.Struct, frozen=True):
 
 
 class ListNotes(msgspec.Struct, frozen=True):
-    limit: PageLimit = 50
+    limit: Annotated[int, msgspec.Meta(ge=1)] = 50
     after: int = 0
     tag: list[str] = []
     name: str | None = None
@@ -72,7 +71,7 @@ class NoteResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         self.seen = req.context.query
-        reply(resp, {"limit": clamp(req.context.query.limit, 100)})
+        reply(resp, {"limit": min(req.context.query.limit, 100)})
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, command: Note) -> None:
         self.seen = command
