@@ -17,7 +17,8 @@ BAR_SECONDS = 0.1
 LINE_SECONDS = 5.0
 
 app = plain_app(
-    "Messages from files. A run that was interrupted is simply repeated: nothing is sent twice."
+    "Messages from files. A run that was interrupted is simply repeated: nothing is sent twice"
+    " for as long as the hub remembers keys (hub.idempotency_hours, 48 by default)."
 )
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The file; - is standard input.")]

@@ -6,6 +6,7 @@ again may repeat a few events, but never misses one.
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,10 +125,10 @@ def listen(
 
     if format_ != "jsonl":
         raise Invalid("--format must be jsonl")
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, _end)
     file = CursorFile(cursor_file)
     cursor = file.load(since)
+    if until_event is not None and until_event <= cursor.event_id:
+        return
     follower = Follower(
         lambda: find_hub(session.workspace),
         Subscription(tuple(channel or ()), tuple(topic_id or ())),
@@ -137,7 +138,10 @@ def listen(
         insist=wait,
     )
     wanted = Wanted(frozenset(name or ()), until_event, exit_after)
-    _print_events(follower, wanted, file)
+    with suppress(_Ended):
+        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGINT, _end)
+        _print_events(follower, wanted, file)
 
 
 def _print_events(follower: Any, wanted: Wanted, file: CursorFile) -> None:
@@ -158,8 +162,6 @@ def _print_events(follower: Any, wanted: Wanted, file: CursorFile) -> None:
             if wanted.reached(event.event_id, printed):
                 return
             file.keep(cursor)
-    except _Ended:
-        return
     finally:
         file.keep(cursor, now=True)
 

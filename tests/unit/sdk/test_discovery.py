@@ -1,0 +1,122 @@
+"""Which hub is meant, and what it must show before it is believed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.datadir import WorkspaceNotFound, WriterLock
+from appliance.sdk.discovery import (
+    BadAddress,
+    Endpoint,
+    HubNotRunning,
+    StaleServerFile,
+    find_hub,
+    find_workspace,
+    local,
+    remote,
+)
+from appliance.sdk.reader import Reader
+from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.workspaces import Filled
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Filled:
+    return Filled(tmp_path / "w")
+
+
+def _announce(filled: Filled, **server: object) -> None:
+    text = json.dumps({"host": "127.0.0.1", "auth_token": "a" * 64, "pid": 1, **server})
+    filled.datadir.server_file.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("https://hub.example.org/agents/", "https://hub.example.org/agents"),
+        ("http://[::1]:90", "http://[::1]:90"),
+        ("http://hub:80", "http://hub"),
+    ],
+)
+def test_address_of_a_hub_elsewhere(url: str, expected: str) -> None:
+    assert remote({"AGENTLIP_URL": url}).url == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["hub:8080", "ftp://x", "http://", "http://a:b@x", "http://x:99999"]
+)
+def test_address_that_makes_no_sense_is_refused(url: str) -> None:
+    with pytest.raises(BadAddress):
+        remote({"AGENTLIP_URL": url})
+
+
+def test_named_workspace_wins_over_an_address(filled: Filled) -> None:
+    with pytest.raises(HubNotRunning):
+        find_hub(filled.path, {"AGENTLIP_URL": "http://127.0.0.1:1"})
+    assert find_hub(None, {"AGENTLIP_URL": "http://127.0.0.1:1"}).port == 1
+
+
+def test_hub_that_holds_our_database_is_believed(filled: Filled) -> None:
+    with Reader(filled.datadir.database("hub")) as reader:
+        db_id = reader.db_id
+    fake = FakeHttp((200, {}, {"status": "ok", "instance_id": "i", "db_id": db_id}))
+    with http_hub(fake) as endpoint:
+        for host in ("127.0.0.1", "0.0.0.0", ""):
+            _announce(filled, port=endpoint.port, host=host)
+            found, health = local(filled.datadir, {})
+            assert found == Endpoint("127.0.0.1", endpoint.port, token="a" * 64)
+            assert health.db_id == db_id
+
+
+@pytest.mark.parametrize("answer", [(200, {}, {"db_id": "other"}), (200, {}, {"status": "ok"})])
+def test_what_cannot_show_our_database_is_stale(filled: Filled, answer: object) -> None:
+    fake = FakeHttp(answer)  # type: ignore[arg-type]
+    with http_hub(fake) as endpoint:
+        _announce(filled, port=endpoint.port)
+        with pytest.raises(StaleServerFile):
+            local(filled.datadir, {})
+
+
+def test_hub_that_tells_strangers_nothing_is_believed_by_its_lock(filled: Filled) -> None:
+    """Beyond loopback /health has no details; then who holds the lock decides."""
+    import os
+
+    lock = WriterLock(filled.datadir, "i")
+    lock.acquire()
+    try:
+        with http_hub(FakeHttp((200, {}, {"status": "ok"}))) as endpoint:
+            _announce(filled, port=endpoint.port, pid=os.getpid())
+            assert local(filled.datadir, {})[0].port == endpoint.port
+            _announce(filled, port=endpoint.port, pid=1)
+            with pytest.raises(StaleServerFile):
+                local(filled.datadir, {})
+    finally:
+        lock.release()
+
+
+@pytest.mark.parametrize("answer", [(500, {}, {}), (200, {}, b"no json"), "hang up"])
+def test_what_is_no_hub_does_not_count_as_running(filled: Filled, answer: object) -> None:
+    with http_hub(FakeHttp(answer)) as endpoint:  # type: ignore[arg-type]
+        _announce(filled, port=endpoint.port)
+        with pytest.raises(HubNotRunning) as raised:
+            local(filled.datadir, {})
+    assert str(filled.datadir.server_file) in raised.value.details["searched"]
+    assert "agentlipd up" in raised.value.hint
+
+
+def test_token_file_of_the_environment_wins(filled: Filled, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("mine\n", encoding="utf-8")
+    environment = {"AGENTLIP_URL": "http://127.0.0.1:1", "AGENTLIP_TOKEN_FILE": str(token)}
+    assert find_hub(None, environment).token == "mine"
+
+
+def test_workspace_named_must_be_one(tmp_path: Path, filled: Filled) -> None:
+    assert find_workspace(filled.path).workspace == filled.path
+    with pytest.raises(WorkspaceNotFound, match="no workspace in"):
+        find_workspace(tmp_path)
+    below = filled.path / "below"
+    below.mkdir()
+    assert find_workspace(None, below).workspace == filled.path
