@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import compare
+from tests.bench import compare, table
 from tests.bench.client import split
 from tests.bench.figures import Figure, Row, percentiles
 from tests.bench.hub.suite import ROWS
 from tests.bench.target import Refused, loopback
 
 ROOT = Path(__file__).parents[3]
+CORES = ("server", "server_main_thread", "generator", "others")
 CONDITIONS = {"cores", "python", "sqlite", "durability", "commit", "fdatasync_ms", "load_before"}
 
 
@@ -42,7 +43,7 @@ def test_quick_suite_measures_every_row_and_loses_nothing(tmp_path):
         metered = [one for one in row["runs"] if "cores" in one]
         assert metered
         for one in metered:
-            assert set(one["cores"]) == {"server", "server_main_thread", "generator", "others"}
+            assert set(one["cores"]) == set(CORES)
     counted = {row["row"]: row["counted"] for row in result["rows"]}
     assert len(set(counted["P1"].values())) == 1
     assert all(variant["lost"] == 0 for variant in counted["P5"].values())
@@ -94,6 +95,8 @@ def test_row_reaches_its_targets_only_together():
 def result_of(value: float, name: str = "p50") -> dict:
     row = Row("P1", "inserts")
     row.figures = [Figure(name, value, "ms", below=1)]
+    row.floor = {"what": "one sync", "p50_ms": 0.1}
+    row.runs = [{"cores": dict.fromkeys(CORES, 0.5)}]
     return {"conditions": {"cores": 2}, "rows": [row.as_json()]}
 
 
@@ -116,3 +119,16 @@ def test_comparison_warns_of_unlike_machines():
     other = result_of(1.0)
     other["conditions"]["cores"] = 8
     assert compare.differences(result_of(1.0), other) == ["not alike: cores: 2 and 8"]
+
+
+def test_tables_hold_figure_target_verdict_and_floor():
+    result = result_of(1.5)
+    assert table.figures(result)[2] == "| P1 | p50 | 1.5 ms | < 1 | **no** |"
+    assert table.floors(result)[2] == "| P1 | one sync; p50_ms 0.1 | 0.5 (0.5), 0.5, 0.5 |"
+    assert "| Cores | 2 |" in table.conditions(result)
+
+
+def test_failed_row_is_told_in_the_tables():
+    failed = {"row": "P5", "reached": False, "failed": "events were lost"}
+    lines = table.figures({"rows": [failed]})
+    assert lines[2] == "| P5 | failed: events were lost | | | no |"
