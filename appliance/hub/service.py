@@ -48,7 +48,7 @@ class Hub:
         self.schema_version: int = facts["schema_version"]
         self._order: str = facts["id_order"]
         for last_id in facts["last_ids"]:
-            store.ids.seed(last_id)
+            store.seed_ids(last_id)
         feed.head = facts["head"]
         self.waiting_room = WaitingRoom(settings.waiting_max)
         self._running: set[tuple[str, str, str, str]] = set()
@@ -200,6 +200,10 @@ class Hub:
             pid=identity.pid,
             version=identity.version,
         )
+
+    def newest_event(self) -> int:
+        head: int = self.store.read(queries.facts)["head"]
+        return head
 
     def list_channels(self, limit: int) -> wire.ChannelList:
         return self.store.read(queries.list_channels, self._page(limit))
