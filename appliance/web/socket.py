@@ -38,6 +38,7 @@ POLICY_VIOLATION = 1008
 TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 UNAUTHORIZED = 4401
+REASON_BYTES_MAX = 123  # RFC 6455 §5.5, less the code
 
 CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
     (Unauthenticated, UNAUTHORIZED),
@@ -77,6 +78,11 @@ class SocketGone(Exception):
 
 class Stalled(Exception):
     """The client takes no bytes."""
+
+
+def fitting(reason: str) -> str:
+    """As much of `reason` as a close frame holds; bytes count, not characters."""
+    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
 def close_code(error: BaseException) -> int:
@@ -247,7 +253,7 @@ class Socket:
                 gevent.Timeout(self._settings.close_seconds_max, False),
             ):
                 if self._protocol.state is State.OPEN:
-                    self._protocol.send_close(code, reason[:120])
+                    self._protocol.send_close(code, fitting(reason))
                 # A cut frame is finished first: else the close frame would be part of it.
                 self._raw.sendall(self._tail + b"".join(self._protocol.data_to_send()))
                 self._raw.shutdown(1)

@@ -138,7 +138,7 @@ class ServedHub(HubProcess):
 
     @property
     def head(self) -> int:
-        return int(self.rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'")[0][0])
+        return int(self.rows("SELECT coalesce(max(event_id), 0) FROM events")[0][0])
 
     @staticmethod
     def made(answer: Answer) -> Any:
