@@ -108,6 +108,8 @@ def is_upgrade(environ: dict[str, Any]) -> bool:
 
 def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
     """The 101 response to an upgrade request; raises Invalid when it isn't one."""
+    if environ["REQUEST_METHOD"] != "GET":  # the library would take any
+        raise Invalid("a WebSocket is opened by GET")
     headers = Headers(
         [
             (name[5:].replace("_", "-").title(), value)
