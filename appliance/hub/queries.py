@@ -251,5 +251,11 @@ def _scan_statement(
 
 
 def sse_event(number: int, envelope: bytes) -> bytes:
-    """One server-sent event; the envelope is a single line of JSON."""
+    """One server-sent event. Its data is one line: in JSON, line ends stand between tokens
+    only (other programs print it so), where a space does as well."""
+    if b"\n" in envelope or b"\r" in envelope:
+        envelope = envelope.translate(LINE_ENDS)
     return b"id: %d\ndata: %b\n\n" % (number, envelope)
+
+
+LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")

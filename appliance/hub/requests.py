@@ -107,7 +107,7 @@ class Requests:
         for message in messages:
             request = None
             try:
-                request = decode(_request, message)
+                request = self._parse(message)
                 self._admit(request, principal)
                 if request.op == "message.create":
                     creating.append((request, decode(_create, request.data)))
@@ -121,6 +121,13 @@ class Requests:
                 frames.append(refused(request, error))
         frames += self._create(creating, principal)
         return b"".join(frames)
+
+    def _parse(self, message: bytes) -> wire.Request:
+        try:
+            return _request.decode(message)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._charge(1)  # rubbish costs as much as a request
+            raise malformed(error) from None
 
     def _admit(self, request: wire.Request, principal: Principal) -> None:
         self._charge(1)
@@ -168,7 +175,11 @@ def decode(decoder: msgspec.json.Decoder[Any], data: Any) -> Any:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"invalid input: {error}", hint="see docs/protocol.md") from None
+        raise malformed(error) from None
+
+
+def malformed(error: Exception) -> Invalid:
+    return Invalid(f"invalid input: {error}", hint="see docs/protocol.md")
 
 
 def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:

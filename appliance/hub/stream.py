@@ -10,7 +10,7 @@ A client that reads too slowly overfills its subscription; the session goes back
 log at its cursor and nothing is lost. Only a client that reads nothing is closed (1008).
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -26,7 +26,7 @@ from appliance.web.frame import text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
-_hello = msgspec.json.Decoder(wire.Hello)
+_first = msgspec.json.Decoder(wire.Hello | wire.Request)  # of two types: `type` must be given
 _encode = msgspec.json.Encoder().encode
 
 
@@ -193,15 +193,20 @@ class Session:
             self._socket.close(TOO_BIG, "the frame is too large")
             return
         try:
-            self._hello = _hello.decode(message)
+            first = _first.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            refused = Invalid(
-                f"not a hello: {error}",
-                hint='first frame: {"type": "hello", "after_event_id": 0}',
-            )
-            self._socket.post(error_frame(refused))
-            raise refused from None
+            self._refuse_hello(str(error))
+        if not isinstance(first, wire.Hello):
+            self._refuse_hello("requests come after hello_ok")
+        self._hello = first
         self._subscription.wake()
+
+    def _refuse_hello(self, reason: str) -> NoReturn:
+        refused = Invalid(
+            f"not a hello: {reason}", hint='first frame: {"type": "hello", "after_event_id": 0}'
+        )
+        self._socket.post(error_frame(refused))
+        raise refused
 
     def _answer(self, messages: list[bytes]) -> None:
         if not self._socket.has_room(self._settings.stall_seconds_max):

@@ -168,6 +168,8 @@ class OneSend(Response):
                 return ""
             self.response_length = int(value)
         elif is_hoppish(lowered):
+            if lowered == "connection" and value == "close":
+                self.force_close()
             return ""
         if not TOKEN_RE.fullmatch(name) or not HEADER_VALUE_RE.fullmatch(value):
             raise parsing.InvalidResponseHeader(repr(name))

@@ -38,6 +38,7 @@ POLICY_VIOLATION = 1008
 TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 UNAUTHORIZED = 4401
+REASON_BYTES_MAX = 123  # RFC 6455 §5.5, less the code
 
 CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
     (Unauthenticated, UNAUTHORIZED),
@@ -79,6 +80,11 @@ class Stalled(Exception):
     """The client takes no bytes."""
 
 
+def fitting(reason: str) -> str:
+    """As much of `reason` as a close frame holds; bytes count, not characters."""
+    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
+
+
 def close_code(error: BaseException) -> int:
     for kind, code in CLOSE_CODES:
         if isinstance(error, kind):
@@ -92,6 +98,8 @@ def is_upgrade(environ: dict[str, Any]) -> bool:
 
 def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
     """The 101 response to an upgrade request; raises Invalid when it isn't one."""
+    if environ["REQUEST_METHOD"] != "GET":  # the library would take any
+        raise Invalid("a WebSocket is opened by GET")
     headers = Headers(
         [
             (name[5:].replace("_", "-").title(), value)
@@ -237,7 +245,7 @@ class Socket:
                 gevent.Timeout(self._settings.close_seconds_max, False),
             ):
                 if self._protocol.state is State.OPEN:
-                    self._protocol.send_close(code, reason[:120])
+                    self._protocol.send_close(code, fitting(reason))
                 # A cut frame is finished first: else the close frame would be part of it.
                 self._raw.sendall(self._tail + b"".join(self._protocol.data_to_send()))
                 self._raw.shutdown(1)

@@ -123,13 +123,13 @@ class ServedHub(HubProcess):
         command = {"topic_id": topic_id, "sender": "tester", "content_raw": content}
         return self.made((client or self.http).post("/api/v1/messages", command))
 
-    def send_many(self, topic_id: str, contents: list[str]) -> list[Any]:
-        """Messages in batches of 500; the results in order."""
+    def send_many(self, topic_id: str, contents: list[str], most: int = 500) -> list[Any]:
+        """Messages in batches of at most `most`; the results in order."""
         results = []
-        for start in range(0, len(contents), 500):
+        for start in range(0, len(contents), most):
             messages = [
                 {"topic_id": topic_id, "sender": "tester", "content_raw": content}
-                for content in contents[start : start + 500]
+                for content in contents[start : start + most]
             ]
             answer = self.http.post("/api/v1/messages/batch", {"messages": messages})
             assert answer.status == 200, answer
@@ -138,7 +138,7 @@ class ServedHub(HubProcess):
 
     @property
     def head(self) -> int:
-        return int(self.rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'")[0][0])
+        return int(self.rows("SELECT coalesce(max(event_id), 0) FROM events")[0][0])
 
     @staticmethod
     def made(answer: Answer) -> Any:

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -71,6 +72,7 @@ class SocketClient:
         if receive_buffer is not None:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(SECONDS_MAX)
+        self.deadline = time.monotonic() + SECONDS_MAX
         self.sock.connect(("127.0.0.1", port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray()
@@ -128,7 +130,7 @@ class SocketClient:
 
     def recv(self, seconds: float = SECONDS_MAX) -> dict[str, Any]:
         """The next message; raises Closed, or TimeoutError."""
-        self.sock.settimeout(seconds)
+        self.deadline = time.monotonic() + seconds
         while True:
             opcode, payload = self.frame()
             if opcode == TEXT:
@@ -142,7 +144,7 @@ class SocketClient:
                 raise Closed(code, payload[2:].decode())
 
     def frame(self) -> tuple[int, bytes]:
-        """The next frame as it came."""
+        """The next frame as it came, pings too; within the time of the last `recv`."""
         first, second = self._take(2)
         size = second & 0x7F
         if size == 126:
@@ -183,6 +185,10 @@ class SocketClient:
         return taken
 
     def _more(self) -> None:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.sock.settimeout(left)
         try:
             data = self.sock.recv(65536)
         except ConnectionError:
