@@ -13,14 +13,13 @@ from typing import Any
 import msgspec
 
 from appliance.hub import metrics, wire
+from appliance.hub.access import POST
 from appliance.hub.service import Hub, refusal
 from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.web.errors import status_of
 from appliance.web.socket import text_frame
-
-POST = "hub:post"
 
 _request = msgspec.json.Decoder(wire.Request)
 _create = msgspec.json.Decoder(wire.CreateMessage)

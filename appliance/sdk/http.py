@@ -92,12 +92,17 @@ class HubClient:
     def patch(self, path: str, body: Any, key: str | None = None) -> Json:
         return self._insist("PATCH", path, msgspec.json.encode(body), _key(key))
 
+    def delete(self, path: str) -> Json:
+        return self._insist("DELETE", path, None, None)
+
     def _insist(self, method: str, path: str, body: bytes | None, key: str | None) -> Json:
         waited = 0.0
         for attempt in range(1, self._retry.attempts_max + 1):
             try:
                 return self._ask(method, path, body, key)
             except ApplianceError as error:
+                if self._found_new_token(error):
+                    continue
                 pause = self._pause_before_next(error, attempt)
                 if attempt == self._retry.attempts_max or pause is None:
                     raise
@@ -106,6 +111,17 @@ class HubClient:
                     raise
                 self._pause(pause)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _found_new_token(self, error: ApplianceError) -> bool:
+        """A token that is refused may have been rotated: look again where it came from."""
+        if not isinstance(error, Refused) or error.http_status != 401 or self._endpoint is None:
+            return False
+        refused = self._endpoint.token
+        self.close()
+        try:
+            return self._connected()[1].token != refused
+        except ApplianceError:
+            return False  # the refusal is what is told
 
     def _pause_before_next(self, error: ApplianceError, attempt: int) -> float | None:
         """Seconds until the same request may succeed; None if it never will."""
