@@ -37,7 +37,7 @@ class Access:
     def channel(self, principal: Principal, scope: str, channel_id: str) -> None:
         only = principal.channels_for(scope)
         if only is not None and channel_id not in only:
-            raise OtherChannel(details={"scope": scope, "channel_id": channel_id})
+            raise OtherChannel(details={"scope": scope})
 
     def topic(self, principal: Principal, scope: str, topic_id: str) -> None:
         """What doesn't exist passes, and is answered as it is for everybody."""

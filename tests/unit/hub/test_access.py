@@ -1,0 +1,135 @@
+"""A token limited to channels: every verb of the hub as a table."""
+
+import msgspec
+import pytest
+
+from appliance.hub import wire
+from appliance.hub.access import OtherChannel
+from appliance.hub.sse import EventStream
+from appliance.hub.subscription import Filter
+from appliance.kernel.auth import principal_of
+
+
+class Place:
+    """A channel with a topic and a message."""
+
+    def __init__(self, hub, who, name):
+        def made(reply, noun):
+            return msgspec.json.decode(reply.body)[noun]["id"]
+
+        self.channel = made(hub.create_channel(wire.CreateChannel(name), who), "channel")
+        self.topic = made(hub.create_topic(wire.CreateTopic(self.channel, "t"), who), "topic")
+        sent = hub.create_message(wire.CreateMessage(self.topic, "a", "hello"), who)
+        self.message = made(sent, "message")
+
+
+@pytest.fixture
+def places(house):
+    return Place(house.hub, house.alice, "ours"), Place(house.hub, house.alice, "theirs")
+
+
+def limited(place):
+    return principal_of("bot", "bot", [f"hub:read@{place.channel}", f"hub:post@{place.channel}"])
+
+
+VERBS = {
+    "create topic": lambda h, p, w: h.create_topic(wire.CreateTopic(p.channel, "new"), w),
+    "rename topic": lambda h, p, w: h.rename_topic(p.topic, wire.RenameTopic("new"), w),
+    "create message": lambda h, p, w: h.create_message(wire.CreateMessage(p.topic, "a", "x"), w),
+    "edit": lambda h, p, w: h.patch_message(p.message, wire.EditMessage("x"), w),
+    "delete": lambda h, p, w: h.patch_message(p.message, wire.DeleteMessage("a"), w),
+    "list topics": lambda h, p, w: h.list_topics(p.channel, wire.TopicsQuery(), w),
+    "page channel": lambda h, p, w: h.page_messages(wire.MessagesQuery(channel_id=p.channel), w),
+    "page topic": lambda h, p, w: h.page_messages(wire.MessagesQuery(topic_id=p.topic), w),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_works_in_the_own_channel_and_nowhere_else(house, places, verb):
+    ours, theirs = places
+    who = limited(ours)
+    before = house.everything()
+    with pytest.raises(OtherChannel):
+        VERBS[verb](house.hub, theirs, who)
+    assert house.everything() == before
+    VERBS[verb](house.hub, ours, who)
+
+
+def test_channels_are_made_by_nobody_who_is_limited(house, places):
+    with pytest.raises(OtherChannel):
+        house.hub.create_channel(wire.CreateChannel("new"), limited(places[0]))
+
+
+def test_what_does_not_exist_is_answered_as_it_is_for_everybody(house, places):
+    who = limited(places[0])
+    with pytest.raises(wire.NoSuchTopic):
+        house.hub.create_message(wire.CreateMessage("topic_none", "a", "x"), who)
+    with pytest.raises(wire.NoSuchMessage):
+        house.hub.patch_message("msg_none", wire.EditMessage("x"), who)
+
+
+def test_a_batch_refuses_only_what_goes_elsewhere(house, places):
+    commands = [wire.BatchMessage(place.topic, "a", "x") for place in (*places, places[0])]
+    results = house.hub.create_messages(commands, limited(places[0]), [None] * 3)
+    assert [type(each).__name__ for each in results] == ["Reply", "OtherChannel", "Reply"]
+
+
+def test_lists_and_the_log_show_the_own_channel_only(house, places):
+    ours, _ = places
+    who = limited(ours)
+    assert [each.id for each in house.hub.list_channels(100, who).channels] == [ours.channel]
+    for query in (wire.EventsQuery(), wire.EventsQuery(tail=100)):
+        log = msgspec.json.decode(house.hub.list_events(query, who), type=wire.EventList)
+        assert [event.scope.channel_id for event in log.events] == [ours.channel] * 3
+    everything = msgspec.json.decode(house.hub.list_events(wire.EventsQuery()))["events"]
+    assert len(everything) == 6
+
+
+@pytest.mark.parametrize(
+    ("channels", "topics", "heard"),
+    [
+        (["ours"], [], 3),
+        (["theirs"], [], 0),
+        (["ours", "theirs"], [], 3),
+        ([], ["their topic"], 0),
+        ([], ["our topic"], 2),
+        ([], ["our topic", "their topic", "topic_none"], 2),
+        (["one of the future"], [], 0),
+    ],
+)
+def test_a_subscription_is_cut_to_what_may_be_heard(house, places, channels, topics, heard):
+    ours, theirs = places
+    ids = {"our topic": ours.topic, "their topic": theirs.topic}
+    asked = house.hub.filter_for(channels, [ids.get(topic, topic) for topic in topics])
+    wanted = house.hub.access.narrow(asked, limited(ours))
+    assert wanted.unresolved == frozenset()
+    pieces, _ = house.hub.read_log(0, house.hub.feed.head, wanted, framed=False)
+    assert pieces.count(b"data: ") == heard
+
+
+def test_everything_means_everything_that_may_be_heard(house, places):
+    ours, _ = places
+    assert house.hub.access.all_events(house.alice) is None
+    assert house.hub.access.all_events(limited(ours)).channels == {ours.channel}
+    unlimited = Filter(frozenset({"a"}))
+    assert house.hub.access.narrow(unlimited, house.alice) is unlimited
+
+
+def test_a_stream_of_server_sent_events_is_cut_too(house, places):
+    ours, theirs = places
+    stream = EventStream(house.hub, wire.StreamQuery(after=0), None, limited(ours))
+    pieces = iter(stream)
+    assert next(pieces) == b"retry: 1000\n\n"
+    replayed = next(pieces)
+    house.hub.create_message(wire.CreateMessage(theirs.topic, "a", "secret"), house.alice)
+    house.hub.create_message(wire.CreateMessage(ours.topic, "a", "open"), house.alice)
+    live = next(pieces)
+    stream.close()
+    assert replayed.count(b"data: ") == 3
+    assert (b"open" in live, b"secret" in live) == (True, False)
+
+
+def test_who_may_only_post_somewhere_reads_like_anybody(house, places):
+    """On loopback reading is free; a token for posting must not take that away."""
+    who = principal_of("bot", "bot", [f"hub:post@{places[0].channel}"])
+    assert len(house.hub.list_channels(100, who).channels) == 2
