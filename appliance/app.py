@@ -74,7 +74,8 @@ class Appliance:
         self.auth_store = Store(
             "auth",
             datadir.database("auth"),
-            msgspec.structs.replace(settings.store, readers=1),  # one: books in order
+            # One reader: books come in order. And a token is revoked below the floor too.
+            msgspec.structs.replace(settings.store, readers=1, free_bytes_min=0),
             clock,
             log,
         )
