@@ -39,7 +39,7 @@ class EventStream:
         self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, matches)
         self._open = True
         self._over = False
-        self._unwatch = hub.book.watch(principal, self._end)
+        self._unwatch = hub.book.watch(principal, self._end)  # after the last line that waits
         metrics.sessions.labels("sse").inc()
 
     def __iter__(self) -> Iterator[bytes]:

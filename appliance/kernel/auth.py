@@ -82,10 +82,15 @@ class TokenBook:
         return current is not None and not is_over(current, now_ms)
 
     def watch(self, principal: Principal, over: Call) -> Call:
-        """Have `over` called once the credential is no longer in force; the way to stop that."""
+        """Have `over` called once the credential is no longer in force; the way to stop that.
+
+        It may have ended between being found and being watched: then at once.
+        """
         self._last_watch += 1
         number = self._last_watch
-        if principal is not ANONYMOUS:
+        if not self.in_force(principal, 0):
+            over()
+        elif principal is not ANONYMOUS:
             self._watches[number] = (principal, over)
 
         def stop() -> None:

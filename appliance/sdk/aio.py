@@ -76,7 +76,7 @@ class AsyncAgentlipClient:
         self._client.close()
         if self._socket is not None:
             await self._socket.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False)
 
     disconnect = close
 
@@ -163,6 +163,8 @@ class AsyncAgentlipClient:
                 await self._closed.wait()
 
     async def _run(self, verb: Callable[[], T]) -> T:
+        if self._closed.is_set():
+            raise Invalid("this client is closed")
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
 
     # -- verbs -----------------------------------------------------------------------

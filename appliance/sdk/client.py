@@ -131,6 +131,8 @@ class AgentlipClient:
         """
         if self._follower is not None:
             raise Invalid("one client has one stream of events; make another client")
+        if self._closed.is_set():
+            raise Invalid("this client is closed")
         self._follower = follower = Follower(
             self.target.locate,
             self.subscriptions,

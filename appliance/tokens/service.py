@@ -47,6 +47,7 @@ class Tokens:
         self._clock = clock
         self._grace_seconds = grace_seconds
         self._fixed = list(fixed)
+        self._rotating = False
         token = datadir.read_token()
         if token and store.read(queries.server_hash) != hash_token(token):
             store.write(remember_server_token, token, clock.now_ms())
@@ -75,16 +76,30 @@ class Tokens:
     def rotate(self, token_id: str, command: wire.RotateToken) -> wire.TokenIssued:
         grace = command.grace_seconds
         grace_ms = int((self._grace_seconds if grace is None else grace) * 1000)
-        secret = marked_token()
-        token, former = self._store.write(writes.rotate, token_id, hash_token(secret), grace_ms)
         if token_id == SERVER_TOKEN_ID:
-            self._hand_out(secret, former)
+            return self._rotate_server(grace_ms)
+        secret = marked_token()
+        token, _ = self._store.write(writes.rotate, token_id, hash_token(secret), grace_ms)
         self._refresh()
         return wire.TokenIssued(token, secret)
 
+    def _rotate_server(self, grace_ms: int) -> wire.TokenIssued:
+        """One at a time: else the file of the first could be the last one written."""
+        if self._rotating:
+            raise wire.RotationRuns
+        self._rotating = True
+        try:
+            secret = marked_token()
+            token, former = self._store.write(
+                writes.rotate, SERVER_TOKEN_ID, hash_token(secret), grace_ms
+            )
+            self._refresh()  # both are in force before anybody can read the new one
+            self._hand_out(secret, former)
+        finally:
+            self._rotating = False
+        return wire.TokenIssued(token, secret)
+
     def _hand_out(self, secret: str, former: str) -> None:
-        """Old and new are in force before anybody can read the new one in its file."""
-        self._refresh()
         try:
             self._datadir.write_private(self._datadir.token_file, secret + "\n")
         except ApplianceError:

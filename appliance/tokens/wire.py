@@ -76,6 +76,11 @@ class TokenOver(Conflict):
     advice = "agentlip token create"
 
 
+class RotationRuns(Conflict):
+    sentence = "the workspace's token is being rotated by somebody else"
+    advice = "look into .agentlip/token"
+
+
 class ServerTokenStays(Invalid):
     sentence = "the workspace's own token can't be revoked"
     advice = "agentlip token rotate server --grace 0"

@@ -287,6 +287,8 @@ def test_a_full_disk_is_a_typed_error_after_some_patience(tmp_path) -> None:
                 client.create_channel("no room")
             assert full.value.retry_after is not None
             assert client.list_channels() == []
+        body = {"name": "small", "scopes": ["hub:read"]}
+        assert hub.http.post("/api/v1/tokens", body).status == 201  # guarding works on
 
 
 def test_a_slow_consumer_of_a_real_hub_loses_nothing(tmp_path) -> None:

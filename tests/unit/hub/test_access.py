@@ -117,7 +117,9 @@ def test_everything_means_everything_that_may_be_heard(house, places):
 
 def test_a_stream_of_server_sent_events_is_cut_too(house, places):
     ours, theirs = places
-    stream = EventStream(house.hub, wire.StreamQuery(after=0), None, limited(ours))
+    who = limited(ours)
+    house.hub.book.replace([("hash", who)])
+    stream = EventStream(house.hub, wire.StreamQuery(after=0), None, who)
     pieces = iter(stream)
     assert next(pieces) == b"retry: 1000\n\n"
     replayed = next(pieces)
@@ -127,6 +129,12 @@ def test_a_stream_of_server_sent_events_is_cut_too(house, places):
     stream.close()
     assert replayed.count(b"data: ") == 3
     assert (b"open" in live, b"secret" in live) == (True, False)
+
+
+def test_a_stream_whose_token_ended_while_it_was_made_ends(house, places):
+    stream = EventStream(house.hub, wire.StreamQuery(after=0), None, limited(places[0]))
+    assert list(stream) == [b"retry: 1000\n\n"]
+    stream.close()
 
 
 def test_who_may_only_post_somewhere_reads_like_anybody(house, places):

@@ -1,5 +1,7 @@
 """Both SDK clients through everything that a hub can do to them."""
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from websockets.sync.server import ServerConnection
 
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import refusals
+from appliance.sdk.aio import AsyncAgentlipClient
 from appliance.sdk.client import AgentlipClient
 from appliance.sdk.course import NewHistory, TokenRefused
 from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
@@ -239,8 +242,6 @@ def test_a_slow_consumer_loses_nothing_and_holds_up_the_hub(flavour) -> None:
 
 
 def test_closing_from_another_thread_ends_the_stream() -> None:
-    import threading
-
     def quiet(socket: ServerConnection) -> None:
         ok(socket)
         event(socket, 1)
@@ -257,6 +258,41 @@ def test_closing_from_another_thread_ends_the_stream() -> None:
         thread.join(10)
         assert not thread.is_alive()
     assert len(found) == 1
+
+
+def test_closing_from_another_task_ends_the_stream() -> None:
+    async def story(url: str) -> int:
+        client = AsyncAgentlipClient(url=url)
+        found = []
+
+        async def follow() -> None:
+            async for each in client.events():
+                found.append(each)
+
+        task = asyncio.create_task(follow())
+        while not found:
+            await asyncio.sleep(0.01)
+        await client.close()
+        await asyncio.wait_for(task, 10)
+        with pytest.raises(ApplianceError):
+            await client.list_channels()
+        return len(found)
+
+    def quiet(socket: ServerConnection) -> None:
+        ok(socket)
+        event(socket, 1)
+        socket.recv()
+
+    with stream_hub(quiet) as endpoint:
+        assert asyncio.run(story(endpoint.url)) == 1
+
+
+def test_a_closed_client_does_nothing_more() -> None:
+    client = AgentlipClient(url="http://127.0.0.1:1")
+    client.close()
+    for verb in (lambda: next(client.events()), client.list_channels):
+        with pytest.raises(ApplianceError, match="closed"):
+            verb()
 
 
 # -- requests --------------------------------------------------------------------------------

@@ -248,6 +248,20 @@ def test_a_file_that_cannot_be_written_leaves_the_old_token(house, monkeypatch):
     assert house.datadir.read_token() == old
 
 
+def test_rotations_of_the_servers_token_do_not_cross(house, monkeypatch):
+    write_private, refused = house.datadir.write_private, []
+
+    def meanwhile(*arguments):
+        with pytest.raises(wire.RotationRuns) as caught:
+            house.rotate("server")
+        refused.append(caught)
+        write_private(*arguments)
+
+    monkeypatch.setattr(house.datadir, "write_private", meanwhile)
+    new = house.rotate("server")
+    assert (house.opens(new), house.datadir.read_token(), len(refused)) == (True, new, 1)
+
+
 def test_a_rotation_cut_before_the_file_was_written_is_undone_by_the_next_start(house):
     old = house.datadir.read_token()
     house.file.write(writes.rotate, "server", hash_token("never seen"), 1000)
