@@ -65,6 +65,17 @@ OPERATIONS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Reply]]] = 
     "message.edit": (msgspec.json.Decoder(EditData), _edit),
     "message.delete": (msgspec.json.Decoder(DeleteData), _delete),
 }
+# Those whose verb looks at the channels a token is limited to; others are closed to it.
+BY_CHANNEL = frozenset(
+    {
+        "channel.create",
+        "topic.create",
+        "topic.rename",
+        "message.create",
+        "message.edit",
+        "message.delete",
+    }
+)
 
 
 class Requests:
@@ -100,6 +111,8 @@ class Requests:
         self._charge(1)
         if not principal.allows(POST):
             raise Forbidden(details={"scope": POST})
+        if principal.channels is not None and request.op not in BY_CHANNEL:
+            raise Forbidden("a token that is limited to channels may not do that")
         if request.op not in OPERATIONS:
             raise Invalid(
                 "unknown operation",

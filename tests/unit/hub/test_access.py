@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from appliance.hub import wire
+from appliance.hub import requests, wire
 from appliance.hub.access import OtherChannel
+from appliance.hub.requests import BY_CHANNEL
 from appliance.hub.sse import EventStream
 from appliance.hub.subscription import Filter
 from appliance.kernel.auth import principal_of
@@ -53,6 +54,32 @@ def test_a_verb_works_in_the_own_channel_and_nowhere_else(house, places, verb):
         VERBS[verb](house.hub, theirs, who)
     assert house.everything() == before
     VERBS[verb](house.hub, ours, who)
+
+
+OPERATIONS = {
+    "channel.create": lambda p: {"name": "new"},
+    "topic.create": lambda p: {"channel_id": p.channel, "title": "new"},
+    "topic.rename": lambda p: {"topic_id": p.topic, "title": "new"},
+    "message.create": lambda p: {"topic_id": p.topic, "sender": "a", "content_raw": "x"},
+    "message.edit": lambda p: {"message_id": p.message, "content_raw": "x"},
+    "message.delete": lambda p: {"message_id": p.message, "actor": "a"},
+}
+
+
+def test_every_request_that_looks_at_channels_is_in_the_table():
+    assert set(OPERATIONS) == BY_CHANNEL
+
+
+@pytest.mark.parametrize("operation", sorted(requests.OPERATIONS))
+def test_a_request_on_a_socket_reaches_no_other_channel(house, places, operation):
+    """Also one that nobody has written down above: it is closed to who is limited."""
+    ours, theirs = places
+    data = OPERATIONS.get(operation, lambda _: {})(theirs)
+    frame = msgspec.json.encode({"type": "request", "id": 1, "op": operation, "data": data})
+    before = house.everything()
+    answer = requests.Requests(house.hub, lambda _: None).answer([frame], limited(ours))
+    assert b'"status":403' in answer
+    assert house.everything() == before
 
 
 def test_channels_are_made_by_nobody_who_is_limited(house, places):
