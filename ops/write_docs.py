@@ -145,8 +145,13 @@ def exercise(whole: Appliance) -> None:
     hub.rename_topic(topic_id, wire.RenameTopic("nightly builds"), who)
     posted = hub.create_message(wire.CreateMessage(topic_id, "ci", "passed"), who)
     message_id = made(posted, "message")
+    other = made(hub.create_topic(wire.CreateTopic(channel_id, "archive"), who), "topic")
+    link = {"url": "https://example.com/run/7"}
+    attached = wire.AddAttachment("url", link, None, "run 7", message_id)
+    hub.add_attachment(topic_id, attached, who)
     hub.patch_message(message_id, wire.EditMessage("passed, 2 skipped", 1), who)
-    hub.patch_message(message_id, wire.DeleteMessage("ci", 2), who)
+    hub.patch_message(message_id, wire.MoveMessage(other, "later", 2), who)
+    hub.patch_message(message_id, wire.DeleteMessage("ci", 3), who)
 
 
 # -- the pages ---------------------------------------------------------------------------
@@ -250,6 +255,8 @@ def routes_page(routes: Sequence[Route]) -> str:
 
 
 def events_page(events: Sequence[dict[str, Any]]) -> str:
+    names = [event["name"] for event in events]
+    events = [event for at, event in enumerate(events) if event["name"] not in names[:at]]
     rows = [
         (code(e["name"]), e["entity"]["type"], ", ".join(code(name) for name in e["scope"]))
         for e in events
@@ -263,7 +270,7 @@ def events_page(events: Sequence[dict[str, Any]]) -> str:
 
 def anonymous(text: str) -> str:
     """The same at every run: one instant, and ids by their prefix."""
-    text = re.sub(r"\b(ch|topic|msg)_[0-9A-Z]{26}\b", r"\1_…", text)
+    text = re.sub(r"\b(ch|topic|msg|att)_[0-9A-Z]{26}\b", r"\1_…", text)
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
 
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment
 from appliance.kernel.errors import Invalid
 from appliance.terminal import Session, common, note, plain_app
 
 channels = plain_app("Channels: long-lived buckets, one for a project or team.")
 topics = plain_app("Topics: threads in a channel.")
-messages = plain_app("Messages: sent, read, edited, deleted.")
+messages = plain_app("Messages: sent, read, edited, deleted, moved.")
 
 CONTENT_BYTES_MAX = 65_536
 
@@ -30,17 +31,13 @@ VersionFlag = Annotated[
     int | None,
     typer.Option("--expected-version", help="Refuse (exit 2) if the message has another version."),
 ]
-KeyFlag = Annotated[
-    str | None,
-    typer.Option("--idempotency-key", help="The same key again gives the same answer again."),
-]
 
 
 @channels.command("list")
 @common
 def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
     """All channels, by name."""
-    with _reader(session) as reader:
+    with open_reader(session) as reader:
         rows = reader.channels(limit)
     session.table(
         rows,
@@ -62,7 +59,7 @@ def create_channel(
     body = {"name": _one_of(name, name_flag, "NAME")}
     if description is not None:
         body["description"] = description
-    answer = _hub(session).post("/api/v1/channels", body, idempotency_key)
+    answer = hub_client(session).post("/api/v1/channels", body, idempotency_key)
     session.answer(answer, f"created channel {answer['channel']['id']}")
 
 
@@ -70,7 +67,7 @@ def create_channel(
 @common
 def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000) -> None:
     """Topics of a channel, the most recently used first."""
-    with _reader(session) as reader:
+    with open_reader(session) as reader:
         rows = reader.topics(channel, limit)
     session.table(
         rows,
@@ -94,7 +91,7 @@ def create_topic(
     from appliance.sdk.catalogue import Catalogue
 
     wanted = _one_of(title, title_flag, "TITLE")
-    hub = _hub(session)
+    hub = hub_client(session)
     body = {"channel_id": Catalogue(hub).channel_id(channel), "title": wanted}
     answer = hub.post("/api/v1/topics", body, idempotency_key)
     session.answer(answer, f"created topic {answer['topic']['id']}")
@@ -109,8 +106,8 @@ def rename_topic(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Give a topic another title."""
-    path = f"/api/v1/topics/{_segment(topic_id)}"
-    answer = _hub(session).patch(path, {"title": title}, idempotency_key)
+    path = f"/api/v1/topics/{segment(topic_id)}"
+    answer = hub_client(session).patch(path, {"title": title}, idempotency_key)
     session.answer(answer, f"renamed topic {topic_id}")
 
 
@@ -124,7 +121,7 @@ def tail_messages(
     limit: LimitFlag = 50,
 ) -> None:
     """The newest messages of a topic, newest first."""
-    with _reader(session) as reader:
+    with open_reader(session) as reader:
         rows = reader.messages(_topic_to_read(reader, topic_id, channel, topic), limit)
     _show(session, rows)
 
@@ -148,7 +145,7 @@ def page_messages(
 
     Going on from the last one of a page never skips and never repeats.
     """
-    with _reader(session) as reader:
+    with open_reader(session) as reader:
         found = _topic_to_read(reader, topic_id, channel, topic)
         rows = reader.messages(found, limit, before_id, after_id)
     _show(session, rows)
@@ -171,7 +168,7 @@ def send_message(
 ) -> None:
     """Send a message to a topic."""
     text = _content(content, stdin)
-    hub = _hub(session)
+    hub = hub_client(session)
     body = {
         "topic_id": _topic_to_write(hub, topic_id, channel, topic),
         "sender": sender,
@@ -217,33 +214,44 @@ def delete_message(
     session.answer(deleted, f"deleted {message_id}{again}")
 
 
+@messages.command("retopic")
+@common
+def retopic_message(
+    session: Session,
+    message_id: Annotated[str, typer.Argument(help="Id of the message.")],
+    to_topic_id: Annotated[str, typer.Option("--to-topic-id", help="Topic of the same channel.")],
+    mode: Annotated[
+        str,
+        typer.Option("--mode", help="one: it alone; later: it and all after it; all: its topic."),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Needed with --mode all.")] = False,
+    expected_version: VersionFlag = None,
+    idempotency_key: KeyFlag = None,
+) -> None:
+    """Move a message, it and the later ones, or its whole topic to another topic."""
+    if mode not in ("one", "later", "all"):
+        raise Invalid("--mode is one, later or all", hint="agentlip msg retopic --help")
+    if mode == "all" and not force:
+        raise Invalid("--mode all moves every message of the topic", hint="add --force if so meant")
+    body = {"op": "move_topic", "to_topic_id": to_topic_id, "mode": mode}
+    answer = _patch(session, message_id, body, expected_version, idempotency_key)
+    count = answer["affected_count"]
+    session.answer(answer, f"moved {count} message{'' if count == 1 else 's'} to {to_topic_id}")
+
+
 def _patch(
     session: Session, message_id: str, body: dict[str, Any], version: int | None, key: str | None
 ) -> dict[str, Any]:
     if version is not None:
         body["expected_version"] = version
-    path = f"/api/v1/messages/{_segment(message_id)}"
-    answer: dict[str, Any] = _hub(session).patch(path, body, key)
+    path = f"/api/v1/messages/{segment(message_id)}"
+    answer: dict[str, Any] = hub_client(session).patch(path, body, key)
     return answer
 
 
 def _show(session: Session, rows: list[dict[str, Any]]) -> None:
     columns = [("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender")]
     session.table(rows, [*columns, ("CONTENT", "content_raw")], empty="no messages")
-
-
-def _reader(session: Session) -> Any:
-    from appliance.sdk.discovery import find_workspace
-    from appliance.sdk.reader import Reader
-
-    return Reader(find_workspace(session.workspace).database("hub"))
-
-
-def _hub(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))
 
 
 def _topic_to_read(
@@ -294,11 +302,3 @@ def _one_of(argument: str | None, flag: str | None, name: str) -> str:
     if (argument is None) == (flag is None):
         raise Invalid(f"give {name} once, as the argument or as --{name.lower()}")
     return argument if argument is not None else str(flag)
-
-
-def _segment(text: str) -> str:
-    from urllib.parse import quote
-
-    if not text:
-        raise Invalid("an id must not be empty")
-    return quote(text, safe="")

@@ -32,7 +32,12 @@ def facts(reader: Reader) -> dict[str, Any]:
     newest = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
     last_ids = [
         reader.row(f"SELECT max(id) FROM {table} WHERE id LIKE '{prefix}%'")[0]
-        for table, prefix in (("messages", "msg_"), ("topics", "topic_"), ("channels", "ch_"))
+        for table, prefix in (
+            ("messages", "msg_"),
+            ("topics", "topic_"),
+            ("channels", "ch_"),
+            ("topic_attachments", "att_"),
+        )
     ]
     return {
         "db_id": meta.get("db_id", ""),
@@ -138,7 +143,7 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
         limit=limit + 1,
     )
     if not rows:
-        _require_place(reader, query)
+        require_place(reader, query)
     messages = [wire.Message(*row) for row in rows[:limit]]
     return wire.MessageList(messages, len(rows) > limit, messages[-1].id if messages else None)
 
@@ -152,7 +157,8 @@ def _position(reader: Reader, message_id: str, order: str) -> Any:
     return row[0]
 
 
-def _require_place(reader: Reader, query: wire.MessagesQuery) -> None:
+def require_place(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) -> None:
+    """Tells an empty place from one that does not exist."""
     if query.topic_id and not reader.row("SELECT 1 FROM topics WHERE id = ?", (query.topic_id,)):
         raise wire.NoSuchTopic(details={"topic_id": query.topic_id})
     if query.channel_id and not reader.row(

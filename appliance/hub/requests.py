@@ -38,6 +38,17 @@ class DeleteData(msgspec.Struct, frozen=True):
     expected_version: wire.Version | None = None
 
 
+class MoveData(msgspec.Struct, frozen=True):
+    message_id: wire.Id
+    to_topic_id: wire.Id
+    mode: wire.Mode
+    expected_version: wire.Version | None = None
+
+
+class AttachData(wire.AddAttachment, frozen=True, kw_only=True):
+    topic_id: wire.Id
+
+
 class RenameData(msgspec.Struct, frozen=True):
     topic_id: wire.Id
     title: wire.Title
@@ -53,6 +64,18 @@ def _delete(hub: Hub, data: DeleteData, principal: Principal, key: str | None) -
     return hub.patch_message(data.message_id, command, principal, key)
 
 
+def _move(hub: Hub, data: MoveData, principal: Principal, key: str | None) -> Reply:
+    command = wire.MoveMessage(data.to_topic_id, data.mode, data.expected_version)
+    return hub.patch_message(data.message_id, command, principal, key)
+
+
+def _attach(hub: Hub, data: AttachData, principal: Principal, key: str | None) -> Reply:
+    command = wire.AddAttachment(
+        data.kind, data.value_json, data.key, data.dedupe_key, data.source_message_id
+    )
+    return hub.add_attachment(data.topic_id, command, principal, key)
+
+
 def _rename(hub: Hub, data: RenameData, principal: Principal, key: str | None) -> Reply:
     return hub.rename_topic(data.topic_id, wire.RenameTopic(data.title), principal, key)
 
@@ -64,6 +87,8 @@ OPERATIONS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Reply]]] = 
     "message.create": (_create, Hub.create_message),
     "message.edit": (msgspec.json.Decoder(EditData), _edit),
     "message.delete": (msgspec.json.Decoder(DeleteData), _delete),
+    "message.move": (msgspec.json.Decoder(MoveData), _move),
+    "attachment.add": (msgspec.json.Decoder(AttachData), _attach),
 }
 # Those whose verb looks at the channels a token is limited to; others are closed to it.
 BY_CHANNEL = frozenset(
@@ -74,6 +99,8 @@ BY_CHANNEL = frozenset(
         "message.create",
         "message.edit",
         "message.delete",
+        "message.move",
+        "attachment.add",
     }
 )
 
@@ -146,7 +173,7 @@ class Requests:
 def is_request(message: bytes) -> bool:
     try:
         _request.decode(message)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
@@ -154,7 +181,7 @@ def is_request(message: bytes) -> bool:
 def decode(decoder: msgspec.json.Decoder[Any], data: Any) -> Any:
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"invalid input: {error}", hint="see docs/protocol.md") from None
 
 

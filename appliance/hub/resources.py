@@ -88,6 +88,31 @@ class Messages:
         reply_bytes(resp, batch_body(results))
 
 
+class Attachments:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get(self, req: Any, resp: falcon.Response, topic_id: str) -> None:
+        reply(resp, self._hub.list_attachments(topic_id, req.context.query, req.context.principal))
+
+    def on_post(
+        self, req: Any, resp: falcon.Response, topic_id: str, command: wire.AddAttachment
+    ) -> None:
+        context = req.context
+        answer(
+            resp,
+            self._hub.add_attachment(topic_id, command, context.principal, context.idempotency_key),
+        )
+
+
+class Search:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._hub.search(req.context.query, req.context.principal))
+
+
 class Events:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -139,7 +164,7 @@ def routes(hub: Hub) -> list[Route]:
         }),
         Route("/api/v1/messages/{message_id}", messages, {
             "PATCH": Operation(POST, body=wire.PatchMessage, reply=wire.MessageChanged,
-                               summary="Edit a message, or turn it into a tombstone",
+                               summary="Edit a message, turn it into a tombstone, or move it",
                                by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages/batch", messages, {
@@ -147,6 +172,18 @@ def routes(hub: Hub) -> list[Route]:
                               batch=True, cost=lambda command: len(command.messages),
                               summary="Post up to 500 messages", by_channel=True),
         }, suffix="batch"),
+        Route("/api/v1/topics/{topic_id}/attachments", Attachments(hub), {
+            "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
+                             summary="Attachments of a topic, newest first", by_channel=True),
+            "POST": Operation(POST, body=wire.AddAttachment, reply=wire.AttachmentAdded,
+                              status=201, summary="Attach something to a topic, once",
+                              by_channel=True),
+        }),
+        Route("/api/v1/search", Search(hub), {
+            "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
+                             summary="Messages that hold words or phrases, the best first",
+                             by_channel=True),
+        }),
         Route("/api/v1/events", events, {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
                              summary="Events after a cursor; waits for the next if asked to",

@@ -6,18 +6,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from appliance.hub import metrics, queries, wire, writes
+from appliance.hub import attachments, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter
+from appliance.hub.text import check_message, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.hub.writes import Reply
 from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid, PayloadTooLarge, Unauthenticated
+from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.feed import Feed
+from appliance.kernel.searchquery import parse
 from appliance.kernel.store import Store
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
@@ -114,12 +116,35 @@ class Hub:
         if principal.channels is not None:
             self.access.message(principal, POST, message_id)
         identity = self._identity(principal, "PATCH", f"messages/{message_id}", key, command)
+        if isinstance(command, wire.MoveMessage):
+            # Where the caller sees it now; the transaction refuses if that is no longer so.
+            source = self.store.read(retopic.topic_of, message_id)
+            return self._mutate(
+                "move_message", identity, retopic.move,
+                message_id, command, source, self._order, self.settings.retopic_max,
+            )  # fmt: skip
         if isinstance(command, wire.EditMessage):
             check_text(content_raw=command.content_raw)
             check_size(command.content_raw)
             return self._mutate("edit_message", identity, writes.edit_message, message_id, command)
         check_text(actor=command.actor)
         return self._mutate("delete_message", identity, writes.delete_message, message_id, command)
+
+    def add_attachment(
+        self,
+        topic_id: str,
+        command: wire.AddAttachment,
+        principal: Principal,
+        key: str | None = None,
+    ) -> Reply:
+        check_text(kind=command.kind, key=command.key, dedupe_key=command.dedupe_key)
+        if principal.channels is not None:
+            self.access.topic(principal, POST, topic_id)
+        attachments.check(command)
+        same = command.dedupe_key or attachments.dedupe_key(command.value_json)
+        route = f"topics/{topic_id}/attachments"
+        identity = self._identity(principal, "POST", route, key, command)
+        return self._mutate("add_attachment", identity, attachments.add, topic_id, command, same)
 
     def create_messages(
         self,
@@ -257,6 +282,25 @@ class Hub:
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(queries.page_messages, query, self._order)
 
+    def list_attachments(
+        self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal = ANONYMOUS
+    ) -> wire.AttachmentList:
+        self.access.topic(principal, READ, topic_id)
+        query = msgspec.structs.replace(query, limit=self._page(query.limit))
+        return self.store.read(attachments.page, topic_id, query)
+
+    def search(
+        self, query: wire.SearchQuery, principal: Principal = ANONYMOUS
+    ) -> wire.SearchResult:
+        """Finds a message from the moment its sender was answered (see `kernel/fulltext.py`)."""
+        if query.channel_id is not None:
+            self.access.channel(principal, READ, query.channel_id)
+        if query.topic_id is not None:
+            self.access.topic(principal, READ, query.topic_id)
+        words = parse(query.q)
+        query = msgspec.structs.replace(query, limit=self._page(query.limit))
+        return self.store.read(search.find, words, query, principal.channels_for(READ))
+
     def list_events(self, query: wire.EventsQuery, principal: Principal = ANONYMOUS) -> bytes:
         """The body of `GET /api/v1/events`; waits for the first event if asked to."""
         only = principal.channels_for(READ)
@@ -318,32 +362,6 @@ class Hub:
         return min(limit, self.settings.page_max)
 
 
-def check_message(sender: str, content: str) -> None:
-    if "\0" in sender or "\0" in content:
-        check_text(sender=sender, content_raw=content)
-    if len(content) > SAFE_CHARACTERS:
-        check_size(content)
-
-
-def check_text(**fields: str | None) -> None:
-    """Refuses U+0000: SQLite's functions end a text there, so checks could be fooled."""
-    for name, text in fields.items():
-        if text is not None and "\0" in text:
-            raise Invalid(
-                f"{name} contains U+0000", details={"field": name}, hint="leave NUL bytes out"
-            )
-
-
-def check_size(content: str) -> None:
-    size = len(content.encode("utf-8", "surrogatepass"))
-    if size > wire.CONTENT_BYTES_MAX:
-        raise PayloadTooLarge(
-            f"content_raw has more than {wire.CONTENT_BYTES_MAX} bytes",
-            details={"field": "content_raw", "bytes": size, "limit": wire.CONTENT_BYTES_MAX},
-            hint="split it, or attach a link to it",
-        )
-
-
 def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
     if outcome.error is None:
         return outcome.result  # type: ignore[no-any-return]
@@ -368,6 +386,3 @@ def refusal(error: ApplianceError) -> dict[str, Any]:
         "hint": error.hint,
         **error.extra,
     }
-
-
-SAFE_CHARACTERS = wire.CONTENT_BYTES_MAX // 4  # four bytes a character at the most

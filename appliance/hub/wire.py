@@ -1,6 +1,6 @@
 """What crosses the hub's door: requests, replies, events, errors (hub spec §0.8, §0.9)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,6 +12,7 @@ TOMBSTONE = "[deleted]"
 CONTENT_BYTES_MAX = 65_536
 BATCH_MAX = 500
 PAGE_MAX = 1000
+VALUE_BYTES_MAX = 16_384
 
 Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Reference = Annotated[str, Meta(min_length=1, max_length=100, description="an id, or a name")]
@@ -22,6 +23,10 @@ Content = Annotated[str, Meta(description="at most 65,536 bytes of UTF-8")]
 Version = Annotated[int, Meta(ge=1)]
 Key = Annotated[str, Meta(min_length=1, max_length=255)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
+Kind = Annotated[str, Meta(min_length=1, max_length=100)]
+DedupeKey = Annotated[str, Meta(min_length=1, max_length=500)]
+Instant = Annotated[str, Meta(max_length=40, description="ISO 8601; UTC if it names no zone")]
+Mode = Literal["one", "later", "all"]
 EventId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -54,6 +59,23 @@ class Message(Struct, frozen=True):
     edited_at: str | None
     deleted_at: str | None
     deleted_by: str | None
+
+
+class Attachment(Struct, frozen=True):
+    id: str
+    topic_id: str
+    kind: str
+    key: str | None
+    value_json: dict[str, Any]
+    dedupe_key: str
+    source_message_id: str | None
+    created_at: str
+
+
+class FoundMessage(Message, frozen=True):
+    """A message with the piece of its text that a search found."""
+
+    snippet: str
 
 
 # -- requests ----------------------------------------------------------------------
@@ -100,7 +122,21 @@ class DeleteMessage(Struct, frozen=True, tag_field="op", tag="delete"):
     expected_version: Version | None = None
 
 
-PatchMessage = EditMessage | DeleteMessage
+class MoveMessage(Struct, frozen=True, tag_field="op", tag="move_topic"):
+    to_topic_id: Id
+    mode: Mode
+    expected_version: Version | None = None
+
+
+PatchMessage = EditMessage | DeleteMessage | MoveMessage
+
+
+class AddAttachment(Struct, frozen=True):
+    kind: Kind
+    value_json: Annotated[dict[str, Any], Meta(description="at most 16,384 bytes as JSON")]
+    key: Kind | None = None
+    dedupe_key: DedupeKey | None = None
+    source_message_id: Id | None = None
 
 
 # -- queries (the part of a URL behind the question mark) ------------------------------
@@ -121,6 +157,22 @@ class MessagesQuery(Struct, frozen=True):
     limit: Limit = 50
     before_id: Id | None = None
     after_id: Id | None = None
+
+
+class AttachmentsQuery(Struct, frozen=True):
+    kind: Kind | None = None
+    limit: Limit = 50
+    before_id: Id | None = None
+
+
+class SearchQuery(Struct, frozen=True):
+    q: Annotated[str, Meta(min_length=1, description='words, "a phrase", one OR two')]
+    channel_id: Id | None = None
+    topic_id: Id | None = None
+    sender: Sender | None = None
+    after: Instant | None = None
+    before: Instant | None = None
+    limit: Limit = 50
 
 
 class EventsQuery(Struct, frozen=True):
@@ -183,6 +235,29 @@ class TopicChanged(Struct, frozen=True):
 class MessageChanged(Struct, frozen=True):
     message: Message
     event_id: int | None
+
+
+class Moved(Struct, frozen=True):
+    affected_count: int
+    event_ids: list[int]
+
+
+class AttachmentAdded(Struct, frozen=True, omit_defaults=True):
+    attachment: Attachment
+    event_id: int | None
+    deduplicated: bool = False
+
+
+class AttachmentList(Struct, frozen=True):
+    attachments: list[Attachment]
+    has_more: bool
+    cursor: str | None = None
+
+
+class SearchResult(Struct, frozen=True):
+    messages: list[FoundMessage]
+    fts_used: bool
+    has_more: bool
 
 
 class BatchResult(Struct, frozen=True, omit_defaults=True):
@@ -253,6 +328,19 @@ class MessageDeleted(Struct, frozen=True):
     version: int
 
 
+class MessageMoved(Struct, frozen=True):
+    message_id: str
+    old_topic_id: str
+    new_topic_id: str
+    channel_id: str
+    mode: str
+    version: int
+
+
+class AttachmentData(Struct, frozen=True):
+    attachment: Attachment
+
+
 # -- frames of the socket ----------------------------------------------------------------
 
 
@@ -300,6 +388,11 @@ class NoSuchMessage(Missing):
     advice = "agentlip msg tail --topic-id ID"
 
 
+class NoSuchAttachment(Missing):
+    sentence = "attachment not found"
+    advice = "agentlip attachment list --topic-id ID"
+
+
 class NameTaken(Conflict):
     code = "ALREADY_EXISTS"
     sentence = "that name is taken"
@@ -315,6 +408,30 @@ class VersionConflict(Conflict):
 class CannotEditDeleted(Invalid):
     sentence = "cannot edit deleted message"
     advice = "a tombstone stays; post a new message instead"
+
+
+class CrossChannelMove(Invalid):
+    code = "CROSS_CHANNEL_MOVE"
+    sentence = "cross-channel move forbidden"
+    advice = "a message stays in its channel: agentlip topic list --channel CHANNEL"
+
+
+class MessagesMoved(Conflict):
+    code = "MESSAGES_MOVED"
+    sentence = "messages moved by concurrent retopic"
+    advice = "look where they are now, then decide again"
+
+
+class TooManyToMove(Invalid):
+    code = "TOO_MANY_MESSAGES"
+    sentence = "too many messages; use mode=later with an anchor nearer to the end"
+    advice = "or raise hub.retopic_max in agentlip.toml"
+
+
+class BadUrl(Invalid):
+    code = "INVALID_URL"
+    sentence = "only http, https and file addresses may be attached"
+    advice = 'for instance {"url": "https://example.com/page"}'
 
 
 class KeyReused(Conflict):

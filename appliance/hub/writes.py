@@ -182,7 +182,7 @@ def create_message(tx: Tx, topic_id: str, sender: str, content: str) -> Reply:
 
 
 def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
-    old = _message(tx, message_id, command.expected_version)
+    old = message_to_change(tx, message_id, command.expected_version)
     if old.deleted_at is not None:
         raise wire.CannotEditDeleted(details={"message_id": message_id})
     tx.execute(
@@ -199,7 +199,7 @@ def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
 
 def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Reply:
     """A tombstone; a second one changes nothing and says so with `event_id: null`."""
-    old = _message(tx, message_id, command.expected_version)
+    old = message_to_change(tx, message_id, command.expected_version)
     if old.deleted_at is not None:
         return Reply(200, encode(wire.MessageChanged(old, None)))
     tx.execute(
@@ -215,7 +215,8 @@ def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Repl
     return _changed(tx, "message.deleted", message, encode(deleted))
 
 
-def _message(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:
+def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:
+    """The message as it is; refused if it is not in the version that the caller has seen."""
     row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise wire.NoSuchMessage(details={"message_id": message_id})

@@ -25,3 +25,13 @@ def iso(ms: int) -> str:
     """`2026-02-04T23:30:45.123Z`: the one timestamp format (hub spec §3.5)."""
     seconds, rest = divmod(ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+
+
+def utc(text: str) -> str:
+    """A date or time of ISO 8601 in that format; without a zone it is UTC. Else ValueError."""
+    moment = datetime.fromisoformat(text)
+    try:
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -13,8 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from appliance.kernel.clock import Clock, SystemClock
+import msgspec
+
+from appliance.kernel import fulltext
+from appliance.kernel.clock import Clock, SystemClock, utc
 from appliance.kernel.errors import Invalid, Missing, Unavailable
+from appliance.kernel.searchquery import parse
 
 SCHEMA_VERSION = 1  # of the tables in hub spec §3.1; ours beside them do not matter here
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -28,6 +32,8 @@ MESSAGE = (
 )
 TOPIC = "id, channel_id, title, created_at, updated_at"
 CHANNEL = "id, name, description, created_at"
+ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
+SEARCHED = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts")
 
 Row = dict[str, Any]
 
@@ -63,6 +69,16 @@ class TopicNotFound(Missing):
 class MessageNotFound(Missing):
     sentence = "message not found"
     advice = "agentlip msg tail --topic-id TOPIC"
+
+
+class AttachmentNotFound(Missing):
+    sentence = "attachment not found"
+    advice = "agentlip attachment list --topic-id TOPIC"
+
+
+class BadTime(Invalid):
+    sentence = "that is no date or time"
+    advice = "write 2026-02-04 or 2026-02-04T20:00:00Z"
 
 
 class BadLimit(Invalid):
@@ -161,6 +177,76 @@ class Reader:
         )
         return self._rows(query, (*parameters, rows_max))
 
+    def attachments(
+        self,
+        topic_id: str,
+        kind: str | None = None,
+        limit: int = ROWS_MAX,
+        before_id: str | None = None,
+    ) -> list[Row]:
+        """Attachments of a topic, newest first, from below `before_id`."""
+        self.topic(topic_id)
+        where, parameters = ["topic_id = ?"], [topic_id]
+        if kind is not None:
+            where.append("kind = ?")
+            parameters.append(kind)
+        if before_id is not None:
+            anchor = "SELECT created_at, id FROM topic_attachments WHERE id = ? LIMIT 1"
+            rows = self._rows(anchor, (before_id,))
+            if not rows:
+                raise AttachmentNotFound(f"attachment not found: {_short(before_id)}")
+            where.append("(created_at, id) < (?, ?)")
+            parameters += rows[0].values()
+        query = (
+            f"SELECT {ATTACHMENT} FROM topic_attachments WHERE {' AND '.join(where)}"
+            " ORDER BY created_at DESC, id DESC LIMIT ?"
+        )
+        rows = self._rows(query, (*parameters, _rows_max(limit)))
+        for row in rows:
+            row["value_json"] = msgspec.json.decode(row["value_json"])
+        return rows
+
+    def search(
+        self,
+        words: str,
+        *,
+        channel: str | None = None,
+        topic_id: str | None = None,
+        sender: str | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> Row:
+        """Messages that hold the words: `messages` with snippets, `fts_used`, `has_more`.
+
+        The hub's HTTP does the same, and knows of a message no sooner. Times are ISO 8601;
+        `after` is included, `before` is not.
+        """
+        query = parse(words)
+        where, parameters = ["m.deleted_at IS NULL"], list[str]()
+        for condition, value in (
+            ("m.channel_id = ?", None if channel is None else self.channel(channel)["id"]),
+            ("m.topic_id = ?", None if topic_id is None else self.topic(topic_id)["id"]),
+            ("m.sender = ?", sender),
+            ("m.created_at >= ?", _instant(after)),
+            ("m.created_at < ?", _instant(before)),
+        ):
+            if value is not None:
+                where.append(condition)
+                parameters.append(value)
+        columns = ", ".join(f"m.{name}" for name in MESSAGE.split(", "))
+        self._begin()
+        with _told(self._database):
+            found = fulltext.find(
+                self._connection, SEARCHED, query, columns,
+                (" AND ".join(where), parameters), _rows_max(limit),
+            )  # fmt: skip
+        messages = [
+            dict(zip([*MESSAGE.split(", "), "snippet"], [*row, snippet], strict=True))
+            for row, snippet in zip(found.rows, found.snippets, strict=True)
+        ]
+        return {"messages": messages, "fts_used": found.fts_used, "has_more": found.has_more}
+
     def counts(self) -> Row:
         """A few numbers for a status line; all from the ends of indexes."""
         query = (
@@ -177,11 +263,15 @@ class Reader:
             raise MessageNotFound(f"message not found: {_short(message_id)}")
         return rows[0]["place"]
 
-    def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
+    def _begin(self) -> None:
+        """From now on a query has so many seconds."""
         deadline = self._clock.monotonic() + QUERY_SECONDS_MAX
         self._connection.set_progress_handler(
             lambda: self._clock.monotonic() > deadline, STEPS_BETWEEN_LOOKS
         )
+
+    def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
+        self._begin()
         with _told(self._database):
             cursor = self._connection.execute(query, parameters)
             names = [column[0] for column in cursor.description]
@@ -241,6 +331,13 @@ def _rows_max(limit: int) -> int:
     if limit < 1:
         raise BadLimit
     return min(limit, ROWS_MAX)
+
+
+def _instant(text: str | None) -> str | None:
+    try:
+        return None if text is None else utc(text)
+    except ValueError:
+        raise BadTime(f"no date or time: {_short(str(text))}") from None
 
 
 def _short(text: str) -> str:

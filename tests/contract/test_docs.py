@@ -56,8 +56,12 @@ def test_generated_pages_are_what_the_code_says(seed):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+WRITERS = ("writes", "retopic", "attachments")
+
+
 def test_every_event_that_the_hub_writes_is_on_its_page():
-    source = (ROOT / "appliance" / "hub" / "writes.py").read_text(encoding="utf-8")
+    files = [ROOT / "appliance" / "hub" / f"{name}.py" for name in WRITERS]
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
     written = set(re.findall(r'"((?:channel|topic|message)\.\w+)"', source))
     described = set(re.findall(r"(?m)^## (\S+)$", (DOCS / "events.md").read_text("utf-8")))
     assert written

@@ -154,10 +154,16 @@ ROUTES = {
         CUT,
         {"messages": [{"topic_id": "{topic_id}", "sender": "s", "content_raw": "x"}]},
     ),
+    "GET /api/v1/topics/{topic_id}/attachments": (REFUSED, None),
+    "POST /api/v1/topics/{topic_id}/attachments": (REFUSED, {"kind": "note", "value_json": {}}),
+    "GET /api/v1/search": (CUT, None),
     "GET /api/v1/events": (CUT, None),
     "GET /api/v1/events/stream": (None, None),  # tests/unit/hub/test_access.py
 }
-QUERIES = {"GET /api/v1/messages": "?topic_id={topic_id}"}
+QUERIES = {
+    "GET /api/v1/messages": "?topic_id={topic_id}",
+    "GET /api/v1/search": "?q=hello",
+}
 
 
 def limited_routes():

@@ -16,6 +16,8 @@ from appliance.sdk.cursor import FileCursor
 from appliance.sdk.http import Retry
 from appliance.sdk.refusals import (
     AlreadyExists,
+    CrossChannelMove,
+    InvalidInput,
     NotAllowed,
     NotFound,
     StorageFull,
@@ -119,6 +121,23 @@ def test_every_verb(hub) -> None:
         assert newer == tail[:1]
         everything = [each.content_raw for each in client.messages(topic.id)]
         assert everything[1:] == [str(number) for number in range(700)]
+        other = client.create_topic(channel.id, "other").topic
+        moved = client.retopic_message(tail[0].id, other.id, "one")
+        assert (moved.affected_count, len(moved.event_ids)) == (1, 1)
+        assert client.retopic_message(tail[0].id, other.id, "all").event_ids == []
+        elsewhere = client.create_channel("far").channel
+        there = client.create_topic(elsewhere.id, "t").topic
+        with pytest.raises(CrossChannelMove):
+            client.retopic_message(tail[0].id, there.id, "all")
+        attached = client.add_attachment(topic.id, "url", {"url": "https://example.org"})
+        same = client.add_attachment(topic.id, "url", {"url": "https://example.org"})
+        assert (same.attachment, same.event_id) == (attached.attachment, None)
+        assert client.list_attachments(topic.id, kind="url") == [attached.attachment]
+        found = client.search("650", channel_id=channel.id)
+        assert [each.content_raw for each in found.messages] == ["650"]
+        assert "650" in found.messages[0].snippet
+        with pytest.raises(InvalidInput):
+            client.search('"never closed')
         with pytest.raises(AlreadyExists) as taken:
             client.create_channel("verbs")
         assert taken.value.details == {"channel_id": channel.id}

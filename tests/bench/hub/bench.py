@@ -35,6 +35,9 @@ class Sizes:
         self.fanned_out = 60 if quick else 3_000
         self.replays = (1_000, 5_000) if quick else (10_000, 100_000)
         self.replay_runs = 2 if quick else 5
+        self.moves = (100, 1_000) if quick else (1_000, 10_000)
+        self.move_runs = 2 if quick else 7
+        self.searches = 20 if quick else 400
         self.pages = 100 if quick else 3_000
         self.starts = 2 if quick else 5
         self.settle_seconds = 0.2 if quick else 2.0
@@ -120,8 +123,8 @@ class Bench:
     def must_hold(self, row: Row, topic: str, replies: Iterable[Any]) -> None:
         """Every reply told of another message, and the database holds these and no more."""
         told = [reply["message"]["id"] for reply in replies]
-        stored = self._count("SELECT count(*) FROM messages WHERE topic_id = ?", topic)
-        events = self._count(
+        stored = self.count("SELECT count(*) FROM messages WHERE topic_id = ?", topic)
+        events = self.count(
             "SELECT count(*) FROM events WHERE scope_topic_id = ? AND name = 'message.created'",
             topic,
         )
@@ -135,7 +138,7 @@ class Bench:
             raise RowFailed(f"messages were lost or doubled: {counted}")
         row.count(counted)
 
-    def _count(self, sql: str, topic: str) -> int:
+    def count(self, sql: str, topic: str) -> int:
         uri = f"{self.target.database.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             return int(connection.execute(sql, (topic,)).fetchone()[0])

@@ -39,6 +39,15 @@ NEWEST = (
     " deleted_at, deleted_by FROM messages WHERE {column} = ? ORDER BY id DESC LIMIT 50"
 )
 STRETCHES = 3
+MATCHES = "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? ORDER BY rowid DESC LIMIT ?"
+MOVED = (
+    "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
+    " entity_type, entity_id, data_json) SELECT ?, 'message.moved_topic', channel_id, topic_id,"
+    " ?, 'message', id, json_object('message_id', id, 'old_topic_id', topic_id,"
+    " 'new_topic_id', ?, 'channel_id', channel_id, 'mode', 'later', 'version', version + 1)"
+    " FROM messages WHERE topic_id = ? ORDER BY id"
+)
+MOVE = "UPDATE messages SET topic_id = ?, version = version + 1 WHERE topic_id = ?"
 STAMP = "2026-01-01T00:00:00.000Z"
 
 
@@ -137,6 +146,35 @@ def newest_pages(database: Path, column: str, value: str, count: int) -> dict[st
         "p50_ms": milliseconds(seconds, 0.5),
         "p99_ms": milliseconds(seconds, 0.99),
     }
+
+
+def newest_matches(database: Path, texts: Sequence[str], limit: int) -> dict[str, Any]:
+    """The index asked for the newest matches, with nothing fetched or ranked."""
+    seconds = []
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as reader:
+        for text in texts:
+            quoted = text if '"' in text else " ".join(
+                word if word == "OR" else f'"{word}"' for word in text.split()
+            )  # fmt: skip
+            began = NOW()
+            reader.execute(MATCHES, (quoted, limit)).fetchall()
+            seconds.append(NOW() - began)
+    return {
+        "what": "the newest matches from the index alone, not fetched, not ranked",
+        "p50_ms": milliseconds(seconds, 0.5),
+        "p99_ms": milliseconds(seconds, 0.99),
+    }
+
+
+def move(database: Path, here: str, there: str) -> float:
+    """Seconds to move all messages of a topic and to write an event for each; one commit."""
+    with copy_of(database) as connection:
+        began = NOW()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(MOVED, (STAMP, there, there, here))
+        connection.execute(MOVE, (there, here))
+        connection.execute("COMMIT")
+        return NOW() - began
 
 
 def sends(subscribers: int, frame: bytes, count: int) -> dict[str, Any]:

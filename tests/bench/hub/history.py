@@ -11,6 +11,7 @@ from tests.bench.hub.bench import CONTENT_BYTES, SENDER
 CHANNEL = "ch_BENCHHISTORY"
 TOPIC = "topic_BENCHHISTORY"
 CHUNK = 20_000
+PER_RUN = 50
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 STEP = timedelta(milliseconds=1500)  # a million messages end well before today
@@ -66,6 +67,7 @@ class WithoutSearch:
             self._connection.execute(sql)
         if self._triggers:
             self._connection.execute("INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')")
+            self._connection.execute("UPDATE x_fts SET indexed = (SELECT max(rowid) FROM messages)")
 
 
 def _fill_chunk(connection: sqlite3.Connection, numbers: range) -> None:
@@ -85,7 +87,7 @@ def _content(number: int) -> str:
     """Words that differ from message to message, as a search index would meet them."""
     length = len(WORDS)
     first, second = WORDS[number % length], WORDS[number // length % length]
-    text = f"n={number};{first} {second} {WORDS[number // 7 % length]} in run {number // 50} "
+    text = f"n={number};{first} {second} {WORDS[number // 7 % length]} in run {number // PER_RUN} "
     return (text * (CONTENT_BYTES // len(text) + 1))[:CONTENT_BYTES]
 
 

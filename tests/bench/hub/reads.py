@@ -1,4 +1,4 @@
-"""P6, P7: the past, replayed over one connection; the newest page of a long topic."""
+"""P6, P7: the past, replayed over one connection; pages and searches in a long topic."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.bench.client import NOW, Http, WebSocket, check, encode, one_by_one, split
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
-from tests.bench.hub import floors
+from tests.bench.hub import floors, searches
 from tests.bench.hub.bench import Bench
 from tests.bench.machine import Meter
 from tests.bench.target import RowFailed, Target
@@ -105,10 +105,11 @@ def _finish(connection: WebSocket, pieces: list[bytes]) -> list[bytes]:
 
 
 class Probe:
-    """A process of its own that asks for /health every two milliseconds."""
+    """A process of its own that asks for a page every two milliseconds."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, path: str = "/health") -> None:
         self._target = target
+        self._path = path
         self._asked: list[tuple[float, float]] = []
 
     def __enter__(self) -> "Probe":
@@ -116,7 +117,7 @@ class Probe:
         self._child = os.fork()
         if self._child == 0:
             os.close(reading)
-            _probe_and_tell(writing, self._target)
+            _probe_and_tell(writing, self._target, self._path)
         os.close(writing)
         self._told = os.fdopen(reading)
         if self._told.readline() != "ready\n":
@@ -140,14 +141,14 @@ class Probe:
         ]
 
 
-def _probe_and_tell(pipe: int, target: Target) -> None:
+def _probe_and_tell(pipe: int, target: Target, path: str) -> None:
     """In a child process, until SIGTERM. Never returns."""
     stop: list[int] = []
     told: Any = []
     try:
         signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
         connection = Http(target)
-        request = encode(target, "GET", "/health")
+        request = encode(target, "GET", path)
         connection.ask(request)
         os.write(pipe, b"ready\n")
         while not stop:
@@ -167,7 +168,7 @@ def _probe_and_tell(pipe: int, target: Target) -> None:
 
 def p7(bench: Bench, topic: str, channel: str) -> Row:
     history = bench.sizes.history
-    row = Row("P7", f"newest 50 of a topic and of a channel with {history:,} messages")
+    row = Row("P7", f"newest 50 of, and searches in, {history:,} messages")
     row.floor = {}
     connection = Http(bench.target)
     for column, value in (("topic_id", topic), ("channel_id", channel)):
@@ -190,4 +191,5 @@ def p7(bench: Bench, topic: str, channel: str) -> Row:
             bench.target.database, column, value, bench.sizes.pages
         )
     connection.close()
+    searches.measure(bench, row)
     return row

@@ -10,18 +10,19 @@ from typing import Any
 
 from tests.bench import machine
 from tests.bench.figures import Row
-from tests.bench.hub import delivery, history, inserts, process, reads
+from tests.bench.hub import delivery, history, inserts, moves, process, reads
 from tests.bench.hub.bench import Bench, Sizes
 from tests.bench.served import SETTINGS, Served
 from tests.bench.target import RowFailed, of_workspace
 
-ROWS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P9")
+ROWS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9")
 WRITING: dict[str, Callable[[Bench], Row]] = {
     "P1": inserts.p1,
     "P2": inserts.p2,
     "P3": inserts.p3,
     "P4": delivery.p4,
     "P5": delivery.p5,
+    "P8": moves.p8,
 }
 NEEDS_HISTORY = {"P6", "P7", "P9"}
 OWN_ONLY = {

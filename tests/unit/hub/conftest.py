@@ -59,8 +59,12 @@ class House:
     def __init__(self, path, **settings):
         self.clock = FakeClock()
         self.path = path
-        self.feed = Feed()
         self.told = []
+        self.settings = msgspec.structs.replace(HubSettings(), **settings)
+        self._open()
+
+    def _open(self):
+        self.feed = Feed()
         self.store = Store(
             "hub",
             self.path,
@@ -71,8 +75,11 @@ class House:
             runner=FaultyRunner,
             database=model.database,
         )
-        self.settings = msgspec.structs.replace(HubSettings(), **settings)
         self.hub = Hub(self.store, self.feed, self.settings, self.clock, Identity())
+
+    def reopen(self):
+        self.store.close()
+        self._open()
 
     def _publish(self, items):
         self.told += items
@@ -84,7 +91,7 @@ class House:
 
     def everything(self):
         """All rows that a mutation could touch."""
-        tables = ("channels", "topics", "messages", "events", "x_idempotency")
+        tables = ("channels", "topics", "messages", "events", "topic_attachments", "x_idempotency")
         return {table: self.rows(f"SELECT * FROM {table}") for table in tables}
 
 
@@ -122,6 +129,21 @@ def house(new_file, tmp_path):
     yield house
     FaultyRunner.failure = FaultyRunner.gate = None
     house.store.close()
+
+
+@pytest.fixture
+def new_house(new_file, tmp_path):
+    """Makes one house with settings of its own."""
+    FaultyRunner.failure = FaultyRunner.gate = None
+    houses = []
+
+    def make(**settings):
+        houses.append(House(Path(shutil.copy(new_file, tmp_path)), **settings))
+        return houses[-1]
+
+    yield make
+    for house in houses:
+        house.store.close()
 
 
 @pytest.fixture

@@ -39,6 +39,11 @@ VERBS = {
     "create message": lambda h, p, w: h.create_message(wire.CreateMessage(p.topic, "a", "x"), w),
     "edit": lambda h, p, w: h.patch_message(p.message, wire.EditMessage("x"), w),
     "delete": lambda h, p, w: h.patch_message(p.message, wire.DeleteMessage("a"), w),
+    "move": lambda h, p, w: h.patch_message(p.message, wire.MoveMessage(p.topic, "all"), w),
+    "attach": lambda h, p, w: h.add_attachment(p.topic, wire.AddAttachment("note", {"a": 1}), w),
+    "list attachments": lambda h, p, w: h.list_attachments(p.topic, wire.AttachmentsQuery(), w),
+    "search channel": lambda h, p, w: h.search(wire.SearchQuery("x", channel_id=p.channel), w),
+    "search topic": lambda h, p, w: h.search(wire.SearchQuery("x", topic_id=p.topic), w),
     "list topics": lambda h, p, w: h.list_topics(p.channel, wire.TopicsQuery(), w),
     "page channel": lambda h, p, w: h.page_messages(wire.MessagesQuery(channel_id=p.channel), w),
     "page topic": lambda h, p, w: h.page_messages(wire.MessagesQuery(topic_id=p.topic), w),
@@ -63,6 +68,8 @@ OPERATIONS = {
     "message.create": lambda p: {"topic_id": p.topic, "sender": "a", "content_raw": "x"},
     "message.edit": lambda p: {"message_id": p.message, "content_raw": "x"},
     "message.delete": lambda p: {"message_id": p.message, "actor": "a"},
+    "message.move": lambda p: {"message_id": p.message, "to_topic_id": p.topic, "mode": "one"},
+    "attachment.add": lambda p: {"topic_id": p.topic, "kind": "note", "value_json": {}},
 }
 
 
@@ -110,6 +117,12 @@ def test_lists_and_the_log_show_the_own_channel_only(house, places):
         assert [event.scope.channel_id for event in log.events] == [ours.channel] * 3
     everything = msgspec.json.decode(house.hub.list_events(wire.EventsQuery()))["events"]
     assert len(everything) == 6
+
+
+def test_a_search_finds_in_the_own_channel_only(house, places):
+    found = house.hub.search(wire.SearchQuery("hello"), limited(places[0])).messages
+    assert [each.id for each in found] == [places[0].message]
+    assert len(house.hub.search(wire.SearchQuery("hello")).messages) == 2
 
 
 @pytest.mark.parametrize(

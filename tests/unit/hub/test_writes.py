@@ -20,6 +20,7 @@ def place(house):
     channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
     topic = wire.CreateTopic(channel["id"], "first")
     topic = json.loads(hub.create_topic(topic, who).body)["topic"]
+    hub.create_topic(wire.CreateTopic(channel["id"], "elsewhere"), who)
     message = wire.CreateMessage(topic["id"], "alice", "hello")
     message = json.loads(hub.create_message(message, who).body)["message"]
     return channel["id"], topic["id"], message["id"]
@@ -31,6 +32,7 @@ def verbs(house, place):
     channel_id, topic_id, message_id = place
     edit, delete = wire.EditMessage("changed"), wire.DeleteMessage("alice")
     message = wire.CreateMessage(topic_id, "alice", "again")
+    ((target,),) = house.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
     return {
         "create_channel": lambda key: hub.create_channel(wire.CreateChannel("new"), who, key),
         "create_topic": lambda key: hub.create_topic(wire.CreateTopic(channel_id, "n"), who, key),
@@ -38,6 +40,12 @@ def verbs(house, place):
         "create_message": lambda key: hub.create_message(message, who, key),
         "edit_message": lambda key: hub.patch_message(message_id, edit, who, key),
         "delete_message": lambda key: hub.patch_message(message_id, delete, who, key),
+        "move_message": lambda key: hub.patch_message(
+            message_id, wire.MoveMessage(target, "all"), who, key
+        ),
+        "add_attachment": lambda key: hub.add_attachment(
+            topic_id, wire.AddAttachment("note", {"a": 1}), who, key
+        ),
         "create_messages": lambda key: hub.create_messages(
             [message] * 3, who, [key and f"{key}-{n}" for n in range(3)]
         ),
@@ -46,7 +54,7 @@ def verbs(house, place):
 
 VERBS = [
     "create_channel", "create_topic", "rename_topic", "create_message", "edit_message",
-    "delete_message", "create_messages",
+    "delete_message", "move_message", "add_attachment", "create_messages",
 ]  # fmt: skip
 
 
@@ -291,7 +299,7 @@ def test_of_many_creating_the_same_name_one_wins(house, place):
     ]
     gevent.joinall(making)
     assert sum(one.successful() for one in making) == 1
-    assert len(house.rows("SELECT 1 FROM events WHERE name = 'topic.created'")) == 2
+    assert len(house.rows("SELECT 1 FROM events WHERE name = 'topic.created'")) == 3
 
 
 def test_renaming_tells_both_titles(house, place):

@@ -1,0 +1,108 @@
+"""Moving messages to another topic of their channel (hub spec §0.14, ADR-0004).
+
+Each message gets its own event, under the old topic, the new one and the channel. However
+many they are, it is one INSERT and one UPDATE over the same selection.
+"""
+
+from appliance.hub import wire
+from appliance.hub.events import Event, encode
+from appliance.hub.writes import Reply, message_to_change
+from appliance.kernel.batch import Tx
+from appliance.kernel.reader import Reader
+
+MOVED = "message.moved_topic"
+# The same JSON as `wire.MessageMoved` encoded; a test compares.
+DATA = (
+    "json_object('message_id', id, 'old_topic_id', topic_id, 'new_topic_id', ?,"
+    " 'channel_id', channel_id, 'mode', ?, 'version', version + 1)"
+)
+
+
+def topic_of(reader: Reader, message_id: str) -> str | None:
+    row = reader.row("SELECT topic_id FROM messages WHERE id = ?", (message_id,))
+    return None if row is None else str(row[0])
+
+
+def move(
+    tx: Tx, message_id: str, command: wire.MoveMessage, source: str | None, order: str, most: int
+) -> Reply:
+    """Move the message, it and the later ones, or its whole topic.
+
+    source  the topic the caller saw the message in; if it is elsewhere by now, the caller
+            would move what it does not mean
+    order   the column that tells which is later
+    """
+    anchor = message_to_change(tx, message_id, command.expected_version)
+    target = command.to_topic_id
+    if anchor.topic_id == target:
+        return Reply(200, encode(wire.Moved(0, [])))
+    row = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (target,)).fetchone()
+    if row is None:
+        raise wire.NoSuchTopic("target topic not found", details={"to_topic_id": target})
+    if row[0] != anchor.channel_id:
+        raise wire.CrossChannelMove(details={"message_id": message_id, "to_topic_id": target})
+    if anchor.topic_id != source:
+        raise wire.MessagesMoved(
+            details={"message_id": message_id, "expected": source, "current": anchor.topic_id}
+        )
+    selection, parameters = _selection(tx, anchor, command.mode, order)
+    _refuse_too_many(tx, selection, parameters, most)
+    event_ids = _tell(tx, anchor, command, f"{selection} ORDER BY {order}", parameters)
+    moved = tx.execute(
+        f"UPDATE messages SET topic_id = ?, version = version + 1 WHERE {selection}",
+        (target, *parameters),
+    ).rowcount
+    if moved != len(event_ids):
+        raise RuntimeError(f"{moved} messages moved, {len(event_ids)} events told")
+    tx.execute(
+        "UPDATE topics SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1", (tx.now, target)
+    )
+    return Reply(200, encode(wire.Moved(moved, event_ids)))
+
+
+def _selection(
+    tx: Tx, anchor: wire.Message, mode: wire.Mode, order: str
+) -> tuple[str, list[str | int]]:
+    if mode == "all":
+        return "topic_id = ?", [anchor.topic_id]
+    if mode == "one":
+        return "topic_id = ? AND id = ?", [anchor.topic_id, anchor.id]
+    place: str | int = anchor.id
+    if order != "id":
+        (place,) = tx.execute("SELECT rowid FROM messages WHERE id = ?", (anchor.id,)).fetchone()
+    return f"topic_id = ? AND {order} >= ?", [anchor.topic_id, place]
+
+
+def _refuse_too_many(tx: Tx, selection: str, parameters: list[str | int], most: int) -> None:
+    (count,) = tx.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM messages WHERE {selection} LIMIT ?)",
+        (*parameters, most + 1),
+    ).fetchone()
+    if count > most:
+        raise wire.TooManyToMove(details={"limit": most})
+
+
+def _tell(
+    tx: Tx,
+    anchor: wire.Message,
+    command: wire.MoveMessage,
+    selection: str,
+    parameters: list[str | int],
+) -> list[int]:
+    """An event for each message of the selection, in its order; their ids."""
+    target, mode = command.to_topic_id, command.mode
+    before = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
+    tx.execute(
+        "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
+        " entity_type, entity_id, data_json)"
+        f" SELECT ?, ?, channel_id, topic_id, ?, 'message', id, {DATA}"
+        f" FROM messages WHERE {selection}",
+        (tx.now, MOVED, target, target, mode, *parameters),
+    )
+    rows = tx.execute(
+        "SELECT event_id, data_json FROM events WHERE event_id > ? ORDER BY event_id",
+        (before[0] if before else 0,),
+    ).fetchall()
+    for number, data in rows:
+        tx.publish(Event(number, tx.now, MOVED, anchor.channel_id, anchor.topic_id, target, data))
+    return [number for number, _ in rows]

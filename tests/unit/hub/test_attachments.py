@@ -1,0 +1,276 @@
+"""Attachments: the same one only once (ADR-0007), nothing dangerous, nothing too big, paging."""
+
+import json
+
+import gevent
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.hub import attachments, wire
+from appliance.kernel.errors import Invalid, PayloadTooLarge
+
+BODY = msgspec.json.Decoder(wire.AttachmentAdded)
+LINK = {"url": "https://example.com/a", "title": "Example"}
+
+
+@pytest.fixture
+def place(house):
+    """A channel, a topic, a message."""
+    hub, who = house.hub, house.alice
+    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
+    topic = wire.CreateTopic(channel["id"], "first")
+    topic = json.loads(hub.create_topic(topic, who).body)["topic"]
+    message = wire.CreateMessage(topic["id"], "alice", "hello")
+    message = json.loads(hub.create_message(message, who).body)["message"]
+    return channel["id"], topic["id"], message["id"]
+
+
+def add(house, topic, value, kind="url", key=None, dedupe=None, source=None, once=None):
+    command = wire.AddAttachment(kind, value, key, dedupe, source)
+    reply = house.hub.add_attachment(topic, command, house.alice, once)
+    return reply.status, BODY.decode(reply.body)
+
+
+def told(house):
+    return house.rows(
+        "SELECT event_id, scope_channel_id, scope_topic_id, entity_type, entity_id, data_json"
+        " FROM events WHERE name = 'topic.attachment_added'"
+    )
+
+
+def test_a_new_one_is_told_with_both_scopes(house, place):
+    channel, topic, message = place
+    status, added = add(house, topic, LINK, key="docs", source=message)
+    assert (status, added.deduplicated) == (201, False)
+    one = added.attachment
+    assert (one.kind, one.key, one.value_json, one.source_message_id) == (
+        "url", "docs", LINK, message,
+    )  # fmt: skip
+    assert one.id.startswith("att_")
+    ((event_id, *scopes, data),) = told(house)
+    assert event_id == added.event_id
+    assert scopes == [channel, topic, "attachment", one.id]
+    assert json.loads(data) == {"attachment": msgspec.to_builtins(one)}
+
+
+def test_the_same_again_is_the_first_one_and_nobody_hears_of_it(house, place):
+    topic = place[1]
+    _, first = add(house, topic, LINK)
+    before = house.everything()
+    for value in (LINK, dict(reversed(LINK.items()))):
+        status, again = add(house, topic, value)
+        assert status == 200
+        assert again == wire.AttachmentAdded(first.attachment, None, True)
+    assert house.everything() == before
+
+
+def test_event_id_is_null_and_not_absent_in_what_is_sent(house, place):
+    add(house, place[1], LINK)
+    body = house.hub.add_attachment(place[1], wire.AddAttachment("url", LINK), house.alice).body
+    assert json.loads(body)["event_id"] is None
+    assert json.loads(body)["deduplicated"] is True
+
+
+def test_topic_kind_key_and_dedupe_key_tell_them_apart(house, place):
+    channel, topic, _ = place
+    other = house.hub.create_topic(wire.CreateTopic(channel, "second"), house.alice)
+    other = json.loads(other.body)["topic"]["id"]
+    made = [
+        add(house, topic, LINK),
+        add(house, other, LINK),
+        add(house, topic, LINK, kind="link"),
+        add(house, topic, LINK, key="k"),
+        add(house, topic, LINK, dedupe="mine"),
+    ]
+    assert [status for status, _ in made] == [201] * 5
+    assert add(house, topic, {"url": "https://example.com/b"}, dedupe="mine")[0] == 200
+    assert add(house, topic, LINK, key="")[0] == 200, "no key and an empty one are one"
+    assert len(told(house)) == 5
+
+
+def test_of_many_at_once_one_is_new(house, place):
+    adding = [gevent.spawn(add, house, place[1], LINK) for _ in range(20)]
+    gevent.joinall(adding, raise_error=True)
+    assert sorted(each.value[0] for each in adding) == [200] * 19 + [201]
+    assert len({each.value[1].attachment.id for each in adding}) == 1
+    assert len(told(house)) == 1
+
+
+def test_an_idempotency_key_repeats_the_first_answer(house, place):
+    first = add(house, place[1], LINK, once="k")
+    assert add(house, place[1], LINK, once="k") == first
+    with pytest.raises(wire.KeyReused):
+        add(house, place[1], {"url": "https://example.com/b"}, once="k")
+
+
+def test_what_it_points_to_must_exist(house, place):
+    before = house.everything()
+    with pytest.raises(wire.NoSuchTopic):
+        add(house, "topic_none", LINK)
+    with pytest.raises(wire.NoSuchMessage):
+        add(house, place[1], LINK, source="msg_none")
+    assert house.everything() == before
+
+
+# -- what may be attached ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\tscript:alert(1)", " javascript:x",
+        "\x01javascript:x", "data:text/html,<script>", "vbscript:x", "ftp://example.com/x", "//x",
+        "/etc/passwd", "example.com", "http:example.com", "http://", "https:///x", "http://a b",
+        "http://a\nb", "http://[", "http://a:port/", "http://a\\@b", "blob:https://a/b", "",
+        "https://a\u0000", 7, ["https://a"], {"x": 1},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["url", "href", "URL", "deep"])
+def test_an_address_that_may_not_be_followed_is_refused(house, place, address, where):
+    value = {"list": [{"HREF ": address}]} if where == "deep" else {where: address}
+    before = house.everything()
+    with pytest.raises(wire.BadUrl):
+        add(house, place[1], value, kind="note")
+    assert house.everything() == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://a", "HTTPS://example.com:8443/x?y=1#z", "file:///tmp/a", "file://host/x",
+     "http://[::1]:80/", "https://example.com/ü"],
+)  # fmt: skip
+def test_an_address_that_may_be_followed_is_kept(house, place, address):
+    assert add(house, place[1], {"url": address})[1].attachment.value_json == {"url": address}
+
+
+@pytest.mark.parametrize("value", [{}, {"href": "https://a"}, {"url": None}])
+def test_kind_url_has_a_url(house, place, value):
+    with pytest.raises(wire.BadUrl):
+        add(house, place[1], value)
+
+
+def test_other_kinds_hold_what_they_like(house, place):
+    value = {"path": "a.py", "line": 7, "text": "<script>javascript:x</script>", "url": None}
+    assert add(house, place[1], value, kind="file")[0] == 201
+
+
+def test_16_kilobytes_fit_and_a_byte_more_does_not(house, place):
+    frame = len(b'{"x":""}')
+    for text, character in (("x", 1), ("ü", 2)):
+        fits = text * ((wire.VALUE_BYTES_MAX - frame) // character)
+        assert add(house, place[1], {"x": fits}, kind="note")[0] == 201
+        with pytest.raises(PayloadTooLarge) as refused:
+            add(house, place[1], {"x": fits + text}, kind="note")
+        assert refused.value.code == "PAYLOAD_TOO_LARGE"
+        assert refused.value.details["limit"] == 16_384
+
+
+def test_too_deep_a_value_and_nul_are_refused(house, place):
+    deep = {}
+    for _ in range(40):
+        deep = {"x": [deep]}
+    with pytest.raises(Invalid, match="nested deeper"):
+        add(house, place[1], deep, kind="note")
+    for value, kind in (({"x": "a\0"}, "note"), ({"a\0": 1}, "note"), ({}, "a\0")):
+        with pytest.raises(Invalid, match="U\\+0000"):
+            add(house, place[1], value, kind=kind)
+
+
+# -- when two are the same -----------------------------------------------------------------------
+
+
+def same(one, two):
+    """Equal as JSON: order of keys and spelling of numbers aside, types kept apart."""
+    if isinstance(one, dict) and isinstance(two, dict):
+        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(same, one, two))
+    if isinstance(one, bool) or isinstance(two, bool):
+        return one is two
+    return one == two
+
+
+numbers = st.one_of(
+    st.integers(-3, 3), st.integers(-(2**53), 2**53), st.sampled_from([0.0, -0.0, 1.0, 2.0, 0.5]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)  # fmt: skip
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, st.sampled_from(["", "a", "ä", "1", "\ud7ff😀"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+objects = st.dictionaries(st.sampled_from("abcü"), values, max_size=4)
+
+
+@given(objects, objects)
+def test_keys_are_equal_exactly_when_values_are(one, two):
+    """Numbers as a double holds them exactly: there it is the equality of RFC 8785."""
+    keys = attachments.dedupe_key(one), attachments.dedupe_key(two)
+    assert (keys[0] == keys[1]) == same(one, two)
+
+
+@given(objects, st.randoms())
+def test_order_of_keys_at_any_depth_does_not_matter(value, chance):
+    def shuffled(inner):
+        if isinstance(inner, list):
+            return [shuffled(each) for each in inner]
+        if not isinstance(inner, dict):
+            return inner
+        items = [(name, shuffled(each)) for name, each in inner.items()]
+        chance.shuffle(items)
+        return dict(items)
+
+    assert attachments.dedupe_key(shuffled(value)) == attachments.dedupe_key(value)
+
+
+def test_spellings_of_one_value_have_one_key():
+    texts = [b'{"a":1,"b":"\\u00fc"}', b'{ "b":"\xc3\xbc", "a":1.0 }', b'{"a":1e0,"b":"\\u00FC"}']
+    keys = {attachments.dedupe_key(msgspec.json.decode(text)) for text in texts}
+    assert len(keys) == 1
+
+
+# -- listing -------------------------------------------------------------------------------------
+
+
+def test_pages_give_every_attachment_once_newest_first(house, place):
+    topic, made = place[1], []
+    for number in range(23):
+        if number % 5 == 0:
+            house.clock.pass_seconds(1)
+        kind = "even" if number % 2 == 0 else "odd"
+        made.append((kind, add(house, topic, {"n": number}, kind=kind)[1].attachment.id))
+    for kind in (None, "even", "odd"):
+        wanted = [id_ for each, id_ in reversed(made) if kind in (None, each)]
+        found, before = [], None
+        while True:
+            page = house.hub.list_attachments(topic, wire.AttachmentsQuery(kind, 5, before))
+            found += [each.id for each in page.attachments]
+            before = page.cursor
+            if not page.has_more:
+                break
+        assert found == wanted
+
+
+def test_an_empty_topic_has_none_and_one_that_is_not_there_is_missing(house, place):
+    query = wire.AttachmentsQuery()
+    assert house.hub.list_attachments(place[1], query) == wire.AttachmentList([], False)
+    with pytest.raises(wire.NoSuchTopic):
+        house.hub.list_attachments("topic_none", query)
+    with pytest.raises(wire.NoSuchAttachment):
+        house.hub.list_attachments(place[1], wire.AttachmentsQuery(before_id="att_none"))
+
+
+def test_attachments_stay_when_their_message_moves(house, place):
+    """Hub spec §4.6, 8: they belong to the topic they were made in."""
+    channel, topic, message = place
+    other = house.hub.create_topic(wire.CreateTopic(channel, "second"), house.alice)
+    other = json.loads(other.body)["topic"]["id"]
+    add(house, topic, LINK, source=message)
+    house.hub.patch_message(message, wire.MoveMessage(other, "one"), house.alice)
+    assert house.rows("SELECT topic_id, source_message_id FROM topic_attachments") == [
+        (topic, message)
+    ]
