@@ -1,7 +1,6 @@
 """Builds the appliance out of its parts, and starts and stops it. Wires, and does no more."""
 
 import os
-from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -14,22 +13,18 @@ from appliance.hub.requests import Requests
 from appliance.hub.service import Hub
 from appliance.hub.stream import Session
 from appliance.kernel import epoch
-from appliance.kernel.auth import (
-    Principal,
-    TokenBook,
-    hash_token,
-    known_tokens,
-    remember_server_token,
-)
+from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import secret
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
-from appliance.kernel.reader import open_connection
 from appliance.kernel.store import Apart, Store
 from appliance.settings import Settings
+from appliance.tokens import resources as token_resources
+from appliance.tokens.loops import TokenKeeper
+from appliance.tokens.service import Tokens
 from appliance.web import health, landing, openapi
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
@@ -76,7 +71,19 @@ class Appliance:
         self.log = log
         self.stopping = False
         self.book = TokenBook()
-        self.identity = Identity(instance_id, self._open_auth(), clock.now_ms())
+        self.auth_store = Store(
+            "auth",
+            datadir.database("auth"),
+            # One reader: books come in order. And a token is revoked below the floor too.
+            msgspec.structs.replace(settings.store, readers=1, free_bytes_min=0),
+            clock,
+            log,
+        )
+        self.tokens = self._open_tokens()
+        # With a full disk nothing can be written, and nothing has to be.
+        found = self.auth_store.read(epoch.stored)
+        epoch_id = found or self.auth_store.write(epoch.current)
+        self.identity = Identity(instance_id, epoch_id, clock.now_ms())
         self.feed = Feed()
         self.store = Store(
             "hub",
@@ -88,11 +95,13 @@ class Appliance:
             database=hub_model.database,
             apart=self._apart(),
         )
-        self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity)
+        self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
             hub_loops.Checkpointer(self.store, clock, log),
+            hub_loops.Checkpointer(self.auth_store, clock, log),
+            TokenKeeper(self.auth_store, self.book, settings.auth, clock, log),
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             Checkup(self.checkup, clock, log),
@@ -116,22 +125,18 @@ class Appliance:
         self.end_streams()
         for loop in reversed(self.loops):
             loop.stop()
-        if not self.store.close(STORE_CLOSE_SECONDS):
-            self.log.error("the writer did not finish in time", store=self.store.name)
+        for store in (self.store, self.auth_store):
+            if not store.close(STORE_CLOSE_SECONDS):
+                self.log.error("the writer did not finish in time", store=store.name)
 
-    def _open_auth(self) -> str:
-        """Tokens into the book; the epoch."""
-        settings, now_ms = self.settings, self.clock.now_ms()
-        path = self.datadir.database("auth")
-        with closing(open_connection(path, settings.store.synchronous)) as connection:
-            remember_server_token(connection, self.datadir.read_token() or "", now_ms)
-            entries = known_tokens(connection, now_ms)
-            epoch_id = epoch.current(connection)
-        if settings.auth.scrape_token_file is not None:
+    def _open_tokens(self) -> Tokens:
+        settings, fixed = self.settings.auth, []
+        if settings.scrape_token_file is not None:
             scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
-            entries.append((hash_token(secret(settings.auth.scrape_token_file)), scraper))
-        self.book.replace(entries)
-        return epoch_id
+            fixed.append((hash_token(secret(settings.scrape_token_file)), scraper))
+        return Tokens(
+            self.auth_store, self.book, self.datadir, self.clock, settings.grace_seconds, fixed
+        )
 
     def _build_entry(self) -> Entry:
         settings = self.settings
@@ -159,6 +164,7 @@ class Appliance:
     def _routes(self) -> list[Route]:
         described = [
             *hub_resources.routes(self.hub),
+            *token_resources.routes(self.tokens),
             *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)
@@ -176,7 +182,7 @@ class Appliance:
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
         facts = live.facts(
-            {self.store.name: self.store.facts()},
+            {store.name: store.facts() for store in (self.store, self.auth_store)},
             loop_delay_seconds=self.loop_delay.worst_seconds,
             lock_intact=self.lock.intact(),
             stopping=self.stopping,

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "search": ("appliance.hub.cli_search:app", "Find messages by their words."),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
+    "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
 }
 

@@ -5,15 +5,10 @@ import msgspec
 from appliance.hub.settings import HubSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
 from doctor.settings import DoctorSettings
-
-
-class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[auth]: credentials beside the workspace's own token."""
-
-    scrape_token_file: str | None = None  # a file whose text may read /metrics, and no more
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

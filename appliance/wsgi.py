@@ -7,6 +7,7 @@ socket is served until it ends.
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import gevent
@@ -22,6 +23,7 @@ from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.socket import (
     GOING_AWAY,
+    UNAUTHORIZED,
     Socket,
     SocketSettings,
     close_code,
@@ -30,6 +32,7 @@ from appliance.web.socket import (
 )
 
 Serve = Callable[[Socket, Principal, Callable[[int], None]], int]
+OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
@@ -116,23 +119,25 @@ class Entry:
     ) -> None:
         socket = Socket(raw, self._settings, self._clock, environ["agentlip.buffered"]())
         self._open.add(socket)
-        try:
-            principal = self._principal(environ, scope)
-            connection, address = connection_of(environ), self._guard.address(environ)
+        with contextlib.ExitStack() as ending:
+            ending.callback(self._open.discard, socket)
+            try:
+                principal = self._principal(environ, scope)
+                connection, address = connection_of(environ), self._guard.address(environ)
 
-            def charge(cost: int) -> None:
-                self._limiter.take(connection, principal.id, address, cost)
+                def charge(cost: int) -> None:
+                    self._limiter.take(connection, principal.id, address, cost)
 
-            code = serve(socket, principal, charge)
-            self._log.debug("socket closed", request_id=request_id, code=code)
-        except ApplianceError as error:
-            # Accepted, then closed: browsers can't read why an upgrade was refused.
-            socket.close(close_code(error), error.message)
-            socket.end()
-        except Exception as error:
-            self._log.error("a socket failed", error, request_id=request_id)
-        finally:
-            self._open.discard(socket)
+                over = partial(socket.close, UNAUTHORIZED, OVER)
+                ending.callback(self._guard.watch(principal, over))
+                code = serve(socket, principal, charge)
+                self._log.debug("socket closed", request_id=request_id, code=code)
+            except ApplianceError as error:
+                # Accepted, then closed: browsers can't read why an upgrade was refused.
+                socket.close(close_code(error), error.message)
+                socket.end()
+            except Exception as error:
+                self._log.error("a socket failed", error, request_id=request_id)
 
     def _principal(self, environ: dict[str, Any], scope: str) -> Principal:
         principal = self._guard.authenticate(environ, socket=True)

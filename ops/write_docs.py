@@ -52,7 +52,13 @@ AT_START = (
     "appliance.kernel.datadir",
     "appliance.kernel.upgrade",
 )
-ANSWERS = ("appliance.kernel", "appliance.web", "appliance.wsgi", "appliance.hub")
+ANSWERS = (
+    "appliance.kernel",
+    "appliance.web",
+    "appliance.wsgi",
+    "appliance.hub",
+    "appliance.tokens",
+)
 
 SETTINGS = """\
 `agentlip.toml` beside `.agentlip/`, then the environment, then flags; later wins. In the

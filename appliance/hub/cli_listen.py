@@ -4,7 +4,6 @@ The cursor file is written after the lines it speaks of, so whoever is killed an
 again may repeat a few events, but never misses one.
 """
 
-import os
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -13,65 +12,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
+from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 from appliance.terminal import Session, common, note, plain_app, write_now
 
-CURSOR_SECONDS = 0.5
-CURSOR_BYTES_MAX = 4096
-
 app = plain_app()
-
-
-class BadCursorFile(Invalid):
-    code = "BAD_CURSOR_FILE"
-    sentence = "the cursor file can't be used"
-    advice = "remove it to start from --since"
-
-
-class Cursor(msgspec.Struct, frozen=True):
-    """The last event handed out, and the epoch it belongs to."""
-
-    event_id: int = 0
-    epoch: str = ""
-
-
-class CursorFile:
-    """Keeps the cursor on disk, rewritten whole, at most every half second."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._clock = SystemClock()
-        self._written = Cursor()
-        self._next = 0.0
-
-    @property
-    def wanted(self) -> bool:
-        return self._path is not None
-
-    def load(self, since: int) -> Cursor:
-        if self._path is None or not self._path.exists():
-            return Cursor(since)
-        try:
-            with self._path.open("rb") as file:
-                self._written = msgspec.json.decode(file.read(CURSOR_BYTES_MAX), type=Cursor)
-        except (OSError, msgspec.DecodeError) as error:
-            raise BadCursorFile(f"can't read the cursor file {self._path}: {error}") from None
-        return self._written
-
-    def keep(self, cursor: Cursor, *, now: bool = False) -> None:
-        if self._path is None or cursor == self._written:
-            return
-        if not now and self._clock.monotonic() < self._next:
-            return
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            temporary.write_bytes(msgspec.json.encode(cursor) + b"\n")
-            temporary.replace(self._path)
-        except OSError as error:
-            raise BadCursorFile(f"can't write the cursor file {self._path}: {error}") from None
-        self._written = cursor
-        self._next = self._clock.monotonic() + CURSOR_SECONDS
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -125,8 +70,8 @@ def listen(
 
     if format_ != "jsonl":
         raise Invalid("--format must be jsonl")
-    file = CursorFile(cursor_file)
-    cursor = file.load(since)
+    file = FileCursor(cursor_file)
+    cursor = file.load() or Cursor(since)
     if until_event is not None and until_event <= cursor.event_id:
         return
     follower = Follower(
@@ -144,7 +89,7 @@ def listen(
         _print_events(follower, wanted, file)
 
 
-def _print_events(follower: Any, wanted: Wanted, file: CursorFile) -> None:
+def _print_events(follower: Any, wanted: Wanted, file: FileCursor) -> None:
     cursor = Cursor(follower.after, follower.epoch)
     printed = 0
     try:

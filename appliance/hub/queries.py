@@ -49,8 +49,12 @@ def index_lag(reader: Reader) -> int:
 # -- channels and topics ---------------------------------------------------------------
 
 
-def list_channels(_reader: Reader, limit: int) -> wire.ChannelList:
+def list_channels(
+    _reader: Reader, limit: int, only: frozenset[str] | None = None
+) -> wire.ChannelList:
     query = model.Channel.select().order_by(model.Channel.name).limit(limit + 1)
+    if only is not None:
+        query = query.where(model.Channel.id.in_(sorted(only)))
     rows: list[Any] = list(query.tuples())
     return wire.ChannelList([wire.Channel(*row) for row in rows[:limit]], len(rows) > limit)
 
@@ -66,6 +70,18 @@ def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
     found = {name: id_ for id_, name in rows}
     found.update({id_: id_ for id_, _ in rows})
     return {reference: found[reference] for reference in references if reference in found}
+
+
+def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, str]:
+    """topic → channel, of those that exist."""
+    marks = ",".join("?" * len(topic_ids))
+    sql = f"SELECT id, channel_id FROM topics WHERE id IN ({marks})"
+    return dict(reader.rows(sql, tuple(topic_ids), limit=len(topic_ids)))
+
+
+def channel_of_message(reader: Reader, message_id: str) -> str | None:
+    row = reader.row("SELECT channel_id FROM messages WHERE id = ?", (message_id,))
+    return None if row is None else row[0]
 
 
 def list_topics(
@@ -142,7 +158,9 @@ def require_place(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) 
 # -- the log -------------------------------------------------------------------------------
 
 
-def list_events(reader: Reader, query: wire.EventsQuery, until: int) -> list[bytes]:
+def list_events(
+    reader: Reader, query: wire.EventsQuery, until: int, only: frozenset[str] | None = None
+) -> list[bytes]:
     """Events as JSON texts, oldest first: after a cursor, or the newest `tail` of them."""
     conditions = ["event_id > ?", "event_id <= ?"]
     parameters: list[Any] = [query.after, until]
@@ -153,6 +171,9 @@ def list_events(reader: Reader, query: wire.EventsQuery, until: int) -> list[byt
     if query.topic_id is not None:
         conditions.append("(scope_topic_id = ? OR scope_topic_id2 = ?)")
         parameters += [query.topic_id, query.topic_id]
+    if only is not None:
+        conditions.append(f"+scope_channel_id IN ({','.join('?' * len(only))})")
+        parameters += sorted(only)
     newest = query.tail is not None
     limit = query.tail if query.tail is not None else query.limit
     rows = reader.rows(

@@ -13,14 +13,13 @@ from typing import Any
 import msgspec
 
 from appliance.hub import metrics, wire
+from appliance.hub.access import POST
 from appliance.hub.service import Hub, refusal
 from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.web.errors import status_of
 from appliance.web.frame import text_frame
-
-POST = "hub:post"
 
 _request = msgspec.json.Decoder(wire.Request)
 _create = msgspec.json.Decoder(wire.CreateMessage)
@@ -91,6 +90,19 @@ OPERATIONS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Reply]]] = 
     "message.move": (msgspec.json.Decoder(MoveData), _move),
     "attachment.add": (msgspec.json.Decoder(AttachData), _attach),
 }
+# Those whose verb looks at the channels a token is limited to; others are closed to it.
+BY_CHANNEL = frozenset(
+    {
+        "channel.create",
+        "topic.create",
+        "topic.rename",
+        "message.create",
+        "message.edit",
+        "message.delete",
+        "message.move",
+        "attachment.add",
+    }
+)
 
 
 class Requests:
@@ -133,6 +145,8 @@ class Requests:
         self._charge(1)
         if not principal.allows(POST):
             raise Forbidden(details={"scope": POST})
+        if principal.channels is not None and request.op not in BY_CHANNEL:
+            raise Forbidden("a token that is limited to channels may not do that")
         if request.op not in OPERATIONS:
             raise Invalid(
                 "unknown operation",

@@ -5,14 +5,12 @@ from typing import Any
 import falcon
 
 from appliance.hub import wire
+from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import EventStream
 from appliance.hub.writes import Reply
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import OPEN, Operation, Route
-
-READ = "hub:read"
-POST = "hub:post"
 
 
 def answer(resp: falcon.Response, result: Reply) -> None:
@@ -34,7 +32,7 @@ class Channels:
         self._hub = hub
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.list_channels(req.context.query.limit))
+        reply(resp, self._hub.list_channels(req.context.query.limit, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateChannel) -> None:
         context = req.context
@@ -46,7 +44,7 @@ class Topics:
         self._hub = hub
 
     def on_get_of_channel(self, req: Any, resp: falcon.Response, channel_id: str) -> None:
-        reply(resp, self._hub.list_topics(channel_id, req.context.query))
+        reply(resp, self._hub.list_topics(channel_id, req.context.query, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateTopic) -> None:
         context = req.context
@@ -67,7 +65,7 @@ class Messages:
         self._hub = hub
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.page_messages(req.context.query))
+        reply(resp, self._hub.page_messages(req.context.query, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessage) -> None:
         context = req.context
@@ -95,7 +93,7 @@ class Attachments:
         self._hub = hub
 
     def on_get(self, req: Any, resp: falcon.Response, topic_id: str) -> None:
-        reply(resp, self._hub.list_attachments(topic_id, req.context.query))
+        reply(resp, self._hub.list_attachments(topic_id, req.context.query, req.context.principal))
 
     def on_post(
         self, req: Any, resp: falcon.Response, topic_id: str, command: wire.AddAttachment
@@ -112,7 +110,7 @@ class Search:
         self._hub = hub
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.search(req.context.query))
+        reply(resp, self._hub.search(req.context.query, req.context.principal))
 
 
 class Events:
@@ -120,10 +118,12 @@ class Events:
         self._hub = hub
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, self._hub.list_events(req.context.query))
+        reply_bytes(resp, self._hub.list_events(req.context.query, req.context.principal))
 
     def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
-        stream = EventStream(self._hub, req.context.query, req.get_header("Last-Event-ID"))
+        context = req.context
+        last_event_id = req.get_header("Last-Event-ID")
+        stream = EventStream(self._hub, context.query, last_event_id, context.principal)
         resp.content_type = "text/event-stream"
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("X-Accel-Buffering", "no")
@@ -139,53 +139,58 @@ def routes(hub: Hub) -> list[Route]:
         }),
         Route("/api/v1/channels", Channels(hub), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
-                             summary="All channels, by name"),
+                             summary="All channels, by name", by_channel=True),
             "POST": Operation(POST, body=wire.CreateChannel, reply=wire.ChannelCreated,
-                              status=201, summary="Make a channel"),
+                              status=201, summary="Make a channel", by_channel=True),
         }),
         Route("/api/v1/channels/{channel_id}/topics", topics, {
             "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery,
-                             summary="Topics of a channel, newest activity first"),
+                             summary="Topics of a channel, newest activity first", by_channel=True),
         }, suffix="of_channel"),
         Route("/api/v1/topics", topics, {
             "POST": Operation(POST, body=wire.CreateTopic, reply=wire.TopicChanged,
-                              status=201, summary="Make a topic"),
+                              status=201, summary="Make a topic", by_channel=True),
         }),
         Route("/api/v1/topics/{topic_id}", topics, {
             "PATCH": Operation(POST, body=wire.RenameTopic, reply=wire.TopicChanged,
-                               summary="Rename a topic"),
+                               summary="Rename a topic", by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages", messages, {
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
-                             summary="Messages of a topic or channel, page by page"),
+                             summary="Messages of a topic or channel, page by page",
+                             by_channel=True),
             "POST": Operation(POST, body=wire.CreateMessage, reply=wire.MessageChanged,
-                              status=201, summary="Post a message"),
+                              status=201, summary="Post a message", by_channel=True),
         }),
         Route("/api/v1/messages/{message_id}", messages, {
             "PATCH": Operation(POST, body=wire.PatchMessage, reply=wire.MessageChanged,
-                               summary="Edit a message, turn it into a tombstone, or move it"),
+                               summary="Edit a message, turn it into a tombstone, or move it",
+                               by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages/batch", messages, {
             "POST": Operation(POST, body=wire.CreateMessages, reply=wire.BatchResults,
                               batch=True, cost=lambda command: len(command.messages),
-                              summary="Post up to 500 messages"),
+                              summary="Post up to 500 messages", by_channel=True),
         }, suffix="batch"),
         Route("/api/v1/topics/{topic_id}/attachments", Attachments(hub), {
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
-                             summary="Attachments of a topic, newest first"),
+                             summary="Attachments of a topic, newest first", by_channel=True),
             "POST": Operation(POST, body=wire.AddAttachment, reply=wire.AttachmentAdded,
-                              status=201, summary="Attach something to a topic, once"),
+                              status=201, summary="Attach something to a topic, once",
+                              by_channel=True),
         }),
         Route("/api/v1/search", Search(hub), {
             "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
-                             summary="Messages that hold words or phrases, the best first"),
+                             summary="Messages that hold words or phrases, the best first",
+                             by_channel=True),
         }),
         Route("/api/v1/events", events, {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
-                             summary="Events after a cursor; waits for the next if asked to"),
+                             summary="Events after a cursor; waits for the next if asked to",
+                             by_channel=True),
         }),
         Route("/api/v1/events/stream", events, {
             "GET": Operation(READ, query=wire.StreamQuery, media="text/event-stream",
-                             summary="Events as they come, as server-sent events"),
+                             summary="Events as they come, as server-sent events", by_channel=True),
         }, suffix="stream"),
     ]  # fmt: skip

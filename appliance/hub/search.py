@@ -13,8 +13,13 @@ MESSAGES = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts")
 COLUMNS = ", ".join(f"m.{name}" for name in MESSAGE.split(", "))
 
 
-def find(reader: Reader, words: Query, query: wire.SearchQuery) -> wire.SearchResult:
-    """Messages that hold the words and stand where the rest of the query says."""
+def find(
+    reader: Reader, words: Query, query: wire.SearchQuery, only: frozenset[str] | None = None
+) -> wire.SearchResult:
+    """Messages that hold the words and stand where the rest of the query says.
+
+    `only` are the channels that the caller may read; None: all.
+    """
     conditions, parameters = ["m.deleted_at IS NULL"], list[str]()
     for condition, value in (
         ("m.channel_id = ?", query.channel_id),
@@ -26,6 +31,9 @@ def find(reader: Reader, words: Query, query: wire.SearchQuery) -> wire.SearchRe
         if value is not None:
             conditions.append(condition)
             parameters.append(value)
+    if only is not None:
+        conditions.append(f"m.channel_id IN ({','.join('?' * len(only))})")
+        parameters += sorted(only)
     found = fulltext.find(
         reader.connection, MESSAGES, words, COLUMNS,
         (" AND ".join(conditions), parameters), query.limit,

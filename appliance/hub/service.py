@@ -7,16 +7,17 @@ from typing import Any, Protocol
 import msgspec
 
 from appliance.hub import attachments, metrics, queries, retopic, search, wire, writes
+from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter
 from appliance.hub.text import check_message, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.hub.writes import Reply
-from appliance.kernel.auth import Principal
+from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.feed import Feed
 from appliance.kernel.searchquery import parse
 from appliance.kernel.store import Store
@@ -38,9 +39,18 @@ class Hub:
     """One per process. Every verb returns when its effect is durable and told."""
 
     def __init__(
-        self, store: Store, feed: Feed, settings: HubSettings, clock: Clock, identity: Identity
+        self,
+        store: Store,
+        feed: Feed,
+        settings: HubSettings,
+        clock: Clock,
+        identity: Identity,
+        book: TokenBook | None = None,
     ) -> None:
+        """`book` tells long waits that their token is over."""
         self.store = store
+        self.access = Access(store)
+        self.book = book or TokenBook()
         self.feed = feed
         self.settings = settings
         self.clock = clock
@@ -60,6 +70,8 @@ class Hub:
     def create_channel(
         self, command: wire.CreateChannel, principal: Principal, key: str | None = None
     ) -> Reply:
+        if principal.channels is not None:
+            self.access.whole(principal, POST)
         check_text(name=command.name, description=command.description)
         identity = self._identity(principal, "POST", "channels", key, command)
         return self._mutate("create_channel", identity, writes.create_channel, command)
@@ -67,6 +79,8 @@ class Hub:
     def create_topic(
         self, command: wire.CreateTopic, principal: Principal, key: str | None = None
     ) -> Reply:
+        if principal.channels is not None:
+            self.access.channel(principal, POST, command.channel_id)
         check_text(title=command.title)
         identity = self._identity(principal, "POST", "topics", key, command)
         return self._mutate("create_topic", identity, writes.create_topic, command)
@@ -74,6 +88,8 @@ class Hub:
     def rename_topic(
         self, topic_id: str, command: wire.RenameTopic, principal: Principal, key: str | None = None
     ) -> Reply:
+        if principal.channels is not None:
+            self.access.topic(principal, POST, topic_id)
         check_text(title=command.title)
         identity = self._identity(principal, "PATCH", f"topics/{topic_id}", key, command)
         return self._mutate("rename_topic", identity, writes.rename_topic, topic_id, command.title)
@@ -81,6 +97,8 @@ class Hub:
     def create_message(
         self, command: wire.CreateMessage, principal: Principal, key: str | None = None
     ) -> Reply:
+        if principal.channels is not None:
+            self.access.topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
         identity = self._identity(principal, "POST", "messages", key, command)
         return self._mutate(
@@ -95,6 +113,8 @@ class Hub:
         principal: Principal,
         key: str | None = None,
     ) -> Reply:
+        if principal.channels is not None:
+            self.access.message(principal, POST, message_id)
         identity = self._identity(principal, "PATCH", f"messages/{message_id}", key, command)
         if isinstance(command, wire.MoveMessage):
             # Where the caller sees it now; the transaction refuses if that is no longer so.
@@ -118,6 +138,8 @@ class Hub:
         key: str | None = None,
     ) -> Reply:
         check_text(kind=command.kind, key=command.key, dedupe_key=command.dedupe_key)
+        if principal.channels is not None:
+            self.access.topic(principal, POST, topic_id)
         attachments.check(command)
         same = command.dedupe_key or attachments.dedupe_key(command.value_json)
         route = f"topics/{topic_id}/attachments"
@@ -141,6 +163,8 @@ class Hub:
         held: list[tuple[str, str, str, str]] = []
         for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
             try:
+                if principal.channels is not None:
+                    self.access.topic(principal, POST, command.topic_id)
                 check_message(command.sender, command.content_raw)
                 calls.append(self._message_call(command, principal, key, held))
                 places.append(place)
@@ -228,15 +252,21 @@ class Hub:
         head: int = self.store.read(queries.facts)["head"]
         return head
 
-    def list_channels(self, limit: int) -> wire.ChannelList:
-        return self.store.read(queries.list_channels, self._page(limit))
+    def list_channels(self, limit: int, principal: Principal = ANONYMOUS) -> wire.ChannelList:
+        only = principal.channels_for(READ)
+        return self.store.read(queries.list_channels, self._page(limit), only)
 
-    def list_topics(self, channel_id: str, query: wire.TopicsQuery) -> wire.TopicList:
+    def list_topics(
+        self, channel_id: str, query: wire.TopicsQuery, principal: Principal = ANONYMOUS
+    ) -> wire.TopicList:
+        self.access.channel(principal, READ, channel_id)
         return self.store.read(
             queries.list_topics, channel_id, self._page(query.limit), query.before_id
         )
 
-    def page_messages(self, query: wire.MessagesQuery) -> wire.MessageList:
+    def page_messages(
+        self, query: wire.MessagesQuery, principal: Principal = ANONYMOUS
+    ) -> wire.MessageList:
         if query.channel_id is None and query.topic_id is None:
             raise Invalid(
                 "channel_id or topic_id is required",
@@ -249,49 +279,69 @@ class Hub:
                 details={"field": "after_id"},
                 hint="page in one direction: older with before_id, newer with after_id",
             )
+        if query.channel_id is not None:
+            self.access.channel(principal, READ, query.channel_id)
+        if query.topic_id is not None:
+            self.access.topic(principal, READ, query.topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(queries.page_messages, query, self._order)
 
-    def list_attachments(self, topic_id: str, query: wire.AttachmentsQuery) -> wire.AttachmentList:
+    def list_attachments(
+        self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal = ANONYMOUS
+    ) -> wire.AttachmentList:
+        self.access.topic(principal, READ, topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(attachments.page, topic_id, query)
 
-    def search(self, query: wire.SearchQuery) -> wire.SearchResult:
+    def search(
+        self, query: wire.SearchQuery, principal: Principal = ANONYMOUS
+    ) -> wire.SearchResult:
         """Finds a message from the moment its sender was answered (see `kernel/fulltext.py`)."""
+        if query.channel_id is not None:
+            self.access.channel(principal, READ, query.channel_id)
+        if query.topic_id is not None:
+            self.access.topic(principal, READ, query.topic_id)
         words = parse(query.q)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
-        return self.store.read(search.find, words, query)
+        return self.store.read(search.find, words, query, principal.channels_for(READ))
 
-    def list_events(self, query: wire.EventsQuery) -> bytes:
+    def list_events(self, query: wire.EventsQuery, principal: Principal = ANONYMOUS) -> bytes:
         """The body of `GET /api/v1/events`; waits for the first event if asked to."""
+        only = principal.channels_for(READ)
         tail = None if query.tail is None else self._page(query.tail)
         query = msgspec.structs.replace(query, limit=self._page(query.limit), tail=tail)
         until = self.feed.head
-        rows = self.store.read(queries.list_events, query, until)
+        rows = self.store.read(queries.list_events, query, until, only)
         if not rows and query.wait and tail is None:
-            until = self._wait_for(query, until)
-            rows = self.store.read(queries.list_events, query, until)
+            until = self._wait_for(query, until, principal)
+            rows = self.store.read(queries.list_events, query, until, only)
         return b'{"events":[%b],"replay_until":%d}' % (b",".join(rows), until)
 
-    def _wait_for(self, query: wire.EventsQuery, head: int) -> int:
+    def _wait_for(self, query: wire.EventsQuery, head: int, principal: Principal) -> int:
         """The feed's head when something wanted came, or when the time was up."""
+        only = principal.channels_for(READ)
 
         def wants(event: Any) -> bool:
             topics = (event.topic_id, event.topic_id2)
             return (
                 (query.name is None or event.name == query.name)
                 and (query.channel_id is None or event.channel_id == query.channel_id)
+                and (only is None or event.channel_id in only)
                 and (query.topic_id is None or query.topic_id in topics)
             )
 
         # Nothing can come between the read and this line unheard: compare heads first.
         with self.waiting_room:
             subscription = self.feed.subscribe(1, wants)
+            unwatch = self.book.watch(principal, subscription.wake)
             try:
                 if self.feed.head == head:
                     subscription.wait(min(query.wait, self.settings.wait_seconds_max))
             finally:
                 self.feed.unsubscribe(subscription)
+                unwatch()
+        if not self.book.in_force(principal, self.clock.now_ms()):
+            raise Unauthenticated
         return self.feed.head
 
     def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:

@@ -9,6 +9,8 @@ from typing import Any
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
+from appliance.hub.subscription import Filter
+from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.errors import Invalid
 
 LIVE_BATCH_MAX = 500
@@ -17,21 +19,33 @@ LIVE_BATCH_MAX = 500
 class EventStream:
     """Bytes of a text/event-stream, for ever. The server closes it when the client goes."""
 
-    def __init__(self, hub: Hub, query: wire.StreamQuery, last_event_id: str | None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        query: wire.StreamQuery,
+        last_event_id: str | None,
+        principal: Principal = ANONYMOUS,
+    ) -> None:
         self._hub = hub
         self._cursor = start_of(query, last_event_id, hub.feed.head)
         scoped = bool(query.channel_id or query.topic_id)
-        self._wanted = hub.filter_for(query.channel_id, query.topic_id) if scoped else None
+        if scoped:
+            asked = hub.filter_for(query.channel_id, query.topic_id)
+            self._wanted: Filter | None = hub.access.narrow(asked, principal)
+        else:
+            self._wanted = hub.access.all_events(principal)
         matches = self._wanted.matches if self._wanted else None
         hub.waiting_room.enter()
         self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, matches)
         self._open = True
+        self._over = False
+        self._unwatch = hub.book.watch(principal, self._end)  # after the last line that waits
         metrics.sessions.labels("sse").inc()
 
     def __iter__(self) -> Iterator[bytes]:
         yield b"retry: 1000\n\n"
         yield from self._read_log()
-        while self._open and not self._hub.feed.closed:
+        while self._open and not self._over and not self._hub.feed.closed:
             items = self._subscription.take(LIVE_BATCH_MAX)
             if self._subscription.lagging:
                 metrics.lagged.inc()
@@ -48,11 +62,17 @@ class EventStream:
             self._open = False
             self._hub.waiting_room.leave()
             metrics.sessions.labels("sse").dec()
+            self._unwatch()
             self._hub.feed.unsubscribe(self._subscription)
             self._subscription.wake()
 
+    def _end(self) -> None:
+        """The token is over, and with it what it opened."""
+        self._over = True
+        self._subscription.wake()
+
     def _read_log(self) -> Iterator[bytes]:
-        while self._cursor < self._hub.feed.head and self._open:
+        while self._cursor < self._hub.feed.head and self._open and not self._over:
             until = self._hub.feed.head
             pieces, self._cursor = self._hub.read_log(
                 self._cursor, until, self._wanted, framed=False

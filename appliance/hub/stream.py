@@ -98,7 +98,9 @@ class Session:
         asked = hello.subscriptions
         feed, old = self._hub.feed, self._subscription
         if asked is None:
-            self._subscription = feed.subscribe(self._settings.queue_max)
+            self._wanted = self._hub.access.all_events(self._principal)
+            matches = self._wanted.matches if self._wanted else None
+            self._subscription = feed.subscribe(self._settings.queue_max, matches)
         else:
             self._wanted = Filter(unresolved=frozenset(asked.channels))
             self._subscription = feed.subscribe(self._settings.queue_max, self._wants)
@@ -109,7 +111,8 @@ class Session:
             self._by_name = bool(self._wanted.unresolved)
 
     def _look_up(self, asked: wire.Subscriptions) -> Filter:
-        return self._hub.filter_for(asked.channels, asked.topics)
+        wanted = self._hub.filter_for(asked.channels, asked.topics)
+        return self._hub.access.narrow(wanted, self._principal)
 
     def _wants(self, event: Any) -> bool:
         """Everything while names are still being looked up; `_send_live` looks again."""

@@ -4,14 +4,18 @@ It is part of every cursor's meaning: event 42 of one epoch is not event 42 of a
 It lives in the auth store, which is present whatever roles are on.
 """
 
-import sqlite3
-
+from appliance.kernel.auth import Executor
 from appliance.kernel.ids import random_id
 
 KEY = "epoch"
 
 
-def current(connection: sqlite3.Connection) -> str:
+def stored(connection: Executor) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def current(connection: Executor) -> str:
     """The epoch in force; drawn and stored if there is none yet."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",

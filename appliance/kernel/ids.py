@@ -13,6 +13,7 @@ from appliance.kernel.clock import Clock
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ULID_LENGTH = 26
+TOKEN_PREFIX = "agl_"
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 _RANDOM_BITS = 80
 _VALUES = {c: i for i, c in enumerate(ALPHABET)}
@@ -67,6 +68,11 @@ def ulid_value(text: str) -> int | None:
 def secret_token() -> str:
     """256 bits from the system's generator, 64 hexadecimal characters."""
     return secrets.token_hex(32)
+
+
+def marked_token() -> str:
+    """A secret that scanners of source code and logs know by its beginning."""
+    return TOKEN_PREFIX + secret_token()
 
 
 def random_id() -> str:

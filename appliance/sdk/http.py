@@ -16,6 +16,9 @@ import msgspec
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, connect
+from appliance.sdk.refusals import Json as Json
+from appliance.sdk.refusals import Refused as Refused
+from appliance.sdk.refusals import refusal
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 REPLY_BYTES_MAX = 64 * 1024 * 1024
@@ -24,8 +27,6 @@ FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 RETRY_AFTER_SECONDS_MAX = 3600.0
 BUSY = frozenset({429, 502, 503, 504})
-
-Json = dict[str, Any]
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -39,24 +40,6 @@ class Retry(msgspec.Struct, frozen=True):
 PATIENT = Retry(attempts_max=1000, wait_seconds_max=300.0, through_restarts=True)
 
 
-class Refused(ApplianceError):
-    """What the hub answered instead of a success, word for word in `body`."""
-
-    def __init__(self, status: int, body: Json, retry_after: float | None = None) -> None:
-        super().__init__(
-            str(body.get("error") or f"the hub answered with status {status}"),
-            details=body["details"] if isinstance(body.get("details"), dict) else {},
-            hint=str(body.get("hint") or ""),
-            retry_after=retry_after,
-        )
-        self.http_status = status
-        self.body = body
-
-    @property
-    def answer_code(self) -> str:
-        return str(self.body.get("code") or "")
-
-
 class HubClient:
     """A kept-alive connection to one hub. Not thread-safe: one client per thread.
 
@@ -68,7 +51,7 @@ class HubClient:
         self,
         locate: Callable[[], Endpoint],
         retry: Retry | None = None,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._locate = locate
         self._retry = retry or Retry()
@@ -92,12 +75,17 @@ class HubClient:
     def patch(self, path: str, body: Any, key: str | None = None) -> Json:
         return self._insist("PATCH", path, msgspec.json.encode(body), _key(key))
 
+    def delete(self, path: str) -> Json:
+        return self._insist("DELETE", path, None, None)
+
     def _insist(self, method: str, path: str, body: bytes | None, key: str | None) -> Json:
         waited = 0.0
         for attempt in range(1, self._retry.attempts_max + 1):
             try:
                 return self._ask(method, path, body, key)
             except ApplianceError as error:
+                if self._found_new_token(error):
+                    continue
                 pause = self._pause_before_next(error, attempt)
                 if attempt == self._retry.attempts_max or pause is None:
                     raise
@@ -106,6 +94,17 @@ class HubClient:
                     raise
                 self._pause(pause)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _found_new_token(self, error: ApplianceError) -> bool:
+        """A token that is refused may have been rotated: look again where it came from."""
+        if not isinstance(error, Refused) or error.http_status != 401 or self._endpoint is None:
+            return False
+        refused = self._endpoint.token
+        self.close()
+        try:
+            return self._connected()[1].token != refused
+        except ApplianceError:
+            return False  # the refusal is what is told
 
     def _pause_before_next(self, error: ApplianceError, attempt: int) -> float | None:
         """Seconds until the same request may succeed; None if it never will."""
@@ -179,7 +178,7 @@ def _decoded(reply: http.client.HTTPResponse, text: bytes) -> Json:
         body = {}
     if 200 <= reply.status < 300:
         return body
-    raise Refused(reply.status, body, _retry_after(reply, body))
+    raise refusal(reply.status, body, _retry_after(reply, body))
 
 
 def _retry_after(reply: http.client.HTTPResponse, body: Json) -> float | None:

@@ -13,7 +13,7 @@ import falcon
 
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
+from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
 from appliance.kernel.log import Log
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
@@ -30,7 +30,7 @@ App = falcon.App[falcon.Request, Response]
 class Mounted:
     """An operation with everything that can be prepared before the first request."""
 
-    __slots__ = ("body", "cost", "mutation", "operation", "query", "scope")
+    __slots__ = ("body", "by_channel", "cost", "mutation", "operation", "query", "scope")
 
     def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
         bytes_max = settings.batch_bytes_max if operation.batch else settings.body_bytes_max
@@ -39,6 +39,7 @@ class Mounted:
         self.query = QueryPlan(operation.query)
         self.body = None if operation.body is None else BodyPlan(operation.body, bytes_max)
         self.cost = operation.cost
+        self.by_channel = operation.by_channel
         self.mutation = method not in READING
 
 
@@ -89,7 +90,10 @@ class Door:
         if mounted is None:
             self._answer_other(req, resp, place)
             return
-        self._guard.admit(req.context.principal, mounted.scope, req.env)
+        principal: Principal = req.context.principal
+        self._guard.admit(principal, mounted.scope, req.env)
+        if principal.channels is not None and not mounted.by_channel:
+            _refuse_limited(principal, mounted.scope)
         if mounted.mutation:
             self._guard.check_origin(req.env)
         req.context.mounted = mounted
@@ -118,6 +122,13 @@ class Door:
         resp.stamp({"allow": ", ".join(place.allow)})
         resp.status = falcon.HTTP_204
         resp.complete = True
+
+
+def _refuse_limited(principal: Principal, scope: str | None) -> None:
+    if scope is not None and principal.channels_for(scope) is not None:
+        raise Forbidden(
+            "a token that is limited to channels may not do that", details={"scope": scope}
+        )
 
 
 class Body:

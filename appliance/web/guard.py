@@ -9,11 +9,11 @@ this machine and were not passed on by a proxy. A wrong token is refused even th
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook
+from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook, is_over
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
@@ -72,7 +72,7 @@ class Guard:
         if not self._is_near(environ):
             self._watch_plain(environ)
         principal = self._book.find(token)
-        if principal is None:
+        if principal is None or is_over(principal, self._clock.now_ms()):
             _refused.labels("token").inc()
             raise Unauthenticated
         return principal
@@ -88,6 +88,10 @@ class Guard:
             raise Unauthenticated
         _refused.labels("scope").inc()
         raise Forbidden(details={"scope": scope})
+
+    def watch(self, principal: Principal, over: Callable[[], None]) -> Callable[[], None]:
+        """Have `over` called once the caller's token ends; the way to stop that."""
+        return self._book.watch(principal, over)
 
     def check_host(self, environ: Environ) -> None:
         """Refuse host names that are not ours: what a rebound DNS name would send."""

@@ -31,6 +31,8 @@ class Operation(msgspec.Struct, frozen=True):
     cost     how many requests a decoded body counts as, for batches
     batch    the larger body limit holds
     probe    a health probe: never limited, and its Host header is not judged on a network bind
+    by_channel  looks itself at the channels a token is limited to; without it a token that is
+             limited for this scope is refused
     media    content type of the answer, where it is not JSON
     errors   error classes worth naming in the documentation beside the usual ones
     example  a request body for the documentation
@@ -45,6 +47,7 @@ class Operation(msgspec.Struct, frozen=True):
     cost: Callable[[Any], int] | None = None
     batch: bool = False
     probe: bool = False
+    by_channel: bool = False
     media: str = "application/json"
     errors: tuple[type[Exception], ...] = ()
     example: Any = None

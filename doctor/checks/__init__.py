@@ -1,7 +1,7 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import events, host, hub, settings, store
+from doctor.checks import events, host, hub, settings, store, tokens
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -9,4 +9,5 @@ CHECKS: tuple[Check, ...] = (
     *store.CHECKS,
     *events.CHECKS,
     *hub.CHECKS,
+    *tokens.CHECKS,
 )

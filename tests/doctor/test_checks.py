@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.migration import load
 from doctor.check import Severity
 from doctor.settings import DoctorSettings
@@ -467,3 +468,25 @@ def test_an_index_out_of_step_is_found_and_mended_by_the_hint(house: House) -> N
     assert severities(house, "hub.search") == ["info"]
     house.start()
     assert house.find("hub.search") == house.find("hub.search-in-step") == []
+
+
+# -- tokens ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("days", "revoked", "found"),
+    [(6.0, False, 1), (8.0, False, 0), (6.0, True, 0), (-1.0, False, 0), (None, False, 0)],
+)
+def test_a_token_that_ends_soon(
+    house: House, days: float | None, revoked: bool, found: int
+) -> None:
+    now_ms = SystemClock().now_ms()
+    expires_ms = None if days is None else now_ms + int(days * 86_400_000)
+    house.execute(
+        "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms, revoked_ms)"
+        " VALUES ('tok_1', 'a bot', 'h', '[]', 1, ?, ?)",
+        expires_ms,
+        2 if revoked else None,
+        store="auth",
+    )
+    assert severities(house, "tokens.expiring") == ["warning"] * found

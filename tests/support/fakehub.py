@@ -4,10 +4,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from appliance.sdk.discovery import Endpoint
@@ -85,7 +87,7 @@ def stream_hub(*parts: Part) -> Iterator[Endpoint]:
         with suppress(ConnectionClosed):
             (left.pop(0) if left else _refuse)(socket)
 
-    with serve(play, "127.0.0.1", 0) as server:
+    with serve(play, "127.0.0.1", 0, process_request=_health) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -93,6 +95,12 @@ def stream_hub(*parts: Part) -> Iterator[Endpoint]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def _health(socket: ServerConnection, request: Request) -> Response | None:
+    """What clients ask before they connect."""
+    text = json.dumps({"status": "ok", "db_id": "db", "protocol_version": "v1"})
+    return socket.respond(HTTPStatus.OK, text) if request.path == "/health" else None
 
 
 def _refuse(socket: ServerConnection) -> None:

@@ -21,8 +21,8 @@ from appliance.kernel.ids import secret_token
 @pytest.fixture
 def auth():
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    script = files("migrations").joinpath("auth", "0001_auth.sql").read_text()
-    connection.executescript(script)
+    for name in ("0001_auth.sql", "0002_retired.sql"):
+        connection.executescript(files("migrations").joinpath("auth", name).read_text())
     yield connection
     connection.close()
 

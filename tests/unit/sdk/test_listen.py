@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from websockets.sync.server import ServerConnection
 
+from appliance.sdk.course import Rejected, StreamBroken, TokenRefused
 from appliance.sdk.discovery import Endpoint, HubNotRunning
-from appliance.sdk.listen import Follower, Rejected, StreamBroken, Subscription, TokenRefused
+from appliance.sdk.listen import Follower, Subscription
 from tests.support.fakehub import event, hello, say, stream_hub
 
 

@@ -1,0 +1,394 @@
+"""The client for programs with threads, or with gevent: events as an iterator, verbs as methods.
+
+    with AgentlipClient() as hub:
+        hub.send_message(topic_id, sender="me", content_raw="hello")
+        for event in hub.events():
+            ...
+
+Verbs may be called from any thread, also while `events` runs in another. A mutation carries
+an idempotency key, so repeating it after a lost answer never does it twice; without a hub, or
+with a busy one, it is repeated as long as `retry` allows, and then fails with a typed error.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from appliance.kernel.errors import Invalid
+from appliance.kernel.ids import random_id
+from appliance.sdk import shapes
+from appliance.sdk.course import NewHistory, Signals
+from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, Keeper, keeper_of
+from appliance.sdk.http import HubClient, Json, Retry
+from appliance.sdk.listen import Follower
+from appliance.sdk.refusals import refusal
+from appliance.sdk.target import Target
+
+CONNECTIONS_KEPT_MAX = 8
+BATCH_MAX = 500
+PAGES_MAX = 10_000
+THROUGH_RESTARTS = Retry(attempts_max=100, wait_seconds_max=30.0, through_restarts=True)
+
+Subscriptions = dict[str, list[str]]
+T = TypeVar("T")
+
+
+class AgentlipClient:
+    """One hub, by workspace (default: found from here upwards) or by URL.
+
+    subscriptions   {"channels": [ids or names], "topics": [ids]}; None: everything
+    after_event_id  where `events` begins if `cursor` holds nothing; with `epoch` if known
+    cursor          FileCursor(path), or a function that is given each Cursor to keep
+    on_new_history  asked for the event to go on after, when a restored backup or another
+                    database made the cursor meaningless; default: 0, from the beginning
+    wait            wait for a hub that isn't running yet instead of failing at once
+    """
+
+    def __init__(
+        self,
+        workspace: Path | str | None = None,
+        *,
+        url: str | None = None,
+        token: str | None = None,
+        token_file: Path | str | None = None,
+        subscriptions: Subscriptions | None = None,
+        after_event_id: int = 0,
+        epoch: str = "",
+        cursor: Keeper | Callable[[Cursor], object] | None = None,
+        on_new_history: Callable[[NewHistory], int] = lambda _: 0,
+        retry: Retry = THROUGH_RESTARTS,
+        wait: bool = False,
+    ) -> None:
+        self.target = Target(workspace, url, token, token_file)
+        self.signals = Signals()
+        self.subscriptions = subscriptions
+        self.on_new_history = on_new_history
+        self.wait = wait
+        self.keeper = keeper_of(cursor)
+        self.cursor = self.keeper.load() or Cursor(after_event_id, epoch)
+        self._retry = retry
+        self._closed = threading.Event()
+        self._idle: deque[HubClient] = deque()
+        self._follower: Follower | None = None
+
+    # -- the connection --------------------------------------------------------------
+
+    def connect(self) -> Self:
+        """Look that the hub is there and is the one meant; not needed before other calls."""
+        self.target.locate()
+        return self
+
+    def close(self) -> None:
+        """From any thread: ends `events` and everything that waits."""
+        self._closed.set()
+        follower = self._follower
+        if follower is not None:
+            follower.stop()
+        while self._idle:
+            self._idle.pop().close()
+
+    disconnect = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def on(self, name: str, handler: Callable[[Any], object]) -> None:
+        """`disconnect` (why), `reconnect` (after which event), `error` (what `events` raises).
+
+        Handlers run where `events` runs; what they raise, `events` raises.
+        """
+        known: dict[str, list[Callable[[Any], object]]] = {
+            "disconnect": self.signals.disconnected,
+            "reconnect": self.signals.reconnected,
+            "error": self.signals.failed,
+        }
+        if name not in known:
+            raise Invalid(f"there is no '{name}'; there are {', '.join(known)}")
+        known[name].append(handler)
+
+    # -- events ----------------------------------------------------------------------
+
+    def events(self) -> Iterator[shapes.Envelope]:
+        """Events in order, each once, until `close`; reconnects for ever.
+
+        Asking for the next event says that the last one is dealt with: only then is the
+        cursor kept. A consumer that dies over an event gets it again.
+        """
+        if self._follower is not None:
+            raise Invalid("one client has one stream of events; make another client")
+        if self._closed.is_set():
+            raise Invalid("this client is closed")
+        self._follower = follower = Follower(
+            self.target.locate,
+            self.subscriptions,
+            after=self.cursor.event_id,
+            epoch=self.cursor.epoch,
+            restart=self.on_new_history,
+            signals=self.signals,
+            pause=self._closed.wait,
+            insist=self.wait,
+        )
+        try:
+            for event in follower.events(CURSOR_SECONDS):
+                if event is not None:
+                    yield decoded(event.text)
+                    self.cursor = Cursor(event.event_id, follower.epoch)
+                self.keeper.keep(self.cursor)
+        finally:
+            self._follower = None
+            follower.stop()
+            self.keeper.keep(self.cursor, now=True)
+
+    def acknowledge(self, event: shapes.Envelope) -> None:
+        """Say that `event` is dealt with before asking for the next: before leaving the loop."""
+        epoch = self._follower.epoch if self._follower is not None else self.cursor.epoch
+        self.cursor = Cursor(event.event_id, epoch)
+        self.keeper.keep(self.cursor, now=True)
+
+    # -- mutations -------------------------------------------------------------------
+
+    def create_channel(
+        self, name: str, description: str | None = None, *, key: str | None = None
+    ) -> shapes.ChannelCreated:
+        body = {"name": name, "description": description}
+        return self._post("/api/v1/channels", body, key, shapes.ChannelCreated)
+
+    def create_topic(
+        self, channel_id: str, title: str, *, key: str | None = None
+    ) -> shapes.TopicChanged:
+        body = {"channel_id": channel_id, "title": title}
+        return self._post("/api/v1/topics", body, key, shapes.TopicChanged)
+
+    def rename_topic(
+        self, topic_id: str, title: str, *, key: str | None = None
+    ) -> shapes.TopicChanged:
+        path = f"/api/v1/topics/{segment(topic_id)}"
+        return self._patch(path, {"title": title}, key, shapes.TopicChanged)
+
+    def send_message(
+        self, topic_id: str, sender: str, content_raw: str, *, key: str | None = None
+    ) -> shapes.MessageChanged:
+        body = {"topic_id": topic_id, "sender": sender, "content_raw": content_raw}
+        return self._post("/api/v1/messages", body, key, shapes.MessageChanged)
+
+    def send_messages(self, messages: Sequence[shapes.NewMessage]) -> list[shapes.BatchOutcome]:
+        """Many at once; for each, in order, what it became or the error it was refused with."""
+        outcomes: list[shapes.BatchOutcome] = []
+        for start in range(0, len(messages), BATCH_MAX):
+            items = [_with_key(message) for message in messages[start : start + BATCH_MAX]]
+            with self._http() as hub:
+                answer = hub.post("/api/v1/messages/batch", {"messages": items}, "")
+            outcomes += [_outcome(result) for result in answer["results"]]
+        return outcomes
+
+    def edit_message(
+        self,
+        message_id: str,
+        content_raw: str,
+        expected_version: int | None = None,
+        *,
+        key: str | None = None,
+    ) -> shapes.MessageChanged:
+        body = {"op": "edit", "content_raw": content_raw, "expected_version": expected_version}
+        return self._patch(_message(message_id), body, key, shapes.MessageChanged)
+
+    def delete_message(
+        self,
+        message_id: str,
+        actor: str,
+        expected_version: int | None = None,
+        *,
+        key: str | None = None,
+    ) -> shapes.MessageChanged:
+        body = {"op": "delete", "actor": actor, "expected_version": expected_version}
+        return self._patch(_message(message_id), body, key, shapes.MessageChanged)
+
+    def retopic_message(
+        self,
+        message_id: str,
+        to_topic_id: str,
+        mode: shapes.Mode,
+        expected_version: int | None = None,
+        *,
+        key: str | None = None,
+    ) -> shapes.Moved:
+        """Move `one` message, it and all `later` ones of its topic, or `all` of its topic."""
+        body = {
+            "op": "move_topic",
+            "to_topic_id": to_topic_id,
+            "mode": mode,
+            "expected_version": expected_version,
+        }
+        return self._patch(_message(message_id), body, key, shapes.Moved)
+
+    def add_attachment(
+        self,
+        topic_id: str,
+        kind: str,
+        value_json: dict[str, Any],
+        *,
+        attachment_key: str | None = None,
+        dedupe_key: str | None = None,
+        source_message_id: str | None = None,
+        key: str | None = None,
+    ) -> shapes.AttachmentAdded:
+        """Attach something to a topic, once: what is there already is answered as it is."""
+        body = {
+            "kind": kind,
+            "value_json": value_json,
+            "key": attachment_key,
+            "dedupe_key": dedupe_key,
+            "source_message_id": source_message_id,
+        }
+        return self._post(_attachments(topic_id), body, key, shapes.AttachmentAdded)
+
+    # -- queries ---------------------------------------------------------------------
+
+    def list_channels(self, limit: int = 1000) -> list[shapes.Channel]:
+        return self._get("/api/v1/channels", list[shapes.Channel], "channels", limit=limit)
+
+    def list_topics(
+        self, channel_id: str, limit: int = 50, before_id: str | None = None
+    ) -> list[shapes.Topic]:
+        """The most recently used first; `before_id` goes on below a topic."""
+        path = f"/api/v1/channels/{segment(channel_id)}/topics"
+        return self._get(path, list[shapes.Topic], "topics", limit=limit, before_id=before_id)
+
+    def tail_messages(self, topic_id: str, limit: int = 50) -> list[shapes.Message]:
+        """The newest of a topic, newest first."""
+        return self.page_messages(topic_id, limit=limit)
+
+    def page_messages(
+        self,
+        topic_id: str | None = None,
+        *,
+        channel_id: str | None = None,
+        before_id: str | None = None,
+        after_id: str | None = None,
+        limit: int = 50,
+    ) -> list[shapes.Message]:
+        """A page of a topic or a channel: newest first, with `after_id` oldest first."""
+        return self._get(
+            "/api/v1/messages", list[shapes.Message], "messages",
+            topic_id=topic_id, channel_id=channel_id, before_id=before_id, after_id=after_id,
+            limit=limit,
+        )  # fmt: skip
+
+    def messages(self, topic_id: str) -> Iterator[shapes.Message]:
+        """All messages of a topic, oldest first, page by page."""
+        newest = self.tail_messages(topic_id, 1000)
+        pages = [newest]
+        for _ in range(PAGES_MAX):
+            if not pages[-1]:
+                break
+            pages.append(self.page_messages(topic_id, before_id=pages[-1][-1].id, limit=1000))
+        for page in reversed(pages):
+            yield from reversed(page)
+
+    def list_attachments(
+        self, topic_id: str, kind: str | None = None, limit: int = 50
+    ) -> list[shapes.Attachment]:
+        path, kinds = _attachments(topic_id), list[shapes.Attachment]
+        return self._get(path, kinds, "attachments", kind=kind, limit=limit)
+
+    def search(
+        self,
+        query: str,
+        *,
+        channel_id: str | None = None,
+        topic_id: str | None = None,
+        sender: str | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> shapes.SearchResult:
+        """Messages with these words, "phrases", one OR the other; the best first."""
+        return self._get(
+            "/api/v1/search", shapes.SearchResult, None,
+            q=query, channel_id=channel_id, topic_id=topic_id, sender=sender,
+            after=after, before=before, limit=limit,
+        )  # fmt: skip
+
+    # -- underneath ------------------------------------------------------------------
+
+    def _get(self, path: str, reply: type[T], field: str | None, /, **query: Any) -> T:
+        with self._http() as hub:
+            answer = hub.get(path, **query)
+        return msgspec.convert(answer if field is None else answer[field], reply)
+
+    def _post(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
+        with self._http() as hub:
+            return msgspec.convert(hub.post(path, _given(body), key), kind)
+
+    def _patch(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
+        with self._http() as hub:
+            return msgspec.convert(hub.patch(path, _given(body), key), kind)
+
+    @contextmanager
+    def _http(self) -> Iterator[HubClient]:
+        """A connection that nobody else uses meanwhile."""
+        if self._closed.is_set():
+            raise Invalid("this client is closed")
+        try:
+            hub = self._idle.pop()
+        except IndexError:
+            hub = HubClient(self.target.locate, self._retry, self._closed.wait)
+        try:
+            yield hub
+        finally:
+            if self._closed.is_set() or len(self._idle) >= CONNECTIONS_KEPT_MAX:
+                hub.close()
+            else:
+                self._idle.append(hub)
+
+
+def decoded(text: str) -> shapes.Envelope:
+    return _envelope.decode(text)
+
+
+def segment(text: str) -> str:
+    if not text:
+        raise Invalid("an id must not be empty")
+    return quote(text, safe="")
+
+
+def _message(message_id: str) -> str:
+    return f"/api/v1/messages/{segment(message_id)}"
+
+
+def _attachments(topic_id: str) -> str:
+    return f"/api/v1/topics/{segment(topic_id)}/attachments"
+
+
+def _given(body: Json) -> Json:
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _with_key(message: shapes.NewMessage) -> shapes.NewMessage:
+    if message.idempotency_key is not None:
+        return message
+    return msgspec.structs.replace(message, idempotency_key=random_id())
+
+
+def _outcome(result: Json) -> shapes.BatchOutcome:
+    if "error" in result:
+        return refusal(0, result)
+    return msgspec.convert(result, shapes.MessageChanged)
+
+
+_envelope = msgspec.json.Decoder(shapes.Envelope)

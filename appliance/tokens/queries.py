@@ -1,0 +1,56 @@
+"""Reads of the token tables."""
+
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, Executor, Principal, known_tokens
+from appliance.kernel.clock import iso
+from appliance.tokens import wire
+
+COLUMNS = "id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms"
+_SELECT = (
+    f"SELECT {COLUMNS}, (SELECT max(until_ms) FROM retired WHERE token_id = id AND until_ms > ?1)"
+    " FROM tokens"
+)
+
+
+def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
+    return known_tokens(reader, now_ms)
+
+
+def server_hash(reader: Executor) -> str | None:
+    row = reader.execute("SELECT hash FROM tokens WHERE id = ?", (SERVER_TOKEN_ID,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def tokens(reader: Executor, now_ms: int) -> wire.TokenList:
+    """All that are remembered, the oldest first."""
+    rows = reader.execute(
+        f"{_SELECT} ORDER BY created_ms, id LIMIT ?2", (now_ms, TOKENS_MAX)
+    ).fetchall()
+    return wire.TokenList([_token(row, now_ms) for row in rows])
+
+
+def token(reader: Executor, token_id: str, now_ms: int) -> wire.Token:
+    row = reader.execute(f"{_SELECT} WHERE id = ?2", (now_ms, token_id)).fetchone()
+    if row is None:
+        raise wire.NoSuchToken(details={"token_id": token_id[:64]})
+    return _token(row, now_ms)
+
+
+def _token(row: Any, now_ms: int) -> wire.Token:
+    id_, name, scopes, created, expires, revoked, used, retired = row
+    if revoked is not None:
+        state = "revoked"
+    else:
+        state = "expired" if expires is not None and expires <= now_ms else "active"
+    return wire.Token(
+        id_, name, msgspec.json.decode(scopes, type=list[str]), state,
+        iso(created), _iso(expires), _iso(revoked), _iso(used),
+        _iso(retired) if state == "active" else None,
+    )  # fmt: skip
+
+
+def _iso(ms: int | None) -> str | None:
+    return None if ms is None else iso(ms)

@@ -1,0 +1,53 @@
+"""Tokens on HTTP. `tokens:admin` can be given to no token: only `admin` covers it."""
+
+from typing import Any
+
+import falcon
+
+from appliance.tokens import wire
+from appliance.tokens.service import Tokens
+from appliance.web.media import reply
+from appliance.web.route import Operation, Route
+
+ADMIN = "tokens:admin"
+NO_STORE = "no-store"  # a secret has no business in a cache
+
+
+class TokensResource:
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._tokens.list_all())
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateToken) -> None:
+        resp.set_header("Cache-Control", NO_STORE)
+        reply(resp, self._tokens.create(command), 201)
+
+    def on_delete_item(self, req: Any, resp: falcon.Response, token_id: str) -> None:
+        reply(resp, self._tokens.revoke(token_id))
+
+    def on_post_rotation(
+        self, req: Any, resp: falcon.Response, token_id: str, command: wire.RotateToken
+    ) -> None:
+        resp.set_header("Cache-Control", NO_STORE)
+        reply(resp, self._tokens.rotate(token_id, command))
+
+
+def routes(tokens: Tokens) -> list[Route]:
+    resource = TokensResource(tokens)
+    return [
+        Route("/api/v1/tokens", resource, {
+            "GET": Operation(ADMIN, reply=wire.TokenList, summary="All tokens, without secrets"),
+            "POST": Operation(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
+                              summary="Issue a token; its secret is told here and never again"),
+        }),
+        Route("/api/v1/tokens/{token_id}", resource, {
+            "DELETE": Operation(ADMIN, reply=wire.TokenRevoked,
+                                summary="Revoke a token, at once and for open streams too"),
+        }, suffix="item"),
+        Route("/api/v1/tokens/{token_id}/rotate", resource, {
+            "POST": Operation(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
+                              summary="A new secret; the former opens until the grace time ends"),
+        }, suffix="rotation"),
+    ]  # fmt: skip

@@ -1,0 +1,114 @@
+"""What crosses the door about tokens: requests, replies, errors."""
+
+import re
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from appliance.kernel.errors import Conflict, Invalid, Missing
+
+GRACE_SECONDS_MAX = 7 * 86_400
+DAYS_MAX = 36_500
+SCOPES_MAX = 1000
+
+GRANTABLE = frozenset({"admin", "hub:read", "hub:post", "metrics:read", "docs:read"})
+BY_CHANNEL = frozenset({"hub:read", "hub:post"})
+_CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+Scope = Annotated[
+    str, Meta(min_length=1, max_length=100, description="`hub:read`, or `hub:read@CHANNEL_ID`")
+]
+
+
+class CreateToken(Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=SCOPES_MAX)]
+    expires_days: Annotated[float, Meta(gt=0, le=DAYS_MAX)] | None = None
+
+
+class RotateToken(Struct, frozen=True):
+    grace_seconds: Annotated[float, Meta(ge=0, le=GRACE_SECONDS_MAX)] | None = None
+
+
+class Token(Struct, frozen=True):
+    """A token without its secret. `rotating_until`: until then a former secret opens as well."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    state: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+    rotating_until: str | None = None
+
+
+class TokenList(Struct, frozen=True):
+    tokens: list[Token]
+
+
+class TokenIssued(Struct, frozen=True):
+    """The only time that `secret` is told."""
+
+    token: Token
+    secret: str
+
+
+class TokenRevoked(Struct, frozen=True):
+    token: Token
+
+
+class NoSuchToken(Missing):
+    sentence = "token not found"
+    advice = "agentlip token list"
+
+
+class TokenNameTaken(Conflict):
+    code = "ALREADY_EXISTS"
+    sentence = "a token with that name is in force"
+    advice = "agentlip token rotate ID gives it a new secret; its id is in details"
+
+
+class TokenOver(Conflict):
+    code = "TOKEN_OVER"
+    sentence = "the token is revoked or expired"
+    advice = "agentlip token create"
+
+
+class RotationRuns(Conflict):
+    sentence = "the workspace's token is being rotated by somebody else"
+    advice = "look into .agentlip/token"
+
+
+class ServerTokenStays(Invalid):
+    sentence = "the workspace's own token can't be revoked"
+    advice = "agentlip token rotate server --grace 0"
+
+
+class TooManyTokens(Invalid):
+    code = "TOO_MANY_TOKENS"
+    sentence = "there are too many tokens"
+    advice = "agentlip token revoke ID"
+
+
+class UnknownScope(Invalid):
+    code = "UNKNOWN_SCOPE"
+    sentence = "there is no such scope"
+    advice = "scopes: " + ", ".join(sorted(GRANTABLE))
+
+
+def check_scopes(scopes: list[str]) -> list[str]:
+    """The scopes, each once and in order; raises UnknownScope."""
+    for text in scopes:
+        scope, at, channel_id = text.partition("@")
+        if scope not in GRANTABLE:
+            raise UnknownScope(details={"scope": text})
+        if at and scope not in BY_CHANNEL:
+            raise UnknownScope(
+                "this scope can't be limited to a channel", details={"scope": text},
+                hint="limited can be: " + ", ".join(sorted(BY_CHANNEL)),
+            )  # fmt: skip
+        if at and not _CHANNEL_ID.fullmatch(channel_id):
+            raise UnknownScope("what stands behind @ is no channel's id", details={"scope": text})
+    return sorted(set(scopes))

@@ -1,0 +1,84 @@
+"""What each change does inside its transaction."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX
+from appliance.kernel.batch import Tx
+from appliance.tokens import queries, wire
+
+
+def create(
+    tx: Tx, name: str, scopes: list[str], digest: str, lifetime_ms: int | None
+) -> wire.Token:
+    if tx.execute("SELECT count(*) FROM tokens").fetchone()[0] >= TOKENS_MAX:
+        raise wire.TooManyTokens(details={"limit": TOKENS_MAX})
+    taken = tx.execute(
+        "SELECT id FROM tokens WHERE name = ? AND revoked_ms IS NULL"
+        " AND (expires_ms IS NULL OR expires_ms > ?)",
+        (name, tx.now_ms),
+    ).fetchone()
+    if taken is not None:
+        raise wire.TokenNameTaken(details={"token_id": taken[0]})
+    token_id = tx.new_id("tok_")
+    expires_ms = None if lifetime_ms is None else tx.now_ms + lifetime_ms
+    tx.execute(
+        "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (token_id, name, digest, msgspec.json.encode(scopes).decode(), tx.now_ms, expires_ms),
+    )
+    return queries.token(tx, token_id, tx.now_ms)
+
+
+def revoke(tx: Tx, token_id: str) -> wire.Token:
+    """Over at once, with whatever former secrets still opened; again it changes nothing."""
+    if token_id == SERVER_TOKEN_ID:
+        raise wire.ServerTokenStays
+    queries.token(tx, token_id, tx.now_ms)
+    tx.execute("DELETE FROM retired WHERE token_id = ?", (token_id,))
+    tx.execute(
+        "UPDATE tokens SET revoked_ms = ? WHERE id = ? AND revoked_ms IS NULL",
+        (tx.now_ms, token_id),
+    )
+    return queries.token(tx, token_id, tx.now_ms)
+
+
+def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Token, str]:
+    """A new secret; former ones open for `grace_ms` at the most. Also the former one's hash."""
+    if queries.token(tx, token_id, tx.now_ms).state != "active":
+        raise wire.TokenOver(details={"token_id": token_id})
+    until_ms = tx.now_ms + grace_ms
+    (former,) = tx.execute("SELECT hash FROM tokens WHERE id = ?", (token_id,)).fetchone()
+    tx.execute(
+        "UPDATE retired SET until_ms = min(until_ms, ?) WHERE token_id = ?", (until_ms, token_id)
+    )
+    tx.execute("INSERT INTO retired VALUES (?, ?, ?)", (former, token_id, until_ms))
+    tx.execute("DELETE FROM retired WHERE until_ms <= ?", (tx.now_ms,))
+    tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (digest, token_id))
+    return queries.token(tx, token_id, tx.now_ms), former
+
+
+def take_back(tx: Tx, token_id: str, former: str) -> None:
+    """The secret before a rotation that could not be finished is the secret again."""
+    tx.execute("DELETE FROM retired WHERE hash = ?", (former,))
+    tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (former, token_id))
+
+
+def note_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
+    for token_id in token_ids:
+        tx.execute(
+            "UPDATE tokens SET last_used_ms = ?1 WHERE id = ?2 AND ifnull(last_used_ms, 0) < ?1",
+            (at_ms, token_id),
+        )
+
+
+def forget(tx: Tx, before_ms: int) -> int:
+    """Remove what has been over since before then; how many tokens it were."""
+    over = "(revoked_ms < ?1 OR expires_ms < ?1)"
+    tx.execute(
+        "DELETE FROM retired WHERE until_ms < ?2"
+        f" OR token_id IN (SELECT id FROM tokens WHERE {over})",
+        (before_ms, tx.now_ms),
+    )
+    return tx.execute(f"DELETE FROM tokens WHERE {over}", (before_ms,)).rowcount

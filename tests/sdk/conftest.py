@@ -1,0 +1,11 @@
+"""Clients that reconnect without the long breaths."""
+
+import pytest
+
+from appliance.sdk import course
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST_WAIT_SECONDS", "LONGEST_WAIT_SECONDS", "GOING_AWAY_WAIT_SECONDS"):
+        monkeypatch.setattr(course, name, 0.05)

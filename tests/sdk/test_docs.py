@@ -1,0 +1,63 @@
+"""The examples of docs/sdk.md do what they show, in the workspace of a served hub."""
+
+import re
+import subprocess
+import sys
+
+from appliance.hub import wire
+from appliance.sdk import shapes
+from tests.contract.test_docs import FENCE, fits
+from tests.contract.test_walls import ROOT
+from tests.support.commands import environment
+from tests.support.servedhub import serve
+
+SHAPES = (
+    "Channel",
+    "Topic",
+    "Message",
+    "ChannelCreated",
+    "TopicChanged",
+    "MessageChanged",
+    "Attachment",
+    "FoundMessage",
+    "Moved",
+    "SearchResult",
+)
+END = "==== end of the example ===="
+PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+
+
+def test_examples_do_what_they_show(tmp_path) -> None:
+    blocks = FENCE.findall(PAGE)
+    examples = [(body, blocks[at + 1]) for at, (kind, body) in enumerate(blocks) if "run" in kind]
+    assert len(examples) >= 6
+    program = f"\nprint({END!r})\n".join(body for body, _ in examples)
+    with serve(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    for (text, (mark, wanted)), got in zip(examples, done.stdout.split(END + "\n"), strict=True):
+        assert mark == "output", text
+        assert fits(wanted, got), f"{text}\nprinted:\n{got}"
+
+
+def test_classes_named_on_the_page_exist() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "appliance" / "sdk").glob("*.py"))
+    for name in set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`", PAGE)) - {"ApplianceError"}:
+        assert f"class {name}" in sources, name
+
+
+def test_shapes_have_the_fields_of_the_wire() -> None:
+    """A field that the hub gains is noticed here, not by whoever misses it."""
+    for name in SHAPES:
+        on_the_wire = getattr(wire, name, None)
+        if on_the_wire is not None:
+            ours = set(getattr(shapes, name).__struct_fields__)
+            assert ours == set(on_the_wire.__struct_fields__), name

@@ -1,0 +1,333 @@
+"""The SDK with a hub that really serves: verbs, restarts, kills, rotations, a full disk."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from appliance.sdk.aio import AsyncAgentlipClient
+from appliance.sdk.client import AgentlipClient
+from appliance.sdk.course import NewHistory, TokenRefused
+from appliance.sdk.cursor import FileCursor
+from appliance.sdk.http import Retry
+from appliance.sdk.refusals import (
+    AlreadyExists,
+    CrossChannelMove,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    StorageFull,
+    TokenRejected,
+    VersionConflict,
+)
+from appliance.sdk.shapes import Envelope, MessageChanged, NewMessage
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.usefixtures("hurry")
+
+
+class Follow:
+    """A client whose events are collected by a thread of their own."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.client = AgentlipClient(**arguments)
+        self.events: list[Envelope] = []
+        self.told: list[Any] = []
+        self.error: BaseException | None = None
+        self.client.on("disconnect", lambda _: self.told.append("disconnect"))
+        self.client.on("reconnect", self.told.append)
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            for event in self.client.events():
+                self.events.append(event)
+        except BaseException as error:
+            self.error = error
+
+    @property
+    def numbers(self) -> list[int]:
+        return [event.event_id for event in self.events]
+
+    def reaches(self, number: int) -> None:
+        def there() -> bool:
+            assert self.error is None, self.error
+            return bool(self.events) and self.events[-1].event_id >= number
+
+        until(there, 30, f"event {number}")
+
+    def end(self) -> None:
+        self.client.close()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def following(**arguments: Any) -> Iterator[Follow]:
+    follow = Follow(**arguments)
+    try:
+        yield follow
+    finally:
+        follow.end()
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("sdk")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def place(hub):
+    return hub.place("general")
+
+
+# -- verbs -----------------------------------------------------------------------------------
+
+
+def test_every_verb(hub) -> None:
+    with AgentlipClient(hub.workspace) as client:
+        channel = client.create_channel("verbs", "all of them").channel
+        topic = client.create_topic(channel.id, "one").topic
+        assert client.rename_topic(topic.id, "two").topic.title == "two"
+        sent = client.send_message(topic.id, "me", "hello")
+        edited = client.edit_message(sent.message.id, "hello!", 1)
+        assert edited.message.version == 2
+        with pytest.raises(VersionConflict) as conflict:
+            client.edit_message(sent.message.id, "hello?", 1)
+        assert conflict.value.current == 2
+        deleted = client.delete_message(sent.message.id, "me", 2)
+        again = client.delete_message(sent.message.id, "me")
+        assert (deleted.event_id is not None, again.event_id) == (True, None)
+        results = client.send_messages(
+            [NewMessage(topic.id, "me", str(number)) for number in range(700)]
+            + [NewMessage("topic_none", "me", "x")]
+        )
+        assert all(isinstance(result, MessageChanged) for result in results[:700])
+        assert isinstance(results[700], NotFound)
+        assert channel in client.list_channels()
+        assert [each.title for each in client.list_topics(channel.id)] == ["two"]
+        tail = client.tail_messages(topic.id, 2)
+        assert [each.content_raw for each in tail] == ["699", "698"]
+        older = client.page_messages(topic.id, before_id=tail[-1].id, limit=1)
+        assert older[0].content_raw == "697"
+        newer = client.page_messages(channel_id=channel.id, after_id=tail[-1].id)
+        assert newer == tail[:1]
+        everything = [each.content_raw for each in client.messages(topic.id)]
+        assert everything[1:] == [str(number) for number in range(700)]
+        other = client.create_topic(channel.id, "other").topic
+        moved = client.retopic_message(tail[0].id, other.id, "one")
+        assert (moved.affected_count, len(moved.event_ids)) == (1, 1)
+        assert client.retopic_message(tail[0].id, other.id, "all").event_ids == []
+        elsewhere = client.create_channel("far").channel
+        there = client.create_topic(elsewhere.id, "t").topic
+        with pytest.raises(CrossChannelMove):
+            client.retopic_message(tail[0].id, there.id, "all")
+        attached = client.add_attachment(topic.id, "url", {"url": "https://example.org"})
+        same = client.add_attachment(topic.id, "url", {"url": "https://example.org"})
+        assert (same.attachment, same.event_id) == (attached.attachment, None)
+        assert client.list_attachments(topic.id, kind="url") == [attached.attachment]
+        found = client.search("650", channel_id=channel.id)
+        assert [each.content_raw for each in found.messages] == ["650"]
+        assert "650" in found.messages[0].snippet
+        with pytest.raises(InvalidInput):
+            client.search('"never closed')
+        with pytest.raises(AlreadyExists) as taken:
+            client.create_channel("verbs")
+        assert taken.value.details == {"channel_id": channel.id}
+
+
+def test_every_verb_can_be_awaited(hub) -> None:
+    async def story() -> list[int]:
+        async with AsyncAgentlipClient(hub.workspace) as client:
+            await client.connect()
+            channel = (await client.create_channel("awaited")).channel
+            topic = (await client.create_topic(channel.id, "t")).topic
+            sent = await asyncio.gather(
+                *(client.send_message(topic.id, "me", str(number)) for number in range(50))
+            )
+            assert len({each.message.id for each in sent}) == 50
+            await client.edit_message(sent[0].message.id, "x", 1)
+            await client.delete_message(sent[1].message.id, "me")
+            assert len(await client.tail_messages(topic.id)) == 50
+            assert await client.list_topics(channel.id)
+            found = []
+            streamer = AsyncAgentlipClient(
+                hub.workspace, subscriptions={"channels": ["awaited"], "topics": []}
+            )
+            async with streamer:
+                async for event in streamer.events():
+                    found.append(event)
+                    if event.name == "message.deleted":
+                        break
+            return [event.event_id for event in found]
+
+    numbers = asyncio.run(asyncio.wait_for(story(), 60))
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 54
+
+
+def test_threads_share_a_client_and_nothing_is_sent_twice(hub, place) -> None:
+    contents = [[f"{thread}/{number}" for number in range(25)] for thread in range(8)]
+    with following(workspace=hub.workspace, after_event_id=hub.head) as follow:
+        threads = [
+            threading.Thread(
+                target=lambda mine=mine: [
+                    follow.client.send_message(place[1], "t", content) for content in mine
+                ]
+            )
+            for mine in contents
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        until(lambda: len(follow.events) >= 200, 30, "all events")
+        sent = [event.data["message"]["content_raw"] for event in follow.events]
+        assert sorted(sent) == sorted(content for mine in contents for content in mine)
+        assert len(follow.client._idle) <= 8
+
+
+def test_a_subscription_to_nothing_and_to_a_topic(hub, place) -> None:
+    other = hub.topic(place[0], "other")
+    head = hub.head
+    arguments = {"workspace": hub.workspace, "after_event_id": head}
+    with (
+        following(**arguments, subscriptions={"channels": [], "topics": []}) as nothing,
+        following(**arguments, subscriptions={"topics": [other]}) as one,
+    ):
+        hub.send(place[1])
+        event_id = hub.send(other)["event_id"]
+        one.reaches(event_id)
+        assert (one.numbers, nothing.numbers) == ([event_id], [])
+
+
+# -- what happens to a hub ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_a_hub_that_ends_and_comes_back(tmp_path, way) -> None:
+    with serve(tmp_path) as hub:
+        _, topic_id = hub.place("general")
+        with following(workspace=tmp_path, cursor=FileCursor(tmp_path / "cursor")) as follow:
+            follow.reaches(hub.send(topic_id)["event_id"])
+            first = follow.client.target.health.instance_id
+            getattr(hub, way)()
+            sent: list[Any] = []
+            waiting = threading.Thread(
+                target=lambda: sent.append(follow.client.send_message(topic_id, "s", "patient"))
+            )
+            waiting.start()
+            until(lambda: "disconnect" in follow.told, what="the disconnection is told")
+            hub.start()
+            waiting.join(30)
+            follow.reaches(hub.send(topic_id)["event_id"])
+            assert follow.numbers == [event["event_id"] for event in hub.events()]
+            assert follow.told == ["disconnect", 3]
+            assert follow.client.target.health.instance_id != first
+            assert [each.message.content_raw for each in sent] == ["patient"]
+        last = FileCursor(tmp_path / "cursor").load()
+        assert last is not None
+        assert last.event_id >= follow.numbers[-1] - 1  # of the last one nobody has said so
+
+
+def test_a_rotated_token_is_not_noticed(tmp_path) -> None:
+    with serve(tmp_path) as hub:
+        _, topic_id = hub.place("general")
+        with following(workspace=tmp_path) as follow:
+            follow.reaches(hub.send(topic_id)["event_id"])
+            follow.client.send_message(topic_id, "s", "before")
+            old = hub.token
+            assert hub.http.post("/api/v1/tokens/server/rotate", {"grace_seconds": 0}).status == 200
+            assert hub.token != old
+            sent = follow.client.send_message(topic_id, "s", "after")
+            follow.reaches(sent.event_id)
+            assert follow.told[0] == "disconnect"
+
+
+def test_a_revoked_token_ends_the_stream_with_a_typed_error(hub, place) -> None:
+    body = {"name": "leaver", "scopes": [f"hub:read@{place[0]}", f"hub:post@{place[0]}"]}
+    issued = hub.made(hub.http.post("/api/v1/tokens", body))
+    theirs = hub.place("elsewhere")
+    with following(url=hub.url, token=issued["secret"]) as follow:
+        mine = follow.client.send_message(place[1], "s", "mine")
+        with pytest.raises(NotAllowed):
+            follow.client.send_message(theirs[1], "s", "not mine")
+        follow.reaches(mine.event_id)
+        assert {event.scope.channel_id for event in follow.events} == {place[0]}
+        hub.http("DELETE", f"/api/v1/tokens/{issued['token']['id']}")
+        follow.thread.join(20)
+        assert isinstance(follow.error, TokenRefused)
+        with pytest.raises(TokenRejected):
+            follow.client.send_message(place[1], "s", "no more")
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_restored_backup_has_a_new_epoch(tmp_path, newest) -> None:
+    asked: list[NewHistory] = []
+
+    def decide(history: NewHistory) -> int:
+        asked.append(history)
+        return history.newest if newest else 0
+
+    with serve(tmp_path) as hub:
+        _, topic_id = hub.place("general")
+        with following(workspace=tmp_path, on_new_history=decide) as follow:
+            follow.reaches(hub.send(topic_id)["event_id"])
+            hub.stop()
+            with closing(sqlite3.connect(hub.datadir.database("auth"))) as connection:
+                connection.execute("UPDATE meta SET value = 'another' WHERE key = 'epoch'")
+                connection.commit()
+            hub.start()
+            last = hub.send(topic_id)["event_id"]
+            if newest:
+                until(lambda: asked)
+                until(lambda: len(follow.told) == 2)
+                last = hub.send(topic_id)["event_id"]
+            follow.reaches(last)
+            assert [each.epoch for each in asked] == ["another"]
+            again = follow.numbers[3:]
+            assert again == ([last] if newest else [1, 2, 3, 4])
+            assert follow.client.cursor.epoch in ("another", asked[0].epoch)
+
+
+def test_a_full_disk_is_a_typed_error_after_some_patience(tmp_path) -> None:
+    settings = "[store]\nfree_bytes_min = 1_000_000_000_000_000_000\nretry_after_seconds = 0.05\n"
+    with serve(tmp_path, settings=settings) as hub:
+        retry = Retry(attempts_max=3, wait_seconds_max=5.0)
+        with AgentlipClient(hub.workspace, retry=retry) as client:
+            with pytest.raises(StorageFull) as full:
+                client.create_channel("no room")
+            assert full.value.retry_after is not None
+            assert client.list_channels() == []
+        body = {"name": "small", "scopes": ["hub:read"]}
+        assert hub.http.post("/api/v1/tokens", body).status == 201  # guarding works on
+
+
+def test_a_slow_consumer_of_a_real_hub_loses_nothing(tmp_path) -> None:
+    """The hub closes who takes nothing (1008); the consumer never hears of it."""
+    settings = "[socket]\nstall_seconds_max = 0.3\nqueue_max = 50\n"
+    with serve(tmp_path, settings=settings) as hub, AgentlipClient(tmp_path) as client:
+        _, topic_id = hub.place("general")
+        told: list[Any] = []
+        client.on("reconnect", told.append)
+        stream = client.events()
+        found = [next(stream).event_id]
+        blob = "x" * 60_000
+        for _ in range(6):
+            hub.send_many(topic_id, [blob] * 100)
+        closed = 'agentlip_socket_closed_total{code="1008"} 1.0'
+        until(
+            lambda: closed in hub.http.get("/metrics").raw.decode(), 30, "the hub's patience ends"
+        )
+        head = hub.head
+        while found[-1] < head:
+            found.append(next(stream).event_id)
+        assert found == list(range(1, head + 1))
+        assert told

@@ -1,0 +1,434 @@
+"""Both SDK clients through everything that a hub can do to them."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.server import ServerConnection
+
+from appliance.kernel.errors import ApplianceError
+from appliance.sdk import refusals
+from appliance.sdk.aio import AsyncAgentlipClient
+from appliance.sdk.client import AgentlipClient
+from appliance.sdk.course import NewHistory, TokenRefused
+from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
+from appliance.sdk.discovery import HubNotRunning
+from appliance.sdk.http import Retry
+from appliance.sdk.shapes import MessageChanged, NewMessage
+from appliance.sdk.target import OtherDatabase, ProtocolUnknown
+from tests.support.fakehub import FakeHttp, event, hello, http_hub, say, stream_hub
+from tests.support.until import until
+
+pytestmark = pytest.mark.usefixtures("hurry")
+
+HEALTH = (200, {}, {"status": "ok", "db_id": "db", "protocol_version": "v1"})
+MESSAGE = {"id": "m", "topic_id": "t", "channel_id": "c", "sender": "s", "content_raw": "x",
+           "version": 1}  # fmt: skip
+SENT = (201, {}, {"message": MESSAGE, "event_id": 7, "new": 1})
+QUICK = Retry(attempts_max=3, wait_seconds_max=5.0)
+
+
+def ok(socket: ServerConnection, until: int = 0, epoch: str = "e1", instance: str = "i") -> Any:
+    received = hello(socket)
+    say(socket, type="hello_ok", replay_until=until, instance_id=instance, epoch=epoch)
+    return received
+
+
+# -- events ----------------------------------------------------------------------------------
+
+
+def test_breaks_and_repeats_are_not_seen_by_the_consumer(flavour) -> None:
+    told: list[Any] = []
+    hellos = []
+
+    def first(socket: ServerConnection) -> None:
+        hellos.append(ok(socket, instance="one"))
+        for number in (1, 2, 2, 1, 3):
+            event(socket, number)
+        socket.close(1011)
+
+    def second(socket: ServerConnection) -> None:
+        hellos.append(ok(socket, until=3, instance="two"))
+        for number in (3, 4):
+            event(socket, number)
+        socket.recv()
+
+    handlers = {
+        "disconnect": lambda why: told.append(("disconnect", why)),
+        "reconnect": lambda after: told.append(("reconnect", after)),
+    }
+    with stream_hub(first, second) as endpoint:
+        found = flavour.take(
+            4, url=endpoint.url, handlers=handlers, subscriptions={"channels": ["a"]}
+        )
+    assert [each.event_id for each in found] == [1, 2, 3, 4]
+    assert found[0].data == {"n": 1}
+    assert [each["after_event_id"] for each in hellos] == [0, 3]
+    assert hellos[1]["epoch"] == "e1"
+    assert hellos[0]["subscriptions"] == {"channels": ["a"]}
+    assert told == [("disconnect", "connection closed (1011)"), ("reconnect", 3)]
+
+
+def test_unknown_events_and_fields_come_through(flavour) -> None:
+    def part(socket: ServerConnection) -> None:
+        ok(socket)
+        say(socket, type="notice", event_id=99)
+        say(socket, type="event", event_id=1, name="new.kind", ts="", scope={"x": 1}, more={})
+        event(socket, 2)
+        socket.recv()
+
+    with stream_hub(part) as endpoint:
+        found = flavour.take(2, url=endpoint.url)
+    assert [(each.event_id, each.name) for each in found] == [
+        (1, "new.kind"),
+        (2, "message.created"),
+    ]
+
+
+def test_going_away_and_normal_close(flavour) -> None:
+    def leaving(socket: ServerConnection) -> None:
+        ok(socket)
+        socket.close(1001)
+
+    def done(socket: ServerConnection) -> None:
+        ok(socket)
+        event(socket, 1)
+        socket.close(1000)
+
+    with stream_hub(leaving, done) as endpoint:
+        assert len(flavour.take(5, url=endpoint.url)) == 1  # ends by itself
+
+
+@pytest.mark.parametrize("restart", [0, "newest"])
+@pytest.mark.parametrize("sign", ["error", "hello_ok", "shorter"])
+def test_new_history_is_asked_about(flavour, sign, restart) -> None:
+    hellos, asked = [], []
+
+    epoch = "e1" if sign == "shorter" else "e2"
+
+    def restored(socket: ServerConnection) -> None:
+        hellos.append(hello(socket))
+        if sign == "error":
+            say(socket, type="error", code="EPOCH_CHANGED", error="x", epoch="e2", replay_until=9)
+        say(socket, type="hello_ok", replay_until=9, instance_id="i", epoch=epoch)
+        socket.recv()
+
+    def again(socket: ServerConnection) -> None:
+        hellos.append(ok(socket, until=9, epoch=epoch))
+        event(socket, 10)
+        socket.recv()
+
+    def decide(history: NewHistory) -> int:
+        asked.append(history)
+        return history.newest if restart == "newest" else 0
+
+    with stream_hub(restored, again) as endpoint:
+        found = flavour.take(
+            1, url=endpoint.url, after_event_id=50, epoch="e1", on_new_history=decide
+        )
+    assert [each.event_id for each in found] == [10]
+    assert hellos[1]["after_event_id"] == (9 if restart == "newest" else 0)
+    assert [(each.newest, each.after) for each in asked] == [(9, 50)]
+
+
+def test_a_rotated_token_is_read_again(flavour, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    seen = []
+
+    def refuses(socket: ServerConnection) -> None:
+        seen.append(socket.request.headers["Authorization"])
+        file.write_text("new\n")
+        socket.close(4401)
+
+    def accepts(socket: ServerConnection) -> None:
+        seen.append(socket.request.headers["Authorization"])
+        ok(socket)
+        event(socket, 1)
+        socket.recv()
+
+    with stream_hub(refuses, accepts) as endpoint:
+        assert len(flavour.take(1, url=endpoint.url, token_file=file)) == 1
+    assert seen == ["Bearer old", "Bearer new"]
+
+
+def test_a_token_refused_twice_is_final(flavour) -> None:
+    def refuses(socket: ServerConnection) -> None:
+        socket.close(4401)
+
+    told: list[Exception] = []
+    with stream_hub(refuses, refuses) as endpoint, pytest.raises(TokenRefused):
+        flavour.take(1, url=endpoint.url, token="x", handlers={"error": told.append})
+    assert [type(each) for each in told] == [TokenRefused]
+
+
+def test_without_a_hub_it_fails_at_once_or_waits(flavour) -> None:
+    with pytest.raises(HubNotRunning):
+        flavour.take(1, url="http://127.0.0.1:1")
+
+
+# -- the cursor ------------------------------------------------------------------------------
+
+
+def three(socket: ServerConnection) -> None:
+    received = ok(socket, until=3)
+    for number in range(received["after_event_id"] + 1, 4):
+        event(socket, number)
+    socket.recv()
+
+
+def test_the_cursor_is_kept_once_the_next_event_is_asked_for(flavour, tmp_path: Path) -> None:
+    path = tmp_path / "cursor"
+    with stream_hub(three, three, three) as endpoint:
+        flavour.take(2, url=endpoint.url, cursor=FileCursor(path))
+        assert FileCursor(path).load() == Cursor(1, "e1")  # 2 was taken, nobody asked for 3
+        again = flavour.take(1, url=endpoint.url, cursor=FileCursor(path))
+        assert [each.event_id for each in again] == [2]
+        assert path.stat().st_size < 100
+
+
+def test_a_function_gets_every_cursor(flavour) -> None:
+    kept: list[Cursor] = []
+    with stream_hub(three) as endpoint:
+        flavour.take(3, url=endpoint.url, cursor=kept.append)
+    assert kept == [Cursor(1, "e1"), Cursor(2, "e1")]
+
+
+def test_an_acknowledged_event_does_not_come_again(tmp_path: Path) -> None:
+    path = tmp_path / "cursor"
+    with stream_hub(three) as endpoint, AgentlipClient(
+        url=endpoint.url, cursor=FileCursor(path)
+    ) as client:  # fmt: skip
+        for each in client.events():
+            client.acknowledge(each)
+            break
+    assert FileCursor(path).load() == Cursor(1, "e1")
+
+
+def test_a_damaged_cursor_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "cursor").write_text("{")
+    with pytest.raises(BadCursorFile):
+        AgentlipClient(url="http://127.0.0.1:1", cursor=FileCursor(tmp_path / "cursor"))
+
+
+def test_a_slow_consumer_loses_nothing_and_holds_up_the_hub(flavour) -> None:
+    """What the consumer has not taken waits at the hub, not in this process."""
+    count, sent = 400, []
+    blob = "x" * 100_000
+
+    def part(socket: ServerConnection) -> None:
+        ok(socket)
+        for number in range(1, count + 1):
+            say(socket, type="event", event_id=number, name="n", data={"blob": blob})
+            sent.append(number)
+        socket.recv()
+
+    def wait_on_the_first(_: Any, each: Any) -> None:
+        if each.event_id == 1:
+            seen = [-1]
+
+            def still() -> bool:
+                before, seen[0] = seen[0], len(sent)
+                return before == len(sent)
+
+            until(lambda: sent and still(), what="the hub is held up")
+            assert len(sent) < count
+
+    with stream_hub(part) as endpoint:
+        found = flavour.take(count, wait_on_the_first, url=endpoint.url)
+    assert [each.event_id for each in found] == list(range(1, count + 1))
+
+
+def test_closing_from_another_thread_ends_the_stream() -> None:
+    def quiet(socket: ServerConnection) -> None:
+        ok(socket)
+        event(socket, 1)
+        socket.recv()
+
+    found = []
+    with stream_hub(quiet) as endpoint:
+        client = AgentlipClient(url=endpoint.url)
+        thread = threading.Thread(target=lambda: found.extend(client.events()))
+        thread.start()
+        until(lambda: client.target.health.db_id and client.cursor.event_id in (0, 1))
+        until(lambda: client._follower is not None and client._follower.after == 1)
+        client.close()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert len(found) == 1
+
+
+def test_closing_from_another_task_ends_the_stream() -> None:
+    async def story(url: str) -> int:
+        client = AsyncAgentlipClient(url=url)
+        found = []
+
+        async def follow() -> None:
+            async for each in client.events():
+                found.append(each)
+
+        task = asyncio.create_task(follow())
+        while not found:
+            await asyncio.sleep(0.01)
+        await client.close()
+        await asyncio.wait_for(task, 10)
+        with pytest.raises(ApplianceError):
+            await client.list_channels()
+        return len(found)
+
+    def quiet(socket: ServerConnection) -> None:
+        ok(socket)
+        event(socket, 1)
+        socket.recv()
+
+    with stream_hub(quiet) as endpoint:
+        assert asyncio.run(story(endpoint.url)) == 1
+
+
+def test_a_closed_client_does_nothing_more() -> None:
+    client = AgentlipClient(url="http://127.0.0.1:1")
+    client.close()
+    for verb in (lambda: next(client.events()), client.list_channels):
+        with pytest.raises(ApplianceError, match="closed"):
+            verb()
+
+
+# -- requests --------------------------------------------------------------------------------
+
+
+def call(flavour: Any, script: list[Any], verb: str, *values: Any, **more: Any) -> Any:
+    fake = FakeHttp(HEALTH, *script)
+    with http_hub(fake) as endpoint:
+        try:
+            result = flavour.call(
+                verb, *values, arguments={"url": endpoint.url, "retry": QUICK}, **more
+            )
+        except ApplianceError as error:
+            result = error
+    return result, [each for each in fake.requests if each["path"] != "/health"]
+
+
+def test_a_busy_hub_is_asked_again_with_the_same_key(flavour) -> None:
+    busy = (503, {"Retry-After": "0"}, {"error": "x", "code": "STORAGE_FULL"})
+    result, requests = call(flavour, [busy, busy, SENT], "send_message", "t", "s", "x")
+    assert isinstance(result, MessageChanged)
+    assert (result.event_id, result.message.version) == (7, 1)
+    keys = {each["headers"]["idempotency-key"] for each in requests}
+    assert (len(requests), len(keys)) == (3, 1)
+
+
+def test_a_broken_connection_is_asked_again_with_the_same_key(flavour) -> None:
+    result, requests = call(flavour, ["hang up", HEALTH, SENT], "send_message", "t", "s", "x")
+    assert isinstance(result, MessageChanged)
+    assert len({each["headers"]["idempotency-key"] for each in requests}) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "attempts"),
+    [
+        (400, "INVALID_INPUT", refusals.InvalidInput, 1),
+        (400, "PAYLOAD_TOO_LARGE", refusals.PayloadTooLarge, 1),
+        (400, "CROSS_CHANNEL_MOVE", refusals.CrossChannelMove, 1),
+        (403, "FORBIDDEN", refusals.NotAllowed, 1),
+        (404, "NOT_FOUND", refusals.NotFound, 1),
+        (409, "ALREADY_EXISTS", refusals.AlreadyExists, 1),
+        (422, "IDEMPOTENCY_KEY_REUSED", refusals.KeyReused, 1),
+        (429, "RATE_LIMITED", refusals.RateLimited, 3),
+        (503, "SERVICE_UNAVAILABLE", refusals.HubBusy, 3),
+        (503, "STORAGE_FULL", refusals.StorageFull, 3),
+        (503, "A_NEW_CODE", refusals.HubBusy, 3),
+        (418, "A_NEW_CODE", refusals.Refused, 1),
+        (500, "INTERNAL_ERROR", refusals.Refused, 1),
+    ],
+)
+def test_errors_have_classes_and_patience_has_an_end(flavour, status, code, kind, attempts) -> None:
+    headers = {"Retry-After": "0"} if attempts > 1 else {}
+    answer = (status, headers, {"error": "no", "code": code, "hint": "h"})
+    error, requests = call(flavour, [answer], "send_message", "t", "s", "x")
+    assert type(error) is kind
+    assert (error.code, error.message, error.hint, error.http_status) == (code, "no", "h", status)
+    assert len(requests) == attempts
+
+
+def test_a_version_conflict_says_the_current_one(flavour) -> None:
+    details = {"message_id": "m", "expected": 2, "current": 4}
+    body = {"error": "version conflict", "code": "VERSION_CONFLICT", "details": details}
+    error, requests = call(flavour, [(409, {}, body)], "edit_message", "m", "x", 2)
+    assert isinstance(error, refusals.VersionConflict)
+    assert (error.current, error.expected) == (4, 2)
+    assert b'"expected_version":2' in requests[0]["body"]
+
+
+def test_a_batch_tells_each_item_what_became_of_it(flavour) -> None:
+    refused = {"error": "topic not found", "code": "NOT_FOUND", "details": {}}
+    answer = (200, {}, {"results": [SENT[2], refused]})
+    items = [NewMessage("t", "s", "x"), NewMessage("u", "s", "x", "mine")]
+    results, requests = call(flavour, [answer], "send_messages", items)
+    assert isinstance(results[0], MessageChanged)
+    assert isinstance(results[1], refusals.NotFound)
+    assert b'"idempotency_key":"mine"' in requests[0]["body"]
+    assert requests[0]["body"].count(b"idempotency_key") == 2
+
+
+def test_a_refused_token_is_read_again_once(flavour, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    refused = (401, {}, {"error": "x", "code": "UNAUTHORIZED"})
+
+    class Rotating(FakeHttp):
+        def next(self) -> Any:
+            answer = super().next()
+            if answer is refused:
+                file.write_text("new")
+            return answer
+
+    for script, outcome in (([refused, HEALTH, SENT], MessageChanged),
+                            ([refused], refusals.TokenRejected)):  # fmt: skip
+        fake = Rotating(HEALTH, *script)
+        with http_hub(fake) as endpoint:
+            arguments = {"url": endpoint.url, "token_file": file}
+            try:
+                result = flavour.call("send_message", "t", "s", "x", arguments=arguments)
+            except ApplianceError as error:
+                result = error
+        assert isinstance(result, outcome)
+        assert all("authorization" not in each["headers"] for each in fake.requests
+                   if each["path"] == "/health")  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["v2", "v10.1", "later"])
+def test_another_protocol_is_refused_with_a_sentence(flavour, version) -> None:
+    health = (200, {}, {**HEALTH[2], "protocol_version": version})
+    with http_hub(FakeHttp(health)) as endpoint, pytest.raises(ProtocolUnknown, match=version):
+        flavour.call("connect", arguments={"url": endpoint.url})
+
+
+@pytest.mark.parametrize("version", ["v1", "v1.9", ""])
+def test_additions_to_the_protocol_are_welcome(flavour, version) -> None:
+    health = (200, {}, {**HEALTH[2], "protocol_version": version})
+    with http_hub(FakeHttp(health)) as endpoint:
+        flavour.call("connect", arguments={"url": endpoint.url})
+
+
+def test_another_database_behind_the_same_address_is_refused() -> None:
+    other = (200, {}, {**HEALTH[2], "db_id": "other"})
+    with http_hub(FakeHttp(HEALTH, other)) as endpoint:
+        client = AgentlipClient(url=endpoint.url).connect()
+        with pytest.raises(OtherDatabase):
+            client.connect()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"workspace": "a", "url": "http://b"}, {"url": "http://b", "token": "", "token_file": "x"}],
+)
+def test_what_contradicts_itself_is_refused(arguments) -> None:
+    with pytest.raises(ApplianceError):
+        AgentlipClient(**arguments)
+
+
+def test_a_token_is_in_no_representation() -> None:
+    client = AgentlipClient(url="http://127.0.0.1:1", token="very-secret")
+    assert "very-secret" not in repr(client) + repr(client.target)
