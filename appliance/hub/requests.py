@@ -137,7 +137,7 @@ class Requests:
     def _parse(self, message: bytes) -> wire.Request:
         try:
             return _request.decode(message)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._charge(1)  # rubbish costs as much as a request
             raise malformed(error) from None
 

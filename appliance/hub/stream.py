@@ -197,7 +197,7 @@ class Session:
             return
         try:
             first = _first.decode(message)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse_hello(str(error))
         if not isinstance(first, wire.Hello):
             self._refuse_hello("requests come after hello_ok")
