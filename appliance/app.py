@@ -20,7 +20,7 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
-from appliance.kernel.store import Store
+from appliance.kernel.store import Apart, Store
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -93,6 +93,7 @@ class Appliance:
             log,
             publish=self.feed.publish,
             database=hub_model.database,
+            apart=self._apart(),
         )
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
         self.loop_delay = LoopDelay(clock, log)
@@ -168,6 +169,15 @@ class Appliance:
         ]
         described += openapi.routes(described)
         return [*described, *landing.routes(described)]
+
+    def _apart(self) -> Apart | None:
+        if self.settings.store.writer == "thread":
+            return None
+        return Apart(self.lock.descriptor, self._look_for_untold, self.settings.log.level)
+
+    def _look_for_untold(self) -> None:
+        """The writer died: what it had committed and not told is in the log."""
+        self.feed.jump(self.hub.newest_event())
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""

@@ -4,7 +4,7 @@ import msgspec
 
 from appliance.hub.settings import HubSettings
 from appliance.kernel.log import LogSettings
-from appliance.kernel.store import StoreSettings
+from appliance.kernel.writer import StoreSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.batch import Tx
-from appliance.web.socket import text_frame
+from appliance.web.frame import text_frame
 
 encode = msgspec.json.Encoder().encode
 
@@ -47,6 +47,12 @@ class Event:
         self.data = data
         self._envelope: bytes | None = None
         self._frame: bytes | None = None
+
+    def __reduce__(self) -> tuple[type["Event"], tuple[Any, ...]]:
+        return Event, (
+            self.number, self.ts, self.name,
+            self.channel_id, self.topic_id, self.topic_id2, self.data,
+        )  # fmt: skip
 
     @property
     def envelope(self) -> bytes:

@@ -6,23 +6,11 @@ from typing import Any
 import peewee
 
 from appliance.hub import events, model, wire
+from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
 from appliance.hub.subscription import Filter
 from appliance.kernel.reader import Reader
-from appliance.web.socket import text_frame
+from appliance.web.frame import text_frame
 
-CHANNEL = "id, name, description, created_at"
-TOPIC = "id, channel_id, title, created_at, updated_at"
-MESSAGE = (
-    "id, topic_id, channel_id, sender, content_raw, version,"
-    " created_at, edited_at, deleted_at, deleted_by"
-)
-EVENT_COLUMNS = (
-    "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json,"
-    " entity_type, entity_id"
-)
-ENVELOPE_COLUMNS = (
-    "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json"
-)
 UNION_TERMS_MAX = 60  # more scopes than that: one scan of the range is cheaper
 
 

@@ -19,7 +19,7 @@ from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.web.errors import status_of
-from appliance.web.socket import text_frame
+from appliance.web.frame import text_frame
 
 _request = msgspec.json.Decoder(wire.Request)
 _create = msgspec.json.Decoder(wire.CreateMessage)

@@ -1,7 +1,8 @@
 """Searching messages: which of them may be found, and the words of the URL made into times."""
 
 from appliance.hub import wire
-from appliance.hub.queries import MESSAGE, require_place
+from appliance.hub.columns import MESSAGE
+from appliance.hub.queries import require_place
 from appliance.kernel import fulltext
 from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid

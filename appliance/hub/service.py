@@ -60,7 +60,7 @@ class Hub:
         self.schema_version: int = facts["schema_version"]
         self._order: str = facts["id_order"]
         for last_id in facts["last_ids"]:
-            store.ids.seed(last_id)
+            store.seed_ids(last_id)
         feed.head = facts["head"]
         self.waiting_room = WaitingRoom(settings.waiting_max)
         self._running: set[tuple[str, str, str, str]] = set()
@@ -247,6 +247,10 @@ class Hub:
             pid=identity.pid,
             version=identity.version,
         )
+
+    def newest_event(self) -> int:
+        head: int = self.store.read(queries.facts)["head"]
+        return head
 
     def list_channels(self, limit: int, principal: Principal = ANONYMOUS) -> wire.ChannelList:
         only = principal.channels_for(READ)

@@ -22,7 +22,8 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import Subscription
 from appliance.kernel.native import yield_to_loop
-from appliance.web.socket import TOO_BIG, Socket, SocketSettings, text_frame
+from appliance.web.frame import text_frame
+from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
 _hello = msgspec.json.Decoder(wire.Hello)

@@ -8,8 +8,8 @@ import sqlite3
 from typing import Any
 
 from appliance.hub import events, wire
+from appliance.hub.columns import CHANNEL, MESSAGE, TOPIC
 from appliance.hub.events import encode
-from appliance.hub.queries import CHANNEL, MESSAGE, TOPIC
 from appliance.kernel.batch import Tx
 
 Once = tuple[str, str, str, str, str]  # principal, method, route, key, fingerprint

@@ -250,6 +250,11 @@ class WriterLock:
         """False when not held, or when somebody removed the file under the holder."""
         return self._descriptor is not None and _same_file(self._descriptor, self._path)
 
+    @property
+    def descriptor(self) -> int | None:
+        """For a child that writes on our behalf and must keep others out as long as we do."""
+        return self._descriptor
+
     def _try(self) -> int | None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:

@@ -41,11 +41,16 @@ class Subscription:
         if not wanted:
             return
         if len(self._queue) + len(wanted) > self._queue_max:
-            self.lagging = True
-            self._queue.clear()
-            _lagging.inc()
+            self.lag()
         else:
             self._queue.extend(wanted)
+            self._wake.set()
+
+    def lag(self) -> None:
+        """What waits is given up; the reader must go to the log."""
+        self.lagging = True
+        self._queue.clear()
+        _lagging.inc()
         self._wake.set()
 
     def wait(self, timeout_seconds: float) -> bool:
@@ -95,6 +100,12 @@ class Feed:
         self._subscriptions.add(subscription)
         _subscriptions.set(len(self._subscriptions))
         return subscription
+
+    def jump(self, head: int) -> None:
+        """Items up to `head` were stored without being told: everybody goes to the log."""
+        self.head = max(self.head, head)
+        for subscription in self._subscriptions:
+            subscription.lag()
 
     def close(self) -> None:
         """Nothing more will come: wake everybody who waits, to see `closed`."""

@@ -13,71 +13,44 @@ lets reads go on; a damaged file stops this store, leaves a mark beside it, and 
 stopped until the doctor has looked at it.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 from gevent.hub import Waiter
 
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.handoff import Handoff
-from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.native import NativeThread, SimpleQueue
-from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
+from appliance.kernel.reader import Reader, open_connection
+from appliance.kernel.submission import Submission
 from appliance.kernel.trouble import (
     QueueFull,
     StoreBusy,
     StoreClosed,
     StoreFull,
     StoreSuspect,
-    free_bytes,
-    sqlite_name,
+    translated,
 )
+from appliance.kernel.writer import StoreSettings, Writer, empty_wal, move_wal, wal_bytes
+from appliance.kernel.writerchild import Order
+from appliance.kernel.writerprocess import WriterProcess
+from appliance.kernel.writerthread import WriterThread
 
 T = TypeVar("T")
 
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _batches = histogram("store_batch_jobs", "Writes that shared one commit", ("store",), BATCH_ROWS)
-_commit_seconds = histogram("store_batch_seconds", "Time from BEGIN to COMMIT", ("store",))
-_write_errors = counter("store_errors_total", "Batches that failed as a whole", ("store", "kind"))
+_commit_seconds = histogram(
+    "store_batch_seconds", "Time from the first waiting write to its reply", ("store",)
+)
+_trouble = counter("store_trouble_total", "Writes and reads met by trouble", ("store", "code"))
 _queued = gauge("store_queue_jobs", "Writes waiting or running", ("store",))
-
-
-class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[store]: how every SQLite file is kept."""
-
-    synchronous: Literal["FULL", "NORMAL"] = "FULL"
-    """FULL: an acknowledged write survives power loss. NORMAL: it survives a crash."""
-    batch_max: int = 64  # jobs in one transaction; more only adds latency
-    queue_max: int = 2000  # jobs waiting for the writer before 503
-    readers: int = 2  # native threads that read; SQLite holds the GIL little
-    read_queue_max: int = 1000  # reads waiting before 503
-    read_seconds_max: float = 10.0  # a longer read is interrupted
-    stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
-    free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused
-    wal_bytes_truncate: int = 64 * 1024 * 1024  # a WAL this long is cut when it is empty
-    wal_bytes_max: int = 512 * 1024 * 1024  # a longer WAL: writes are refused
-    checkpoint_jobs: int = 2000  # writes after which the Checkpointer moves the WAL
-    checkpoint_seconds: float = 0.25  # how often it looks
-    retry_after_seconds: float = 1.0  # told to clients that were refused
-
-
-class _Submission:
-    """Calls that one greenlet waits for."""
-
-    __slots__ = ("calls", "maintenance", "outcomes", "since", "waiter")
-
-    def __init__(self, calls: Sequence[Call], since: float) -> None:
-        self.calls = calls
-        self.since = since
-        self.outcomes: list[Outcome] = []
-        self.maintenance: Callable[[Reader], Any] | None = None
-        self.waiter = Waiter()
 
 
 class Store:
@@ -93,36 +66,46 @@ class Store:
         publish: Callable[[list[Any]], None] = lambda _: None,
         runner: type[BatchRunner] = BatchRunner,
         database: Any = None,
+        apart: "Apart | None" = None,
     ) -> None:
-        """`database` is the subsystem's deferred peewee database, bound to `path`;
-        `runner` is replaced by tests that inject faults."""
+        """`database` is the subsystem's deferred peewee database, bound to `path`; `apart`
+        has the writer in a process of its own; `runner` is replaced by tests that inject
+        faults, which only a thread can take."""
         self.name = name
         self.path = path
         self.settings = settings
-        self.ids = IdFactory(clock)
         self._clock = clock
         self._log = log
         self._publish = publish
-        self._runner_type = runner
         self._database = database
         self._handoff = Handoff()
-        self._writes: SimpleQueue[_Submission | None] = SimpleQueue()
         self._reads: SimpleQueue[Any] = SimpleQueue()
         self._pending = 0
         self._reads_pending = 0
         self._closed = False
         self._suspect = path.with_name(path.name + ".suspect").exists()
-        self._full_until = 0.0
-        self._space_checked = float("-inf")
+        self._full_until = float("-inf")
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
         if database is not None:
             database.init(str(path), pragmas=[], check_same_thread=True)
-        self._writer = NativeThread(self._write_loop, self._handoff)
+        self._bind_metrics()
+        self._writer: WriterThread | WriterProcess
+        if apart is not None:
+            self._writer = WriterProcess(
+                Order(name, str(path.absolute()), settings, apart.log_level, os.getpid()),
+                self._deliver,
+                apart.restarted,
+                clock,
+                log,
+                apart.lock_descriptor,
+            )
+        else:
+            writer = Writer(name, path, settings, clock, log, runner, database)
+            self._writer = WriterThread(writer, settings.batch_max, self._handoff, self._deliver)
         self._readers = [
             NativeThread(self._read_loop, self._handoff) for _ in range(settings.readers)
         ]
-        self._bind_metrics()
 
     def _bind_metrics(self) -> None:
         self._observe_jobs = _batches.labels(self.name).observe
@@ -148,11 +131,11 @@ class Store:
         Raises Unavailable when none was taken. Calls fail one by one, not together.
         """
         self._admit(len(calls))
-        submission = _Submission(calls, self._clock.monotonic())
+        submission = Submission(calls)
+        self._writer.submit(submission)
         self._pending += len(calls)
         if self._busy_since is None:
-            self._busy_since = submission.since
-        self._writes.put(submission)
+            self._busy_since = self._clock.monotonic()
         submission.waiter.get()
         return submission.outcomes
 
@@ -169,6 +152,11 @@ class Store:
         if self.stalled_seconds() > self.settings.stall_seconds_max:
             raise StoreBusy("the writer has not finished a batch for too long", retry_after=wait)
 
+    def seed_ids(self, last_id: str | None) -> None:
+        """Make new ids sort above `last_id`. Before the first write."""
+        if last_id is not None:
+            self._writer.seed_ids(last_id)
+
     @property
     def idle(self) -> bool:
         """True when no write waits or runs."""
@@ -179,156 +167,41 @@ class Store:
         since = self._busy_since
         return 0.0 if since is None else self._clock.monotonic() - since
 
-    def _deliver(self, batch: list[_Submission], published: list[Any]) -> None:
+    def _deliver(self, batch: list[Submission], published: list[Any]) -> None:
         """On the loop: events first, replies after."""
-        jobs = sum(len(submission.calls) for submission in batch)
+        now = self._clock.monotonic()
+        jobs = 0
+        for submission in batch:
+            jobs += len(submission.calls)
+            for outcome in submission.outcomes:
+                if outcome.error is not None:
+                    self._note(outcome.error, now)
         self._pending -= jobs
         self._jobs_in_wal += jobs
-        self._busy_since = self._clock.monotonic() if self._pending else None
+        if jobs:
+            self._observe_jobs(jobs)
+            if self._busy_since is not None:
+                self._observe_seconds(now - self._busy_since)
+        self._busy_since = now if self._pending else None
         if published:
             self._publish(published)
         for submission in batch:
             submission.waiter.switch(None)
 
-    # -- in the writer's thread ----------------------------------------------------
-
-    def _write_loop(self) -> None:
-        runner: BatchRunner | None = None
-        while batch := self._next_batch():
-            try:
-                runner = runner or self._open_runner()
-                self._run(runner, batch)
-            except Exception as error:
-                # Opening failed, or a rollback did: nothing of the batch is stored, and
-                # the next batch starts on a fresh connection.
-                self._log.error("the writer failed", error, store=self.name)
-                self._finish(batch, [Outcome(error=StoreBusy()) for _ in _calls(batch)], [])
-                if runner is not None:
-                    self._disconnect(runner.connection)
-                    runner = None
-        self._disconnect(runner.connection if runner else None)
-
-    def _open_runner(self) -> BatchRunner:
-        connection = open_connection(self.path, self.settings.synchronous, self._database)
-        return self._runner_type(connection, self._clock, self.ids)
-
-    def _next_batch(self) -> list[_Submission]:
-        """The first waiting submission and those already behind it; empty at the end."""
-        first = self._writes.get()
-        if first is None:
-            return []
-        batch, jobs = [first], len(first.calls)
-        while jobs < self.settings.batch_max and not self._writes.empty():
-            following = self._writes.get()
-            if following is None:
-                self._writes.put(None)
-                break
-            batch.append(following)
-            jobs += len(following.calls)
-        return batch
-
-    def _run(self, runner: BatchRunner, batch: list[_Submission]) -> None:
-        for submission in batch:
-            if submission.maintenance is not None:
-                self._do_maintenance(runner, submission.maintenance)
-        calls = _calls(batch)
-        if not calls:
-            self._finish(batch, [], [])
+    def _note(self, error: BaseException, now: float) -> None:
+        """Trouble that a write or read met becomes the state of the store."""
+        if not isinstance(error, StoreFull | StoreBusy | StoreSuspect):
             return
-        refusal = self._check_space(runner)
-        if refusal is not None:
-            outcomes = [Outcome(error=refusal) for _ in calls]
-            published: list[Any] = []
-        else:
-            started = self._clock.monotonic()
-            outcomes, published = runner.run(calls)
-            self._observe_seconds(self._clock.monotonic() - started)
-            self._observe_jobs(len(calls))
-            self._translate(outcomes)
-        self._finish(batch, outcomes, published)
-
-    def _do_maintenance(self, runner: BatchRunner, function: Callable[[Reader], Any]) -> None:
-        try:
-            function(Reader(runner.connection, self._clock, query_only=False))
-        except sqlite3.Error as error:
-            self._log.warning(
-                "upkeep failed; serving goes on", store=self.name, reason=sqlite_name(error)
-            )
-
-    def _finish(
-        self, batch: list[_Submission], outcomes: list[Outcome], published: list[Any]
-    ) -> None:
-        position = 0
-        for submission in batch:
-            end = position + len(submission.calls)
-            submission.outcomes = outcomes[position:end]
-            position = end
-        self._handoff.post(self._deliver, batch, published)
-
-    def _check_space(self, runner: BatchRunner) -> StoreFull | None:
-        """Once a second: is there room for the database and its WAL to grow?"""
-        now = self._clock.monotonic()
-        if now - self._space_checked < 1.0:
-            return None
-        self._space_checked = now
-        wait = self.settings.retry_after_seconds
-        if free_bytes(self.path.parent) < self.settings.free_bytes_min:
-            self._note_full("free space is below store.free_bytes_min")
-            return StoreFull(retry_after=wait)
-        if self.wal_bytes() > self.settings.wal_bytes_max:
-            self._do_maintenance(runner, _empty_wal)
-        if self.wal_bytes() > self.settings.wal_bytes_max:
-            self._note_full("the WAL is above store.wal_bytes_max")
-            return StoreFull(
-                "the write-ahead log can't be emptied; writing is paused", retry_after=wait
-            )
-        return None
-
-    def _note_full(self, reason: str) -> None:
-        now = self._clock.monotonic()
-        if now - self._full_until > 10.0:
-            self._log.error("writing paused", store=self.name, reason=reason)
-        self._full_until = now + self.settings.retry_after_seconds
-        self._space_checked = float("-inf")
-
-    def _translate(self, outcomes: list[Outcome]) -> None:
-        """SQLite's errors become ours; the same error is translated and logged once."""
-        seen: dict[int, Exception] = {}
-        for outcome in outcomes:
-            error = outcome.error
-            if isinstance(error, sqlite3.Error):
-                if id(error) not in seen:
-                    seen[id(error)] = self._translated(error)
-                outcome.error = seen[id(error)]
-
-    def _translated(self, error: sqlite3.Error) -> Exception:
-        name = sqlite_name(error)
-        _write_errors.labels(self.name, name).inc()
-        wait = self.settings.retry_after_seconds
-        if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-            self._note_full(name)
-            return StoreFull(retry_after=wait)
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-            self._mark_suspect(name)
-            return StoreSuspect()
-        self._log.error("write failed", error, store=self.name, sqlite=name)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            return StoreBusy(retry_after=wait)
-        return error
-
-    def _mark_suspect(self, name: str) -> None:
-        self._suspect = True
-        self._log.error("database suspect: this store has stopped", store=self.name, sqlite=name)
-        try:
-            self.path.with_name(self.path.name + ".suspect").write_text(name + "\n")
-        except OSError as error:
-            self._log.error("can't leave a mark beside the database", error, store=self.name)
-
-    def _disconnect(self, connection: sqlite3.Connection | None) -> None:
-        if self._database is not None:
-            self._database.close()
-        elif connection is not None:
-            connection.close()
+        _trouble.labels(self.name, error.code).inc()
+        if isinstance(error, StoreFull):
+            self._full_until = now + self.settings.retry_after_seconds
+        elif isinstance(error, StoreSuspect) and not self._suspect:
+            self._suspect = True
+            self._log.error("database suspect: this store has stopped", store=self.name)
+            try:
+                self.path.with_name(self.path.name + ".suspect").write_text("damaged\n")
+            except OSError as failure:
+                self._log.error("can't leave a mark beside it", failure, store=self.name)
 
     # -- reading -------------------------------------------------------------------
 
@@ -356,11 +229,15 @@ class Store:
                 reader = reader or self._open_reader()
                 with reader.deadline():
                     outcome = Outcome(function(reader, *args))
+            except sqlite3.Error as error:
+                outcome = Outcome(error=translated(error, self.settings.retry_after_seconds))
             except Exception as error:
                 outcome = Outcome(error=error)
-            self._translate([outcome])
             self._handoff.post(self._answer, waiter, outcome)
-        self._disconnect(reader.connection if reader else None)
+        if self._database is not None:
+            self._database.close()
+        elif reader is not None:
+            reader.connection.close()
 
     def _open_reader(self) -> Reader:
         connection = open_connection(
@@ -370,6 +247,8 @@ class Store:
 
     def _answer(self, waiter: Waiter, outcome: Outcome) -> None:
         self._reads_pending -= 1
+        if outcome.error is not None:
+            self._note(outcome.error, self._clock.monotonic())
         waiter.switch(outcome)
 
     # -- upkeep ----------------------------------------------------------------------
@@ -385,23 +264,19 @@ class Store:
         if self._jobs_in_wal < self.settings.checkpoint_jobs:
             return False
         self._jobs_in_wal = 0
-        self.read(_checkpoint)
+        self.read(move_wal)
         long = self.wal_bytes() > self.settings.wal_bytes_truncate
-        self._maintain(_empty_wal if long else _checkpoint)
+        self._maintain(empty_wal if long else move_wal)
         return True
 
     def _maintain(self, function: Callable[[Reader], Any]) -> None:
         """Have the writer run `function` between two batches, outside a transaction."""
-        submission = _Submission([], self._clock.monotonic())
-        submission.maintenance = function
-        self._writes.put(submission)
+        submission = Submission((), function)
+        self._writer.submit(submission)
         submission.waiter.get()
 
     def wal_bytes(self) -> int:
-        try:
-            return self.path.with_name(self.path.name + "-wal").stat().st_size
-        except OSError:
-            return 0
+        return wal_bytes(self.path)
 
     def facts(self) -> dict[str, Any]:
         """What the doctor's checks want to know of the living store."""
@@ -416,35 +291,28 @@ class Store:
         }
 
     def close(self, timeout_seconds: float = 10.0) -> bool:
-        """Refuse new work, finish what waits, checkpoint. False when time ran out."""
+        """Refuse new work, finish what waits, move the WAL. False when time ran out."""
         self._closed = True
-        self._writes.put(None)
+        last = Submission((), empty_wal)
+        self._writer.submit(last)
+        finished = self._writer.close(timeout_seconds)
         for _ in self._readers:
             self._reads.put(None)
-        ended = [thread.join(timeout_seconds) for thread in (self._writer, *self._readers)]
-        if all(ended):
+        ended = [thread.join(timeout_seconds) for thread in self._readers]
+        if finished and all(ended):
             self._handoff.close()
-        return all(ended)
+        return finished and all(ended)
 
 
-def _checkpoint(reader: Reader) -> None:
-    """PASSIVE waits for nobody and blocks nobody; a reader may do it."""
-    reader.execute("PRAGMA query_only = OFF").fetchall()
-    try:
-        reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-    finally:
-        if reader.query_only:
-            reader.execute("PRAGMA query_only = ON").fetchall()
+class Apart:
+    """How a writer in a process of its own is tied to this one."""
 
-
-def _empty_wal(reader: Reader) -> None:
-    """Move everything and cut the file to nothing, unless a reader is in the way."""
-    reader.execute("PRAGMA busy_timeout = 200").fetchall()
-    try:
-        reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    finally:
-        reader.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
-
-
-def _calls(batch: list[_Submission]) -> list[Call]:
-    return [call for submission in batch for call in submission.calls]
+    def __init__(
+        self,
+        lock_descriptor: int | None,
+        restarted: Callable[[], None],
+        log_level: str = "info",
+    ) -> None:
+        self.lock_descriptor = lock_descriptor
+        self.restarted = restarted
+        self.log_level = log_level

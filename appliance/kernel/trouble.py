@@ -45,3 +45,15 @@ def free_bytes(directory: Path) -> int:
     except OSError:
         return 0
     return status.f_bavail * status.f_frsize
+
+
+def translated(error: sqlite3.Error, retry_after: float) -> Exception:
+    """Our error for one of SQLite's; itself when it is a fault of ours."""
+    name = sqlite_name(error)
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return StoreFull(retry_after=retry_after)
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreSuspect()
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        return StoreBusy(retry_after=retry_after)
+    return error

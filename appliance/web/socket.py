@@ -86,16 +86,6 @@ def close_code(error: BaseException) -> int:
     return INTERNAL_ERROR
 
 
-def text_frame(payload: bytes) -> bytes:
-    """One unmasked text frame (RFC 6455 §5.2)."""
-    size = len(payload)
-    if size < 126:
-        return b"\x81" + size.to_bytes(1, "big") + payload
-    if size < 65536:
-        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
-    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
-
-
 def is_upgrade(environ: dict[str, Any]) -> bool:
     return "websocket" in environ.get("HTTP_UPGRADE", "").lower()
 

@@ -22,7 +22,8 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.migration import load, statements
 from appliance.kernel.reader import Reader
-from appliance.kernel.store import Store, StoreSettings
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
 from tests.support.clock import FakeClock
 
 

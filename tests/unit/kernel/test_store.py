@@ -2,8 +2,11 @@
 
 import io
 import os
+import pickle
 import sqlite3
 import subprocess
+import sys
+from pathlib import Path
 
 import gevent
 import msgspec
@@ -12,11 +15,16 @@ from gevent.event import Event
 
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock, look_at_lock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.reader import ReadTooLong
-from appliance.kernel.store import Store, StoreSettings
+from appliance.kernel.store import Apart, Store
 from appliance.kernel.trouble import QueueFull, StoreBusy, StoreClosed, StoreFull, StoreSuspect
+from appliance.kernel.writer import StoreSettings
+from tests.support import jobs
+
+ROOT = Path(__file__).parents[3]
 
 
 def make_file(path):
@@ -361,3 +369,103 @@ def test_a_checkpoint_empties_the_log_beside_writers(open_store):
     before = store.wal_bytes()
     store.write(insert, "small")
     assert store.wal_bytes() == before, "the log is overwritten from its start, not grown"
+
+
+@pytest.fixture
+def apart(tmp_path):
+    """A store whose writer is a process; its job functions are a module's."""
+    path = tmp_path / "apart.sqlite3"
+    make_file(path)
+    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0, retry_after_seconds=0.01)
+    heard, restarts = [], []
+    store = Store(
+        "apart", path, settings, SystemClock(), Log(io.BytesIO()), heard.extend,
+        apart=Apart(None, lambda: restarts.append(store.read(count))),
+    )  # fmt: skip
+    store.heard, store.restarts = heard, restarts
+    yield store
+    store.close()
+
+
+def count(reader):
+    return reader.row("SELECT count(*) FROM t")[0]
+
+
+def test_a_writer_apart_keeps_the_same_promises(apart):
+    outcomes = apart.write_many([(jobs.put, ("a",)), (jobs.refuse, ("b",)), (jobs.put, ("c",))])
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
+    refused = outcomes[1].error
+    assert (refused.message, refused.details) == ("no b", {"value": "b"})
+    assert apart.heard == ["a", "c"]
+    writers = [
+        gevent.spawn(lambda: [apart.write(jobs.put, "x") for _ in range(25)]) for _ in range(8)
+    ]
+    gevent.joinall(writers, raise_error=True)
+    assert apart.read(count) == 202
+    assert len(apart.heard) == 202
+
+
+def test_what_cannot_travel_is_told_and_stops_nobody(apart):
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        apart.write(lambda tx: None)
+    with pytest.raises(RuntimeError, match="can't be told"):
+        apart.write(jobs.fail_strangely)
+    assert apart.write(jobs.put, "after") == "after"
+
+
+def test_a_killed_writer_is_replaced_and_nothing_told_is_lost(apart):
+    apart.write(jobs.put, "before")
+    victim = apart._writer.pid
+    waiting = gevent.spawn(apart.write_many, [(jobs.hold, ("/nowhere",))])
+    wait_until(lambda: apart.facts()["queue_jobs"] == 1)
+    os.kill(victim, 9)
+    (outcome,) = waiting.get()
+    assert isinstance(outcome.error, StoreBusy)
+    assert "unknown" in outcome.error.message
+    wait_until(lambda: apart.facts()["writer_alive"])
+    assert apart._writer.pid != victim
+    assert apart.restarts == [1]
+    assert apart.write(jobs.put, "after") == "after"
+    assert apart.read(count) == 2
+
+
+def test_the_child_ends_with_its_parent_and_keeps_the_lock_until_then(tmp_path):
+    script = """
+import gevent, io, os, signal, sys
+from pathlib import Path
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.log import Log
+from appliance.kernel.store import Apart, Store
+from appliance.kernel.writer import StoreSettings
+from tests.support import jobs
+datadir = DataDir(Path(sys.argv[1]))
+lock = WriterLock(datadir, "test")
+lock.acquire()
+store = Store("apart", Path(sys.argv[2]), StoreSettings(), SystemClock(), Log(io.BytesIO()),
+              apart=Apart(lock.descriptor, lambda: None))
+store.write(jobs.put, "x")
+print(store._writer.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = tmp_path / "apart.sqlite3"
+    make_file(path)
+    datadir = DataDir(tmp_path)
+    datadir.dir.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(path)],
+        stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    child = int(run.stdout)
+    lock = WriterLock(datadir, "next")
+    wait_until(lambda: not look_at_lock(datadir).held)
+    lock.acquire()
+    assert not is_running(child)
+    lock.release()
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

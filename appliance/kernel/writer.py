@@ -1,0 +1,175 @@
+"""What a store's writer does, wherever it runs: batches, upkeep, room on the disk, errors told.
+
+A Writer is used by one thread, and knows nothing of event loops, so the same code serves
+in a thread of the process (`store.py`) and in a process of its own (`writerprocess.py`).
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.kernel.batch import BatchRunner, Call, Outcome
+from appliance.kernel.clock import Clock
+from appliance.kernel.ids import IdFactory
+from appliance.kernel.log import Log
+from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
+from appliance.kernel.trouble import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
+
+PAUSE_TOLD_EVERY_SECONDS = 10.0
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[store]: how every SQLite file is kept."""
+
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL survives loss of power
+    writer: Literal["process", "thread"] = "process"  # of the hub; a thread is slower, and smaller
+    batch_max: int = 64  # jobs in one transaction; more only adds latency
+    queue_max: int = 2000  # jobs waiting for the writer before 503
+    readers: int = 2  # native threads that read; SQLite holds the GIL little
+    read_queue_max: int = 1000  # reads waiting before 503
+    read_seconds_max: float = 10.0  # a longer read is interrupted
+    stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
+    free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused
+    wal_bytes_truncate: int = 64 * 1024 * 1024  # a WAL this long is cut when it is empty
+    wal_bytes_max: int = 512 * 1024 * 1024  # a longer WAL: writes are refused
+    checkpoint_jobs: int = 50  # writes after which the Checkpointer moves the WAL
+    checkpoint_seconds: float = 0.25  # how often it looks
+    retry_after_seconds: float = 1.0  # told to clients that were refused
+
+
+class Writer:
+    """Owns the only connection that writes. Nothing it does raises for what a job does."""
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        log: Log,
+        runner: type[BatchRunner] = BatchRunner,
+        database: Any = None,
+    ) -> None:
+        self.ids = IdFactory(clock)
+        self._name = name
+        self._path = path
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._runner_type = runner
+        self._database = database
+        self._runner: BatchRunner | None = None
+        self._space_checked = float("-inf")
+        self._told = float("-inf")
+
+    def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
+        """One batch; outcomes in order, and what was published, in commit order."""
+        try:
+            runner = self._runner or self._open()
+            refusal = self._check_space(runner)
+            if refusal is not None:
+                return [Outcome(error=refusal) for _ in calls], []
+            outcomes, published = runner.run(calls)
+        except Exception as error:
+            # Opening failed, or a rollback did: nothing of the batch is stored, and the
+            # next batch starts on a fresh connection.
+            self._log.error("the writer failed", error, store=self._name)
+            self.close()
+            busy = StoreBusy(retry_after=self._settings.retry_after_seconds)
+            return [Outcome(error=busy) for _ in calls], []
+        self._tell_errors(outcomes)
+        return outcomes, published
+
+    def maintain(self, function: Callable[[Reader], Any]) -> None:
+        """Run `function` between two batches, outside a transaction."""
+        try:
+            runner = self._runner or self._open()
+            function(Reader(runner.connection, self._clock, query_only=False))
+        except sqlite3.Error as error:
+            self._log.warning(
+                "upkeep failed; serving goes on", store=self._name, reason=sqlite_name(error)
+            )
+
+    def close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None and self._database is not None:
+            self._database.close()
+        elif runner is not None:
+            runner.connection.close()
+
+    def _open(self) -> BatchRunner:
+        connection = open_connection(self._path, self._settings.synchronous, self._database)
+        self._runner = self._runner_type(connection, self._clock, self.ids)
+        return self._runner
+
+    def _check_space(self, runner: BatchRunner) -> StoreFull | None:
+        """Once a second: is there room for the database and its WAL to grow?"""
+        now = self._clock.monotonic()
+        if now - self._space_checked < 1.0:
+            return None
+        self._space_checked = now
+        settings = self._settings
+        if free_bytes(self._path.parent) < settings.free_bytes_min:
+            return self._full("free space is below store.free_bytes_min")
+        if wal_bytes(self._path) > settings.wal_bytes_max:
+            self.maintain(empty_wal)
+            if wal_bytes(self._path) > settings.wal_bytes_max:
+                return self._full(
+                    "the WAL is above store.wal_bytes_max",
+                    "the write-ahead log can't be emptied; writing is paused",
+                )
+        return None
+
+    def _full(self, reason: str, sentence: str | None = None) -> StoreFull:
+        now = self._clock.monotonic()
+        if now - self._told > PAUSE_TOLD_EVERY_SECONDS:
+            self._told = now
+            self._log.error("writing paused", store=self._name, reason=reason)
+        self._space_checked = float("-inf")
+        return StoreFull(sentence, retry_after=self._settings.retry_after_seconds)
+
+    def _tell_errors(self, outcomes: list[Outcome]) -> None:
+        """SQLite's errors become ours; one error of many jobs is told once."""
+        seen: dict[int, Exception] = {}
+        for outcome in outcomes:
+            error = outcome.error
+            if isinstance(error, sqlite3.Error):
+                if id(error) not in seen:
+                    told = translated(error, self._settings.retry_after_seconds)
+                    if isinstance(told, StoreFull):
+                        self._full(sqlite_name(error))
+                    else:
+                        self._log.error(
+                            "write failed", error, store=self._name, sqlite=sqlite_name(error)
+                        )
+                    seen[id(error)] = told
+                outcome.error = seen[id(error)]
+
+
+def wal_bytes(database: Path) -> int:
+    try:
+        return database.with_name(database.name + "-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def move_wal(reader: Reader) -> None:
+    """PASSIVE waits for nobody and blocks nobody; a reader may do it."""
+    reader.execute("PRAGMA query_only = OFF").fetchall()
+    try:
+        reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    finally:
+        if reader.query_only:
+            reader.execute("PRAGMA query_only = ON").fetchall()
+
+
+def empty_wal(reader: Reader) -> None:
+    """Move everything and cut the file to nothing, unless a reader is in the way."""
+    reader.execute("PRAGMA busy_timeout = 200").fetchall()
+    try:
+        reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        reader.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
