@@ -1,0 +1,197 @@
+"""All streams and takers together, pure: who sits where, and what the tick does.
+
+`Queue` moves envelopes; it neither checks who may ask nor waits for anything.
+"""
+
+from collections.abc import Callable, Iterable
+
+from appliance.courier.alarm import Alarm
+from appliance.courier.credit import Taker, deal, leave, pump, sit
+from appliance.courier.item import DEAD, LEASED, Expiry, Item
+from appliance.courier.policy import Policy, is_pattern, matches
+from appliance.courier.ring import Ring
+from appliance.courier.tally import Tally
+
+MARK_EVERY_MS = 1000.0
+
+
+class Queue:
+    def __init__(self, policy_of: Callable[[str], Policy], idle_ms: float) -> None:
+        self.rings: dict[str, Ring] = {}
+        self.takers: dict[str, Taker] = {}
+        self.alarm = Alarm()
+        self.past = Tally()  # of streams that were forgotten
+        self._policy_of = policy_of
+        self._idle_ms = idle_ms
+        self._patterns: set[Taker] = set()
+        self._paused_until: set[Ring] = set()
+        self._marked_ms = 0.0
+        self._used_ms: dict[str, float] = {}
+
+    # -- streams ------------------------------------------------------------------------
+
+    def open(self, name: str, now: float) -> Ring:
+        """The stream of this name; made at its first use."""
+        ring = self.rings.get(name)
+        if ring is None:
+            ring = self.rings[name] = Ring(name, self._policy_of(name), self.alarm)
+            self._used_ms[name] = now
+            for taker in self._patterns:
+                if taker.glob is not None and matches(taker.glob, name):
+                    sit(ring, taker)
+        return ring
+
+    def deal(self, ring: Ring, now: float) -> int:
+        return deal(ring, now)
+
+    # -- takers -------------------------------------------------------------------------
+
+    def subscribe(self, taker: Taker, stream: str, now: float) -> None:
+        """To one stream, or to every one that a pattern matches, now and later."""
+        self.takers[taker.id] = taker
+        if not is_pattern(stream):
+            sit(self.open(stream, now), taker)
+            return
+        taker.glob = stream
+        self._patterns.add(taker)
+        for ring in self.rings.values():
+            if matches(stream, ring.name):
+                sit(ring, taker)
+
+    def grant(self, taker: Taker, credit: int, now: float) -> None:
+        taker.grant(credit, now)
+        if taker.credit:
+            pump(taker, now)
+
+    def stand_up(self, taker: Taker) -> None:
+        """No more deliveries; it keeps what it holds."""
+        leave(taker)
+        self._patterns.discard(taker)
+        if not taker.inflight:
+            self.takers.pop(taker.id, None)
+
+    def close(self, taker: Taker, now: float) -> int:
+        """The taker is gone: what it held returns at once, uncounted, in order."""
+        leave(taker)
+        self._patterns.discard(taker)
+        self.takers.pop(taker.id, None)
+        held = sorted(taker.inflight.values(), key=lambda item: (item.ring.name, item.order))
+        touched: dict[str, Ring] = {}
+        for item in held:
+            item.ring.release(item, now)
+            touched[item.ring.name] = item.ring
+        for ring in touched.values():
+            deal(ring, now)
+        return len(held)
+
+    # -- the end of leases ------------------------------------------------------------------
+
+    def finish(self, taker: Taker, ids: Iterable[str]) -> list[str]:
+        """Ack; the ids that this taker does not hold."""
+        lost: list[str] = []
+        inflight = taker.inflight
+        touched: Ring | None = None
+        for id_ in ids:
+            item = inflight.get(id_) or taker.find(id_)
+            if item is None:
+                lost.append(id_)
+                continue
+            touched = item.ring
+            touched.finish(item)
+        return lost
+
+    def settled(self, item: Item, now: float) -> None:
+        """A key may have become free, or an envelope ready: see who wants it."""
+        deal(item.ring, now)
+
+    # -- time --------------------------------------------------------------------------------
+
+    def tick(self, now: float, most: int) -> dict[str, int]:
+        """Everything that happens because time passed, at most so many things."""
+        rings: dict[str, Ring] = {}
+        counts = {"lease_expired": 0, "due": 0, "expired": 0, "resumed": 0}
+        for timed in self.alarm.due(now, most):
+            item = timed.item if isinstance(timed, Expiry) else timed
+            assert isinstance(item, Item)
+            if isinstance(timed, Expiry):
+                counts["expired"] += item.ring.overdue(item, now)
+            else:
+                holder = item.holder
+                what = item.ring.come_due(item, now)
+                if what:
+                    counts[what] += 1
+                if holder is not None and not holder.inflight and not holder.seats:
+                    self.takers.pop(holder.id, None)
+            rings[item.ring.name] = item.ring
+        for ring in [one for one in self._paused_until if (one.paused_until or now) <= now]:
+            self.resume(ring, now)
+            counts["resumed"] += 1
+        for ring in rings.values():
+            deal(ring, now)
+        if now - self._marked_ms >= MARK_EVERY_MS:
+            self._marked_ms = now
+            self._mark(now)
+        return counts
+
+    def release_holds(self, now: float) -> None:
+        """Deal again where somebody was waited for; the waiting is over by now."""
+        for ring in self.rings.values():
+            if ring.lanes.open and len(ring.seats) > 1 and not ring.paused:
+                deal(ring, now)
+
+    def _mark(self, now: float) -> None:
+        """Once a second: samples for the rates, old ids, streams that nobody uses."""
+        for name, ring in list(self.rings.items()):
+            tally = ring.tally
+            moved = tally.enqueued + tally.delivered + tally.duplicates
+            tally.mark(now)
+            ring.recent.age(now)
+            if ring.items or ring.dead or ring.seats or ring.paused or ring.reserved:
+                self._used_ms[name] = now
+            elif tally.moved != moved:
+                tally.moved = moved
+                self._used_ms[name] = now
+            elif now - self._used_ms[name] > self._idle_ms and not len(ring.recent):
+                self.past.add(tally)
+                del self.rings[name], self._used_ms[name]
+
+    # -- operators -----------------------------------------------------------------------------
+
+    def pause(self, ring: Ring, until: float | None) -> None:
+        ring.pause(until)
+        if until is None:
+            self._paused_until.discard(ring)
+        else:
+            self._paused_until.add(ring)
+
+    def resume(self, ring: Ring, now: float) -> None:
+        ring.resume()
+        self._paused_until.discard(ring)
+        deal(ring, now)
+
+    def find(self, ring: Ring, id_: str) -> Item | None:
+        return ring.items.get(id_) or ring.dead.get(id_)
+
+    def leases(self) -> list[Item]:
+        """Every envelope in somebody's hands."""
+        return [
+            item
+            for ring in self.rings.values()
+            if ring.leased
+            for item in ring.items.values()
+            if item.state == LEASED
+        ]
+
+    def oldest_ready_ms(self, ring: Ring, now: float) -> float:
+        oldest = ring.lanes.oldest()
+        return 0.0 if oldest is None else now - oldest.since
+
+    def depth(self) -> int:
+        return sum(len(ring.items) for ring in self.rings.values())
+
+    def dead(self) -> int:
+        return sum(len(ring.dead) for ring in self.rings.values())
+
+
+def is_dead(item: Item) -> bool:
+    return item.state == DEAD

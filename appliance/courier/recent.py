@@ -1,0 +1,46 @@
+"""The window of ids that were acked lately, bounded in number and in time. Pure.
+
+An id that is still in the stream needs no window; the stream itself knows it.
+"""
+
+from collections import deque
+
+
+class RecentIds:
+    __slots__ = ("_ids", "_marks", "_max", "_order", "_seconds", "_total")
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._max = most
+        self._seconds = seconds
+        self._ids: set[str] = set()
+        self._order: deque[str] = deque()
+        self._marks: deque[tuple[float, int]] = deque()  # (instant, ids added until then)
+        self._total = 0
+
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, id_: str) -> None:
+        if id_ in self._ids:
+            return
+        self._ids.add(id_)
+        self._order.append(id_)
+        self._total += 1
+        if len(self._order) > self._max:
+            self._ids.discard(self._order.popleft())
+
+    def age(self, now_ms: float) -> int:
+        """Forget what was added longer ago than the window; call it now and then."""
+        marks = self._marks
+        marks.append((now_ms, self._total))
+        past = 0
+        while marks and marks[0][0] <= now_ms - self._seconds * 1000:
+            past = marks.popleft()[1]
+        forgotten = 0
+        while past and self._total - len(self._order) < past:
+            self._ids.discard(self._order.popleft())
+            forgotten += 1
+        return forgotten
