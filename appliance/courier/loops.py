@@ -1,0 +1,60 @@
+"""The courier's background work: the tick, and the journal's writer."""
+
+from appliance.courier.operator import Operator
+from appliance.courier.service import Courier
+from appliance.courier.view import INFLIGHT
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.loop import Loop
+
+
+class Tick(Loop):
+    """The only thing that happens because time passed: leases end, delays and lives as well,
+    pauses and redrives go on, rates are sampled, unused streams forgotten."""
+
+    name = "courier_tick"
+    jitter = 0.0
+
+    def __init__(self, courier: Courier, operator: Operator) -> None:
+        super().__init__(courier.clock, courier.log)
+        self._courier = courier
+        self._operator = operator
+        self.interval_seconds = courier.settings.tick_seconds
+        self._forgot_ms = 0.0
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        courier = self._courier
+        now = courier.now()
+        counts = courier.queue.tick(now, courier.settings.tick_items_max)
+        courier.queue.release_holds(now)
+        counts["redriven"] = self._operator.tick(now)
+        if courier.views[INFLIGHT].watchers:
+            self._operator.refresh_inflight()
+        if now - self._forgot_ms >= 1000:
+            self._forgot_ms = now
+            courier.inserts.forget()
+        if counts["lease_expired"] and courier.settings.event_log:
+            self.log.info("courier", event="timeout", count=counts["lease_expired"])
+        return counts
+
+
+class JournalWriter(Loop):
+    """Durable streams: what happened since the last round is written in one transaction."""
+
+    name = "courier_journal"
+    jitter = 0.0
+
+    def __init__(self, courier: Courier) -> None:
+        super().__init__(courier.clock, courier.log)
+        self._courier = courier
+        self.interval_seconds = courier.settings.journal_seconds
+        self._quiet_until = 0.0
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        if self.clock.monotonic() < self._quiet_until:
+            return {"written": 0}
+        try:
+            return {"written": self._courier.inserts.flush()}
+        except Unavailable as error:
+            # The disk is full or the file is busy: what is to be written stays, and waits.
+            self._quiet_until = self.clock.monotonic() + (error.retry_after or 1.0)
+            return {"written": 0, "refused": 1}
