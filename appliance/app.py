@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from appliance import __version__
+from appliance.courier import parts as courier_parts
+from appliance.courier.access import USE
 from appliance.hub import loops as hub_loops
 from appliance.hub import model as hub_model
 from appliance.hub import resources as hub_resources
@@ -31,7 +33,7 @@ from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.route import Route
 from appliance.web.socket import Socket
-from appliance.wsgi import Entry
+from appliance.wsgi import Entry, Upgrade
 from doctor import live
 from doctor.check import Context, Severity
 from doctor.loops import Checkup
@@ -96,6 +98,9 @@ class Appliance:
             apart=self._apart(),
         )
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
+        self.courier = courier_parts.Parts(
+            settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
+        )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -104,9 +109,13 @@ class Appliance:
             TokenKeeper(self.auth_store, self.book, settings.auth, clock, log),
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
+            *self.courier.loops,
             Checkup(self.checkup, clock, log),
         ]
-        self.guard = Guard(self.book, settings.http, clock, log)
+        if self.courier.store is not None:
+            self.loops.append(hub_loops.Checkpointer(self.courier.store, clock, log))
+        free = courier_parts.free_scopes(settings.courier)
+        self.guard = Guard(self.book, settings.http, clock, log, free)
         self.limiter = RateLimiter(settings.limits, clock)
         self.entry = self._build_entry()
 
@@ -118,6 +127,7 @@ class Appliance:
         """Not ready any more; whoever waits for events is told to come again later."""
         self.stopping = True
         self.feed.close()
+        self.courier.end()
         self.entry.close_sockets(SOCKETS_CLOSE_SECONDS)
 
     def stop(self) -> None:
@@ -128,9 +138,12 @@ class Appliance:
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
+        if not self.courier.close(STORE_CLOSE_SECONDS):
+            self.log.error("the writer did not finish in time", store="courier")
 
     def _open_tokens(self) -> Tokens:
-        settings, fixed = self.settings.auth, []
+        settings = self.settings.auth
+        fixed = courier_parts.tokens(self.settings.courier)
         if settings.scrape_token_file is not None:
             scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
             fixed.append((hash_token(secret(settings.scrape_token_file)), scraper))
@@ -153,7 +166,7 @@ class Appliance:
         )
         return Entry(
             falcon_app,
-            {"/ws": ("hub:read", self._serve_hub)},
+            self._sockets(),
             self.guard,
             self.limiter,
             settings.socket,
@@ -165,6 +178,7 @@ class Appliance:
         described = [
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
+            *self.courier.routes(),
             *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)
@@ -181,8 +195,11 @@ class Appliance:
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
+        stores = [self.store, self.auth_store]
+        if self.courier.store is not None:
+            stores.append(self.courier.store)
         facts = live.facts(
-            {store.name: store.facts() for store in (self.store, self.auth_store)},
+            {store.name: store.facts() for store in stores},
             loop_delay_seconds=self.loop_delay.worst_seconds,
             lock_intact=self.lock.intact(),
             stopping=self.stopping,
@@ -201,6 +218,12 @@ class Appliance:
         failing = {found.check for found in findings if found.severity is Severity.CRITICAL}
         return health.Verdict(is_ready(findings), sorted(failing), details)
 
-    def _serve_hub(self, socket: Socket, principal: Principal, charge: Any) -> int:
+    def _sockets(self) -> dict[str, Upgrade]:
+        sockets = {"/ws": Upgrade("hub:read", self._serve_hub, token_in_query=True)}
+        for path, serve, query in self.courier.sockets():
+            sockets[path] = Upgrade(USE, serve, query, near=True)
+        return sockets
+
+    def _serve_hub(self, socket: Socket, principal: Principal, charge: Any, _query: Any) -> int:
         requests = Requests(self.hub, charge)
         return Session(socket, self.hub, principal, requests, self.settings.socket).run()

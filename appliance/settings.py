@@ -2,6 +2,7 @@
 
 import msgspec
 
+from appliance.courier.settings import CourierSettings
 from appliance.hub.settings import HubSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
@@ -19,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     socket: SocketSettings = SocketSettings()
     store: StoreSettings = StoreSettings()
     hub: HubSettings = HubSettings()
+    courier: CourierSettings = CourierSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()

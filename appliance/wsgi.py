@@ -19,7 +19,8 @@ from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthen
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.web import errors
-from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard
+from appliance.web.body import QueryPlan
+from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard, query_token
 from appliance.web.limits import RateLimiter
 from appliance.web.socket import (
     GOING_AWAY,
@@ -31,9 +32,38 @@ from appliance.web.socket import (
     is_upgrade,
 )
 
-Serve = Callable[[Socket, Principal, Callable[[int], None]], int]
+Serve = Callable[[Socket, Principal, Callable[[int], None], Any], int]
 OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class Upgrade:
+    """What serves the sockets of one path.
+
+    scope          asked of the caller
+    serve          (socket, principal, charge, query) → close code; `query` is a `query` struct
+    query          struct of the query parameters; None: they are not looked at
+    token_in_query browsers may carry the token there (the hub's socket only)
+    near           the guard's loopback rule holds, as for requests
+    """
+
+    def __init__(
+        self,
+        scope: str,
+        serve: Serve,
+        query: Any = None,
+        *,
+        token_in_query: bool = False,
+        near: bool = False,
+    ) -> None:
+        self.scope = scope
+        self.serve = serve
+        self.plan = None if query is None else QueryPlan(query)
+        self.token_in_query = token_in_query
+        self.near = near
+
+    def parse(self, query: str) -> Any:
+        return None if self.plan is None else self.plan.parse(query)
 
 
 class TooManySockets(Unavailable):
@@ -43,7 +73,7 @@ class TooManySockets(Unavailable):
 
 class NoSuchSocket(Missing):
     sentence = "there is no WebSocket at this path"
-    advice = "the hub's is /ws"
+    advice = "the hub's is /ws; the courier's are /v1/subscribe, /v1/publish and /v1/live"
 
 
 class Entry:
@@ -52,14 +82,13 @@ class Entry:
     def __init__(
         self,
         falcon_app: Callable[..., Iterable[bytes]],
-        sockets: dict[str, tuple[str, Serve]],
+        sockets: dict[str, Upgrade],
         guard: Guard,
         limiter: RateLimiter,
         settings: SocketSettings,
         clock: Clock,
         log: Log,
     ) -> None:
-        """`sockets`: path → (scope, serve)."""
         self._falcon_app = falcon_app
         self._sockets = sockets
         self._guard = guard
@@ -91,22 +120,25 @@ class Entry:
     def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         request_id = random_id()
         try:
-            scope, serve = self._admit(environ)
+            upgrade = self._admit(environ)
+            query = upgrade.parse(environ.get("QUERY_STRING", ""))
             hello = handshake(environ, chosen_subprotocol(environ))
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
         raw = environ["gunicorn.socket"]
         with contextlib.suppress(OSError):
             raw.sendall(hello)
-            self._serve(raw, environ, scope, serve, request_id)
+            self._serve(raw, environ, upgrade, query, request_id)
         return ALREADY_HANDLED
 
-    def _admit(self, environ: dict[str, Any]) -> tuple[str, Serve]:
+    def _admit(self, environ: dict[str, Any]) -> Upgrade:
         self._guard.check_host(environ)
         self._guard.check_origin(environ)
         found = self._sockets.get(environ.get("PATH_INFO", ""))
         if found is None:
             raise NoSuchSocket
+        if not found.token_in_query and query_token(environ.get("QUERY_STRING", "")) is not None:
+            raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
         if len(self._open) >= self._settings.connections_max:
@@ -115,14 +147,14 @@ class Entry:
         return found
 
     def _serve(
-        self, raw: Any, environ: dict[str, Any], scope: str, serve: Serve, request_id: str
+        self, raw: Any, environ: dict[str, Any], upgrade: Upgrade, query: Any, request_id: str
     ) -> None:
         socket = Socket(raw, self._settings, self._clock, environ["agentlip.buffered"]())
         self._open.add(socket)
         with contextlib.ExitStack() as ending:
             ending.callback(self._open.discard, socket)
             try:
-                principal = self._principal(environ, scope)
+                principal = self._principal(environ, upgrade)
                 connection, address = connection_of(environ), self._guard.address(environ)
 
                 def charge(cost: int) -> None:
@@ -130,7 +162,7 @@ class Entry:
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
                 ending.callback(self._guard.watch(principal, over))
-                code = serve(socket, principal, charge)
+                code = upgrade.serve(socket, principal, charge, query)
                 self._log.debug("socket closed", request_id=request_id, code=code)
             except ApplianceError as error:
                 # Accepted, then closed: browsers can't read why an upgrade was refused.
@@ -139,12 +171,15 @@ class Entry:
             except Exception as error:
                 self._log.error("a socket failed", error, request_id=request_id)
 
-    def _principal(self, environ: dict[str, Any], scope: str) -> Principal:
+    def _principal(self, environ: dict[str, Any], upgrade: Upgrade) -> Principal:
         principal = self._guard.authenticate(environ, socket=True)
+        if upgrade.near:
+            self._guard.admit(principal, upgrade.scope, environ)
+            return principal
         if principal is ANONYMOUS:
             raise Unauthenticated
-        if not principal.allows(scope):
-            raise Forbidden(details={"scope": scope})
+        if not principal.allows(upgrade.scope):
+            raise Forbidden(details={"scope": upgrade.scope})
         return principal
 
 

@@ -343,11 +343,15 @@ class Inserts:
                 ring.changes = those + ring.changes
             raise
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """Nobody waits for room any more."""
         self._closed = True
         for signals in self._waiting.values():
             for signal in signals:
                 signal.set()
+
+    def close(self) -> None:
+        """The journal hears what it has not heard yet."""
         try:
             self.flush()
         except ApplianceError as error:

@@ -7,6 +7,7 @@ metrics when somebody asks.
 
 from collections.abc import Callable, Iterable
 
+from prometheus_client import generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -139,3 +140,8 @@ class Collector:
 _collector = Collector()
 REGISTRY.register(_collector)
 watch = _collector.watch
+
+
+def exposition() -> bytes:
+    """Everything this process counts, as Prometheus text."""
+    return generate_latest(REGISTRY)

@@ -254,12 +254,12 @@ class Courier:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Whoever waits is answered now; the journal hears what it has not heard yet."""
+    def end(self) -> None:
+        """Whoever waits is answered now."""
         self.closed = True
         for signal in tuple(self._waiters):
             signal.set()
-        self.inserts.close()
+        self.inserts.end()
 
     def _event(self, name: str, taker: Taker, ids: Sequence[str]) -> None:
         if self.settings.event_log:

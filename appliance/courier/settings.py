@@ -75,7 +75,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page_max: Positive = 1_000  # envelopes of one listing
     hops_max: Positive = 8  # triggers an envelope may go through, one after the other
     derived_max: Positive = 100  # envelopes that one insert may cause
-    trigger_targets: list[Glob] = ["*"]  # streams that triggers may write to
+    trigger_targets: tuple[Glob, ...] = ("*",)  # streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes a second of one token; 0: no limit
     rate_per_stream: float = 0.0  # envelopes a second into one stream; 0: no limit
     redrive_rate: float = 1_000.0  # dead letters a second that a redrive may return

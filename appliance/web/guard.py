@@ -38,7 +38,16 @@ _refused = counter("http_refused_total", "Requests refused at the door", ("reaso
 class Guard:
     """Judges requests. Used on the event loop only; keeps no state but small caches."""
 
-    def __init__(self, book: TokenBook, settings: HttpSettings, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        book: TokenBook,
+        settings: HttpSettings,
+        clock: Clock,
+        log: Log,
+        free: frozenset[str] = frozenset(),
+    ) -> None:
+        """`free`: further scopes that need no token on a loopback bind."""
+        self._free = FREE_ON_LOOPBACK | free
         self._book = book
         self._clock = clock
         self._log = log
@@ -60,7 +69,7 @@ class Guard:
         header = environ.get("HTTP_AUTHORIZATION")
         token = None if header is None else bearer(header)
         if environ.get("QUERY_STRING"):
-            in_query = _query_token(environ["QUERY_STRING"])
+            in_query = query_token(environ["QUERY_STRING"])
             if in_query is not None and not socket:
                 _refused.labels("token_in_query").inc()
                 raise TokenInQuery
@@ -81,7 +90,7 @@ class Guard:
         """Pass, or raise Unauthenticated (no token) or Forbidden (a token without the scope)."""
         if scope is None or principal.allows(scope):
             return
-        if self.loopback and scope in FREE_ON_LOOPBACK and self._is_near(environ):
+        if self.loopback and scope in self._free and self._is_near(environ):
             return
         if principal is ANONYMOUS:
             _refused.labels("no_token").inc()
@@ -220,7 +229,8 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def _query_token(query: str) -> str | None:
+def query_token(query: str) -> str | None:
+    """The token in a query string, where it does not belong but on the hub's socket."""
     if not any(name in query for name in _QUERY_NAMES):
         return None
     for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=None):

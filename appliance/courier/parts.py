@@ -1,0 +1,106 @@
+"""The courier put together: what app.py mounts, starts and stops."""
+
+from collections.abc import Callable
+from typing import Any
+
+from appliance.courier import metrics, wire
+from appliance.courier.access import USE, widened
+from appliance.courier.journal import Journal, remembers
+from appliance.courier.live import LiveSocket
+from appliance.courier.loops import JournalWriter, Tick
+from appliance.courier.operator import Operator
+from appliance.courier.resources import routes
+from appliance.courier.service import Courier
+from appliance.courier.session import Publisher, Subscriber
+from appliance.courier.settings import CourierSettings
+from appliance.courier.trigger import check
+from appliance.kernel.auth import Principal, hash_token
+from appliance.kernel.clock import Clock
+from appliance.kernel.config import BadSettings, secret
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.store import Store, StoreSettings
+from appliance.web.route import Route
+from appliance.web.socket import Socket, SocketSettings
+
+Charge = Callable[[int], None]
+
+
+class Parts:
+    """`store` is open only when something is durable, or was."""
+
+    def __init__(
+        self,
+        settings: CourierSettings,
+        store: StoreSettings,
+        sockets: SocketSettings,
+        datadir: DataDir,
+        clock: Clock,
+        log: Log,
+        boot_id: str,
+    ) -> None:
+        problems = check(settings.triggers)
+        if problems:
+            raise BadSettings(f"settings: courier.triggers: {problems[0]}")
+        path = datadir.database("courier")
+        self.store: Store | None = None
+        if settings.durable or remembers(path):
+            self.store = Store("courier", path, store, clock, log)
+        journal = None if self.store is None else Journal(self.store)
+        self.courier = Courier(settings, clock, log, boot_id, journal)
+        self.operator = Operator(self.courier)
+        self.loops: list[Loop] = [Tick(self.courier, self.operator)]
+        if self.store is not None:
+            self.loops.append(JournalWriter(self.courier))
+        self._sockets = sockets
+
+    def routes(self) -> list[Route]:
+        auth = "yes" if self.courier.settings.tokens else "optional"
+        return routes(self.courier, self.operator, metrics.exposition, auth)
+
+    def sockets(self) -> list[tuple[str, Any, type]]:
+        """(path, what serves it, struct of its query)."""
+        return [
+            ("/v1/subscribe", self._subscribe, wire.SubscribeQuery),
+            ("/v1/publish", self._publish, wire.PublishQuery),
+            ("/v1/live", self._live, wire.LiveQuery),
+        ]
+
+    def end(self) -> None:
+        """Whoever waits is answered now."""
+        self.courier.end()
+
+    def close(self, timeout_seconds: float) -> bool:
+        """After the loops: the last changes, then the journal. False when time ran out."""
+        self.courier.inserts.close()
+        return self.store is None or self.store.close(timeout_seconds)
+
+    def _subscribe(
+        self, socket: Socket, who: Principal, _charge: Charge, query: wire.SubscribeQuery
+    ) -> int:
+        return Subscriber(socket, self.courier, who, query, self._sockets).run()
+
+    def _publish(
+        self, socket: Socket, who: Principal, charge: Charge, _query: wire.PublishQuery
+    ) -> int:
+        return Publisher(socket, self.courier, who, charge, self._sockets).run()
+
+    def _live(self, socket: Socket, who: Principal, _charge: Charge, query: wire.LiveQuery) -> int:
+        return LiveSocket(socket, self.courier, who, query, self._sockets).run()
+
+
+def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
+    """The tokens of [[courier.tokens]], for the token book."""
+    return [
+        (
+            hash_token(secret(one.token_file)),
+            widened(Principal(f"courier-{place}", one.name, frozenset(one.scopes))),
+        )
+        for place, one in enumerate(settings.tokens)
+    ]
+
+
+def free_scopes(settings: CourierSettings) -> frozenset[str]:
+    """What needs no token on a loopback bind: the courier, until tokens are configured."""
+    return frozenset() if settings.tokens else frozenset({USE})
