@@ -30,6 +30,10 @@ ELSEWHERE = {
     "msg": ("appliance.hub.cli:messages", "Messages: send, tail, page, edit, delete, retopic."),
     "attachment": ("appliance.hub.cli_attachments:app", "Attachments of a topic: list, add."),
     "search": ("appliance.hub.cli_search:app", "Find messages by their words."),
+    "courier": (
+        "appliance.courier.cli:app",
+        "Envelopes: enqueue, subscribe, stats, dead letters.",
+    ),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),

@@ -25,7 +25,7 @@ ROOMS = {
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
     "sqlite3": ["appliance.kernel.*", "appliance.*.writes", "appliance.sdk.*", "doctor.*"],
     "threading": ["appliance.kernel.*", "appliance.sdk.*"],
-    "asyncio": ["appliance.sdk.aio"],
+    "asyncio": ["appliance.sdk.aio", "appliance.sdk.courier_aio"],
 }
 
 # Offences, each with the contract that has to catch it.

@@ -1,0 +1,82 @@
+"""A worked example of a skill: `git.diff.request` in, `git.diff.result` out.
+
+The work is done here, in a process of its own, never in the appliance. A trigger sends
+the requests of all agents to one stream:
+
+    [[courier.triggers]]
+    id = "skill.git.diff"
+    when = { type = "git.diff.request" }
+    do = [{ action = "route", to = "skills/git.diff" }]
+
+The payload is `{"from": REF, "to": REF, "paths": [...]}`; the result goes to the sender's
+inbox with the request's `corr`, and its id is made of the request's, so that a request
+delivered twice is answered once.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from appliance.sdk.courier import Consumer, Producer, envelope
+from appliance.sdk.discovery import find_hub
+from appliance.terminal import Session, note
+
+DIFF_BYTES_MAX = 128 * 1024
+GIT_SECONDS_MAX = 20.0
+_ref = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/~^@{}-]{0,199}").fullmatch
+
+
+def serve_git_diff(session: Session, repository: Path, stream: str, exit_after: int | None) -> None:
+    def locate() -> Any:
+        return find_hub(session.workspace)
+
+    handled = 0
+    with Producer(locate) as producer, Consumer(locate, stream, credit=1, say=note) as consumer:
+
+        def answer(request: dict[str, Any]) -> None:
+            nonlocal handled
+            producer.send(*result_for(request, repository))
+            handled += 1
+            if handled == exit_after:
+                consumer.stop()
+
+        consumer.run(answer)
+
+
+def result_for(request: dict[str, Any], repository: Path) -> tuple[str, dict[str, Any]]:
+    """The stream that gets the answer, and the answer."""
+    sender = str(request.get("from") or "unknown")
+    to = re.sub(r"/outbox$", "/inbox", sender) if "/" in sender else f"agents/{sender}/inbox"
+    payload = request.get("payload")
+    result = envelope(
+        "git.diff.result",
+        diff(payload if isinstance(payload, dict) else {}, repository),
+        "skills/git.diff",
+        id=f"r-{request['id']}",
+        corr=request.get("corr"),
+        refs=[request["id"]],
+    )
+    return to, result
+
+
+def diff(payload: dict[str, Any], repository: Path) -> dict[str, Any]:
+    """The diff, or why there is none. Nothing of the request becomes an option of git."""
+    refs = [str(payload[name]) for name in ("from", "to") if payload.get(name)]
+    paths = [str(path) for path in payload.get("paths") or []][:100]
+    if not all(_ref(ref) for ref in refs):
+        return {"ok": False, "error": "from and to are names of commits"}
+    command = ["git", "-C", str(repository), "diff", "--no-ext-diff", "--no-textconv", "--no-color"]
+    try:
+        done = subprocess.run(
+            [*command, *refs, "--", *paths],
+            capture_output=True,
+            check=False,
+            timeout=GIT_SECONDS_MAX,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"ok": False, "error": type(error).__name__}
+    if done.returncode != 0:
+        return {"ok": False, "error": done.stderr.decode("utf-8", "replace")[:500]}
+    text = done.stdout[:DIFF_BYTES_MAX].decode("utf-8", "replace")
+    return {"ok": True, "diff": text, "truncated": len(done.stdout) > DIFF_BYTES_MAX}

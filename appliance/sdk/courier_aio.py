@@ -1,0 +1,181 @@
+"""Asyncio: consuming envelopes with `async for`, leases renewed meanwhile.
+
+async with AsyncConsumer(locate, "agents/Jen/inbox") as consumer:
+    async for delivery in consumer:
+        await work(delivery.envelope)
+        await delivery.ack()
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from appliance.kernel.errors import Unauthenticated
+from appliance.sdk.courier import (
+    DEFAULT_LEASE_MS,
+    RENEW_SECONDS_MAX,
+    Env,
+    EnvelopeRefused,
+    Frame,
+    Locate,
+    pause_before,
+)
+from appliance.sdk.discovery import HubNotRunning, StaleServerFile
+from appliance.sdk.link import FRAME_BYTES_MAX, UNAUTHORIZED, LinkBroken
+
+_frame = msgspec.json.Decoder(Frame).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class AsyncDelivery:
+    """An envelope in our hands until it is acked, nacked, or its lease ends."""
+
+    __slots__ = ("_consumer", "attempt", "envelope", "id")
+
+    def __init__(self, consumer: "AsyncConsumer", env: Env, attempt: int) -> None:
+        self._consumer = consumer
+        self.envelope = env
+        self.attempt = attempt
+        self.id = str(env["id"])
+
+    async def ack(self) -> None:
+        await self._consumer.settle(self.id, {"ack": self.id, "credit": 1})
+
+    async def nack(self, mode: str = "fail", delay_ms: int | None = None, error: str = "") -> None:
+        said: dict[str, Any] = {"nack": self.id, "mode": mode, "error": error[:1000], "credit": 1}
+        if delay_ms is not None:
+            said["delayMs"] = delay_ms
+        await self._consumer.settle(self.id, said)
+
+
+class AsyncConsumer:
+    """Receives from one stream or a pattern, for ever. Iterated by one task."""
+
+    def __init__(
+        self,
+        locate: Locate,
+        stream: str,
+        *,
+        credit: int = 100,
+        lease_ms: int | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._locate = locate
+        self._lease_ms = lease_ms
+        self._say = say
+        query: dict[str, Any] = {"stream": stream, "credit": credit}
+        if lease_ms is not None:
+            query["leaseMs"] = lease_ms
+        self._path = "/v1/subscribe?" + urlencode(query)
+        self._held: set[str] = set()
+        self._socket: ClientConnection | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> "AsyncConsumer":
+        self._renewal = asyncio.create_task(self._renew_for_ever())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
+        attempt = 0
+        while not self._closed:
+            try:
+                self._socket = await self._open()
+                attempt = 0
+                async for text in self._socket:
+                    for delivery in self._take(text):
+                        yield delivery
+                reason = "the appliance closed the stream"
+            except (ConnectionClosed, LinkBroken, HubNotRunning, StaleServerFile) as error:
+                if isinstance(error, ConnectionClosed):
+                    _check_token(error)
+                reason = type(error).__name__
+            self._held.clear()
+            attempt += 1
+            seconds = pause_before(attempt)
+            self._say(f"{reason}; connecting again in {seconds:.1f} s")
+            await asyncio.sleep(seconds)
+
+    async def run(self, handler: Callable[[Env], Awaitable[Any]]) -> None:
+        """Ack what the handler returns from, nack what it raises for; for ever."""
+        async for delivery in self:
+            try:
+                await handler(delivery.envelope)
+            except Exception as error:
+                self._say(f"{delivery.id} failed: {type(error).__name__}")
+                await delivery.nack(error=type(error).__name__)
+            else:
+                await delivery.ack()
+
+    async def settle(self, id_: str, said: dict[str, Any]) -> None:
+        self._held.discard(id_)
+        await self._tell(said)
+
+    async def close(self) -> None:
+        """What is held returns to the stream at once."""
+        self._closed = True
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def _open(self) -> ClientConnection:
+        endpoint = self._locate()
+        headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+        scheme = "wss" if endpoint.secure else "ws"
+        try:
+            return await connect(
+                f"{scheme}://{endpoint.authority}{endpoint.prefix}{self._path}",
+                additional_headers=headers,
+                max_size=FRAME_BYTES_MAX,
+                compression=None,
+                proxy=None,
+                user_agent_header=None,
+            )
+        except InvalidStatus as error:
+            if error.response.status_code == 401:
+                raise Unauthenticated from None
+            raise LinkBroken(f"status {error.response.status_code}") from None
+        except (OSError, WebSocketException) as error:
+            raise HubNotRunning(f"no connection: {type(error).__name__}") from None
+
+    def _take(self, text: str | bytes) -> list[AsyncDelivery]:
+        frame = _frame(text)
+        if frame.error is not None:
+            if frame.error.id is None and frame.error.code in (401, 403, 404):
+                raise EnvelopeRefused(frame.error)
+            self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
+            return []
+        if frame.deliver is None:
+            return []
+        self._held.add(str(frame.deliver["id"]))
+        return [AsyncDelivery(self, frame.deliver, frame.attempt)]
+
+    async def _tell(self, said: dict[str, Any]) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(ConnectionClosed):  # the lease is void already
+                await self._socket.send(_encode(said).decode())
+
+    async def _renew_for_ever(self) -> None:
+        seconds = min((self._lease_ms or DEFAULT_LEASE_MS) / 3000, RENEW_SECONDS_MAX)
+        while True:
+            await asyncio.sleep(seconds)
+            if self._held:
+                said: dict[str, Any] = {"extend": sorted(self._held)[:1000]}
+                if self._lease_ms is not None:
+                    said["leaseMs"] = self._lease_ms
+                await self._tell(said)
+
+
+def _check_token(error: ConnectionClosed) -> None:
+    if error.rcvd is not None and error.rcvd.code == UNAUTHORIZED:
+        raise Unauthenticated(error.rcvd.reason or None)

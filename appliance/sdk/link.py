@@ -1,0 +1,173 @@
+"""A WebSocket as a plain blocking object: one socket, no threads, frames in and out.
+
+The protocol is `websockets`' sans-I/O one. Sending may be done by several threads (a lease
+is renewed by another than the one that works); reading only by one.
+"""
+
+import select
+import socket
+import ssl
+import threading
+from collections import deque
+from typing import Any
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
+from appliance.sdk.discovery import Endpoint, HubNotRunning
+
+CONNECT_SECONDS_MAX = 10.0
+SEND_SECONDS_MAX = 30.0
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+READ_BYTES = 256 * 1024
+UNAUTHORIZED = 4401
+
+
+class LinkBroken(Unavailable):
+    code = "LINK_BROKEN"
+    sentence = "the connection to the appliance broke"
+    advice = "agentlipd status"
+
+
+class LinkRefused(ApplianceError):
+    """The server refused the socket: asking again changes nothing."""
+
+    kind = "invalid"
+    code = "LINK_REFUSED"
+    sentence = "the appliance refused the socket"
+
+
+class Link:
+    """An open WebSocket to `path` of an appliance."""
+
+    def __init__(self, endpoint: Endpoint, path: str) -> None:
+        scheme = "wss" if endpoint.secure else "ws"
+        uri = parse_uri(f"{scheme}://{endpoint.authority}{endpoint.prefix}{path}")
+        self._protocol = ClientProtocol(uri, max_size=FRAME_BYTES_MAX)
+        self._lock = threading.Lock()
+        self._messages: deque[bytes] = deque()
+        self._parts: list[bytes] = []
+        self._socket = _dial(endpoint)
+        try:
+            self._shake_hands(endpoint)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.settimeout(SEND_SECONDS_MAX)
+
+    def send(self, text: bytes) -> None:
+        with self._lock:
+            if self._protocol.state is not State.OPEN:
+                raise LinkBroken
+            self._protocol.send_text(text)
+            self._write()
+
+    def receive(self, timeout_seconds: float | None) -> list[bytes]:
+        """Messages that are here, or come within the time; none when nothing came."""
+        if not self._messages and not self._is_buffered():
+            ready, _, _ = select.select([self._socket], [], [], timeout_seconds)
+            if ready:
+                self._read()
+        elif not self._messages:
+            self._read()
+        found = list(self._messages)
+        self._messages.clear()
+        return found
+
+    def _is_buffered(self) -> bool:
+        """TLS may hold bytes that the socket itself has not."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def close(self) -> None:
+        with self._lock:
+            try:
+                if self._protocol.state is State.OPEN:
+                    self._protocol.send_close(1000)
+                    self._write()
+                    self._socket.shutdown(socket.SHUT_WR)
+            except (LinkBroken, OSError, WebSocketException):
+                pass  # the other side was quicker
+            self._socket.close()
+
+    def _shake_hands(self, endpoint: Endpoint) -> None:
+        request = self._protocol.connect()
+        if endpoint.token:
+            request.headers["Authorization"] = f"Bearer {endpoint.token}"
+        self._protocol.send_request(request)
+        self._write()
+        while self._protocol.state is State.CONNECTING and not self._protocol.handshake_exc:
+            self._read()
+        error = self._protocol.handshake_exc
+        if isinstance(error, InvalidStatus):
+            status = error.response.status_code
+            if status == 401:
+                raise Unauthenticated
+            raise LinkRefused(
+                f"the appliance answered the socket with status {status}",
+                details={"status": status},
+            )
+        if isinstance(error, InvalidHandshake):
+            raise LinkRefused("what answers is no appliance: the handshake failed")
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except OSError as error:
+            raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
+        with self._lock:
+            if data:
+                self._protocol.receive_data(data)
+            else:
+                self._protocol.receive_eof()
+            events = self._protocol.events_received()
+            self._write()
+        for event in events:
+            self._take(event)
+        if self._protocol.handshake_exc is not None:
+            return
+        if self._protocol.state is State.CLOSED or not data or self._protocol.close_rcvd:
+            self._end()
+
+    def _take(self, event: Any) -> None:
+        if not isinstance(event, Frame) or event.opcode not in (Opcode.TEXT, Opcode.CONT):
+            return
+        if event.fin and not self._parts:
+            self._messages.append(bytes(event.data))
+            return
+        self._parts.append(bytes(event.data))
+        if event.fin:
+            self._messages.append(b"".join(self._parts))
+            self._parts = []
+
+    def _end(self) -> None:
+        """The server is gone. What it said before is handed out first."""
+        if self._messages:
+            return
+        told = self._protocol.close_rcvd
+        if told is not None and told.code == UNAUTHORIZED:
+            raise Unauthenticated(told.reason or None)
+        code = told.code if told is not None else 1006
+        raise LinkBroken(f"the appliance closed the connection ({code})", details={"code": code})
+
+    def _write(self) -> None:
+        data = b"".join(self._protocol.data_to_send())
+        if data:
+            try:
+                self._socket.sendall(data)
+            except OSError as error:
+                raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
+
+
+def _dial(endpoint: Endpoint) -> socket.socket:
+    try:
+        plain = socket.create_connection((endpoint.host, endpoint.port), CONNECT_SECONDS_MAX)
+    except OSError as error:
+        raise HubNotRunning(f"nothing answers at {endpoint.url}: {type(error).__name__}") from None
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not endpoint.secure:
+        return plain
+    return ssl.create_default_context().wrap_socket(plain, server_hostname=endpoint.host)
