@@ -45,7 +45,7 @@ class Parts:
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
         path = datadir.database("courier")
         self.store: Store | None = None
-        if settings.durable or remembers(path):
+        if settings.any_durable or remembers(path):
             self.store = Store("courier", path, store, clock, log)
         journal = None if self.store is None else Journal(self.store)
         self.courier = Courier(settings, clock, log, boot_id, journal)

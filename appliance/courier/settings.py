@@ -109,5 +109,5 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return most_specific((one.pattern for one in self.streams), stream) or "other"
 
     @property
-    def durable(self) -> bool:
+    def any_durable(self) -> bool:
         return any(one.durable for one in self.streams)

@@ -1,0 +1,104 @@
+"""A courier on a clock that stands still, its app, and sockets to one that is served."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from websockets.sync.client import ClientConnection, connect
+
+from appliance.courier import metrics
+from appliance.courier.access import USE, widened
+from appliance.courier.loops import Tick
+from appliance.courier.operator import Operator
+from appliance.courier.resources import routes
+from appliance.courier.service import Courier
+from appliance.courier.settings import CourierSettings
+from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
+from appliance.kernel.log import Log
+from appliance.web.app import make_app
+from appliance.web.guard import Guard
+from appliance.web.limits import RateLimiter
+from appliance.web.settings import HttpSettings
+from tests.support.http import NO_LIMITS, TOKEN, Client, Lines, StillClock
+
+ANYBODY = Principal("anybody", "anybody", frozenset())
+SCOPED_TOKEN = "j" * 64
+INBOX = "agents/Jen/inbox"
+
+
+def envelope(id_: str, **more: Any) -> dict[str, Any]:
+    return {"id": id_, "ts": "2025-10-18T19:55:00Z", "type": "t", "payload": {"n": 1}, **more}
+
+
+def raw(id_: str, **more: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(envelope(id_, **more)).encode())
+
+
+def settings_of(**values: Any) -> CourierSettings:
+    return msgspec.convert(values, CourierSettings)
+
+
+class House:
+    """The courier, its operator, its tick, and HTTP clients."""
+
+    def __init__(self, **values: Any) -> None:
+        self.clock = StillClock()
+        self.lines = Lines()
+        self.settings = settings_of(**values)
+        log = Log(self.lines, clock=self.clock)
+        self.courier = Courier(self.settings, self.clock, log, "boot-1")
+        self.operator = Operator(self.courier)
+        self.tick = Tick(self.courier, self.operator)
+        scopes = [f"streams:{INBOX}:enqueue", "streams:agents/*:subscribe"]
+        book = TokenBook(
+            (hash_token(token), widened(Principal(name, name, frozenset(of))))
+            for token, name, of in ((TOKEN, "workspace", [ADMIN]), (SCOPED_TOKEN, "jen", scopes))
+        )
+        free = frozenset() if self.settings.tokens else frozenset({USE})
+        http = HttpSettings()
+        self.app = make_app(
+            routes(self.courier, self.operator, metrics.exposition, "optional"),
+            Guard(book, http, self.clock, log, free),
+            RateLimiter(NO_LIMITS, self.clock),
+            settings=http,
+            log=log,
+            clock=self.clock,
+            instance_id="boot-1",
+        )
+
+    def client(self, token: str | None = None, **more: Any) -> Client:
+        return Client(self.app, token, **more)
+
+    def pass_ms(self, ms: int) -> dict[str, int]:
+        self.clock.tick(ms)
+        return self.tick.run_once(self.clock.now_ms())
+
+    def put(self, stream: str, *ids: str, **more: Any) -> None:
+        self.courier.enqueue_batch(ANYBODY, stream, [raw(id_, **more) for id_ in ids])
+
+
+@contextmanager
+def opened(hub: Any, path: str, token: str | None = None) -> Iterator[ClientConnection]:
+    """A WebSocket to a served appliance."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = hub.url.replace("http://", "ws://") + path
+    with connect(url, additional_headers=headers, compression=None, close_timeout=2) as socket:
+        yield socket
+
+
+@contextmanager
+def subscribed(hub: Any, stream: str, query: str = "", token: str | None = None) -> Any:
+    path = f"/v1/subscribe?stream={quote(stream, safe='/*')}{query}"
+    with opened(hub, path, token) as socket:
+        yield socket
+
+
+def say(socket: ClientConnection, **frame: Any) -> None:
+    socket.send(json.dumps(frame))
+
+
+def hear(socket: ClientConnection, seconds: float = 10) -> Any:
+    return json.loads(socket.recv(timeout=seconds))

@@ -1,0 +1,163 @@
+"""Triggers: what matches, what they make, and what stops them."""
+
+import msgspec
+import pytest
+
+from appliance.courier.trigger import HOPS, SYSTEM, Engine, Rule, check, filled
+from tests.support.courier import envelope
+
+
+def rules_of(*rows):
+    return [msgspec.convert(row, Rule) for row in rows]
+
+
+def engine_of(*rows, hops_max=3):
+    return Engine(rules_of(*rows), hops_max)
+
+
+def fire(engine, env, stream="s", now=0.0):
+    return engine.fire(engine.for_stream(stream), stream, env, now)
+
+
+LOG = {
+    "id": "trig.jen.log",
+    "when": {"type": "sprint.log", "from": "agents/Jen/outbox"},
+    "do": [
+        {
+            "action": "notify",
+            "to": "agents/architect/inbox",
+            "payload": {"title": "Jen posted sprint log", "ref": "${env.id}"},
+        }
+    ],
+    "limits": {"cooldownMs": 5000},
+}
+
+
+def test_the_specifications_example_notifies_the_architect():
+    env = envelope("e-1", **{"type": "sprint.log", "from": "agents/Jen/outbox", "corr": "c-42"})
+    changed, (effect,) = fire(engine_of(LOG), env)
+    assert changed is None
+    assert effect.to == "agents/architect/inbox"
+    notice = effect.envelope
+    assert notice["type"] == "notify"
+    assert notice["from"] == SYSTEM
+    assert notice["refs"] == ["e-1"]
+    assert notice["corr"] == "c-42"
+    assert notice["payload"]["title"] == "Jen posted sprint log"
+    assert notice["payload"]["ref"] == "e-1"
+
+
+@pytest.mark.parametrize(
+    ("when", "matches"),
+    [
+        ({"to": "agents/*"}, True),
+        ({"to": "other"}, False),
+        ({"type": "t"}, True),
+        ({"type": "u*"}, False),
+        ({"from": "jen"}, True),
+        ({"from": "bo"}, False),
+        ({"tags": ["a"]}, True),
+        ({"tags": ["a", "c"]}, False),
+        ({"headers": {"p": "high"}}, True),
+        ({"headers": {"p": "low"}}, False),
+        ({"headers": {"q": 1}}, False),
+    ],
+)
+def test_every_condition_must_hold(when, matches):
+    engine = engine_of({"id": "r", "when": when, "do": [{"action": "emit", "name": "n"}]})
+    env = envelope("e", **{"from": "jen", "tags": ["a", "b"], "headers": {"p": "high"}})
+    _, effects = fire(engine, env, "agents/Jen/inbox")
+    assert bool(effects) is matches
+
+
+def test_cooldown_counts_from_the_last_firing_and_makes_nothing_up():
+    engine = engine_of(LOG)
+    env = envelope("e", **{"type": "sprint.log", "from": "agents/Jen/outbox"})
+    fired = [bool(fire(engine, env, now=now)[1]) for now in (0, 4_999, 5_000, 5_001)]
+    assert fired == [True, False, True, False]
+    assert engine.states["trig.jen.log"].suppressed == 2
+
+
+def test_enrich_is_seen_by_the_effects_behind_it():
+    engine = engine_of(
+        {
+            "id": "r",
+            "when": {"type": "t"},
+            "do": [
+                {"action": "enrich", "headers": {"seen": "${env.id}"}, "tags": ["x"]},
+                {"action": "enrich", "payload": {"more": "${env.payload}"}},
+                {"action": "route", "to": "copy"},
+            ],
+        }
+    )
+    changed, (effect,) = fire(engine, envelope("e"))
+    assert changed["headers"] == {"seen": "e"}
+    assert changed["tags"] == ["x"]
+    assert changed["payload"] == {"n": 1, "more": {"n": 1}}
+    assert effect.envelope["to"] == "copy"
+    assert effect.envelope["headers"] == {"seen": "e", HOPS: 1}
+
+
+def test_rules_that_feed_each_other_end_after_so_many_hops():
+    engine = engine_of(
+        {"id": "a", "when": {"to": "a"}, "do": [{"action": "route", "to": "b"}]},
+        {"id": "b", "when": {"to": "b"}, "do": [{"action": "route", "to": "a"}]},
+        hops_max=5,
+    )
+    env, stream, hops = envelope("e"), "a", 0
+    while True:
+        _, effects = fire(engine, env, stream)
+        if not effects:
+            break
+        env, stream, hops = effects[0].envelope, effects[0].to, hops + 1
+        assert hops <= 5
+    assert hops == 5
+
+
+@pytest.mark.parametrize("forged", [-5, "x", None, [], 10**30])
+def test_a_forged_hop_count_breaks_nothing(forged):
+    engine = engine_of({"id": "a", "when": {"to": "s"}, "do": [{"action": "route", "to": "b"}]})
+    fire(engine, envelope("e", headers={HOPS: forged}))
+
+
+def test_rule_that_keeps_failing_rests():
+    engine = engine_of({"id": "a", "when": {"to": "s"}, "do": [{"action": "emit", "name": "n"}]})
+    for _ in range(5):
+        engine.settle("a", False, 0.0)
+    assert fire(engine, envelope("e"), now=1.0)[1] == []
+    assert fire(engine, envelope("e"), now=60_001.0)[1]
+
+
+def test_verdicts_change_nothing_and_say_why():
+    engine = engine_of(LOG)
+    env = envelope("e", **{"type": "sprint.log", "from": "agents/Bo/outbox"})
+    (verdict,) = engine.verdicts("s", env, 0.0)
+    assert not verdict.fires
+    assert verdict.why == "from differs"
+    assert verdict.actions == ["notify"]
+    assert engine.states["trig.jen.log"].fired == 0
+
+
+def test_template_alone_keeps_its_type_and_unknown_is_empty():
+    env = envelope("e", payload={"deep": {"n": [1, 2]}})
+    assert filled("${env.payload.deep}", env) == {"n": [1, 2]}
+    assert filled("<${env.payload.deep.n}${env.nothing}>", env) == "<[1,2]>"
+    assert filled({"a": ["${env.id}", 7]}, env) == {"a": ["e", 7]}
+    assert filled("${other.id} $HOME", env) == "${other.id} $HOME"
+
+
+def test_check_names_what_is_wrong():
+    rules = rules_of(
+        {"id": "a", "do": [{"action": "route", "to": "agents/*"}]},
+        {"id": "a", "when": {"to": "x"}, "do": [{"action": "emit", "name": "n"}]},
+    )
+    problems = check(rules)
+    assert len(problems) == 3
+    assert check(rules_of(LOG)) == []
+
+
+def test_unknown_action_or_key_is_refused():
+    with pytest.raises(msgspec.ValidationError):
+        rules_of({"id": "a", "do": [{"action": "shell", "to": "x"}]})
+    with pytest.raises(msgspec.ValidationError):
+        rules_of({"id": "a", "when": {"tpye": "x"}, "do": [{"action": "emit", "name": "n"}]})
