@@ -268,6 +268,8 @@ class Socket:
                 messages = self._messages(self._protocol.events_received())
                 answer = b"".join(self._protocol.data_to_send())
                 if self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
+                    if messages and self._closing is None:  # said before goodbye
+                        on_messages(messages)
                     self._end_by_protocol(answer)
                     return
                 if answer:
