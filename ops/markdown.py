@@ -1,7 +1,7 @@
 """Pieces of generated pages: tables, and types of the wire in words."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as shapes
@@ -39,11 +39,16 @@ def sentence(text: str) -> str:
 
 def plain_name(kind: Any) -> str:
     """The type of a setting."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if isinstance(kind, type) and kind.__name__ in PLAIN:
         return PLAIN[kind.__name__]
     if get_origin(kind) is Literal:
         return " or ".join(code(json_text(choice)) for choice in get_args(kind))
-    return "list of text" if "tuple" in str(kind) else "text"
+    inner = get_args(kind)[0] if get_origin(kind) is tuple else None
+    if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+        return "list of tables"
+    return "list of text" if inner is not None else "text"
 
 
 def fields(struct: Any) -> list[tuple[str, str, str]]:

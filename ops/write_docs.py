@@ -58,6 +58,7 @@ ANSWERS = (
     "appliance.wsgi",
     "appliance.hub",
     "appliance.tokens",
+    "appliance.courier",
 )
 
 SETTINGS = """\

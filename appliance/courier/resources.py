@@ -70,18 +70,23 @@ class Deliveries:
         reply(resp, wire.Settled(done, lost, self._courier.boot_id))
 
 
-class Streams:
-    """What operators look at and do."""
-
+class Stats:
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
 
-    def on_get_stats(self, req: Any, resp: falcon.Response) -> None:
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
         who, stream = req.context.principal, req.context.query.stream
         if stream is None:
             reply(resp, self._operator.all_stats(who))
         else:
             reply(resp, self._operator.stats(who, stream))
+
+
+class Streams:
+    """What operators do to them."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
     def on_post_pause(self, req: Any, resp: falcon.Response, command: wire.Pause) -> None:
         reply(resp, self._operator.pause(req.context.principal, command))
@@ -152,9 +157,16 @@ class Advert:
 
 def routes(courier: Courier, operator: Operator, exposition: Any, auth: str) -> list[Route]:
     """`exposition` makes the Prometheus text; `auth` is yes or optional, for the advert."""
-    envelopes, deliveries = Envelopes(courier, operator), Deliveries(courier)
-    streams, rules = Streams(operator), Rules(operator)
-    views = Views(courier, operator)
+    envelopes = Envelopes(courier, operator)
+    return [
+        *_moving(courier, envelopes),
+        *_looking(courier, operator, envelopes, exposition, auth),
+        *_mending(operator),
+    ]
+
+
+def _moving(courier: Courier, envelopes: Envelopes) -> list[Route]:
+    deliveries = Deliveries(courier)
     return [
         Route("/v1/enqueue", envelopes, {
             "POST": Operation(USE, body=wire.Enqueue, reply=wire.Enqueued,
@@ -181,6 +193,14 @@ def routes(courier: Courier, operator: Operator, exposition: Any, auth: str) -> 
             "POST": Operation(USE, body=wire.Extend, reply=wire.Settled,
                               summary="Hold these leases longer"),
         }, suffix="extend"),
+    ]  # fmt: skip
+
+
+def _looking(
+    courier: Courier, operator: Operator, envelopes: Envelopes, exposition: Any, auth: str
+) -> list[Route]:
+    views = Views(courier, operator)
+    return [
         Route("/v1/envelope", envelopes, {
             "GET": Operation(USE, query=wire.OneQuery, reply=wire.Kept,
                              summary="One envelope of a stream, and where it stands"),
@@ -189,10 +209,10 @@ def routes(courier: Courier, operator: Operator, exposition: Any, auth: str) -> 
             "GET": Operation(USE, query=wire.PeekQuery, reply=wire.Listing,
                              summary="Envelopes of a stream, without taking them"),
         }, suffix="peek"),
-        Route("/v1/stats", streams, {
+        Route("/v1/stats", Stats(operator), {
             "GET": Operation(USE, query=wire.StatsQuery,
                              summary="Figures of one stream, or of all"),
-        }, suffix="stats"),
+        }),
         Route("/v1/metrics", Figures(operator, exposition), {
             "GET": Operation(USE, summary="Figures of all streams; Prometheus text by Accept"),
         }),
@@ -204,6 +224,15 @@ def routes(courier: Courier, operator: Operator, exposition: Any, auth: str) -> 
             "GET": Operation(USE, query=wire.LiveQuery, media="text/event-stream",
                              summary="Changes of a view as server-sent events"),
         }, suffix="live"),
+        Route("/v1/advertise", Advert(courier, auth), {
+            "GET": Operation(USE, summary="What a Hostess, a kernel or a Router registers"),
+        }),
+    ]  # fmt: skip
+
+
+def _mending(operator: Operator) -> list[Route]:
+    streams, rules = Streams(operator), Rules(operator)
+    return [
         Route("/v1/streams/pause", streams, {
             "POST": Operation(USE, body=wire.Pause, reply=wire.Paused,
                               summary="No more deliveries from a stream, for now or for a time"),
@@ -227,7 +256,4 @@ def routes(courier: Courier, operator: Operator, exposition: Any, auth: str) -> 
             "POST": Operation(USE, body=wire.DryRun,
                               summary="Which triggers an envelope would fire"),
         }, suffix="dry_run"),
-        Route("/v1/advertise", Advert(courier, auth), {
-            "GET": Operation(USE, summary="What a Hostess, a kernel or a Router registers"),
-        }),
     ]  # fmt: skip

@@ -45,6 +45,8 @@ class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[courier]: streams of envelopes. Where streams differ: [[courier.streams]]."""
+
     lease_ms: Positive = 30_000  # time to ack a delivery, unless the taker asks for another
     lease_ms_max: Positive = 3_600_000  # longest lease one may ask for
     lease_total_ms_max: Positive = 43_200_000  # longest an extended lease may live
@@ -56,7 +58,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting_max: Positive = 500  # producers and receivers that wait at the same time
     deliveries_max: Count = 0  # deliveries before an envelope is dead; 0: no limit
     backoff_ms: Count | None = None  # pause after a failure, doubling; 1 s with deliveries_max
-    backoff_ms_max: Count = 60_000
+    backoff_ms_max: Count = 60_000  # longest pause after a failure
     dead_max: Count = 10_000  # dead letters kept for each stream; the oldest give way
     ttl_ms: Count = 0  # life of an envelope that says none itself; 0: for ever
     ttl_action: Expiry = "drop"  # what happens at its end: drop, dead
@@ -71,7 +73,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams_max: Positive = 10_000  # streams at once; more are refused
     idle_seconds: float = 3_600.0  # an empty stream nobody used for so long is forgotten
     fixed: bool = False  # only streams that a pattern below declares exist
-    view_rows_max: Positive = 10_000
+    view_rows_max: Positive = 10_000  # of one view; the oldest row gives way
     page_max: Positive = 1_000  # envelopes of one listing
     hops_max: Positive = 8  # triggers an envelope may go through, one after the other
     derived_max: Positive = 100  # envelopes that one insert may cause
@@ -83,9 +85,9 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_items_max: Positive = 5_000  # things that one tick does before others get a turn
     journal_seconds: float = 0.01  # how late a durable stream hears of acks
     event_log: bool = False  # a log line for every enqueue, delivery, ack and trigger
-    streams: list[StreamSettings] = []
-    triggers: list[Rule] = []
-    tokens: list[TokenSettings] = []
+    streams: tuple[StreamSettings, ...] = ()  # what differs, by pattern; docs/courier.md
+    triggers: tuple[Rule, ...] = ()  # rules run on insert; docs/courier.md
+    tokens: tuple[TokenSettings, ...] = ()  # with one, loopback needs a token as well
 
     def policy_of(self, stream: str) -> Policy:
         """How the stream of this name behaves."""

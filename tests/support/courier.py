@@ -29,6 +29,25 @@ SCOPED_TOKEN = "j" * 64
 INBOX = "agents/Jen/inbox"
 
 
+TOML = """
+[[courier.streams]]
+pattern = "durable/*"
+durable = true
+deliveries_max = 3
+backoff_ms = 1
+
+[[courier.streams]]
+pattern = "tiny/*"
+depth_max = 3
+
+[[courier.streams]]
+pattern = "patient/*"
+depth_max = 1
+full = "block"
+block_ms = 20000
+"""
+
+
 def envelope(id_: str, **more: Any) -> dict[str, Any]:
     return {"id": id_, "ts": "2025-10-18T19:55:00Z", "type": "t", "payload": {"n": 1}, **more}
 
@@ -102,3 +121,12 @@ def say(socket: ClientConnection, **frame: Any) -> None:
 
 def hear(socket: ClientConnection, seconds: float = 10) -> Any:
     return json.loads(socket.recv(timeout=seconds))
+
+
+def enqueue(hub, stream, *ids, **more):
+    body = {"to": stream, "envelopes": [envelope(id_, **more) for id_ in ids]}
+    return hub.request("POST", "/v1/enqueue/batch", body)
+
+
+def stats(hub, stream):
+    return hub.request("GET", f"/v1/stats?stream={stream}")
