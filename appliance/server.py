@@ -9,6 +9,7 @@ from gevent import monkey
 monkey.patch_all()
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -187,7 +188,19 @@ def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
         db_id=appliance.hub.db_id,
         epoch=appliance.identity.epoch,
     )
+    tune_collector()
     worker.init_process()
+
+
+def tune_collector() -> None:
+    """What is loaded stays; new objects are looked through less often.
+
+    Queues hold many small objects for a short time. With the defaults the collector walks
+    through them again and again and finds nothing: a fifth of the time of a busy stream.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def announce(appliance: Appliance, port: int) -> None:

@@ -18,12 +18,13 @@ encode = msgspec.json.Encoder().encode
 class Parsed:
     """An envelope on its way into a stream."""
 
-    __slots__ = ("body", "id", "options")
+    __slots__ = ("body", "id", "options", "type")
 
-    def __init__(self, id_: str, body: bytes, options: Options) -> None:
+    def __init__(self, id_: str, body: bytes, options: Options, type_: str) -> None:
         self.id = id_
         self.body = body
         self.options = options
+        self.type = type_
 
 
 def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> Parsed:
@@ -48,7 +49,7 @@ def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> Parsed:
         )
     if meta.to != to:
         body = _addressed(body, meta, to)
-    return Parsed(id_, body, _options(meta))
+    return Parsed(id_, body, _options(meta), meta.type)
 
 
 def _options(meta: Envelope) -> Options:

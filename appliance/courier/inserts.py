@@ -18,7 +18,7 @@ from appliance.courier.policy import matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
-from appliance.courier.trigger import Effect, Engine, Rule
+from appliance.courier.trigger import Effect, Engine, Rule, of_type
 from appliance.courier.view import View, is_inbox
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Unavailable
@@ -232,11 +232,12 @@ class Inserts:
         effects: list[tuple[Effect, str]] = []
         seen: set[str] = set()
         for one in parsed:
-            if one.id in seen or ring.knows(one.id):
+            fitting = of_type(rules, one.type)
+            if not fitting or one.id in seen or ring.knows(one.id):
                 out.append(one)
                 continue
             seen.add(one.id)
-            changed, wanted = self._engine.fire(rules, ring.name, as_dict(one.body), self.now())
+            changed, wanted = self._engine.fire(fitting, ring.name, as_dict(one.body), self.now())
             effects += [(effect, one.id) for effect in wanted]
             out.append(one if changed is None else self._changed(ring, one, changed))
         return out, effects

@@ -233,7 +233,8 @@ def _may_hold_int(kind: shapes.Type, seen: set[Any]) -> bool:
         return any(_may_hold_int(inner, seen) for inner in kind.types)
     if isinstance(kind, shapes.ListType | shapes.VarTupleType | shapes.SetType):
         return _may_hold_int(kind.item_type, seen)
-    plain = shapes.StrType | shapes.BoolType | shapes.NoneType | shapes.FloatType
+    # What is raw goes on unread, so its numbers are nobody's business here.
+    plain = shapes.StrType | shapes.BoolType | shapes.NoneType | shapes.FloatType | shapes.RawType
     return not isinstance(kind, plain | shapes.EnumType | shapes.LiteralType)
 
 
