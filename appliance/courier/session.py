@@ -30,9 +30,23 @@ from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings, text_frame
 
+TURN_FRAMES = 64  # frames of one client before others are served
 WRITE_MAX = 2_000  # deliveries joined into one write
 _control = msgspec.json.Decoder(wire.Control).decode
 _publish = msgspec.json.Decoder(wire.Publish | list[wire.Publish]).decode
+
+
+class Turns:
+    """A client that never stops talking lets the others have a turn now and then."""
+
+    def __init__(self) -> None:
+        self._frames = 0
+
+    def took(self, frames: int) -> None:
+        self._frames += frames
+        if self._frames >= TURN_FRAMES:
+            self._frames = 0
+            yield_to_loop()
 
 
 class Subscriber:
@@ -55,6 +69,7 @@ class Subscriber:
         self._taker = courier.taker(query.name or who.id, self._signal.set, query.lease_ms)
         self._acks: list[str] = []
         self._credit = 0
+        self._turns = Turns()
 
     def run(self) -> int:
         courier, taker = self._courier, self._taker
@@ -110,7 +125,7 @@ class Subscriber:
             except ApplianceError as error:
                 self._refuse(error)
         self._settle()
-        yield_to_loop()
+        self._turns.took(len(messages))
 
     def _take(self, said: wire.Control) -> None:
         ack, credit = said.ack, said.credit
@@ -184,6 +199,7 @@ class Publisher:
         self._ring: Ring | None = None
         self._waiting: list[Parsed] = []
         self._seqs: list[int] = []
+        self._turns = Turns()
 
     def run(self) -> int:
         with metrics.sessions.labels("publish").track_inprogress():
@@ -216,7 +232,7 @@ class Publisher:
         if self._accepted is not None:
             self._socket.post(text_frame(b'{"accepted":%d}' % self._accepted))
             self._accepted = None
-        yield_to_loop()
+        self._turns.took(len(messages))
 
     def _take(self, said: wire.Publish, bytes_max: int) -> None:
         try:

@@ -56,10 +56,11 @@ class Tx:
     now, now_ms  the job's instant, as ISO 8601 text and in milliseconds
     """
 
-    __slots__ = ("_clock", "_ids", "execute", "now", "now_ms", "published")
+    __slots__ = ("_clock", "_ids", "execute", "executemany", "now", "now_ms", "published")
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, ids: IdFactory) -> None:
         self.execute = connection.execute
+        self.executemany = connection.executemany
         self.published: list[Any] = []
         self._clock = clock
         self._ids = ids

@@ -1,4 +1,4 @@
-"""`python -m tests.bench hub`: measures, and prints one JSON object on stdout.
+"""`python -m tests.bench hub` or `courier`: measures, and prints one JSON object on stdout.
 
 Exit code 1 when a row lost work, was refused or could not run; a target that is not reached
 is a result and no failure.
@@ -8,15 +8,19 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from tests.bench.hub import suite
+from tests.bench.courier import suite as courier
+from tests.bench.hub import suite as hub
 from tests.bench.target import Refused
+
+SUITES: dict[str, Any] = {"hub": hub, "courier": courier}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("suite", choices=["hub"])
-    parser.add_argument("--rows", default=",".join(suite.ROWS), help="for instance P1,P4")
+    parser.add_argument("suite", choices=list(SUITES))
+    parser.add_argument("--rows", help="for instance P1,P4 or C2 (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs")
     parser.add_argument(
         "--workspace", type=Path, help="measure the appliance that serves it (default: start one)"
@@ -27,8 +31,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, help="messages of the long past in P6, P7, P9")
     parser.add_argument("--out", type=Path, help="write the JSON there too")
     flags = parser.parse_args(arguments)
+    known = SUITES[flags.suite].ROWS
+    flags.rows = flags.rows or ",".join(known)
     flags.rows = [name.strip().upper() for name in flags.rows.split(",") if name.strip()]
-    unknown = sorted(set(flags.rows) - set(suite.ROWS))
+    unknown = sorted(set(flags.rows) - set(known))
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}")
     return flags
@@ -37,7 +43,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     flags = parse(arguments)
     try:
-        result = suite.run(
+        result = SUITES[flags.suite].run(
             flags.rows,
             quick=flags.quick,
             workspace=flags.workspace,

@@ -1,0 +1,298 @@
+"""C1 to C7: what goes through the courier in a second, how late, how fairly, how durably."""
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from appliance.sdk.courier import Consumer as SdkConsumer
+from appliance.sdk.courier import Producer
+from appliance.sdk.discovery import Endpoint
+from tests.bench.client import NOW
+from tests.bench.courier.wire import (
+    BatchProducer,
+    Consumer,
+    FrameProducer,
+    batches,
+    drive,
+    envelope,
+    must_be_all,
+    publishes,
+)
+from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
+from tests.bench.machine import Meter
+from tests.bench.target import RowFailed, Target
+
+BATCH = 100
+CREDIT = 1000
+WINDOW = 100
+_numbers = itertools.count(1)
+
+
+class Sizes:
+    """How much work a row does. `quick` proves that the rows run, not how fast."""
+
+    def __init__(self, quick: bool) -> None:
+        self.quick = quick
+        self.repeats = 1 if quick else 5
+        self.bulk = 5_000 if quick else 200_000
+        self.frames = 3_000 if quick else 150_000
+        self.singles = 300 if quick else 10_000
+        self.paced_seconds = 1 if quick else 5
+        self.fair = 1_000 if quick else 40_000
+        self.durable = 3_000 if quick else 60_000
+
+
+class Bench:
+    """One served appliance, and a new stream for every run."""
+
+    def __init__(self, target: Target, sizes: Sizes) -> None:
+        self.target = target
+        self.sizes = sizes
+        self.warnings: list[str] = []
+        self._run = f"{time.time_ns():x}"
+
+    def stream(self, kind: str = "bench") -> str:
+        return f"{kind}/{self._run}-{next(_numbers)}"
+
+    def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
+        row.runs.append(
+            {
+                "variant": variant,
+                "seconds": round(meter.seconds, 3),
+                **facts,
+                "cores": meter.cores,
+                "warnings": meter.warnings,
+            }
+        )
+        self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]
+
+    def repeat(self, run: Callable[[], float], repeats: int | None = None) -> float:
+        return median([run() for _ in range(repeats or self.sizes.repeats)])
+
+
+def c1(bench: Bench) -> Row:
+    row = Row("C1", f"HTTP batches of {BATCH}, a frame for each delivery, acks together")
+    row.figures = [
+        Figure(
+            "end to end",
+            bench.repeat(lambda: batched(bench, row, bench.stream(), "")),
+            "per s",
+            at_least=100_000,
+        ),
+        Figure(
+            f"deliveries in frames of {BATCH}",
+            bench.repeat(lambda: batched(bench, row, bench.stream(), f"&batch={BATCH}")),
+            "per s",
+        ),
+    ]
+    return row
+
+
+def batched(bench: Bench, row: Row, stream: str, query: str, producers: int = 2) -> float:
+    count = bench.sizes.durable if stream.startswith("durable") else bench.sizes.bulk
+    requests = batches(bench.target, stream, count, BATCH)
+    consumer = Consumer(bench.target, stream, CREDIT, query)
+    with Meter(bench.target.pid) as meter:
+        senders = [
+            BatchProducer(bench.target, requests[place::producers]) for place in range(producers)
+        ]
+        drive(senders, [consumer], count)
+    row.count(must_be_all([consumer], count, ordered=False))
+    close(consumer, *senders)
+    rate = count / meter.seconds
+    bench.metered(row, f"batches{query}", meter, per_s=round(rate))
+    return rate
+
+
+def c2(bench: Bench) -> Row:
+    row = Row("C2", f"WebSocket publish, one envelope a frame, {WINDOW} unanswered")
+    rate = bench.repeat(lambda: published(bench, row, bench.stream(), WINDOW, ""))
+    row.figures = [Figure("end to end", rate, "per s", at_least=90_000)]
+    return row
+
+
+def published(bench: Bench, row: Row, stream: str, window: int, query: str) -> float:
+    count = bench.sizes.frames if window > 1 else bench.sizes.singles
+    frames = publishes(stream, count)
+    consumer = Consumer(bench.target, stream, CREDIT, query)
+    with Meter(bench.target.pid) as meter:
+        producer = FrameProducer(bench.target, frames, window)
+        drive([producer], [consumer], count)
+    row.count(must_be_all([consumer], count, ordered=True))
+    late = [got - sent for got, sent in zip(consumer.times, producer.sent_at, strict=True)]
+    close(consumer, producer)
+    rate = count / meter.seconds
+    bench.metered(row, f"window {window}{query}", meter, per_s=round(rate), **percentiles(late))
+    return rate
+
+
+def c3(bench: Bench) -> Row:
+    row = Row("C3", "WebSocket publish, each confirmed before the next; nobody receives")
+    times: list[float] = []
+    rate = bench.repeat(lambda: confirmed(bench, row, bench.stream(), times))
+    row.figures = [
+        Figure("confirmed", rate, "per s", at_least=8_000),
+        Figure("confirmed p50", milliseconds(times, 0.5), "ms"),
+        Figure("confirmed p99", milliseconds(times, 0.99), "ms"),
+    ]
+    return row
+
+
+def confirmed(bench: Bench, row: Row, stream: str, times: list[float]) -> float:
+    frames = publishes(stream, bench.sizes.singles)
+    with Meter(bench.target.pid) as meter:
+        producer = FrameProducer(bench.target, frames, 1)
+        while not producer.done:
+            asked = producer.sent_at[-1]
+            if producer.turn():
+                times.append(NOW() - asked)
+    close(producer)
+    rate = len(frames) / meter.seconds
+    bench.metered(row, "one at a time", meter, per_s=round(rate))
+    return rate
+
+
+def c4(bench: Bench) -> Row:
+    row = Row("C4", "WebSocket publish at a steady rate: from due to delivered")
+    row.figures = [
+        Figure(f"{rate:,}/s {name}", paced(bench, row, rate, part), "ms", below=limit)
+        for rate, name, part, limit in (
+            (1_000, "p95", 0.95, 0.6),
+            (20_000, "p95", 0.95, 1.0),
+        )
+    ]
+    return row
+
+
+def paced(bench: Bench, row: Row, rate: int, part: float) -> float:
+    stream, count = bench.stream(), rate * bench.sizes.paced_seconds
+    frames = publishes(stream, count)
+    consumer = Consumer(bench.target, stream, 10_000)
+    sender = FrameProducer(bench.target, frames, 0)
+    due = [0.0] * count
+    sent = 0
+
+    def send_what_is_due() -> float:
+        nonlocal sent
+        now = NOW()
+        until = min(count, int((now - began) * rate) + 1)
+        if until > sent:
+            for number in range(sent, until):
+                due[number] = began + number / rate
+            sender.sock.sendall(b"".join(frames[sent:until]))
+            sent = until
+        return max(0.0, began + sent / rate - NOW()) if sent < count else 0.05
+
+    with Meter(bench.target.pid) as meter:
+        began = NOW()
+        drive([sender], [consumer], count, send_what_is_due)
+    row.count(must_be_all([consumer], count, ordered=True))
+    late = [got - due[number] for got, number in zip(consumer.times, consumer.seen, strict=True)]
+    close(consumer, sender)
+    bench.metered(row, f"{rate} a second", meter, **percentiles(late))
+    return milliseconds(late, part)
+
+
+def c5(bench: Bench) -> Row:
+    row = Row("C5", "16 consumers with credit 1 at a saturated stream: smallest over largest share")
+    share = bench.repeat(lambda: shared(bench, row), 1 if bench.sizes.quick else 3)
+    row.figures = [Figure("fairness", share, "ratio", at_least=0.95)]
+    return row
+
+
+def shared(bench: Bench, row: Row) -> float:
+    stream, count = bench.stream(), bench.sizes.fair
+    requests = batches(bench.target, stream, count, BATCH)
+    consumers = [Consumer(bench.target, stream, 1) for _ in range(16)]
+    with Meter(bench.target.pid) as meter:
+        producer = BatchProducer(bench.target, requests)
+        drive([producer], consumers, count)
+    row.count(must_be_all(consumers, count, ordered=False))
+    shares = [len(one.seen) for one in consumers]
+    close(producer, *consumers)
+    bench.metered(row, "16 takers", meter, per_s=round(count / meter.seconds), shares=shares)
+    return min(shares) / max(shares)
+
+
+def c6(bench: Bench) -> Row:
+    row = Row("C6", "durable streams, synced before the answer")
+    times: list[float] = []
+    row.figures = [
+        Figure(
+            f"HTTP batches of {BATCH}",
+            bench.repeat(lambda: batched(bench, row, bench.stream("durable"), "", 4)),
+            "per s",
+            at_least=30_000,
+        ),
+        Figure(
+            "confirmed one by one",
+            bench.repeat(lambda: confirmed(bench, row, bench.stream("durable"), times)),
+            "per s",
+            at_least=2_500,
+        ),
+        Figure("confirmed p99", milliseconds(times, 0.99), "ms"),
+    ]
+    return row
+
+
+def c7(bench: Bench) -> Row:
+    row = Row("C7", "the Python client: producer, then consumer, in one thread")
+    sent, received, single = [], [], []
+    for _ in range(bench.sizes.repeats):
+        one = with_sdk(bench, row)
+        sent.append(one[0])
+        received.append(one[1])
+        single.append(one[2])
+    both = [1 / (1 / a + 1 / b) for a, b in zip(sent, received, strict=True)]
+    row.figures = [
+        Figure("sent in frames of 100", median(sent), "per s", at_least=40_000),
+        Figure("received and acked", median(received), "per s", at_least=40_000),
+        Figure("sent and received by one thread", median(both), "per s"),
+        Figure("sent one by one", median(single), "per s", at_least=4_000),
+    ]
+    return row
+
+
+def with_sdk(bench: Bench, row: Row) -> tuple[float, float, float]:
+    target, stream, count = bench.target, bench.stream(), bench.sizes.durable
+    endpoint = Endpoint(target.host, target.port, token=target.token)
+    made = [envelope(stream, number) for number in range(count)]
+    with Meter(target.pid) as sending, Producer(lambda: endpoint) as producer:
+        producer.send_many(stream, made)
+    bench.metered(row, "sent", sending, per_s=round(count / sending.seconds))
+    with Meter(target.pid) as receiving:
+        consumer = SdkConsumer(lambda: endpoint, stream, credit=CREDIT)
+        seen = 0
+        for delivery in consumer:
+            delivery.ack()
+            seen += 1
+            if seen == count:
+                break
+        consumer.close()
+    bench.metered(row, "received", receiving, per_s=round(count / receiving.seconds))
+    singles = bench.sizes.singles // 2
+    with Meter(target.pid) as alone, Producer(lambda: endpoint) as producer:
+        for number in range(singles):
+            producer.send(f"{stream}-s", envelope(stream, number))
+    bench.metered(row, "one by one", alone, per_s=round(singles / alone.seconds))
+    if seen != count:
+        raise RowFailed(f"{count} sent, {seen} received")
+    row.count({"sent": count, "delivered": seen})
+    return count / sending.seconds, count / receiving.seconds, singles / alone.seconds
+
+
+def close(*clients: Any) -> None:
+    for client in clients:
+        client.close()
+
+
+ROWS: dict[str, Callable[[Bench], Row]] = {
+    "C1": c1,
+    "C2": c2,
+    "C3": c3,
+    "C4": c4,
+    "C5": c5,
+    "C6": c6,
+    "C7": c7,
+}

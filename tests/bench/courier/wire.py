@@ -1,0 +1,234 @@
+"""Clients of the courier's benchmark: requests and frames made beforehand, raw sockets."""
+
+import json
+import re
+import select
+from collections.abc import Callable, Sequence
+from urllib.parse import quote
+
+from tests.bench.client import NOW, RECEIVE_BYTES, Http, connect, encode, masked, split
+from tests.bench.target import RowFailed, Target
+
+ENVELOPE_BYTES = 256
+STALL_SECONDS_MAX = 20.0
+_number = re.compile(rb'"id": ?"b(\d+)')
+_accepted = re.compile(rb'"accepted":(\d+)')
+
+
+def envelope(stream: str, number: int) -> dict[str, object]:
+    made = {
+        "id": f"b{number}",
+        "ts": "2025-10-18T19:55:00Z",
+        "from": "bench",
+        "to": stream,
+        "type": "bench.msg",
+        "payload": {"pad": ""},
+    }
+    pad = ENVELOPE_BYTES - len(json.dumps(made, separators=(",", ":")))
+    return {**made, "payload": {"pad": "x" * max(0, pad)}}
+
+
+def batches(target: Target, stream: str, count: int, size: int) -> list[bytes]:
+    """Requests of `POST /v1/enqueue/batch`, ready to send."""
+    return [
+        encode(
+            target,
+            "POST",
+            "/v1/enqueue/batch",
+            {
+                "to": stream,
+                "envelopes": [
+                    envelope(stream, number) for number in range(start, min(start + size, count))
+                ],
+            },
+        )
+        for start in range(0, count, size)
+    ]
+
+
+def publishes(stream: str, count: int) -> list[bytes]:
+    """Frames of `/v1/publish`, one envelope each."""
+    return [
+        masked(
+            json.dumps(
+                {"seq": number, "to": stream, "envelope": envelope(stream, number)},
+                separators=(",", ":"),
+            ).encode()
+        )
+        for number in range(count)
+    ]
+
+
+class Socket:
+    """A WebSocket of the courier; `receive` gives the frames that one `recv` completed."""
+
+    def __init__(self, target: Target, path: str) -> None:
+        self.sock = connect(target)
+        self._buffer = bytearray()
+        self.sock.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
+            f"Authorization: Bearer {target.token}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            self._take()
+        if int(self._buffer[9:12]) != 101:
+            raise RowFailed(f"upgrade refused: {bytes(self._buffer[:200])!r}")
+        del self._buffer[: end + 4]
+
+    def _take(self) -> None:
+        data = self.sock.recv(RECEIVE_BYTES)
+        if not data:
+            raise RowFailed("the server closed a WebSocket in the middle of a row")
+        self._buffer += data
+
+    def receive(self) -> list[bytes]:
+        self._take()
+        frames, used = split(self._buffer)
+        del self._buffer[:used]
+        return frames
+
+    def say(self, frame: bytes) -> None:
+        self.sock.sendall(masked(frame))
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Consumer(Socket):
+    """Receives, acks what came together in one frame, and gives the credit back."""
+
+    def __init__(self, target: Target, stream: str, credit: int, query: str = "") -> None:
+        super().__init__(target, f"/v1/subscribe?stream={quote(stream, safe='/*')}{query}")
+        self.credit = credit
+        self.spent = 0
+        self.seen: list[int] = []
+        self.times: list[float] = []
+        self.say(b'{"credit":%d}' % credit)
+
+    def turn(self) -> int:
+        """One `recv`, acked; how many deliveries it held."""
+        joined = b"".join(self.receive())
+        numbers = _number.findall(joined)
+        if not numbers:
+            if b'"error"' in joined:
+                raise RowFailed(f"an error frame: {joined[:200]!r}")
+            return 0
+        now = NOW()
+        self.seen += map(int, numbers)
+        self.times += [now] * len(numbers)
+        self.spent += len(numbers)
+        said = b'{"ack":["b%b"]' % b'","b'.join(numbers)
+        if self.spent * 2 >= self.credit:
+            said += b',"credit":%d' % self.spent
+            self.spent = 0
+        self.say(said + b"}")
+        return len(numbers)
+
+
+class BatchProducer:
+    """Sends batches over HTTP, one on its way at a time."""
+
+    def __init__(self, target: Target, requests: Sequence[bytes]) -> None:
+        self.http = Http(target)
+        self.sock = self.http.sock
+        self._waiting = iter(requests)
+        self.done = False
+        self.next()
+
+    def next(self) -> None:
+        request = next(self._waiting, None)
+        if request is None:
+            self.done = True
+        else:
+            self.http.send(request)
+
+    def turn(self) -> int:
+        answer = self.http.receive()
+        if answer is None:
+            return 0
+        if answer[0] != 200:
+            raise RowFailed(f"status {answer[0]}: {answer[1][:200]!r}")
+        self.next()
+        return 1
+
+    def close(self) -> None:
+        self.http.close()
+
+
+class FrameProducer(Socket):
+    """Sends frames on a socket with at most `window` unanswered."""
+
+    def __init__(self, target: Target, frames: Sequence[bytes], window: int) -> None:
+        super().__init__(target, "/v1/publish")
+        self._frames = frames
+        self._window = window
+        self._sent = 0
+        self.accepted = 0
+        self.done = False
+        self.sent_at: list[float] = []
+        self._fill()
+
+    def _fill(self) -> None:
+        until = min(len(self._frames), self.accepted + self._window)
+        if until > self._sent:
+            self.sent_at += [NOW()] * (until - self._sent)
+            self.sock.sendall(b"".join(self._frames[self._sent : until]))
+            self._sent = until
+
+    def turn(self) -> int:
+        joined = b"".join(self.receive())
+        if b'"error"' in joined:
+            raise RowFailed(f"an error frame: {joined[:200]!r}")
+        found = _accepted.findall(joined)
+        if not found:
+            return 0
+        before, self.accepted = self.accepted, int(found[-1]) + 1
+        self.done = self.accepted >= len(self._frames)
+        self._fill()
+        return self.accepted - before
+
+
+def drive(
+    producers: Sequence[BatchProducer | FrameProducer],
+    consumers: Sequence[Consumer],
+    count: int,
+    idle: Callable[[], float] | None = None,
+) -> None:
+    """Until `count` envelopes were delivered and every producer was answered.
+
+    `idle` is called in every turn, sends what is due, and says how long to wait.
+    """
+    everybody = {one.sock.fileno(): one for one in (*producers, *consumers)}
+    poll = select.epoll()
+    for number in everybody:
+        poll.register(number, select.EPOLLIN)
+    heard = NOW()
+    try:
+        while sum(len(one.seen) for one in consumers) < count or not all(
+            one.done for one in producers
+        ):
+            wait = idle() if idle is not None else 0.5
+            # epoll rounds its wait up to milliseconds; select does not.
+            select.select([poll.fileno()], [], [], wait)
+            ready = poll.poll(0)
+            for number, _ in ready:
+                everybody[number].turn()
+            if ready:
+                heard = NOW()
+            elif NOW() - heard > STALL_SECONDS_MAX:
+                got = sum(len(one.seen) for one in consumers)
+                raise RowFailed(f"nothing came any more: {got} of {count} were delivered")
+    finally:
+        poll.close()
+
+
+def must_be_all(consumers: Sequence[Consumer], count: int, *, ordered: bool) -> dict[str, int]:
+    """Every envelope came exactly once, and in order if there was one producer."""
+    seen = [number for one in consumers for number in one.seen]
+    if len(seen) != count or len(set(seen)) != count:
+        raise RowFailed(f"{count} sent, {len(seen)} delivered, {len(set(seen))} different")
+    if ordered and seen != sorted(seen):
+        raise RowFailed("deliveries came out of order")
+    return {"sent": count, "delivered": len(seen)}
