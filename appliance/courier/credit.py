@@ -130,6 +130,8 @@ def _round(ring: Ring, now: float, most: int | None) -> int:
             break
         credit = seat.taker.credit
         dealt += _serve(seat, min(room, credit) if plenty else 1, now)
+    if not dealt:
+        ring.held.add(ring)
     return dealt
 
 

@@ -47,10 +47,20 @@ class Collector:
     def __init__(self) -> None:
         self._queue: Queue | None = None
         self._settings = CourierSettings()
+        self._patterns: dict[str, str] = {}
         self._now: Callable[[], float] = lambda: 0.0
 
     def watch(self, queue: Queue, settings: CourierSettings, now: Callable[[], float]) -> None:
         self._queue, self._settings, self._now = queue, settings, now
+        self._patterns = {}
+
+    def _pattern_of(self, stream: str) -> str:
+        if len(self._patterns) > 2 * self._settings.streams_max:
+            self._patterns.clear()
+        pattern = self._patterns.get(stream)
+        if pattern is None:
+            pattern = self._patterns[stream] = self._settings.pattern_of(stream)
+        return pattern
 
     def describe(self) -> Iterable[Metric]:
         return []
@@ -60,7 +70,7 @@ class Collector:
             return
         groups: dict[str, list[Ring]] = {}
         for ring in self._queue.rings.values():
-            groups.setdefault(self._settings.pattern_of(ring.name), []).append(ring)
+            groups.setdefault(self._pattern_of(ring.name), []).append(ring)
         groups.setdefault("other", [])
         yield from self._counters(groups)
         yield from self._gauges(groups)

@@ -13,6 +13,7 @@ from appliance.courier.ring import Ring
 from appliance.courier.tally import Tally
 
 MARK_EVERY_MS = 1000.0
+MARKED_MAX = 500
 
 
 class Queue:
@@ -26,6 +27,8 @@ class Queue:
         self._patterns: set[Taker] = set()
         self._paused_until: set[Ring] = set()
         self._marked_ms = 0.0
+        self._to_mark: list[Ring] = []
+        self._held: set[Ring] = set()
         self._used_ms: dict[str, float] = {}
 
     # -- streams ------------------------------------------------------------------------
@@ -34,7 +37,7 @@ class Queue:
         """The stream of this name; made at its first use."""
         ring = self.rings.get(name)
         if ring is None:
-            ring = self.rings[name] = Ring(name, self._policy_of(name), self.alarm)
+            ring = self.rings[name] = Ring(name, self._policy_of(name), self.alarm, self._held)
             self._used_ms[name] = now
             for taker in self._patterns:
                 if taker.glob is not None and matches(taker.glob, name):
@@ -86,18 +89,24 @@ class Queue:
 
     # -- the end of leases ------------------------------------------------------------------
 
-    def finish(self, taker: Taker, ids: Iterable[str]) -> list[str]:
-        """Ack; the ids that this taker does not hold."""
+    def finish(
+        self, taker: Taker, ids: Iterable[str], touched: dict[str, Ring] | None = None
+    ) -> list[str]:
+        """Ack; the ids that this taker does not hold. `touched` gets the streams concerned."""
         lost: list[str] = []
         inflight = taker.inflight
-        touched: Ring | None = None
+        last: Ring | None = None
         for id_ in ids:
             item = inflight.get(id_) or taker.find(id_)
             if item is None:
                 lost.append(id_)
                 continue
-            touched = item.ring
-            touched.finish(item)
+            ring = item.ring
+            ring.finish(item)
+            if ring is not last:
+                last = ring
+                if touched is not None:
+                    touched[ring.name] = ring
         return lost
 
     def settled(self, item: Item, now: float) -> None:
@@ -128,32 +137,42 @@ class Queue:
             counts["resumed"] += 1
         for ring in rings.values():
             deal(ring, now)
-        if now - self._marked_ms >= MARK_EVERY_MS:
-            self._marked_ms = now
-            self._mark(now)
+        self._mark(now)
         return counts
 
     def release_holds(self, now: float) -> None:
         """Deal again where somebody was waited for; the waiting is over by now."""
-        for ring in self.rings.values():
-            if ring.lanes.open and len(ring.seats) > 1 and not ring.paused:
-                deal(ring, now)
+        held = list(self._held)
+        self._held.clear()
+        for ring in held:
+            deal(ring, now)
 
     def _mark(self, now: float) -> None:
-        """Once a second: samples for the rates, old ids, streams that nobody uses."""
-        for name, ring in list(self.rings.items()):
+        """Once a second for each stream: a sample for the rates, old ids, is it used at all?
+
+        A piece of the streams at every tick, so that many of them are no hiccup.
+        """
+        if not self._to_mark and now - self._marked_ms >= MARK_EVERY_MS:
+            self._marked_ms = now
+            self._to_mark = list(self.rings.values())
+        piece, self._to_mark = self._to_mark[:MARKED_MAX], self._to_mark[MARKED_MAX:]
+        for ring in piece:
             tally = ring.tally
             moved = tally.enqueued + tally.delivered + tally.duplicates
             tally.mark(now)
             ring.recent.age(now)
             if ring.items or ring.dead or ring.seats or ring.paused or ring.reserved:
-                self._used_ms[name] = now
+                self._used_ms[ring.name] = now
             elif tally.moved != moved:
                 tally.moved = moved
-                self._used_ms[name] = now
-            elif now - self._used_ms[name] > self._idle_ms and not len(ring.recent):
+                self._used_ms[ring.name] = now
+            elif (
+                now - self._used_ms[ring.name] > self._idle_ms
+                and not len(ring.recent)
+                and not ring.changes
+            ):
                 self.past.add(tally)
-                del self.rings[name], self._used_ms[name]
+                del self.rings[ring.name], self._used_ms[ring.name]
 
     # -- operators -----------------------------------------------------------------------------
 

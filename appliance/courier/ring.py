@@ -37,7 +37,10 @@ class Holder(Protocol):
 class Ring:
     """A stream. `items` are the live ones (ready, delayed, leased), `dead` the dead letters."""
 
-    def __init__(self, name: str, policy: Policy, alarm: Alarm) -> None:
+    def __init__(
+        self, name: str, policy: Policy, alarm: Alarm, held: set["Ring"] | None = None
+    ) -> None:
+        """`held` gets this stream when it holds something back for a moment (credit.py)."""
         self.name = name
         self.policy = policy
         self.items: dict[str, Item] = {}
@@ -54,6 +57,7 @@ class Ring:
         self.changes: list[tuple[Any, ...]] = []
         self.seats: list[Any] = []
         self.floor = 0
+        self.held: set[Ring] = set() if held is None else held
         self._alarm = alarm
         self._order = 0
 

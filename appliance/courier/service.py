@@ -190,11 +190,9 @@ class Courier:
     def ack(self, taker: Taker, ids: Sequence[str]) -> list[str]:
         """Done; the ids that this taker does not hold."""
         now = self.now()
-        rings = {seat.ring.name: seat.ring for seat in taker.seats}
-        if not taker.seats:
-            rings = {item.ring.name: item.ring for item in taker.inflight.values()}
-        lost = self.queue.finish(taker, ids)
-        for ring in rings.values():
+        touched: dict[str, Ring] = {}
+        lost = self.queue.finish(taker, ids, touched)
+        for ring in touched.values():
             if ring.lanes.open:
                 self.queue.deal(ring, now)
             self.inserts.room(ring)
