@@ -115,7 +115,7 @@ class Appliance:
         if self.courier.store is not None:
             self.loops.append(hub_loops.Checkpointer(self.courier.store, clock, log))
         free = courier_parts.free_scopes(settings.courier)
-        self.guard = Guard(self.book, settings.http, clock, log, free)
+        self.guard = Guard(self.book, settings.http, clock, log, free, courier_parts.IMPLIED)
         self.limiter = RateLimiter(settings.limits, clock)
         self.entry = self._build_entry()
 

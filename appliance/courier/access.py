@@ -1,29 +1,21 @@
 """Who may do what with which stream: scopes `streams:<pattern>:<verb>`, `views:<pattern>:read`.
 
 Verbs of streams are enqueue, subscribe and admin. The door asks for USE only, which every
-token with a courier scope carries. On a loopback bind without configured courier tokens
-the guard lets callers from this machine pass without it: who got here without USE was
-let in by that rule, and the specification gives such a caller everything.
+token with a courier scope implies. On a loopback bind without configured courier tokens
+the guard lets callers from this machine pass without one: who got here without any courier
+scope was let in by that rule, and the specification gives such a caller everything.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
-
-import msgspec
 
 from appliance.courier.policy import matches
 from appliance.courier.wire import StreamRefused
 from appliance.kernel.auth import ADMIN, Principal
 
 USE = "courier:use"
+SCOPED = ("streams:", "views:")
 ENQUEUE, SUBSCRIBE, OPERATE, READ = "enqueue", "subscribe", "admin", "read"
-
-
-def widened(principal: Principal) -> Principal:
-    """The principal with USE, if any of its scopes speaks of streams or views."""
-    if any(scope.startswith(("streams:", "views:")) for scope in principal.scopes):
-        return msgspec.structs.replace(principal, scopes=principal.scopes | {USE})
-    return principal
 
 
 def require(principal: Principal, verb: str, name: str) -> None:
@@ -39,7 +31,7 @@ def may(principal: Principal, verb: str, name: str) -> bool:
 
 @lru_cache(maxsize=16384)
 def _allowed(scopes: frozenset[str], verb: str, name: str) -> bool:
-    if ADMIN in scopes or USE not in scopes:
+    if ADMIN in scopes or not any(scope.startswith(SCOPED) for scope in scopes):
         return True
     return any(matches(glob, name) for glob in _globs(scopes, verb))
 

@@ -313,6 +313,9 @@ class Inserts:
                 # Once durable, it stays so until it is empty, whatever is declared today.
                 ring.policy = msgspec.structs.replace(ring.policy, durable=True)
                 self._fit(ring)
+            if ring.knows(row.id):  # its producer was not answered, and sent it again
+                ring.changes.append(("gone", row.number))
+                continue
             item = Item(ring, row.id, row.body, 0, now - max(0, wall - row.accepted_ms))
             item.row, item.key, item.priority = row.number, row.key, row.priority
             item.attempts, item.failures, item.error = row.attempts, row.failures, row.error

@@ -21,7 +21,8 @@ from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.signal import Signal
-from appliance.web.socket import Socket, SocketSettings, text_frame
+from appliance.web.frame import text_frame
+from appliance.web.socket import Socket, SocketSettings
 
 BATCH_MAX = 500
 COMMENT_SECONDS = 15.0

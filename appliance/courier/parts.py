@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.courier import metrics, wire
-from appliance.courier.access import USE, widened
+from appliance.courier.access import SCOPED, USE
 from appliance.courier.journal import Journal, remembers
 from appliance.courier.live import LiveSocket
 from appliance.courier.loops import JournalWriter, Tick
@@ -20,7 +20,8 @@ from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.store import Store, StoreSettings
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
 from appliance.web.route import Route
 from appliance.web.socket import Socket, SocketSettings
 
@@ -95,7 +96,7 @@ def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
     return [
         (
             hash_token(secret(one.token_file)),
-            widened(Principal(f"courier-{place}", one.name, frozenset(one.scopes))),
+            Principal(f"courier-{place}", one.name, frozenset(one.scopes)),
         )
         for place, one in enumerate(settings.tokens)
     ]
@@ -104,3 +105,7 @@ def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
 def free_scopes(settings: CourierSettings) -> frozenset[str]:
     """What needs no token on a loopback bind: the courier, until tokens are configured."""
     return frozenset() if settings.tokens else frozenset({USE})
+
+
+IMPLIED = {USE: SCOPED}
+"""What the guard has to know of our scopes."""

@@ -28,7 +28,8 @@ from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.native import yield_to_loop
 from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
-from appliance.web.socket import TOO_BIG, Socket, SocketSettings, text_frame
+from appliance.web.frame import text_frame
+from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 TURN_FRAMES = 64  # frames of one client before others are served
 WRITE_MAX = 2_000  # deliveries joined into one write

@@ -59,6 +59,10 @@ class TokenRevoked(Struct, frozen=True):
     token: Token
 
 
+# The courier's: patterns of streams and views. Its own code says what they open.
+_OF_STREAMS = re.compile(r"streams:[^@:]{1,256}:(enqueue|subscribe|admin)|views:[^@:]{1,64}:read")
+
+
 class NoSuchToken(Missing):
     sentence = "token not found"
     advice = "agentlip token list"
@@ -101,6 +105,8 @@ class UnknownScope(Invalid):
 def check_scopes(scopes: list[str]) -> list[str]:
     """The scopes, each once and in order; raises UnknownScope."""
     for text in scopes:
+        if _OF_STREAMS.fullmatch(text):
+            continue
         scope, at, channel_id = text.partition("@")
         if scope not in GRANTABLE:
             raise UnknownScope(details={"scope": text})

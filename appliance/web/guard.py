@@ -45,8 +45,11 @@ class Guard:
         clock: Clock,
         log: Log,
         free: frozenset[str] = frozenset(),
+        implied: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """`free`: further scopes that need no token on a loopback bind."""
+        """`free`: further scopes that need no token on a loopback bind. `implied`: scopes that
+        every token has with a scope of such a beginning; whoever serves it asks for more."""
+        self._implied = implied or {}
         self._free = FREE_ON_LOOPBACK | free
         self._book = book
         self._clock = clock
@@ -91,6 +94,9 @@ class Guard:
         if scope is None or principal.allows(scope):
             return
         if self.loopback and scope in self._free and self._is_near(environ):
+            return
+        beginnings = self._implied.get(scope)
+        if beginnings and any(held.startswith(beginnings) for held in principal.scopes):
             return
         if principal is ANONYMOUS:
             _refused.labels("no_token").inc()

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from appliance.sdk.aio import AsyncConsumer
 from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
 from appliance.sdk.courier import envelope as made
+from appliance.sdk.courier_aio import AsyncConsumer
 from appliance.sdk.discovery import Endpoint
 from tests.support.commands import environment
 from tests.support.courier import (

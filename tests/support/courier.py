@@ -10,7 +10,7 @@ import msgspec
 from websockets.sync.client import ClientConnection, connect
 
 from appliance.courier import metrics
-from appliance.courier.access import USE, widened
+from appliance.courier.access import SCOPED, USE
 from appliance.courier.loops import Tick
 from appliance.courier.operator import Operator
 from appliance.courier.resources import routes
@@ -73,14 +73,14 @@ class House:
         self.tick = Tick(self.courier, self.operator)
         scopes = [f"streams:{INBOX}:enqueue", "streams:agents/*:subscribe"]
         book = TokenBook(
-            (hash_token(token), widened(Principal(name, name, frozenset(of))))
+            (hash_token(token), Principal(name, name, frozenset(of)))
             for token, name, of in ((TOKEN, "workspace", [ADMIN]), (SCOPED_TOKEN, "jen", scopes))
         )
         free = frozenset() if self.settings.tokens else frozenset({USE})
         http = HttpSettings()
         self.app = make_app(
             routes(self.courier, self.operator, metrics.exposition, "optional"),
-            Guard(book, http, self.clock, log, free),
+            Guard(book, http, self.clock, log, free, {USE: SCOPED}),
             RateLimiter(NO_LIMITS, self.clock),
             settings=http,
             log=log,
