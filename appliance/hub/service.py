@@ -324,7 +324,8 @@ class Hub:
         def wants(event: Any) -> bool:
             topics = (event.topic_id, event.topic_id2)
             return (
-                (query.name is None or event.name == query.name)
+                event.number > query.after
+                and (query.name is None or event.name == query.name)
                 and (query.channel_id is None or event.channel_id == query.channel_id)
                 and (only is None or event.channel_id in only)
                 and (query.topic_id is None or query.topic_id in topics)
