@@ -12,6 +12,8 @@ from appliance.hub import resources as hub_resources
 from appliance.hub.requests import Requests
 from appliance.hub.service import Hub
 from appliance.hub.stream import Session
+from appliance.hub.webhooks import resources as webhook_resources
+from appliance.hub.webhooks.service import Webhooks
 from appliance.kernel import epoch
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
@@ -165,6 +167,7 @@ class Appliance:
         described = [
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
+            *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)

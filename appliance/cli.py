@@ -31,6 +31,10 @@ ELSEWHERE = {
     "attachment": ("appliance.hub.cli_attachments:app", "Attachments of a topic: list, add."),
     "search": ("appliance.hub.cli_search:app", "Find messages by their words."),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
+    "webhook": (
+        "appliance.hub.webhooks.cli:app",
+        "Webhooks: create, list, show, update, delete, pending.",
+    ),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),

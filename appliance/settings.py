@@ -3,6 +3,7 @@
 import msgspec
 
 from appliance.hub.settings import HubSettings
+from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.tokens.settings import AuthSettings
@@ -19,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     socket: SocketSettings = SocketSettings()
     store: StoreSettings = StoreSettings()
     hub: HubSettings = HubSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()
