@@ -23,6 +23,8 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
+from appliance.mcp import resources as mcp_resources
+from appliance.mcp.tools import Bench
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -168,6 +170,9 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
+            *mcp_resources.routes(
+                Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
+            ),
             *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)
