@@ -14,6 +14,8 @@ from appliance.hub import resources as hub_resources
 from appliance.hub.requests import Requests
 from appliance.hub.service import Hub
 from appliance.hub.stream import Session
+from appliance.hub.webhooks import resources as webhook_resources
+from appliance.hub.webhooks.service import Webhooks
 from appliance.kernel import epoch
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
@@ -23,6 +25,8 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
+from appliance.mcp import resources as mcp_resources
+from appliance.mcp.tools import Bench
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -179,6 +183,10 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
+            *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
+            *mcp_resources.routes(
+                Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
+            ),
             *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)

@@ -35,6 +35,11 @@ ELSEWHERE = {
         "Envelopes: enqueue, subscribe, stats, dead letters.",
     ),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
+    "webhook": (
+        "appliance.hub.webhooks.cli:app",
+        "Webhooks: create, list, show, update, delete, pending.",
+    ),
+    "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),

@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.courier.settings import CourierSettings
 from appliance.hub.settings import HubSettings
+from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.tokens.settings import AuthSettings
@@ -21,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()

@@ -61,12 +61,13 @@ def fields(struct: Any) -> list[tuple[str, str, str]]:
 
 
 def inner_structs(struct: Any) -> list[Any]:
-    """Structs in the lists of another struct."""
+    """Structs in the fields of another struct, and in its lists."""
     found = []
     for field in shapes.type_info(struct).fields:  # type: ignore[attr-defined]
-        inner = _bare(getattr(_bare(field.type), "item_type", None))
-        if isinstance(inner, shapes.StructType):
-            found.append(inner.cls)
+        bare = _bare(field.type)
+        for inner in (bare, _bare(getattr(bare, "item_type", None)), *getattr(bare, "types", ())):
+            if isinstance(inner, shapes.StructType):
+                found.append(inner.cls)
     return found
 
 
@@ -98,6 +99,8 @@ def _kind(kind: Any) -> str:
             return f"list{_lengths(kind)} of {_described(kind.item_type)}"
         case shapes.StructType():
             return link(kind.cls)
+        case shapes.LiteralType():
+            return " or ".join(code(json_text(value)) for value in kind.values)
         case shapes.StrType():
             pattern = f" matching `{kind.pattern}`" if kind.pattern else ""
             return f"text{_lengths(kind)}{pattern}"

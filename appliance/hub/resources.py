@@ -4,7 +4,7 @@ from typing import Any
 
 import falcon
 
-from appliance.hub import wire
+from appliance.hub import cloudevents, wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import EventStream
@@ -114,16 +114,29 @@ class Search:
 
 
 class Events:
+    """Natively, or as CloudEvents for who accepts those."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, self._hub.list_events(req.context.query, req.context.principal))
+        listed = self._hub.list_events(req.context.query, req.context.principal)
+        if cloudevents.asked_for(req.get_header("Accept"), cloudevents.BATCH):
+            batch, cursor = cloudevents.of_list(listed, self._origin)
+            resp.set_header("Agentlip-Cursor", str(cursor))
+            reply_bytes(resp, batch, media=cloudevents.BATCH)
+        else:
+            reply_bytes(resp, listed)
 
     def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
         context = req.context
         last_event_id = req.get_header("Last-Event-ID")
-        stream = EventStream(self._hub, context.query, last_event_id, context.principal)
+        stream: cloudevents.Pieces = EventStream(
+            self._hub, context.query, last_event_id, context.principal
+        )
+        if cloudevents.asked_for(req.get_header("Accept"), cloudevents.SINGLE):
+            stream = cloudevents.Stream(stream, self._origin)
         resp.content_type = "text/event-stream"
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("X-Accel-Buffering", "no")

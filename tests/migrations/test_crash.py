@@ -15,7 +15,7 @@ import pytest
 from appliance.kernel import schema
 from appliance.kernel.datadir import DataDir, DataDirNotWritable
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.migration import Migration, load
+from appliance.kernel.migration import Migration, load, newest
 from appliance.kernel.schema import MigrationFailed
 from tests.migrations.house import House, check_search, say_something, with_step
 
@@ -151,7 +151,8 @@ def test_of_programs_that_start_at_once_one_makes_the_workspace(tmp_path: Path) 
     data = DataDir(tmp_path)
     with closing(sqlite3.connect(data.database("hub"))) as connection:
         assert not schema.state(connection, "hub").pending
-        assert connection.execute("SELECT count(*) FROM x_migrations").fetchone() == (3,)
+        (recorded,) = connection.execute("SELECT count(*) FROM x_migrations").fetchone()
+    assert recorded == len(load("hub"))
 
 
 # -- a disk without room -------------------------------------------------------------------
@@ -229,8 +230,9 @@ def test_without_room_an_upgrade_fails_whole_and_succeeds_later(
     if refusal is not None:
         assert refusal.hint
         ballast.unlink()
-        assert house.execute("SELECT value FROM meta WHERE key = 'x_schema'") == [("2",)]
-        assert house.migrate(grown).schema == 3
+        kept = house.execute("SELECT value FROM meta WHERE key = 'x_schema'")
+        assert kept == [(str(newest(load("hub"))),)]
+        assert house.migrate(grown).schema == newest(grown)
     assert house.execute("SELECT * FROM messages") == before
     assert house.execute("SELECT count(*) FROM x_big") == [(2000,)]
     assert not [path for path in house.copies() if path.name.endswith(".partial")]

@@ -20,6 +20,7 @@ from appliance.kernel.schema import (
 from tests.migrations.house import HEADER, House, say_something, with_step
 
 STORES = ("hub", "auth")
+NEWEST = newest(load("hub"))
 
 
 @pytest.fixture
@@ -81,10 +82,10 @@ def test_data_is_copied_before_a_step(hub: House) -> None:
     hub.migrate()
     say_something(hub, 3)
     state = hub.migrate(with_step("hub", "UPDATE messages SET content_raw = 'changed';"))
-    assert state.schema == 3
+    assert state.schema == NEWEST + 1
     (copy,) = hub.copies()
     assert state.backup == str(copy)
-    assert copy.name.startswith("hub.sqlite3.backup-v2-")
+    assert copy.name.startswith(f"hub.sqlite3.backup-v{NEWEST}-")
     with closing(sqlite3.connect(copy)) as connection:
         rows = connection.execute("SELECT content_raw FROM messages").fetchall()
     assert rows == [("hello",)] * 3
@@ -104,36 +105,36 @@ def test_a_failing_step_changes_nothing_and_names_the_way_back(hub: House, sql: 
     hub.migrate()
     say_something(hub)
     before = hub.shape() + hub.execute("SELECT * FROM topics")
-    with pytest.raises(MigrationFailed, match="0003_next") as error:
+    with pytest.raises(MigrationFailed, match=f"{NEWEST + 1:04}_next") as error:
         hub.migrate(with_step("hub", sql))
     assert hub.shape() + hub.execute("SELECT * FROM topics") == before
     (copy,) = hub.copies()
     assert f"cp {copy} {hub.database}" in error.value.hint
     assert "-wal" in error.value.hint
-    assert hub.migrate().schema == 2
+    assert hub.migrate().schema == NEWEST
 
 
 def test_the_steps_before_a_failing_one_stay(hub: House) -> None:
     hub.migrate()
     two = (
         *with_step("hub", "CREATE TABLE x_three (a);"),
-        read("0004_bad.sql", HEADER.format(1) + "CREATE TABLE x_three (a);"),
+        read(f"{NEWEST + 2:04}_bad.sql", HEADER.format(1) + "CREATE TABLE x_three (a);"),
     )
-    with pytest.raises(MigrationFailed, match="0004_bad"):
+    with pytest.raises(MigrationFailed, match=f"{NEWEST + 2:04}_bad"):
         hub.migrate(two)
-    assert hub.migrate(two[:-1]).schema == 3
+    assert hub.migrate(two[:-1]).schema == NEWEST + 1
 
 
 def test_the_way_back_leads_back(hub: House, tmp_path: Path) -> None:
     hub.migrate()
     say_something(hub, 5)
     extra = with_step("hub", "UPDATE messages SET content_raw = 'changed';")
-    worse = (*extra, read("0004_bad.sql", HEADER.format(1) + "nonsense;"))
+    worse = (*extra, read(f"{NEWEST + 2:04}_bad.sql", HEADER.format(1) + "nonsense;"))
     with pytest.raises(MigrationFailed) as error:
         hub.migrate(worse)
     command = error.value.hint.partition("to return to it: ")[2]
     subprocess.run(["/bin/sh", "-c", command], check=True)
-    assert hub.migrate().schema == 2
+    assert hub.migrate().schema == NEWEST
     assert hub.execute("SELECT DISTINCT content_raw FROM messages") == [("hello",)]
 
 
@@ -141,13 +142,13 @@ def test_the_way_back_leads_back(hub: House, tmp_path: Path) -> None:
 
 
 def test_an_older_program_may_open_what_promises_it_can(hub: House) -> None:
-    hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=2))
+    hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=NEWEST))
     state = hub.migrate()
-    assert (state.schema, state.program, state.compat) == (3, 2, 2)
+    assert (state.schema, state.program, state.compat) == (NEWEST + 1, NEWEST, NEWEST)
 
 
 def test_an_older_program_is_told_to_upgrade(hub: House) -> None:
-    hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=3))
+    hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=NEWEST + 1))
     before = hub.database.read_bytes()
     with pytest.raises(SchemaTooNew, match="newer program") as error:
         hub.migrate()
@@ -157,7 +158,8 @@ def test_an_older_program_is_told_to_upgrade(hub: House) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("schema_version", "2"), ("x_compat", "3"), ("x_compat", "999999")]
+    ("key", "value"),
+    [("schema_version", "2"), ("x_compat", str(NEWEST + 1)), ("x_compat", "999999")],
 )
 def test_a_newer_number_is_refused(hub: House, key: str, value: str) -> None:
     hub.migrate()
@@ -168,7 +170,7 @@ def test_a_newer_number_is_refused(hub: House, key: str, value: str) -> None:
 
 def test_a_newer_schema_that_promises_nothing_is_refused(hub: House) -> None:
     hub.migrate()
-    hub.execute("UPDATE meta SET value = '3' WHERE key = 'x_schema'")
+    hub.execute("UPDATE meta SET value = ? WHERE key = 'x_schema'", str(NEWEST + 1))
     hub.execute("DELETE FROM meta WHERE key = 'x_compat'")
     with pytest.raises(SchemaTooNew):
         hub.migrate()
@@ -269,7 +271,7 @@ def test_a_database_held_by_another_program_is_left_alone(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(MigrationFailed):
             hub.migrate(with_step("hub", "CREATE TABLE x_new (a);"))
-    assert hub.migrate().schema == 2
+    assert hub.migrate().schema == NEWEST
 
 
 def test_a_snapshot_that_cannot_be_taken_stops_everything(
@@ -285,7 +287,7 @@ def test_a_snapshot_that_cannot_be_taken_stops_everything(
         hub.migrate(with_step("hub", "CREATE TABLE x_new (a);"))
     assert "df -h" in error.value.hint
     monkeypatch.undo()
-    assert hub.migrate().schema == 2
+    assert hub.migrate().schema == NEWEST
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Which addresses the appliance may be made to call. Pure: names are not resolved here.
+
+`check_url` judges what somebody registers. Who connects must also ask `check_address` about
+every address that a name resolved to, and connect to that very address: a name may point
+elsewhere by then.
+"""
+
+import ipaddress
+import re
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from appliance.kernel.errors import Invalid
+
+URL_CHARACTERS_MAX = 2048
+_VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
+_NAME = re.compile(r"(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9_-]{1,63}")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Rules(Protocol):
+    """What the settings allow beyond https to public addresses."""
+
+    @property
+    def allow_loopback(self) -> bool: ...
+    @property
+    def allow_private(self) -> bool: ...
+    @property
+    def allow_http(self) -> bool: ...
+
+
+class BadWebhookUrl(Invalid):
+    code = "WEBHOOK_URL_REFUSED"
+    sentence = "events may not be sent to that address"
+    advice = "use https and a public name, or see [webhooks] in agentlip.toml"
+
+
+def check_url(url: str, rules: Rules) -> None:
+    """Pass, or raise BadWebhookUrl saying what is wrong. The message holds no part of the URL,
+    for there may be a secret in it."""
+    if len(url) > URL_CHARACTERS_MAX:
+        raise _refused(f"the URL is longer than {URL_CHARACTERS_MAX} characters")
+    if not _VISIBLE_ASCII.fullmatch(url) or "\\" in url:
+        raise _refused("the URL holds spaces, backslashes or characters beyond ASCII")
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, (parts.hostname or "").removesuffix(".")
+    except ValueError:
+        raise _refused("that is not a URL") from None
+    if parts.scheme not in ("https", "http"):
+        raise _refused("only https (and where it is allowed, http) addresses are called")
+    if "@" in parts.netloc:
+        raise _refused("the URL holds credentials; receivers know us by the signature")
+    if parts.fragment or "#" in url:
+        raise _refused("the URL has a fragment")
+    if not host or port == 0:
+        raise _refused("the URL names no host or no port")
+    near = _check_host(host, rules)
+    if parts.scheme == "http" and not near and not rules.allow_http:
+        raise _refused("plain http is only for receivers on this machine")
+
+
+def check_address(address: str, rules: Rules) -> None:
+    """Pass, or raise BadWebhookUrl: for an address in a URL, or one a name resolved to."""
+    try:
+        ip = _inner(ipaddress.ip_address(address))
+    except ValueError:
+        raise _refused("that is not an IP address") from None
+    if ip.is_loopback:
+        allowed = rules.allow_loopback
+    elif ip.is_multicast or ip.is_unspecified or ip.is_link_local or _is_limited(ip):
+        allowed = False  # cloud metadata services are link-local
+    else:
+        allowed = ip.is_global or rules.allow_private
+    if not allowed:
+        kind = "this machine" if ip.is_loopback else "a private or special network"
+        raise _refused(f"the address is of {kind}, which the settings do not allow")
+
+
+def _check_host(host: str, rules: Rules) -> bool:
+    """Whether it is this machine, by its name or address; raises if it may not be called."""
+    ip = _literal(host)
+    if ip is not None:
+        check_address(str(ip), rules)
+        return _inner(ip).is_loopback
+    if host == "localhost" or host.endswith(".localhost"):
+        check_address("127.0.0.1", rules)
+        return True
+    # Resolvers take `127.1`, `0x7f000001` and `2130706433` for addresses; we take them for
+    # attempts to hide one.
+    if _NUMBER.fullmatch(host.rpartition(".")[2]) or not _NAME.fullmatch(host):
+        raise _refused("the host is neither a name nor an address in its usual form")
+    return False
+
+
+def _literal(host: str) -> Ip | None:
+    try:
+        return ipaddress.ip_address(host) if "%" not in host else None
+    except ValueError:
+        return None
+
+
+def _inner(ip: Ip) -> Ip:
+    """The IPv4 address that an IPv6 one stands for, if it does."""
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip
+    if ip in _NAT64:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour or ip
+
+
+def _is_limited(ip: Ip) -> bool:
+    """Reserved, or the broadcast address."""
+    return ip.is_reserved or str(ip) == "255.255.255.255"
+
+
+def _refused(sentence: str) -> BadWebhookUrl:
+    return BadWebhookUrl(sentence, details={"field": "url"})

@@ -1,0 +1,156 @@
+"""The webhooks' verbs: register, change, look, delete, and what one of them waits for."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from appliance.hub import cloudevents
+from appliance.hub import wire as hub_wire
+from appliance.hub.service import Hub
+from appliance.hub.text import check_text
+from appliance.hub.webhooks import queries, signature, wire, writes
+from appliance.hub.webhooks.address import check_url
+from appliance.hub.webhooks.queries import Row
+from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.hub.writes import Reply, once
+from appliance.kernel.auth import Principal
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Invalid
+
+CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
+
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Webhooks:
+    """One per process. Sends nothing; `pending` is what a sender would ask for."""
+
+    def __init__(self, hub: Hub, settings: WebhookSettings, clock: Clock) -> None:
+        self._hub = hub
+        self._store = hub.store
+        self._settings = settings
+        self._clock = clock
+        self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
+
+    def create(
+        self, command: wire.CreateWebhook, principal: Principal, key: str | None = None
+    ) -> Reply:
+        check_url(command.url, self._settings)
+        check_text(description=command.description)
+        secret = _checked(command.secret) or signature.new_secret()
+        head = self._hub.feed.head
+        cursor = head if command.cursor is None else min(command.cursor, head)
+        identity = _identity(principal, "POST", "webhooks", key, command)
+        command = msgspec.structs.replace(command, events=self._resolved(command.events))
+        return self._mutate(
+            identity, writes.create, command, secret, cursor, self._settings.webhooks_max
+        )
+
+    def change(
+        self,
+        webhook_id: str,
+        command: wire.ChangeWebhook,
+        principal: Principal,
+        key: str | None = None,
+    ) -> Reply:
+        identity = _identity(principal, "PATCH", f"webhooks/{webhook_id}", key, command)
+        if command.url is not None:
+            check_url(command.url, self._settings)
+        if command.description is not None:
+            check_text(description=command.description)
+        if command.cursor is not None:
+            within = min(command.cursor, self._hub.feed.head)
+            command = msgspec.structs.replace(command, cursor=within)
+        if command.events is not None:
+            command = msgspec.structs.replace(command, events=self._resolved(command.events))
+        grace_ms = int(self._settings.secret_grace_hours * 3_600_000)
+        return self._mutate(
+            identity, writes.change, webhook_id, command, _next_secret(command), grace_ms
+        )
+
+    def delete(self, webhook_id: str) -> Reply:
+        return self._mutate(None, writes.delete, webhook_id)
+
+    def show(self, webhook_id: str) -> wire.WebhookShown:
+        row = self._store.read(queries.one, webhook_id)
+        return wire.WebhookShown(row.shown(self._clock.now_ms()))
+
+    def list_all(self) -> wire.WebhookList:
+        rows = self._store.read(queries.every, self._settings.webhooks_max)
+        now_ms = self._clock.now_ms()
+        return wire.WebhookList([row.shown(now_ms) for row in rows])
+
+    def pending(self, webhook_id: str, limit: int) -> wire.PendingEvents:
+        """What its receiver would get next, signed now; nothing is sent and no cursor moves."""
+        row = self._store.read(queries.one, webhook_id)
+        until = self._hub.feed.head
+        limit = min(limit, self._settings.pending_max)
+        found, cursor = self._store.read(
+            queries.pending, row, until, limit, self._settings.scan_rows_max
+        )
+        told = [self._signed(row, number, envelope) for number, envelope in found]
+        return wire.PendingEvents(told, cursor, has_more=cursor < until)
+
+    def _signed(self, row: Row, number: int, envelope: bytes) -> wire.PendingEvent:
+        if row.format == "cloudevents":
+            envelope = cloudevents.of_envelope(envelope, self._origin)
+        now_ms = self._clock.now_ms()
+        headers = signature.headers(
+            row.secrets(now_ms),
+            cloudevents.event_id_of(self._origin, number),
+            now_ms // 1000,
+            envelope,
+            CONTENT_TYPES[row.format],
+        )
+        return wire.PendingEvent(number, headers, envelope.decode())
+
+    def _resolved(self, wanted: wire.Wanted) -> wire.Wanted:
+        """With ids for names of channels; all of them have to exist."""
+        for name in wanted.__struct_fields__:
+            if len(getattr(wanted, name)) > self._settings.filters_max:
+                raise Invalid(
+                    f"events.{name} has more than {self._settings.filters_max} entries",
+                    details={"field": f"events.{name}"},
+                    hint="leave the list empty for all, or raise webhooks.filters_max",
+                )
+        found = self._hub.filter_for(wanted.channels, [])
+        if found.unresolved:
+            raise hub_wire.NoSuchChannel(details={"channels": sorted(found.unresolved)})
+        topics = list(dict.fromkeys(wanted.topics))
+        unknown = self._store.read(queries.unknown_topics, topics) if topics else []
+        if unknown:
+            raise hub_wire.NoSuchTopic(details={"topics": unknown})
+        names = list(dict.fromkeys(wanted.names))
+        return wire.Wanted(names, sorted(found.channels), topics)
+
+    def _mutate(self, identity: Any, function: Any, *args: Any) -> Reply:
+        given = (function, *args) if identity is None else (once, identity, function, *args)
+        reply: Reply = self._store.write(*given)
+        return reply
+
+
+def _checked(secret: str | None) -> str | None:
+    if secret is not None:
+        signature.key_of(secret)
+    return secret
+
+
+def _next_secret(command: wire.ChangeWebhook) -> str | None:
+    if command.secret is None:
+        return signature.new_secret() if command.new_secret else None
+    if command.new_secret:
+        raise Invalid(
+            "secret and new_secret exclude each other",
+            details={"field": "new_secret"},
+            hint="give a secret, or have one made",
+        )
+    return _checked(command.secret)
+
+
+def _identity(
+    principal: Principal, method: str, route: str, key: str | None, command: Any
+) -> tuple[str, str, str, str, str] | None:
+    if key is None:
+        return None
+    return principal.id, method, route, key, hashlib.sha256(_canonical(command)).hexdigest()

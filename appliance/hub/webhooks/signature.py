@@ -1,0 +1,63 @@
+"""Signatures as Standard Webhooks wants them. Pure.
+
+    webhook-id          of the event: the same at every attempt
+    webhook-timestamp   seconds since 1970, of the attempt
+    webhook-signature   v1,<base64 of HMAC-SHA256 over id.timestamp.body>, one for each secret
+
+Source: github.com/standard-webhooks/standard-webhooks, specification 1.0.0.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+
+from appliance.kernel.errors import Invalid
+
+PREFIX = "whsec_"
+KEY_BYTES_MIN = 24
+KEY_BYTES_MAX = 64
+NEW_KEY_BYTES = 32
+
+
+class BadSecret(Invalid):
+    code = "BAD_WEBHOOK_SECRET"
+    sentence = f"a secret is {PREFIX} and base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"
+    advice = "leave it out, and one is made"
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(NEW_KEY_BYTES)).decode()
+
+
+def key_of(secret: str) -> bytes:
+    """The key inside a secret; BadSecret for what is none."""
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadSecret(details={"field": "secret"}) from None
+    if not secret.startswith(PREFIX) or not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
+        raise BadSecret(details={"field": "secret"})
+    return key
+
+
+def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
+    if "." in message_id:
+        raise ValueError("a full stop in the id would let two messages have one signature")
+    signed = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
+    digest = hmac.new(key_of(secret), signed, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def headers(
+    keys: Sequence[str], message_id: str, timestamp: int, body: bytes, content_type: str
+) -> dict[str, str]:
+    """The headers of one attempt. More than one secret while a new one takes over."""
+    return {
+        "content-type": content_type,
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(sign(key, message_id, timestamp, body) for key in keys),
+    }

@@ -1,0 +1,58 @@
+"""What `tools/list` says about the rows: JSON schemas without what a model needn't read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.mcp.tools import Tool
+
+
+def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": tool.name,
+            "title": tool.title,
+            "description": tool.description,
+            "inputSchema": schema_of(tool.takes),
+            "outputSchema": schema_of(tool.gives),
+            "annotations": {
+                "readOnlyHint": tool.changes == "nothing",
+                "destructiveHint": tool.changes == "replaces",
+                "idempotentHint": tool.idempotent or tool.changes == "nothing",
+                "openWorldHint": False,
+            },
+        }
+        for tool in tools
+    ]
+
+
+def schema_of(kind: type[Any]) -> dict[str, Any]:
+    """The schema with its root in place, as MCP wants it; inner structs under `$defs`."""
+    (_root,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    parts = {name: _thin(part) for name, part in parts.items()}
+    root: dict[str, Any] = parts.pop(kind.__name__)
+    if parts:
+        root["$defs"] = parts
+    return root
+
+
+def _thin(part: dict[str, Any]) -> dict[str, Any]:
+    """Without titles (the name says it) and without null, which may be left out as well."""
+    fields = {name: _field(field) for name, field in part["properties"].items()}
+    return {
+        **{name: value for name, value in part.items() if name != "title" and value != []},
+        "properties": fields,
+    }
+
+
+def _field(schema: dict[str, Any]) -> dict[str, Any]:
+    schema = dict(schema)
+    choices = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
+    if len(choices) == 1:
+        schema |= choices[0]
+    elif choices:
+        schema["anyOf"] = choices
+    if schema.get("default") in (None, False, []):
+        schema.pop("default", None)
+    return schema

@@ -1,0 +1,244 @@
+"""MCP over standard input and output, passed on to the `/mcp` of a running hub.
+
+One JSON-RPC message a line, both ways; nothing else is written to standard output. Requests
+run beside each other, for one of them may wait for events while others ask for something.
+A hub that was stopped and started again is found again at the next request.
+"""
+
+import base64
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, BinaryIO
+
+import msgspec
+
+from appliance.kernel.errors import ApplianceError
+from appliance.sdk.discovery import Endpoint, connect
+
+LINE_BYTES_MAX = 1024 * 1024
+REPLY_BYTES_MAX = 64 * 1024 * 1024
+REQUEST_SECONDS_MAX = 120.0  # twice the longest wait for events
+REQUESTS_MAX = 32  # beside each other
+WAITING_MAX = 256
+END_SECONDS_MAX = 2.0  # for answers that are under way when the input ends
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+Json = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Bridge:
+    """`locate` says where the hub is, and is asked again whenever it is not there."""
+
+    def __init__(
+        self,
+        locate: Callable[[], Endpoint],
+        source: BinaryIO,
+        target: BinaryIO,
+        say: Callable[[str], None],
+    ) -> None:
+        self._locate = locate
+        self._source = source
+        self._target = target
+        self._say = say
+        self._endpoint: Endpoint | None = None
+        self._version: str | None = None  # what a handshake agreed on
+        self._writing = threading.Lock()
+        self._room = threading.Semaphore(WAITING_MAX)
+        self._futures: set[Future[None]] = set()
+        self._running: dict[Any, http.client.HTTPConnection | None] = {}
+        self._cancelled: set[Any] = set()
+
+    def run(self) -> None:
+        """Until the end of the input. Answers under way get a moment; whoever waits is cut off."""
+        with ThreadPoolExecutor(REQUESTS_MAX) as pool:
+            try:
+                while line := self._source.readline(LINE_BYTES_MAX + 1):
+                    self._take(line, pool)
+                wait(set(self._futures), END_SECONDS_MAX)
+            finally:
+                for key in list(self._running):
+                    self._cut(key)
+
+    def _take(self, line: bytes, pool: ThreadPoolExecutor) -> None:
+        message = self._read(line)
+        if message is None:
+            return
+        if message.get("method") == "notifications/cancelled":
+            params = message.get("params")
+            if isinstance(params, dict):
+                self._cut(repr(params.get("requestId")))
+        elif "id" in message:
+            self._room.acquire()
+            self._running[_key(message)] = None
+            future = pool.submit(self._serve, message, line.strip())
+            self._futures.add(future)
+            future.add_done_callback(self._futures.discard)
+
+    def _read(self, line: bytes) -> Json | None:
+        if len(line) > LINE_BYTES_MAX:
+            while line and not line.endswith(b"\n"):
+                line = self._source.readline(LINE_BYTES_MAX)
+            self._fail(None, INVALID_REQUEST, f"a message has more than {LINE_BYTES_MAX} bytes")
+            return None
+        if not line.strip():
+            return None
+        try:
+            message = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._fail(None, PARSE_ERROR, "the line is not valid JSON")
+            return None
+        if not isinstance(message, dict) or isinstance(message.get("id"), dict | list):
+            self._fail(None, INVALID_REQUEST, "a line must be one JSON-RPC message")
+            return None
+        return message
+
+    def _serve(self, message: Json, line: bytes) -> None:
+        key, request_id = _key(message), message["id"]
+        try:
+            reply = b"" if key in self._cancelled else self._ask(message, line)
+            if key not in self._cancelled:
+                self._write(reply)
+        except ApplianceError as error:
+            if key not in self._cancelled:
+                data = {"code": error.code, "hint": error.hint, "details": error.details}
+                self._fail(request_id, INTERNAL_ERROR, error.message, data)
+        except (OSError, http.client.HTTPException) as error:
+            if key not in self._cancelled:
+                told = f"the connection to the hub broke: {type(error).__name__}"
+                hint = "it may have been done: look before asking again"
+                self._fail(request_id, INTERNAL_ERROR, told, {"hint": hint})
+        finally:
+            self._running.pop(key, None)
+            self._cancelled.discard(key)
+            self._room.release()
+
+    def _ask(self, message: Json, line: bytes) -> bytes:
+        """The hub's answer. Asked twice only if the first try reached nobody."""
+        endpoint = self._endpoint or self._find()
+        try:
+            return self._post(endpoint, message, line)
+        except (ConnectionRefusedError, _Strange):
+            return self._post(self._find(), message, line)
+
+    def _find(self) -> Endpoint:
+        self._endpoint = None
+        self._endpoint = self._locate()
+        return self._endpoint
+
+    def _post(self, endpoint: Endpoint, message: Json, line: bytes) -> bytes:
+        connection = connect(endpoint, REQUEST_SECONDS_MAX)
+        with contextlib.closing(connection):
+            self._running[_key(message)] = connection
+            headers = self._headers(endpoint, message)
+            connection.request("POST", f"{endpoint.prefix}/mcp", line, headers)
+            reply = connection.getresponse()
+            text = reply.read(REPLY_BYTES_MAX)
+        answer = _object(text)
+        if answer.get("jsonrpc") == "2.0":
+            self._remember(message, answer)
+            return text
+        if reply.status in (401, 404, 421):
+            # Another token by now, or another program on that port.
+            raise _Strange(reply.status, answer)
+        return _refusal(message["id"], reply.status, answer)
+
+    def _headers(self, endpoint: Endpoint, message: Json) -> dict[str, str]:
+        """What a client of the HTTP transport would have sent."""
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
+        if endpoint.token:
+            headers["Authorization"] = f"Bearer {endpoint.token}"
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        meta = params.get("_meta")
+        version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+        if not isinstance(version, str):
+            if self._version is not None and message.get("method") != "initialize":
+                headers["MCP-Protocol-Version"] = self._version
+            return headers
+        method = str(message.get("method"))
+        headers["MCP-Protocol-Version"] = header_value(version)
+        headers["Mcp-Method"] = header_value(method)
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            headers["Mcp-Name"] = header_value(name)
+        return headers
+
+    def _remember(self, message: Json, answer: Json) -> None:
+        result = answer.get("result")
+        if message.get("method") == "initialize" and isinstance(result, dict):
+            version = result.get("protocolVersion")
+            self._version = version if isinstance(version, str) else None
+
+    def _cut(self, key: str) -> None:
+        """Nobody waits for that answer any more: it is not written, and its connection ends."""
+        if key not in self._running:
+            return
+        self._cancelled.add(key)
+        connection = self._running.get(key)
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _fail(self, request_id: Any, code: int, sentence: str, data: Json | None = None) -> None:
+        self._say(sentence)
+        error: Json = {"code": code, "message": sentence}
+        if data is not None:
+            error["data"] = data
+        self._write(_encode({"jsonrpc": "2.0", "id": request_id, "error": error}))
+
+    def _write(self, message: bytes) -> None:
+        with self._writing:
+            self._target.write(message.replace(b"\n", b" ") + b"\n")
+            self._target.flush()
+
+
+class _Strange(ApplianceError):
+    """Whoever answered is not the hub we knew, or no longer knows our token."""
+
+    def __init__(self, status: int, body: Json) -> None:
+        super().__init__(
+            str(body.get("error") or f"status {status} instead of an answer"),
+            hint=str(body.get("hint") or "agentlipd status"),
+        )
+        self.code = str(body.get("code") or "INTERNAL_ERROR")  # type: ignore[misc]
+
+
+def header_value(value: str) -> str:
+    """As the transport's specification writes what does not fit into a header."""
+    plain = value.isascii() and value.isprintable() and value == value.strip()
+    if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def _key(message: Json) -> str:
+    return repr(message["id"])  # 1 and "1" are two requests
+
+
+def _object(text: bytes) -> Json:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _refusal(request_id: Any, status: int, body: Json) -> bytes:
+    """The hub's own refusal of a request (rate, size, scope) as a JSON-RPC error."""
+    sentence = str(body.get("error") or f"the hub answered with status {status}")
+    error = {"code": INTERNAL_ERROR, "message": sentence, "data": {"status": status, **body}}
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})

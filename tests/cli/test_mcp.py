@@ -1,0 +1,90 @@
+"""`agentlip mcp` as a process, and the snippets that clients are given."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from appliance.mcp.clients import CLIENTS
+from tests.support.commands import agentlip
+from tests.support.hubprocess import HubProcess
+
+UNDER = {
+    "claude-code": "mcpServers",
+    "claude-desktop": "mcpServers",
+    "cursor": "mcpServers",
+    "vscode": "servers",
+    "gemini-cli": "mcpServers",
+    "zed": "context_servers",
+}
+
+
+def test_lines_in_lines_out(hub: HubProcess) -> None:
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": "two", "method": "tools/list"},
+    ]
+    text = "".join(json.dumps(each) + "\n" for each in asked).encode()
+    for before, after in (
+        (("--workspace", hub.workspace), ()),
+        ((), ("--workspace", hub.workspace)),
+    ):
+        done = agentlip(*before, "mcp", *after, cwd=Path("/"), stdin=text)
+        assert done.code == 0, done
+        assert {each["id"] for each in done.lines} == {1, "two"}
+        assert done.err == ""
+
+
+def test_without_a_hub_every_request_is_told_so(tmp_path: Path) -> None:
+    text = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+    done = agentlip("mcp", "--workspace", tmp_path, cwd=tmp_path, stdin=text)
+    assert done.code == 0
+    (told,) = done.lines
+    assert "agentlip init" in told["error"]["data"]["hint"]
+    assert "agentlip mcp: no workspace" in done.err
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_snippet_starts_the_bridge_for_this_workspace(hub: HubProcess, client: str) -> None:
+    done = agentlip("mcp", "config", client, "--json", "--workspace", hub.workspace, cwd=Path("/"))
+    assert done.code == 0, done
+    snippet = done.json["snippet"]
+    if client in UNDER:
+        entry = json.loads(snippet)[UNDER[client]]["agentlip"]
+    elif client == "codex":
+        entry = tomllib.loads(snippet)["mcp_servers"]["agentlip"]
+    else:
+        assert snippet.endswith(f"mcp --workspace {hub.workspace}")
+        return
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"][-3:] == ["mcp", "--workspace", str(hub.workspace)]
+    assert hub.token not in done.out
+
+
+def test_paths_with_spaces_and_quotes_survive(tmp_path: Path) -> None:
+    odd = tmp_path / 'a "quoted" füge'
+    agentlip("init", odd, cwd=tmp_path)
+    for client, load in (("codex", tomllib.loads), ("cursor", json.loads)):
+        done = agentlip("mcp", "config", client, "--json", cwd=odd)
+        entry = next(iter(load(done.json["snippet"]).values()))["agentlip"]
+        assert entry["args"][-1] == str(odd)
+
+
+def test_for_people(hub: HubProcess) -> None:
+    done = agentlip("mcp", "config", "claude-code", cwd=hub.workspace)
+    assert json.loads(done.out)
+    assert "into .mcp.json" in done.err
+    assert "or: claude mcp add agentlip -- " in done.err
+    wrong = agentlip("mcp", "config", "nobody", cwd=hub.workspace)
+    assert wrong.code == 1
+    assert "claude-code" in wrong.err
+
+
+def test_a_remote_hub_has_no_workspace(tmp_path: Path) -> None:
+    done = agentlip(
+        "mcp", "config", "generic", cwd=tmp_path, AGENTLIP_URL="https://hub.example.org"
+    )
+    assert done.code == 0
+    assert done.out.strip().endswith(" mcp")

@@ -1,0 +1,72 @@
+"""`agentlip webhook` against a served hub, as processes."""
+
+import json
+from typing import Any
+
+from standardwebhooks import Webhook
+
+from tests.support.commands import agentlip
+from tests.support.hubprocess import HubProcess
+
+URL = "http://127.0.0.1:9/hook"
+
+
+def ask(hub: HubProcess, *arguments: str) -> Any:
+    done = agentlip("webhook", *arguments, "--json", cwd=hub.workspace)
+    assert done.code == 0, done
+    return done.json
+
+
+def test_a_webhooks_life(hub: HubProcess) -> None:
+    made = ask(hub, "create", "--url", URL, "--channel", "seed-0", "--name", "channel.created",
+               "--after", "0", "--description", "life")  # fmt: skip
+    webhook_id, secret = made["webhook"]["id"], made["secret"]
+    shown = ask(hub, "show", webhook_id)
+    assert shown == made["webhook"]
+    assert len(shown["events"]["channels"]) == 1
+    assert webhook_id in [row["id"] for row in ask(hub, "list")]
+
+    (event,) = ask(hub, "pending", webhook_id)["pending"]
+    told = Webhook(secret).verify(event["body"], event["headers"])
+    assert told["data"]["channel"]["name"] == "seed-0"
+
+    changed = ask(hub, "update", webhook_id, "--all-events", "--disable", "--new-secret",
+                  "--format", "cloudevents")  # fmt: skip
+    assert changed["secret"] != secret
+    assert changed["webhook"]["enabled"] is False
+    (event,) = ask(hub, "pending", webhook_id, "--limit", "1")["pending"]
+    assert json.loads(event["body"])["specversion"] == "1.0"
+    for key in (secret, changed["secret"]):
+        Webhook(key).verify(event["body"], event["headers"])
+
+    assert ask(hub, "delete", webhook_id) == {"id": webhook_id, "deleted": True}
+    gone = agentlip("webhook", "show", webhook_id, cwd=hub.workspace)
+    assert gone.code == 1
+    assert "webhook not found" in gone.err
+
+
+def test_for_people(hub: HubProcess) -> None:
+    secret = "whsec_" + "A" * 32
+    file = hub.workspace / "secret.txt"
+    file.write_text(secret + "\n")
+    made = agentlip("webhook", "create", "--url", URL, "--secret-file", file, "--after", "0",
+                    cwd=hub.workspace)  # fmt: skip
+    assert made.code == 0
+    first, shown = made.out.splitlines()
+    webhook_id = first.split()[-1]
+    assert shown == secret
+    assert secret not in agentlip("webhook", "list", cwd=hub.workspace).out
+    assert "wants: everything" in agentlip("webhook", "show", webhook_id, cwd=hub.workspace).out
+    table = agentlip("webhook", "pending", webhook_id, "--limit", 2, cwd=hub.workspace).out
+    assert table.splitlines()[0].split() == ["EVENT", "SIGNATURE", "BODY"]
+    assert "v1," in table
+    agentlip("webhook", "delete", webhook_id, cwd=hub.workspace)
+
+
+def test_refusals_say_what_to_do(hub: HubProcess) -> None:
+    done = agentlip("webhook", "create", "--url", "https://10.0.0.1/", cwd=hub.workspace)
+    assert done.code == 1
+    assert "private" in done.err
+    assert "[webhooks]" in done.err
+    for arguments in (("update", "x"), ("update", "x", "--all-events", "--name", "y")):
+        assert agentlip("webhook", *arguments, cwd=hub.workspace).code == 1

@@ -1,0 +1,283 @@
+"""The official client against a served hub: both eras over HTTP, and over standard input."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from tests.support.commands import command, environment
+from tests.support.hubprocess import HubProcess
+
+WAYS = [
+    ("http", "auto"),
+    ("http", "2026-07-28"),
+    ("http", "legacy"),
+    ("stdio", "auto"),
+    ("stdio", "legacy"),
+]
+TOOLS = {
+    "status", "list_channels", "list_topics", "read_topic", "wait_events", "post_message",
+    "create_topic", "create_channel", "edit_message", "delete_message", "search",
+}  # fmt: skip
+
+
+@asynccontextmanager
+async def connected(
+    hub: HubProcess, way: str, mode: str, token: str | None = ""
+) -> AsyncIterator[Any]:
+    """`token`: the workspace's own if empty; None: none."""
+    if way == "stdio":
+        program, *arguments = command("agentlip", "mcp", "--workspace", str(hub.workspace))
+        server = StdioServerParameters(command=program, args=arguments, env=environment())
+        async with Client(stdio_client(server), mode=mode) as client:
+            yield client
+        return
+    headers = {} if token is None else {"Authorization": f"Bearer {token or hub.token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(hub.url + "/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+async def call(client: Any, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content[0].text
+    assert json.loads(result.content[0].text) == result.structured_content
+    return result.structured_content
+
+
+async def refused(client: Any, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    return json.loads(result.content[0].text)
+
+
+@pytest.mark.parametrize(("way", "mode"), WAYS)
+def test_a_conversation(hub: HubProcess, way: str, mode: str) -> None:
+    async def talk() -> None:
+        async with connected(hub, way, mode) as client:
+            expected = "2025-11-25" if mode == "legacy" else "2026-07-28"
+            assert client.protocol_version == expected
+            listed = await client.list_tools()
+            assert {tool.name for tool in listed.tools} == TOOLS
+            await story(client, f"{way}-{mode}")
+
+    asyncio.run(talk())
+
+
+async def story(client: Any, name: str) -> None:
+    """Every tool once, each result checked by the client against the tool's own schema."""
+    before = await call(client, "status")
+    assert before["ready"] is True
+    channel = (await call(client, "create_channel", name=name, description="a test"))["channel_id"]
+    channels = (await call(client, "list_channels"))["channels"]
+    assert {"id": channel, "name": name, "description": "a test"} in channels
+    topic = (await call(client, "create_topic", channel=name, title="t"))["topic_id"]
+    (listed,) = (await call(client, "list_topics", channel=channel))["topics"]
+    assert listed["id"] == topic
+    posts = [
+        await call(client, "post_message", topic_id=topic, sender="a", content=f"grüße {n}")
+        for n in range(3)
+    ]
+    page = await call(client, "read_topic", topic_id=topic, limit=2)
+    assert [message["content"] for message in page["messages"]] == ["grüße 1", "grüße 2"]
+    assert page["has_more"] is True
+    older = await call(client, "read_topic", topic_id=topic, before_id=page["cursor"])
+    assert [message["content"] for message in older["messages"]] == ["grüße 0"]
+    found = await call(client, "search", query="grüße 1", channel=name)
+    assert [hit["message_id"] for hit in found["messages"]] == [posts[1]["message_id"]]
+    assert found["messages"][0]["snippet"]
+    message_id = posts[0]["message_id"]
+    done = await call(client, "edit_message", message_id=message_id, content="x" * 50)
+    assert done["version"] == 2
+    wrong = await refused(
+        client, "edit_message", message_id=message_id, content="y", expected_version=1
+    )
+    assert wrong["code"] == "VERSION_CONFLICT"
+    assert wrong["hint"]
+    cut = await call(client, "read_topic", topic_id=topic, max_chars=10)
+    assert cut["messages"][0]["content"] == "x" * 10
+    assert cut["messages"][0]["truncated"] is True
+    await call(client, "delete_message", message_id=message_id, actor="a")
+    again = await call(client, "delete_message", message_id=message_id, actor="a")
+    assert "event_id" not in again
+    events = await call(client, "wait_events", after=before["newest_event"], topic_id=topic)
+    assert [event["name"] for event in events["events"]] == [
+        "topic.created", *["message.created"] * 3, "message.edited", "message.deleted",
+    ]  # fmt: skip
+    assert events["epoch"] == before["epoch"]
+    resource = await client.read_resource(f"agentlip://topic/{topic}")
+    assert len(json.loads(resource.contents[0].text)["messages"]) == 3
+
+
+@pytest.mark.parametrize(("way", "mode"), [("http", "auto"), ("stdio", "legacy")])
+def test_waiting_hears_what_another_posts(hub: HubProcess, way: str, mode: str) -> None:
+    channel = hub.request("POST", "/api/v1/channels", {"name": f"wait-{way}"})["channel"]["id"]
+    body = {"channel_id": channel, "title": "t"}
+    topic = hub.request("POST", "/api/v1/topics", body)["topic"]["id"]
+
+    async def wait() -> None:
+        async with connected(hub, way, mode) as client:
+            began = time.monotonic()
+            waiting = asyncio.create_task(call(client, "wait_events", topic_id=topic, wait_s=30))
+            # Posted again and again: nobody outside can see the moment the wait begins.
+            while not waiting.done():
+                await call(client, "post_message", topic_id=topic, sender="b", content="now")
+                await asyncio.wait([waiting], timeout=0.1)
+            heard = await waiting
+            assert time.monotonic() - began < 25
+            first = heard["events"][0]
+            assert first["message"]["content"] == "now"
+            following = await call(
+                client, "wait_events", after=heard["cursor"], epoch=heard["epoch"],
+                topic_id=topic, wait_s=0,
+            )  # fmt: skip
+            numbers = [event["id"] for event in heard["events"] + following["events"]]
+            assert numbers == sorted(set(numbers))
+
+    asyncio.run(wait())
+
+
+def test_a_wait_ends_empty_with_a_cursor_to_go_on_from(hub: HubProcess) -> None:
+    async def wait() -> None:
+        async with connected(hub, "http", "auto") as client:
+            head = (await call(client, "status"))["newest_event"]
+            heard = await call(client, "wait_events", wait_s=0.05)
+            assert heard["events"] == []
+            assert heard["cursor"] >= head
+            stale = await refused(client, "wait_events", after=0, epoch="another")
+            assert stale["code"] == "EPOCH_CHANGED"
+            assert stale["details"]["epoch"] == heard["epoch"]
+
+    asyncio.run(wait())
+
+
+def test_a_key_makes_a_repetition_harmless(hub: HubProcess) -> None:
+    async def twice() -> None:
+        async with connected(hub, "http", "auto") as client:
+            made = [
+                await call(client, "create_channel", name="once", idempotency_key="k1")
+                for _ in range(2)
+            ]
+            assert made[0] == made[1]
+
+    asyncio.run(twice())
+
+
+def test_without_a_token_one_may_read_on_loopback_and_no_more(hub: HubProcess) -> None:
+    async def look() -> None:
+        async with connected(hub, "http", "auto", token=None) as client:
+            assert (await call(client, "status"))["you"] == "anonymous"
+            await call(client, "list_channels")
+            told = await refused(client, "create_channel", name="nobody")
+            assert told["code"] == "UNAUTHORIZED"
+            assert "token" in told["hint"]
+
+    asyncio.run(look())
+
+
+def test_a_token_limited_to_a_channel_meets_only_that_one(hub: HubProcess) -> None:
+    ours, theirs = (
+        hub.request("POST", "/api/v1/channels", {"name": name})["channel"]["id"]
+        for name in ("ours", "theirs")
+    )
+    topics = [
+        hub.request("POST", "/api/v1/topics", {"channel_id": each, "title": "t"})["topic"]["id"]
+        for each in (ours, theirs)
+    ]
+    for topic in topics:
+        body = {"topic_id": topic, "sender": "x", "content_raw": "hidden treasure"}
+        hub.request("POST", "/api/v1/messages", body)
+    scopes = [f"hub:read@{ours}", f"hub:post@{ours}"]
+    issued = hub.request("POST", "/api/v1/tokens", {"name": "narrow", "scopes": scopes})
+
+    async def look() -> None:
+        async with connected(hub, "http", "auto", token=issued["secret"]) as client:
+            listed = (await call(client, "list_channels"))["channels"]
+            assert [channel["id"] for channel in listed] == [ours]
+            found = (await call(client, "search", query="treasure"))["messages"]
+            assert [hit["topic_id"] for hit in found] == [topics[0]]
+            events = (await call(client, "wait_events", after=0, limit=200))["events"]
+            assert {event["channel_id"] for event in events} == {ours}
+            await call(client, "post_message", topic_id=topics[0], sender="a", content="x")
+            for tool, arguments, code in (
+                ("list_topics", {"channel": "theirs"}, "NOT_FOUND"),
+                ("create_topic", {"channel": theirs, "title": "x"}, "NOT_FOUND"),
+                ("search", {"query": "x", "channel": "theirs"}, "NOT_FOUND"),
+                ("read_topic", {"topic_id": topics[1]}, "FORBIDDEN"),
+                ("post_message", {"topic_id": topics[1], "sender": "a", "content": "x"},
+                 "FORBIDDEN"),
+                ("create_channel", {"name": "new"}, "FORBIDDEN"),
+            ):  # fmt: skip
+                assert (await refused(client, tool, **arguments))["code"] == code
+            with pytest.raises(MCPError) as hidden:
+                await client.read_resource(f"agentlip://topic/{topics[1]}")
+            assert hidden.value.error.code == -32602
+
+    asyncio.run(look())
+
+
+def test_mistakes_of_the_model_are_told_to_the_model(hub: HubProcess) -> None:
+    async def err() -> None:
+        async with connected(hub, "http", "auto") as client:
+            for tool, arguments, code in (
+                ("post_message", {"topic_id": "x"}, "INVALID_INPUT"),
+                ("post_message", {"topic_id": "x", "sender": "a", "content": "\0"},
+                 "INVALID_INPUT"),
+                ("read_topic", {"topic": "x"}, "INVALID_INPUT"),
+                ("read_topic", {"topic_id": "nowhere"}, "NOT_FOUND"),
+                ("read_topic", {"topic_id": "' OR 1=1 --"}, "NOT_FOUND"),
+                ("read_topic", {"topic_id": "x", "limit": 10**30}, "INVALID_INPUT"),
+                ("list_topics", {"channel": "nowhere"}, "NOT_FOUND"),
+                ("search", {"query": '"'}, "SEARCH_SYNTAX"),
+                ("search", {"query": "x", "after": "once"}, "INVALID_INPUT"),
+                ("wait_events", {"after": 2**63}, "INVALID_INPUT"),
+            ):  # fmt: skip
+                told = await refused(client, tool, **arguments)
+                assert told["code"] == code, told
+            with pytest.raises(MCPError) as unknown:
+                await client.call_tool("no_such_tool", {})
+            assert unknown.value.error.code == -32602
+            with pytest.raises(MCPError) as missing:
+                await client.read_resource("agentlip://topic/nowhere")
+            assert missing.value.error.code == -32602
+
+    asyncio.run(err())
+
+
+def test_the_bridge_finds_a_hub_that_was_started_again(hub: HubProcess) -> None:
+    async def outlive() -> None:
+        async with connected(hub, "stdio", "auto") as client:
+            await call(client, "status")
+            hub.kill()
+            with pytest.raises(MCPError) as nobody:
+                await client.call_tool("status", {})
+            assert "no hub" in nobody.value.error.message
+            hub.start()
+            assert (await call(client, "status"))["ready"] is True
+
+    asyncio.run(outlive())
+
+
+def test_a_cancelled_call_of_the_bridge_leaves_room_for_others(hub: HubProcess) -> None:
+    async def cancel() -> None:
+        async with connected(hub, "stdio", "legacy") as client:
+            waiting = asyncio.create_task(call(client, "wait_events", wait_s=50))
+            await call(client, "status")
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await call(client, "status")
+
+    began = time.monotonic()
+    asyncio.run(cancel())
+    assert time.monotonic() - began < 20

@@ -1,0 +1,260 @@
+"""`POST /mcp` byte by byte: eras, versions, headers, statuses, and what is refused at the door."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.hubprocess import HubProcess
+from tests.support.servedhub import Answer, Client
+
+VERSION = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+MODERN = "2026-07-28"
+SUPPORTED = [MODERN, "2025-11-25", "2025-06-18"]
+
+
+class Wire:
+    def __init__(self, hub: HubProcess) -> None:
+        server = hub.datadir.read_server()
+        assert server is not None
+        self.http = Client(server.port, hub.token)
+
+    def post(self, message: Any = None, **more: Any) -> Answer:
+        return self.http.post("/mcp", message, **more)
+
+    def legacy(
+        self, method: str, params: Any = None, version: str | None = "2025-11-25", **headers: str
+    ) -> Answer:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method}
+        if params is not None:
+            message["params"] = params
+        sent = {"MCP-Protocol-Version": version} if version else {}
+        return self.post(message, headers={**sent, **headers})
+
+    def modern(
+        self, method: str, params: Any = None, meta: Any = None, **headers: str | None
+    ) -> Answer:
+        meta = {VERSION: MODERN, CAPABILITIES: {}} if meta is None else meta
+        params = {**(params or {}), "_meta": meta}
+        sent: dict[str, str | None] = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        name = params.get("name", params.get("uri"))
+        if isinstance(name, str):
+            sent["Mcp-Name"] = name
+        sent |= {key.replace("_", "-"): value for key, value in headers.items()}
+        kept = {key: value for key, value in sent.items() if value is not None}
+        message = {"jsonrpc": "2.0", "id": "a", "method": method, "params": params}
+        return self.post(message, headers=kept)
+
+
+@pytest.fixture
+def wire(hub: HubProcess) -> Wire:
+    return Wire(hub)
+
+
+def code_of(answer: Answer) -> int:
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.body["jsonrpc"] == "2.0"
+    return int(answer.body["error"]["code"])
+
+
+# -- the modern era ------------------------------------------------------------------------
+
+
+def test_discovery(wire: Wire) -> None:
+    answer = wire.modern("server/discover")
+    assert answer.status == 200
+    result = answer.body["result"]
+    assert answer.body["id"] == "a"
+    assert result["resultType"] == "complete"
+    assert result["supportedVersions"] == SUPPORTED
+    assert result["capabilities"] == {"tools": {}, "resources": {}}
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "agentlip"
+    assert isinstance(result["ttlMs"], int)
+    assert result["cacheScope"] == "public"
+    assert "mcp-session-id" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [{}, {VERSION: MODERN}, {CAPABILITIES: {}}, {VERSION: 1, CAPABILITIES: {}},
+     {VERSION: MODERN, CAPABILITIES: None}, "text", None],
+)  # fmt: skip
+def test_a_request_without_what_each_must_carry(wire: Wire, meta: Any) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
+    answer = wire.post(message, headers=headers)
+    assert (answer.status, code_of(answer), answer.body["id"]) == (400, -32602, 1)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"MCP-Protocol-Version": None},
+        {"MCP-Protocol-Version": "2025-11-25"},
+        {"Mcp-Method": None},
+        {"Mcp-Method": "tools/list"},
+        {"Mcp-Method": "TOOLS/CALL"},
+        {"Mcp-Name": None},
+        {"Mcp-Name": "list_channels"},
+        {"Mcp-Name": "=?base64?!!!?="},
+    ],
+)
+def test_headers_that_say_something_else(wire: Wire, headers: dict[str, str | None]) -> None:
+    answer = wire.modern("tools/call", {"name": "status"}, **headers)
+    assert (answer.status, code_of(answer)) == (400, -32020)
+
+
+def test_a_name_that_fits_no_header_comes_encoded(wire: Wire) -> None:
+    answer = wire.modern("tools/call", {"name": "status"}, Mcp_Name="=?base64?c3RhdHVz?=")
+    assert answer.status == 200
+    assert answer.body["result"]["structuredContent"]["ready"] is True
+
+
+def test_a_version_nobody_speaks(wire: Wire) -> None:
+    meta = {VERSION: "1900-01-01", CAPABILITIES: {}}
+    answer = wire.modern("tools/list", meta=meta, MCP_Protocol_Version="1900-01-01")
+    assert (answer.status, code_of(answer)) == (400, -32022)
+    assert answer.body["error"]["data"] == {"supported": SUPPORTED, "requested": "1900-01-01"}
+
+
+@pytest.mark.parametrize("method", ["no/such", "initialize", "ping", "subscriptions/listen"])
+def test_a_method_of_no_or_another_era(wire: Wire, method: str) -> None:
+    answer = wire.modern(method)
+    assert (answer.status, code_of(answer)) == (404, -32601)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"name": 1}, {"name": "status", "arguments": []}, {"name": "status", "arguments": "x"},
+     {"name": "no_such_tool"}],
+)  # fmt: skip
+def test_a_call_that_is_none(wire: Wire, params: Any) -> None:
+    answer = wire.modern("tools/call", params)
+    assert (answer.status, code_of(answer)) == (400, -32602)
+
+
+def test_arguments_may_be_left_out(wire: Wire) -> None:
+    for params in ({"name": "status"}, {"name": "status", "arguments": None}):
+        assert wire.modern("tools/call", params).body["result"]["isError"] is False
+
+
+# -- the legacy era ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "agreed"),
+    [("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"),
+     ("2024-11-05", "2025-11-25"), ("2099-01-01", "2025-11-25"), (None, "2025-11-25")],
+)  # fmt: skip
+def test_the_handshake(wire: Wire, asked: str | None, agreed: str) -> None:
+    params = {"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t"}}
+    answer = wire.legacy("initialize", params, version=None)
+    result = answer.body["result"]
+    assert result["protocolVersion"] == agreed
+    assert result["serverInfo"]["name"] == "agentlip"
+    assert result["capabilities"] == {"tools": {}, "resources": {}}
+    assert "resultType" not in result
+    assert "mcp-session-id" not in answer.headers
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", None])
+def test_without_a_session_every_request_stands_alone(wire: Wire, version: str | None) -> None:
+    result = wire.legacy("tools/list", version=version, **{"Mcp-Session-Id": "x"}).body["result"]
+    assert set(result) == {"tools"}
+    assert wire.legacy("ping", version=version).body["result"] == {}
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "nonsense"])
+def test_a_legacy_version_that_is_not_spoken(wire: Wire, version: str) -> None:
+    answer = wire.legacy("tools/list", version=version)
+    assert (answer.status, code_of(answer)) == (400, -32022)
+    assert answer.body["error"]["data"]["supported"] == SUPPORTED
+
+
+def test_legacy_errors_come_with_200(wire: Wire) -> None:
+    for method, params, code in (
+        ("no/such", None, -32601),
+        ("server/discover", None, -32601),
+        ("tools/call", {"name": "no_such_tool"}, -32602),
+        ("resources/read", {"uri": "agentlip://topic/nowhere"}, -32002),
+        ("resources/read", {"uri": "file:///etc/passwd"}, -32002),
+    ):
+        answer = wire.legacy(method, params)
+        assert (answer.status, code_of(answer)) == (200, code)
+
+
+# -- both ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"{", -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"} x', -32700),
+        (b'{"a":' + b"[" * 5000, -32700),
+        (b"[]", -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+        (b'"ping"', -32600),
+        (b"null", -32600),
+        (b"{}", -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', -32602),
+    ],
+)
+def test_bodies_that_are_no_single_message(wire: Wire, raw: bytes, code: int) -> None:
+    answer = wire.post(raw=raw)
+    assert (answer.status, code_of(answer)) == (400, code)
+
+
+def test_what_is_not_utf8_is_refused(wire: Wire) -> None:
+    answer = wire.post(raw=b'{"jsonrpc":"2.0","id":1,"method":"\xff"}')
+    assert (answer.status, code_of(answer)) == (400, -32600)
+
+
+def test_a_notification_is_accepted_and_not_answered(wire: Wire) -> None:
+    for version in (*SUPPORTED, ""):
+        message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        answer = wire.post(message, headers={"MCP-Protocol-Version": version})
+        assert (answer.status, answer.raw) == (202, b"")
+    answer = wire.post(message, headers={"MCP-Protocol-Version": "1900-01-01"})
+    assert (answer.status, code_of(answer)) == (400, -32022)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+def test_other_methods_are_told_which_one_there_is(wire: Wire, method: str) -> None:
+    answer = wire.http(method, "/mcp", headers={"Accept": "text/event-stream"})
+    assert answer.status == 405
+    assert "POST" in answer.headers["allow"]
+
+
+def test_the_door_is_that_of_every_route(hub: HubProcess, wire: Wire) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    foreign = {"Origin": "https://evil.example"}
+    assert wire.post(message, headers=foreign).body["code"] == "ORIGIN_REFUSED"
+    assert wire.post(message, headers={"Host": "evil.example"}).status == 421
+    assert wire.post(message, headers={"Authorization": "Bearer wrong"}).status == 401
+    assert wire.post(message, headers={"Content-Type": "text/plain"}).status == 415
+    assert wire.post(raw=b"x" * (512 * 1024 + 1)).body["code"] == "PAYLOAD_TOO_LARGE"
+    forwarded = Client(wire.http.connection.port, None)
+    assert forwarded.post("/mcp", message, headers={"X-Forwarded-For": "1.2.3.4"}).status == 401
+
+
+def test_a_tools_scope_is_asked_for_at_each_call(wire: Wire) -> None:
+    anonymous = Client(wire.http.connection.port, None)
+    arguments = {"name": "x"}
+    message = {
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "create_channel", "arguments": arguments},
+    }  # fmt: skip
+    result = anonymous.post("/mcp", message).body["result"]
+    assert result["isError"] is True
+    assert json.loads(result["content"][0]["text"])["code"] == "UNAUTHORIZED"
+    assert "structuredContent" not in result

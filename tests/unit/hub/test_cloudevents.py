@@ -1,0 +1,189 @@
+"""Events as CloudEvents: what the specification asks for, and what its own library reads."""
+
+import json
+
+import jsonschema
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from cloudevents.core.formats.json import JSONFormat
+
+from appliance.hub import cloudevents, resources, wire
+from appliance.hub.cloudevents import BATCH, SINGLE, asked_for, of_envelope, of_list, origin_of
+from appliance.hub.sse import EventStream
+from tests.support.http import Client, app_of
+
+# The constraints of the specification's schema for the JSON format, 1.0.2.
+TEXT = {"type": "string", "minLength": 1}
+SCHEMA = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "required": ["id", "source", "specversion", "type"],
+    "properties": {
+        "id": TEXT,
+        "source": {**TEXT, "format": "uri-reference"},
+        "specversion": {"const": "1.0"},
+        "type": TEXT,
+        "datacontenttype": {"type": ["string", "null"], "minLength": 1},
+        "dataschema": {"type": ["string", "null"], "format": "uri", "minLength": 1},
+        "subject": {"type": ["string", "null"], "minLength": 1},
+        "time": {"type": ["string", "null"], "format": "date-time", "minLength": 1},
+        "data_base64": {"type": ["string", "null"], "contentEncoding": "base64"},
+    },
+    # Names of attributes, extensions too: lowercase letters and digits (section 3.1.1).
+    "propertyNames": {"pattern": "^([a-z0-9]+|data_base64)$"},
+    "not": {"required": ["data", "data_base64"]},
+}
+DB_ID = "5f0c3f6e-91c4-4c38-9a55-0f9a2f6f7f10"
+ORIGIN = origin_of(DB_ID, "e1")
+ENVELOPE = (
+    b'{"type":"event","event_id":7,"ts":"2026-02-04T20:00:00.123Z","name":"message.created",'
+    b'"scope":{"channel_id":"ch_1","topic_id":"topic_1"},"data":{"message":{"id":"m","n":1.50}}}'
+)
+
+
+@pytest.fixture
+def story(house):
+    """A hub in which every kind of event was written; its client."""
+    hub, who = house.hub, house.alice
+    channel = json.loads(hub.create_channel(wire.CreateChannel("b"), who).body)["channel"]["id"]
+    topic = json.loads(hub.create_topic(wire.CreateTopic(channel, "t"), who).body)["topic"]["id"]
+    hub.rename_topic(topic, wire.RenameTopic("t2"), who)
+    posted = hub.create_message(wire.CreateMessage(topic, "ci", 'é\n"data: x"\u2028'), who)
+    message = json.loads(posted.body)["message"]["id"]
+    hub.patch_message(message, wire.EditMessage("two"), who)
+    hub.patch_message(message, wire.DeleteMessage("ci"), who)
+    house.client = Client(app_of(resources.routes(hub)))
+    house.topic = topic
+    return house
+
+
+def ask(story, path, accept):
+    return story.client.simulate_get(path, headers={"Accept": accept})
+
+
+def test_the_attributes_of_an_event():
+    told = json.loads(of_envelope(ENVELOPE, ORIGIN))
+    assert told == {
+        "specversion": "1.0",
+        "id": "e1:7",
+        "source": f"urn:uuid:{DB_ID}",
+        "type": "dev.agentlip.message.created",
+        "time": "2026-02-04T20:00:00.123Z",
+        "subject": "topic_1",
+        "sequence": "0000000000000000007",
+        "datacontenttype": "application/json",
+        "data": {"message": {"id": "m", "n": 1.5}},
+    }
+    jsonschema.validate(told, SCHEMA)
+
+
+def test_data_is_passed_on_byte_for_byte():
+    assert b'"data":{"message":{"id":"m","n":1.50}}' in of_envelope(ENVELOPE, ORIGIN)
+
+
+def test_an_event_of_a_channel_has_the_channel_as_its_subject():
+    told = of_envelope(ENVELOPE.replace(b',"topic_id":"topic_1"', b""), ORIGIN)
+    assert json.loads(told)["subject"] == "ch_1"
+
+
+def test_a_database_of_another_make_still_has_a_source():
+    assert origin_of("my db/1", "e").source == "/agentlip/my%20db/1"
+
+
+def test_sequences_sort_as_text():
+    told = [
+        json.loads(of_envelope(ENVELOPE.replace(b":7,", b":%d," % number), ORIGIN))["sequence"]
+        for number in (9, 10, 2**32, 2**63 - 1)
+    ]
+    assert told == sorted(told)
+
+
+def test_the_list_as_a_batch(story):
+    result = ask(story, "/api/v1/events", BATCH)
+    assert result.status_code == 200
+    assert result.headers["content-type"] == BATCH
+    native = story.client.simulate_get("/api/v1/events").json
+    assert result.headers["agentlip-cursor"] == str(native["replay_until"])
+    assert [event["data"] for event in result.json] == [
+        event["data_json"] for event in native["events"]
+    ]
+    assert len({event["id"] for event in result.json}) == len(result.json) == 6
+    for event in result.json:
+        jsonschema.validate(event, SCHEMA)
+        assert event["source"] == f"urn:uuid:{story.hub.db_id}"
+
+
+def test_the_cursor_leads_through_the_log(story):
+    seen, cursor = [], 0
+    while True:
+        result = ask(story, f"/api/v1/events?limit=4&after={cursor}", BATCH)
+        if not result.json:
+            break
+        seen += [int(event["sequence"]) for event in result.json]
+        cursor = int(result.headers["agentlip-cursor"])
+    assert seen == list(range(1, 7))
+    assert cursor == 6
+
+
+def test_the_librarys_reader_understands_every_event(story):
+    for told in ask(story, "/api/v1/events", BATCH).json:
+        event = JSONFormat().read(None, json.dumps(told))
+        assert event.get_id() == told["id"]
+        assert event.get_type().startswith("dev.agentlip.")
+        assert event.get_time().isoformat(timespec="milliseconds") == told["time"].replace(
+            "Z", "+00:00"
+        )
+        assert event.get_data() == told["data"]
+        message = HTTPMessage({"content-type": SINGLE}, json.dumps(told).encode())
+        assert from_http_event(message).get_extension("sequence") == told["sequence"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        (None, False),
+        ("", False),
+        ("*/*", False),
+        ("application/json", False),
+        (BATCH, True),
+        (f"application/json;q=0.5, {BATCH}", True),
+        (f"application/json, {BATCH};q=0.9", False),
+        (f"{BATCH};q=0", False),
+        (f"{BATCH};q=rubbish", False),
+        (BATCH.upper(), True),
+        (SINGLE, False),
+    ],
+)
+def test_who_asks_for_a_batch(accept, wanted):
+    assert asked_for(accept, BATCH) is wanted
+
+
+def test_a_stream_of_cloudevents(story):
+    query = wire.StreamQuery(after=0, topic_id=[story.topic])
+    stream = EventStream(story.hub, query, None)
+    told = cloudevents.Stream(stream, ORIGIN)
+    pieces = iter(told)
+    text = next(pieces) + next(pieces)
+    blocks = [block for block in text.decode().split("\n\n") if block]
+    assert blocks[0] == "retry: 1000"
+    assert [block.split("\n")[0] for block in blocks[1:]] == [f"id: {n}" for n in range(2, 7)]
+    for block in blocks[1:]:
+        number, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        jsonschema.validate(event, SCHEMA)
+        assert event["id"] == f"e1:{number.removeprefix('id: ')}"
+    told.close()
+    assert story.hub.waiting_room.waiting == 0
+
+
+def test_the_stream_is_asked_for_by_its_media_type(story):
+    story.hub.feed.close()  # what follows ends once the log is told
+    plain = ask(story, "/api/v1/events/stream", "text/event-stream")
+    retold = ask(story, "/api/v1/events/stream", f"text/event-stream, {SINGLE}")
+    assert plain.headers["content-type"] == retold.headers["content-type"]
+    assert '"specversion"' not in plain.text
+    assert retold.text.count('"specversion":"1.0"') == 6
+
+
+def test_an_empty_list_is_an_empty_batch():
+    assert of_list(b'{"events":[],"replay_until":12}', ORIGIN) == (b"[]", 12)

@@ -1,0 +1,151 @@
+"""Which addresses may be registered, and which may be connected to."""
+
+import pytest
+
+from appliance.hub.webhooks.address import BadWebhookUrl, check_address, check_url
+from appliance.hub.webhooks.settings import WebhookSettings
+
+USUAL = WebhookSettings()
+STRICT = WebhookSettings(allow_loopback=False)
+INSIDE = WebhookSettings(allow_private=True)
+OPEN = WebhookSettings(allow_private=True, allow_http=True)
+
+
+def allowed(url, rules=USUAL):
+    try:
+        check_url(url, rules)
+    except BadWebhookUrl:
+        return False
+    return True
+
+
+def test_a_refusal_names_the_field_and_repeats_nothing_of_the_url():
+    with pytest.raises(BadWebhookUrl) as refused:
+        check_url("https://user:secret@example.com/", USUAL)
+    assert refused.value.details == {"field": "url"}
+    assert "secret" not in refused.value.message + refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com",
+        "https://example.com:8443/hooks?key=1",
+        "https://EXAMPLE.com./x",
+        "https://_internal.example.com/",
+        "https://xn--bcher-kva.example/",
+        "https://93.184.216.34/",
+        "https://[2606:2800:220:1::1]/",
+        "http://127.0.0.1:9000/hook",
+        "http://127.8.8.8/",
+        "http://localhost:9000",
+        "http://me.localhost/",
+        "http://[::1]:9000/",
+        "http://[::ffff:127.0.0.1]/",
+        "https://localhost/",
+    ],
+)
+def test_usual_addresses_pass(url):
+    assert allowed(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/",  # readable on the way
+        "http://93.184.216.34/",
+        "https://user:secret@example.com/",
+        "https://secret@example.com/",
+        "https://@example.com/",
+        "https://example.com/#secret",
+        "https://example.com/#",
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "example.com",
+        "//example.com/",
+        "https://",
+        "https:///path",
+        "https://:443/",
+        "https://example.com:0/",
+        "https://example.com:99999/",
+        "https://example.com:http/",
+        "https://exa mple.com/",
+        "https://example.com/ ",
+        "https://example.com\\@127.0.0.1/",
+        "https://bücher.example/",
+        "https://example.com/\nX: y",
+        "https://[::1",
+        "https://-a-.example..com/",
+        "https://" + "a" * 64 + ".com/",
+        "https://example.com/" + "a" * 2048,
+    ],
+)
+def test_malformed_and_telling_urls_are_refused(url):
+    assert not allowed(url, OPEN if url.startswith("https") else USUAL)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "10.0.0.1",
+        "172.16.5.4",
+        "192.168.1.1",
+        "100.64.0.1",
+        "198.18.0.1",
+        "[fd00::1]",
+        "[2001:db8::1]",
+        "[::ffff:10.0.0.1]",
+        "[64:ff9b::10.0.0.1]",
+        "[2002:0a00:0001::]",
+    ],
+)
+def test_private_networks_have_to_be_allowed(host):
+    assert not allowed(f"https://{host}/")
+    assert not allowed(f"http://{host}/", INSIDE)
+    assert allowed(f"https://{host}/", INSIDE)
+    assert allowed(f"http://{host}/", OPEN)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "0.0.0.0",
+        "255.255.255.255",
+        "224.0.0.1",
+        "240.0.0.1",
+        "169.254.169.254",  # what clouds tell their machines, credentials among it
+        "[::]",
+        "[fe80::1]",
+        "[fe80::1%25eth0]",
+        "[ff02::1]",
+        "[::ffff:169.254.169.254]",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "127.1",
+        "0177.0.0.1",
+        "example.1",
+        "1.2.3.4.5",
+    ],
+)
+def test_special_networks_and_disguises_never_pass(host):
+    for rules in (USUAL, OPEN):
+        assert not allowed(f"https://{host}/", rules)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "a.localhost", "LOCALHOST."])
+def test_this_machine_can_be_forbidden(host):
+    assert not allowed(f"https://{host}/", STRICT)
+    assert not allowed(f"http://{host}/", STRICT)
+
+
+def test_what_a_name_resolved_to_is_judged_by_the_same_rules():
+    check_address("93.184.216.34", USUAL)
+    check_address("127.0.0.1", USUAL)
+    check_address("10.0.0.1", INSIDE)
+    for address in ("10.0.0.1", "169.254.169.254", "::ffff:10.0.0.1", "fe80::1%eth0", "nonsense"):
+        with pytest.raises(BadWebhookUrl):
+            check_address(address, USUAL)
+    with pytest.raises(BadWebhookUrl):
+        check_address("::ffff:127.0.0.1", STRICT)

@@ -1,0 +1,83 @@
+"""Signatures: the published vector, the specification's library, and what is no secret."""
+
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from appliance.hub.webhooks.signature import BadSecret, headers, key_of, new_secret, sign
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+
+
+def now() -> int:
+    return int(datetime.now(UTC).timestamp())
+
+
+def test_the_published_vector():
+    signature = sign(SECRET, ID, 1614265330, b'{"test": 2432232314}')
+    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@given(body=st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
+def test_the_specifications_library_verifies(body):
+    secret = new_secret()
+    text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    made = headers([secret], "e1:42", now(), text, "application/json")
+    assert Webhook(secret).verify(text, made) == json.loads(text)
+
+
+def test_both_secrets_verify_while_one_takes_over():
+    old, new = new_secret(), new_secret()
+    made = headers([new, old], "e1:42", now(), b"{}", "application/json")
+    for secret in (old, new):
+        assert Webhook(secret).verify(b"{}", made) == {}
+    with pytest.raises(WebhookVerificationError):
+        Webhook(new_secret()).verify(b"{}", made)
+
+
+@pytest.mark.parametrize("changed", ["webhook-id", "webhook-timestamp", "body"])
+def test_nothing_signed_can_be_changed(changed):
+    made = headers([SECRET], "e1:42", now(), b'{"a":1}', "application/json")
+    body = b'{"a":2}' if changed == "body" else b'{"a":1}'
+    if changed == "webhook-id":
+        made["webhook-id"] = "e1:43"
+    if changed == "webhook-timestamp":
+        made["webhook-timestamp"] = str(int(made["webhook-timestamp"]) + 1)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(SECRET).verify(body, made)
+
+
+def test_an_id_with_a_full_stop_is_never_signed():
+    with pytest.raises(ValueError, match="full stop"):
+        sign(SECRET, "a.1", 1, b"")
+
+
+def test_new_secrets_are_good_and_differ():
+    made = {new_secret() for _ in range(20)}
+    assert len(made) == 20
+    assert {len(key_of(secret)) for secret in made} == {32}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "",
+        "whsec_",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_not base64",
+        "whsec_" + base64.b64encode(b"x" * 23).decode(),
+        "whsec_" + base64.b64encode(b"x" * 65).decode(),
+        "whsk_" + base64.b64encode(b"x" * 32).decode(),
+        "whsec_é",
+    ],
+)
+def test_what_is_no_secret(secret):
+    with pytest.raises(BadSecret) as refused:
+        key_of(secret)
+    assert secret in ("", "whsec_") or secret not in refused.value.message

@@ -1,0 +1,83 @@
+"""The rows of tools: thin, well-formed, and each with what a client has to know."""
+
+import json
+import re
+
+import jsonschema
+import msgspec
+import pytest
+
+from appliance.mcp.catalogue import described, schema_of
+from appliance.mcp.tools import TOOLS, PostMessage, ReadTopic
+from appliance.web.guard import FREE_ON_LOOPBACK
+
+LISTED = described(TOOLS)
+# A list is in the context of every conversation: about four characters a token.
+LIST_CHARACTERS_MAX = 11_500
+MODEL_CHARACTERS_MAX = 6_000
+
+
+def size(value):
+    return len(json.dumps(value, separators=(",", ":")))
+
+
+def test_there_are_few_and_they_are_thin():
+    assert len(TOOLS) <= 12
+    assert size(LISTED) < LIST_CHARACTERS_MAX
+    # Most clients show a model these three only.
+    shown = ("name", "description", "inputSchema")
+    assert size([{key: tool[key] for key in shown} for tool in LISTED]) < MODEL_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize("tool", LISTED, ids=lambda tool: tool["name"])
+def test_a_row_is_what_the_specification_asks_for(tool):
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool["name"])
+    assert len(tool["description"]) < 200
+    for name in ("inputSchema", "outputSchema"):
+        jsonschema.Draft202012Validator.check_schema(tool[name])
+        assert tool[name]["type"] == "object"
+        for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(tool[name])):
+            assert reference.removeprefix("#/$defs/") in tool[name]["$defs"]
+    assert tool["inputSchema"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("row", TOOLS, ids=lambda row: row.name)
+def test_hints_fit_scopes(row):
+    """What is free on loopback changes nothing, and what changes something is not free."""
+    hints = described([row])[0]["annotations"]
+    assert hints["readOnlyHint"] == (row.scope in FREE_ON_LOOPBACK) == (row.changes == "nothing")
+    assert not (hints["readOnlyHint"] and hints["destructiveHint"])
+    assert hints["openWorldHint"] is False
+
+
+def test_who_can_change_twice_can_give_a_key():
+    for row in TOOLS:
+        fields = {field.name for field in msgspec.structs.fields(row.takes)}
+        assert ("idempotency_key" in fields) == (row.changes != "nothing"), row.name
+
+
+def test_a_schema_says_what_the_decoder_does():
+    schema = schema_of(ReadTopic)
+    for arguments, good in (
+        ({"topic_id": "t"}, True),
+        ({"topic_id": "t", "limit": 200, "after_id": "m"}, True),
+        ({}, False),
+        ({"topic_id": ""}, False),
+        ({"topic_id": "x" * 65}, False),
+        ({"topic_id": "t", "limit": 0}, False),
+        ({"topic_id": "t", "limit": 201}, False),
+        ({"topic_id": "t", "other": 1}, False),
+    ):
+        assert jsonschema.Draft202012Validator(schema).is_valid(arguments) is good
+        try:
+            msgspec.convert(arguments, ReadTopic)
+        except msgspec.ValidationError:
+            assert not good
+        else:
+            assert good
+
+
+def test_optional_fields_are_shown_without_null():
+    key = schema_of(PostMessage)["properties"]["idempotency_key"]
+    assert key["type"] == "string"
+    assert "default" not in key

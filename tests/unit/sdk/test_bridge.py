@@ -1,0 +1,173 @@
+"""The stdio bridge against a hub that misbehaves: what is told, what is asked again, what ends."""
+
+import io
+import json
+import queue
+import threading
+from typing import Any
+
+import pytest
+
+from appliance.sdk.bridge import LINE_BYTES_MAX, Bridge, header_value
+from appliance.sdk.discovery import HubNotRunning
+from tests.support.fakehub import FakeHttp, http_hub
+
+OK = (200, {"Content-Type": "application/json"}, {"jsonrpc": "2.0", "id": 1, "result": {}})
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+class Pipe:
+    """An input that ends when told, as a client's does."""
+
+    def __init__(self, *messages: Any) -> None:
+        self.lines: queue.Queue[bytes] = queue.Queue()
+        for message in messages:
+            self.say(message)
+
+    def say(self, message: Any) -> None:
+        raw = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.lines.put(raw + b"\n")
+
+    def end(self) -> None:
+        self.lines.put(b"")
+
+    def readline(self, _size: int) -> bytes:
+        return self.lines.get(timeout=30)
+
+
+def bridged(fake: FakeHttp, *messages: Any) -> list[dict[str, Any]]:
+    """What the bridge writes about these messages."""
+    target = io.BytesIO()
+    pipe = Pipe(*messages)
+    pipe.end()
+    with http_hub(fake) as endpoint:
+        Bridge(lambda: endpoint, pipe, target, lambda _: None).run()  # type: ignore[arg-type]
+    return [json.loads(line) for line in target.getvalue().splitlines()]
+
+
+def test_a_request_is_passed_on_as_it_is_with_the_token() -> None:
+    fake = FakeHttp(OK)
+    line = b'{"jsonrpc":"2.0",  "id":1,"method":"tools/list","big":123456789012345678901234567890}'
+    assert bridged(fake, line) == [OK[2]]
+    (asked,) = fake.requests
+    assert asked["body"] == line
+    assert asked["headers"]["authorization"] == "Bearer " + "t" * 64
+    assert asked["path"] == "/mcp"
+
+
+def test_the_headers_of_the_modern_era_are_added() -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    fake = FakeHttp(OK)
+    params = {"name": "grüße", "_meta": meta}
+    bridged(fake, {**CALL, "method": "tools/call", "params": params})
+    headers = fake.requests[0]["headers"]
+    assert headers["mcp-protocol-version"] == "2026-07-28"
+    assert headers["mcp-method"] == "tools/call"
+    assert headers["mcp-name"] == "=?base64?Z3LDvMOfZQ==?="
+
+
+def test_the_version_of_a_handshake_is_remembered() -> None:
+    agreed = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18"}}
+    fake = FakeHttp((200, {}, agreed), OK)
+    target, pipe = io.BytesIO(), Pipe({**CALL, "id": 0, "method": "initialize"})
+    done = threading.Event()
+
+    class Watched(io.BytesIO):
+        def flush(self) -> None:
+            done.set()
+
+    target = Watched()
+    with http_hub(fake) as endpoint:
+        bridge = Bridge(lambda: endpoint, pipe, target, lambda _: None)  # type: ignore[arg-type]
+        thread = threading.Thread(target=bridge.run)
+        thread.start()
+        assert done.wait(30)
+        pipe.say(CALL)
+        pipe.end()
+        thread.join(30)
+    assert "mcp-protocol-version" not in fake.requests[0]["headers"]
+    assert fake.requests[1]["headers"]["mcp-protocol-version"] == "2025-06-18"
+
+
+def test_notifications_are_not_answered_and_not_passed_on() -> None:
+    fake = FakeHttp(OK)
+    assert bridged(fake, {"jsonrpc": "2.0", "method": "notifications/initialized"}, b"") == []
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [(b"{nonsense", -32700), (b"[]", -32600), (b'"text"', -32600), (b'{"id":{}}', -32600)],
+)
+def test_what_is_no_message(line: bytes, code: int) -> None:
+    (told,) = bridged(FakeHttp(OK), line)
+    assert (told["id"], told["error"]["code"]) == (None, code)
+
+
+def test_a_line_too_long_is_skipped_whole() -> None:
+    target = io.BytesIO()
+    text = b'{"id":1,"x":"' + b"a" * LINE_BYTES_MAX + b'"}\n' + json.dumps(CALL).encode() + b"\n"
+    with http_hub(FakeHttp(OK)) as endpoint:
+        Bridge(lambda: endpoint, io.BytesIO(text), target, lambda _: None).run()
+    told = [json.loads(line) for line in target.getvalue().splitlines()]
+    assert [each["id"] for each in told] == [None, 1]
+    assert told[0]["error"]["code"] == -32600
+
+
+def test_the_hubs_refusals_become_errors() -> None:
+    body = {"error": "rate limit exceeded", "code": "RATE_LIMITED", "hint": "wait"}
+    (told,) = bridged(FakeHttp((429, {}, body)), CALL)
+    assert told["id"] == 1
+    assert told["error"]["message"] == "rate limit exceeded"
+    assert told["error"]["data"]["code"] == "RATE_LIMITED"
+
+
+def test_errors_of_json_rpc_pass_whatever_their_status() -> None:
+    error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "Method not found"}}
+    assert bridged(FakeHttp((404, {}, error)), CALL) == [error]
+
+
+def test_who_does_not_know_the_token_is_asked_about_once_more() -> None:
+    refused = (401, {}, {"error": "missing or invalid token", "code": "UNAUTHORIZED"})
+    fake = FakeHttp(refused, OK)
+    assert bridged(fake, CALL) == [OK[2]]
+    fake = FakeHttp(refused)
+    (told,) = bridged(fake, CALL)
+    assert len(fake.requests) == 2
+    assert told["error"]["data"]["code"] == "UNAUTHORIZED"
+
+
+def test_a_broken_connection_is_told_and_not_asked_again() -> None:
+    fake = FakeHttp("hang up")
+    (told,) = bridged(fake, {**CALL, "id": "a"})
+    assert told["id"] == "a"
+    assert "look before asking again" in told["error"]["data"]["hint"]
+    assert len(fake.requests) == 1
+
+
+def test_no_hub_is_told_with_what_to_do() -> None:
+    def nowhere() -> Any:
+        raise HubNotRunning
+
+    target = io.BytesIO()
+    source = io.BytesIO(json.dumps(CALL).encode())
+    said: list[str] = []
+    Bridge(nowhere, source, target, said.append).run()
+    told = json.loads(target.getvalue())
+    assert told["error"]["data"]["hint"] == "start one with 'agentlipd up'"
+    assert said == ["no hub is running"]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+    ],
+)
+def test_values_in_headers_as_the_specification_writes_them(value: str, written: str) -> None:
+    assert header_value(value) == written
