@@ -118,12 +118,11 @@ class Events:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         listed = self._hub.list_events(req.context.query, req.context.principal)
         if cloudevents.asked_for(req.get_header("Accept"), cloudevents.BATCH):
-            batch, cursor = cloudevents.of_list(listed, self._origin)
+            batch, cursor = cloudevents.of_list(listed, self._origin())
             resp.set_header("Agentlip-Cursor", str(cursor))
             reply_bytes(resp, batch, media=cloudevents.BATCH)
         else:
@@ -136,11 +135,14 @@ class Events:
             self._hub, context.query, last_event_id, context.principal
         )
         if cloudevents.asked_for(req.get_header("Accept"), cloudevents.SINGLE):
-            stream = cloudevents.Stream(stream, self._origin)
+            stream = cloudevents.Stream(stream, self._origin())
         resp.content_type = "text/event-stream"
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("X-Accel-Buffering", "no")
         resp.stream = stream
+
+    def _origin(self) -> cloudevents.Origin:
+        return cloudevents.origin_of(self._hub.db_id, self._hub.identity.epoch)
 
 
 def routes(hub: Hub) -> list[Route]:
