@@ -33,8 +33,8 @@ from appliance.kernel.submission import Submission
 from appliance.kernel.trouble import StoreBusy
 from appliance.kernel.writerchild import LENGTH, Order, frame, frames_in
 
-RESTARTS_MAX = 5
-RESTARTS_SECONDS = 60.0
+RESTARTS_SECONDS = 30.0  # a writer that lived longer is started again at once
+PAUSE_SECONDS_MAX = 2.0  # between two starts of one that keeps dying, as on a full disk
 RECEIVE_BYTES = 1 << 20
 READ, WRITE = 1, 2  # libev's
 Deliver = Callable[[list[Submission], list[Any]], None]
@@ -212,14 +212,22 @@ class WriterProcess:
         """Nobody writes now, so what `restarted` finds in the file is all there is."""
         now = self._clock.monotonic()
         self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]
-        if len(self._restarts) >= RESTARTS_MAX:
-            self._log.error("the writer ended too often and is not started again", pid=self.pid)
-            return
+        pause = min(PAUSE_SECONDS_MAX, 0.1 * 2 ** len(self._restarts)) if self._restarts else 0.0
         self._restarts.append(now)
-        self._log.error("the writer ended; starting another", pid=self.pid)
-        self._restarted()
-        self._ended.clear()
-        self._start()
+        self._log.error("the writer ended; starting another", pid=self.pid, seconds=pause)
+        gevent.sleep(pause)
+        while not self._stopping:
+            try:
+                self._restarted()
+                self._ended.clear()
+                self._start()
+            except Exception as error:
+                # No reading, or no new process, just now: until there is, writes hear 503.
+                self._ended.set()
+                self._log.error("the writer can't be started", error)
+                gevent.sleep(PAUSE_SECONDS_MAX)
+            else:
+                return
 
     def _fail_waiting(self) -> None:
         batch = list(self._waiting.values())
