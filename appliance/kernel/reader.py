@@ -80,7 +80,7 @@ def open_connection(
     """
     if database is not None:
         with _alone():
-            database.connect()
+            database.connect(reuse_if_open=True)  # an opening that failed half-way
         connection: sqlite3.Connection = database.connection()
     else:
         uri = path.absolute().as_uri() + "?mode=rw"

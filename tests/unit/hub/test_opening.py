@@ -3,9 +3,21 @@
 Run as a script it does so and prints how often somebody was left hanging.
 """
 
+from gevent import monkey
+
+if __name__ == "__main__":
+    monkey.patch_all()
+
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+
+import peewee
+import pytest
+
+from appliance.kernel import reader
 
 TIMES = 60
 
@@ -22,11 +34,19 @@ def test_nobody_hangs_when_all_threads_connect_and_leave_at_once(new_file):
     assert done.stdout == f"0 of {TIMES}\n", done.stdout + done.stderr
 
 
+def test_a_connection_that_failed_half_way_can_be_opened_again(new_file, tmp_path, monkeypatch):
+    database = peewee.SqliteDatabase(None, autoconnect=False)
+    database.init(shutil.copy(new_file, tmp_path))
+    monkeypatch.setattr(reader, "BUSY_TIMEOUT_MS", "no number )")
+    with pytest.raises(sqlite3.OperationalError):
+        reader.open_connection(tmp_path, "FULL", database)
+    monkeypatch.undo()
+    connection = reader.open_connection(tmp_path, "FULL", database)
+    assert connection.execute("SELECT count(*) FROM events").fetchone() == (0,)
+    reader.close_connection(connection, database)
+
+
 def main() -> None:
-    from gevent import monkey
-
-    monkey.patch_all()
-
     import gevent
     import msgspec
 
