@@ -131,15 +131,17 @@ class Events:
 
     def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
         context = req.context
+        resp.content_type = "text/event-stream"
+        resp.set_header("Cache-Control", "no-cache")
+        resp.set_header("X-Accel-Buffering", "no")
+        if context.method == "HEAD":  # a stream that nobody reads would never be closed
+            return
         last_event_id = req.get_header("Last-Event-ID")
         stream: cloudevents.Pieces = EventStream(
             self._hub, context.query, last_event_id, context.principal
         )
         if cloudevents.asked_for(req.get_header("Accept"), cloudevents.SINGLE):
             stream = cloudevents.Stream(stream, self._origin)
-        resp.content_type = "text/event-stream"
-        resp.set_header("Cache-Control", "no-cache")
-        resp.set_header("X-Accel-Buffering", "no")
         resp.stream = stream
 
 
