@@ -83,9 +83,15 @@ class Messages:
         )
 
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        keys = [message.idempotency_key for message in command.messages]
-        results = self._hub.create_messages(command.messages, req.context.principal, keys)
+        """A key in the header is good for the items without one: each gets its place added."""
+        key, messages = req.context.idempotency_key, command.messages
+        keys = [message.idempotency_key for message in messages]
+        if key is not None:
+            keys = [own or f"{key}/{place}" for place, own in enumerate(keys)]
+        results = self._hub.create_messages(messages, req.context.principal, keys)
         reply_bytes(resp, batch_body(results))
+        if key is not None and all(isinstance(one, Reply) and one.replayed for one in results):
+            resp.set_header("Idempotency-Replayed", "true")
 
 
 class Attachments:
