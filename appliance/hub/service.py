@@ -161,16 +161,16 @@ class Hub:
         calls: list[Any] = []
         places: list[int] = []
         held: list[tuple[str, str, str, str]] = []
-        for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
-            try:
-                if principal.channels is not None:
-                    self.access.topic(principal, POST, command.topic_id)
-                check_message(command.sender, command.content_raw)
-                calls.append(self._message_call(command, principal, key, held))
-                places.append(place)
-            except ApplianceError as error:
-                results[place] = error
         try:
+            for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
+                try:
+                    if principal.channels is not None:
+                        self.access.topic(principal, POST, command.topic_id)
+                    check_message(command.sender, command.content_raw)
+                    calls.append(self._message_call(command, principal, key, held))
+                    places.append(place)
+                except ApplianceError as error:
+                    results[place] = error
             outcomes = self.store.write_many(calls) if calls else []
         finally:
             self._running.difference_update(held)
