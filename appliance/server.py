@@ -93,6 +93,8 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     lock = WriterLock(datadir, instance_id, clock)
     lock.acquire()
     try:
+        for name in datadir.tighten():
+            log.warning("a file with the token could be read by others; no more", file=name)
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
         listener = bind(settings, datadir, log)
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)

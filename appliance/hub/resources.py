@@ -83,9 +83,15 @@ class Messages:
         )
 
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        keys = [message.idempotency_key for message in command.messages]
-        results = self._hub.create_messages(command.messages, req.context.principal, keys)
+        """A key in the header is good for the items without one: each gets its place added."""
+        key, messages = req.context.idempotency_key, command.messages
+        keys = [message.idempotency_key for message in messages]
+        if key is not None:
+            keys = [own or f"{key}/{place}" for place, own in enumerate(keys)]
+        results = self._hub.create_messages(messages, req.context.principal, keys)
         reply_bytes(resp, batch_body(results))
+        if key is not None and all(isinstance(one, Reply) and one.replayed for one in results):
+            resp.set_header("Idempotency-Replayed", "true")
 
 
 class Attachments:
@@ -130,15 +136,17 @@ class Events:
 
     def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
         context = req.context
+        resp.content_type = "text/event-stream"
+        resp.set_header("Cache-Control", "no-cache")
+        resp.set_header("X-Accel-Buffering", "no")
+        if context.method == "HEAD":  # a stream that nobody reads would never be closed
+            return
         last_event_id = req.get_header("Last-Event-ID")
         stream: cloudevents.Pieces = EventStream(
             self._hub, context.query, last_event_id, context.principal
         )
         if cloudevents.asked_for(req.get_header("Accept"), cloudevents.SINGLE):
             stream = cloudevents.Stream(stream, self._origin())
-        resp.content_type = "text/event-stream"
-        resp.set_header("Cache-Control", "no-cache")
-        resp.set_header("X-Accel-Buffering", "no")
         resp.stream = stream
 
     def _origin(self) -> cloudevents.Origin:

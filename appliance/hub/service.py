@@ -10,7 +10,7 @@ from appliance.hub import attachments, metrics, queries, retopic, search, wire, 
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
 from appliance.hub.settings import HubSettings
-from appliance.hub.subscription import Filter
+from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.hub.writes import Reply
@@ -161,16 +161,16 @@ class Hub:
         calls: list[Any] = []
         places: list[int] = []
         held: list[tuple[str, str, str, str]] = []
-        for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
-            try:
-                if principal.channels is not None:
-                    self.access.topic(principal, POST, command.topic_id)
-                check_message(command.sender, command.content_raw)
-                calls.append(self._message_call(command, principal, key, held))
-                places.append(place)
-            except ApplianceError as error:
-                results[place] = error
         try:
+            for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
+                try:
+                    if principal.channels is not None:
+                        self.access.topic(principal, POST, command.topic_id)
+                    check_message(command.sender, command.content_raw)
+                    calls.append(self._message_call(command, principal, key, held))
+                    places.append(place)
+                except ApplianceError as error:
+                    results[place] = error
             outcomes = self.store.write_many(calls) if calls else []
         finally:
             self._running.difference_update(held)
@@ -313,12 +313,13 @@ class Hub:
         until = self.feed.head
         rows = self.store.read(queries.list_events, query, until, only)
         if not rows and query.wait and tail is None:
-            until = self._wait_for(query, until, principal)
-            rows = self.store.read(queries.list_events, query, until, only)
+            until, rows = self._await_events(query, until, principal)
         return b'{"events":[%b],"replay_until":%d}' % (b",".join(rows), until)
 
-    def _wait_for(self, query: wire.EventsQuery, head: int, principal: Principal) -> int:
-        """The feed's head when something wanted came, or when the time was up."""
+    def _await_events(
+        self, query: wire.EventsQuery, until: int, principal: Principal
+    ) -> tuple[int, list[bytes]]:
+        """The first wanted events after `until`, or none when the time is up."""
         only = principal.channels_for(READ)
 
         def wants(event: Any) -> bool:
@@ -331,19 +332,36 @@ class Hub:
                 and (query.topic_id is None or query.topic_id in topics)
             )
 
-        # Nothing can come between the read and this line unheard: compare heads first.
+        rows: list[bytes] = []
         with self.waiting_room:
             subscription = self.feed.subscribe(1, wants)
             unwatch = self.book.watch(principal, subscription.wake)
             try:
-                if self.feed.head == head:
-                    subscription.wait(min(query.wait, self.settings.wait_seconds_max))
+                if self.feed.head != until:  # something came while we read: was it wanted?
+                    until = self.feed.head
+                    rows = self.store.read(queries.list_events, query, until, only)
+                if not rows:
+                    told = subscription.wait(min(query.wait, self.settings.wait_seconds_max))
+                    until = self.feed.head
+                    if told:
+                        rows = self.store.read(queries.list_events, query, until, only)
             finally:
                 self.feed.unsubscribe(subscription)
                 unwatch()
         if not self.book.in_force(principal, self.clock.now_ms()):
             raise Unauthenticated
-        return self.feed.head
+        return until, rows
+
+    def following(self, asked: wire.Subscriptions | None, principal: Principal) -> Following | None:
+        """What a listener of `asked` hears, as far as its token allows; None is everything."""
+        if asked is None:
+            only = self.access.all_events(principal)
+            return None if only is None else Following(frozenset(), lambda: only)
+
+        def resolve() -> Filter:
+            return self.access.narrow(self.filter_for(asked.channels, asked.topics), principal)
+
+        return Following(frozenset(asked.channels), resolve)
 
     def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:
         """A Filter from references; channels may be named by id or name."""

@@ -9,7 +9,6 @@ from typing import Any
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
-from appliance.hub.subscription import Filter
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.errors import Invalid
 
@@ -28,15 +27,19 @@ class EventStream:
     ) -> None:
         self._hub = hub
         self._cursor = start_of(query, last_event_id, hub.feed.head)
-        scoped = bool(query.channel_id or query.topic_id)
-        if scoped:
-            asked = hub.filter_for(query.channel_id, query.topic_id)
-            self._wanted: Filter | None = hub.access.narrow(asked, principal)
-        else:
-            self._wanted = hub.access.all_events(principal)
-        matches = self._wanted.matches if self._wanted else None
+        asked = wire.Subscriptions(query.channel_id, query.topic_id)
+        everything = not (asked.channels or asked.topics)
+        self._following = hub.following(None if everything else asked, principal)
+        wants = self._following.wants if self._following else None
         hub.waiting_room.enter()
-        self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, matches)
+        self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, wants)
+        if self._following is not None:
+            try:
+                self._following.look_up()
+            except BaseException:
+                hub.feed.unsubscribe(self._subscription)
+                hub.waiting_room.leave()
+                raise
         self._open = True
         self._over = False
         self._unwatch = hub.book.watch(principal, self._end)  # after the last line that waits
@@ -73,18 +76,23 @@ class EventStream:
 
     def _read_log(self) -> Iterator[bytes]:
         while self._cursor < self._hub.feed.head and self._open and not self._over:
-            until = self._hub.feed.head
-            pieces, self._cursor = self._hub.read_log(
-                self._cursor, until, self._wanted, framed=False
-            )
+            until, following = self._hub.feed.head, self._following
+            if following is not None:
+                following.look_again()
+            wanted = following.filter if following else None
+            pieces, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
             if pieces:
                 yield pieces
 
     def _pieces(self, items: list[Any]) -> bytes:
+        """What is new and wanted of `items`; nothing may be."""
+        if self._following is not None:
+            items = self._following.sift(items)
         pieces = [
             sse_event(item.number, item.envelope) for item in items if item.number > self._cursor
         ]
-        self._cursor = max(self._cursor, items[-1].number)
+        if items:
+            self._cursor = max(self._cursor, items[-1].number)
         return b"".join(pieces)
 
 

@@ -17,7 +17,7 @@ import msgspec
 from appliance.hub import metrics, wire
 from appliance.hub.requests import Requests, is_request
 from appliance.hub.service import Hub, refusal
-from appliance.hub.subscription import Filter
+from appliance.hub.subscription import Following
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import Subscription
@@ -47,8 +47,7 @@ class Session:
         self._principal = principal
         self._settings = settings
         self._hello: wire.Hello | None = None
-        self._wanted: Filter | None = None
-        self._by_name = False  # some name was not known when the client said hello
+        self._following: Following | None = None  # None: everything
         self._cursor = 0
         # Until hello says what is wanted, nothing is.
         self._subscription: Subscription = hub.feed.subscribe(settings.queue_max, lambda _: False)
@@ -95,30 +94,15 @@ class Session:
 
     def _subscribe(self, hello: wire.Hello) -> None:
         """From here on wanted events wait in the subscription; then look up names."""
-        asked = hello.subscriptions
         feed, old = self._hub.feed, self._subscription
-        if asked is None:
-            self._wanted = self._hub.access.all_events(self._principal)
-            matches = self._wanted.matches if self._wanted else None
-            self._subscription = feed.subscribe(self._settings.queue_max, matches)
-        else:
-            self._wanted = Filter(unresolved=frozenset(asked.channels))
-            self._subscription = feed.subscribe(self._settings.queue_max, self._wants)
+        self._following = following = self._hub.following(hello.subscriptions, self._principal)
+        self._subscription = feed.subscribe(
+            self._settings.queue_max, following.wants if following else None
+        )
         self._socket.wake_with(self._subscription.wake)
         feed.unsubscribe(old)
-        if asked is not None:
-            self._wanted = self._look_up(asked)
-            self._by_name = bool(self._wanted.unresolved)
-
-    def _look_up(self, asked: wire.Subscriptions) -> Filter:
-        wanted = self._hub.filter_for(asked.channels, asked.topics)
-        return self._hub.access.narrow(wanted, self._principal)
-
-    def _wants(self, event: Any) -> bool:
-        """Everything while names are still being looked up; `_send_live` looks again."""
-        wanted = self._wanted
-        assert wanted is not None
-        return bool(wanted.unresolved) or wanted.matches(event)
+        if following is not None:
+            following.look_up()
 
     def _say_hello(self, until: int) -> None:
         hello, identity = self._hello, self._hub.identity
@@ -132,12 +116,12 @@ class Session:
 
     def _replay(self, until: int) -> None:
         """Every wanted event in (cursor, until], piece by piece, however long it takes."""
-        asked = self._hello.subscriptions if self._hello else None
-        if asked is not None and self._wanted is not None and self._wanted.unresolved:
-            # A channel made up to `until` can be found now, and won't be told of again.
-            self._wanted = self._look_up(asked)
+        following = self._following
+        if following is not None:
+            following.look_again()
+        wanted = following.filter if following else None
         while self._cursor < until:
-            frames, self._cursor = self._hub.read_log(self._cursor, until, self._wanted)
+            frames, self._cursor = self._hub.read_log(self._cursor, until, wanted)
             if frames:
                 self._socket.send(frames)
                 metrics.replayed.inc(len(frames))
@@ -153,27 +137,13 @@ class Session:
         self._subscription.recover()
 
     def _send_live(self, items: list[Any]) -> None:
-        if self._by_name:  # what came before the last name was known is unfiltered
-            items = [item for item in items if self._resolve(item)]
+        if self._following is not None:
+            items = self._following.sift(items)
         frames = b"".join([item.frame for item in items if item.number > self._cursor])
         if frames:
             self._socket.send(frames)
         if items:
             self._cursor = max(self._cursor, items[-1].number)
-
-    def _resolve(self, event: Any) -> bool:
-        """Does a subscription by the name of a channel not made yet include this event?"""
-        wanted = self._wanted
-        assert wanted is not None
-        if event.name == "channel.created":
-            channel = msgspec.json.decode(event.data, type=wire.ChannelData).channel
-            if channel.name in wanted.unresolved:
-                self._wanted = wanted = Filter(
-                    wanted.channels | {channel.id},
-                    wanted.topics,
-                    wanted.unresolved - {channel.name},
-                )
-        return wanted.matches(event)
 
     # -- the reading greenlet ------------------------------------------------------------
 

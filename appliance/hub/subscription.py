@@ -4,7 +4,14 @@ A subscription is an OR (hub spec §2.3): the event's channel, or its topic, or 
 topic of a move. Left out altogether it means everything; present and empty, nothing.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from appliance.hub import wire
+
+_channel_data = msgspec.json.Decoder(wire.ChannelData)
 
 
 class Scoped(Protocol):
@@ -49,3 +56,50 @@ class Filter:
             + [("scope_topic_id", topic) for topic in topics]
             + [("scope_topic_id2", topic) for topic in topics]
         )
+
+
+class Following:
+    """What a listener wants, also by names of channels that are not made yet.
+
+    The order matters: have the feed queue what `wants` lets through, then `look_up`, then
+    read the log. Before each piece of the log, when it is known where that ends,
+    `look_again`; what the queue gives goes through `sift`.
+    """
+
+    __slots__ = ("_by_name", "_resolve", "filter")
+
+    def __init__(self, names: frozenset[str], resolve: Callable[[], Filter]) -> None:
+        """`names` may be ids as well; `resolve` looks all of them up in the database."""
+        self._resolve = resolve
+        self._by_name = False  # some name was not known at the first look
+        self.filter = Filter(unresolved=names)
+
+    def wants(self, event: Scoped) -> bool:
+        """Everything while a name is still unknown: `sift` tells then."""
+        wanted = self.filter
+        return bool(wanted.unresolved) or wanted.matches(event)
+
+    def look_up(self) -> None:
+        self.filter = self._resolve()
+        self._by_name = bool(self.filter.unresolved)
+
+    def look_again(self) -> None:
+        """A channel made by now can be found, and may not be told of again."""
+        if self.filter.unresolved:
+            self.filter = self._resolve()
+
+    def sift(self, items: list[Any]) -> list[Any]:
+        """Those wanted; what was queued before the last name was known is unfiltered."""
+        return [item for item in items if self._meets(item)] if self._by_name else items
+
+    def _meets(self, event: Any) -> bool:
+        wanted = self.filter
+        if event.name == "channel.created" and wanted.unresolved:
+            channel = _channel_data.decode(event.data).channel
+            if channel.name in wanted.unresolved:
+                self.filter = wanted = Filter(
+                    wanted.channels | {channel.id},
+                    wanted.topics,
+                    wanted.unresolved - {channel.name},
+                )
+        return wanted.matches(event)

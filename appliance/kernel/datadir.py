@@ -124,6 +124,18 @@ class DataDir:
         except msgspec.DecodeError:
             return None
 
+    def tighten(self) -> list[str]:
+        """Take away what others may do with files that hold the token; names of those that
+        were too open. A file that isn't ours to change stays as it is (a mounted secret)."""
+        found = []
+        for path in (self.token_file, self.server_file):
+            with suppress(OSError):
+                mode = path.stat().st_mode
+                if mode & 0o077:
+                    path.chmod(mode & 0o700)
+                    found.append(path.name)
+        return found
+
     def write_private(self, path: Path, text: str) -> None:
         """Puts `text` at `path` for the owner's eyes only, whole or not at all."""
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

@@ -98,6 +98,8 @@ class Feed:
         """From now on, items for which `wants` is true; None means all."""
         subscription = Subscription(queue_max, wants)
         self._subscriptions.add(subscription)
+        if self.closed:
+            subscription.wake()
         _subscriptions.set(len(self._subscriptions))
         return subscription
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+from _queue import SimpleQueue  # native, also when the standard modules are patched
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,8 @@ def open_connection(
     models and raw statements share it. The file must exist.
     """
     if database is not None:
-        database.connect()
+        with _alone():
+            database.connect(reuse_if_open=True)  # an opening that failed half-way
         connection: sqlite3.Connection = database.connection()
     else:
         uri = path.absolute().as_uri() + "?mode=rw"
@@ -94,3 +96,27 @@ def open_connection(
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
+
+
+def close_connection(connection: sqlite3.Connection, database: Any = None) -> None:
+    """What `open_connection` made, in the same thread."""
+    if database is None:
+        connection.close()
+        return
+    with _alone():
+        database.close()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One thread at a time. peewee's own lock around connecting and closing is a greenlet's
+    under the server, and a native thread that had to wait for it would wait for ever."""
+    _turn.get()
+    try:
+        yield
+    finally:
+        _turn.put(None)
+
+
+_turn: SimpleQueue[None] = SimpleQueue()  # as a lock that nobody patches
+_turn.put(None)

@@ -27,7 +27,7 @@ from appliance.kernel.handoff import Handoff
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.native import NativeThread, SimpleQueue
-from appliance.kernel.reader import Reader, open_connection
+from appliance.kernel.reader import Reader, close_connection, open_connection
 from appliance.kernel.submission import Submission
 from appliance.kernel.trouble import (
     QueueFull,
@@ -234,10 +234,8 @@ class Store:
             except Exception as error:
                 outcome = Outcome(error=error)
             self._handoff.post(self._answer, waiter, outcome)
-        if self._database is not None:
-            self._database.close()
-        elif reader is not None:
-            reader.connection.close()
+        if reader is not None:
+            close_connection(reader.connection, self._database)
 
     def _open_reader(self) -> Reader:
         connection = open_connection(

@@ -15,7 +15,7 @@ from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
-from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
+from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, close_connection, open_connection
 from appliance.kernel.trouble import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
 PAUSE_TOLD_EVERY_SECONDS = 10.0
@@ -95,10 +95,8 @@ class Writer:
 
     def close(self) -> None:
         runner, self._runner = self._runner, None
-        if runner is not None and self._database is not None:
-            self._database.close()
-        elif runner is not None:
-            runner.connection.close()
+        if runner is not None:
+            close_connection(runner.connection, self._database)
 
     def _open(self) -> BatchRunner:
         connection = open_connection(self._path, self._settings.synchronous, self._database)

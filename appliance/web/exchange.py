@@ -235,6 +235,12 @@ def is_read(request: Request) -> bool:
     return isinstance(reader, LengthReader) and reader.length == 0
 
 
+def unread_bytes(request: Request) -> int:
+    """At least so many bytes of the request's body were not taken yet."""
+    reader = cast(Body, request.body).reader
+    return int(reader.length) if isinstance(reader, LengthReader) else 0
+
+
 def environ_base(cfg: Any, listener: tuple[str, str]) -> dict[str, Any]:
     """What all environs of a listener share."""
     return {

@@ -58,6 +58,7 @@ from appliance.web.exchange import (
     is_read,
     parser_settings,
     refusal,
+    unread_bytes,
     whole,
 )
 from appliance.web.settings import HttpSettings
@@ -200,8 +201,10 @@ class Worker(GeventWorker):
             parts = self.wsgi(environ, response.start_response)
             if self.is_already_handled(parts):
                 return False
-            # An uninvited body may come or not, so no next request can be found behind it.
-            if body.uninvited or not self.alive:
+            # An uninvited body may come or not, so no next request can be found behind it;
+            # and a long one that nobody wanted is not read to its end.
+            unread = unread_bytes(request) > RECEIVE_BYTES
+            if body.uninvited or unread or not self.alive:
                 response.force_close()
             for part in parts:
                 response.write(part)

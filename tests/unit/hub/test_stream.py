@@ -213,3 +213,8 @@ def test_a_lagging_session_gets_every_event_once(table):
         table.say("here", 10)
     table.until(lambda: table.told()[-1:] == [table.house.feed.head])
     assert table.told() == list(range(start + 1, table.house.feed.head + 1))
+
+
+def test_who_starts_to_wait_when_all_is_over_does_not_wait(house):
+    house.feed.close()
+    assert house.feed.subscribe(1).wait(0), "there is nobody left to wake it"

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from unittest.mock import Mock
 
 import gevent
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from appliance.hub import wire, writes
 from appliance.hub.writes import Reply
+from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Unavailable
 
 
@@ -391,6 +393,19 @@ def test_items_of_a_batch_share_their_keys_with_single_sends(house, place):
     again = hub.create_message(message(place, "fresh"), who, "k2")
     assert (again.body, again.replayed) == (results[1].body, True)
     assert isinstance(hub.create_messages([item], who, ["k2"])[0], wire.KeyReused)
+
+
+def test_a_batch_cut_off_between_its_items_frees_their_keys(house, place):
+    """A limited token's topics are looked up item by item, and its client may leave then."""
+    limited = Principal(
+        "carol", "carol", frozenset({"hub:post"}), {"hub:post": frozenset({place[0]})}
+    )
+    item = wire.BatchMessage(place[1], "carol", "once")
+    house.hub.access.topic = Mock(side_effect=[None, gevent.GreenletExit])
+    with pytest.raises(gevent.GreenletExit):
+        house.hub.create_messages([item, item], limited, ["k1", "k2"])
+    del house.hub.access.topic
+    assert house.hub.create_messages([item], limited, ["k1"])[0].status == 201
 
 
 def test_old_keys_are_forgotten_a_piece_at_a_time(house, place):

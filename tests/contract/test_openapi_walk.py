@@ -1,0 +1,95 @@
+"""The served description is walked at random: never a fault of ours, always what it promises."""
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.support.servedhub import serve
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live"}  # these answer for ever
+EXAMPLES = 20
+SETTINGS = "[hub]\nwait_seconds_max = 0.02\n[courier]\nwait_seconds_max = 0.05\nblock_ms = 50\n"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+        hub.place("general")
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def operations(hub):
+    document = hub.http.get("/api/v1/openapi.json").body
+    schema = schemathesis.openapi.from_dict(document)
+    found = [result.ok() for result in schema.get_all_operations()]
+    assert len(found) >= 15
+    return [operation for operation in found if operation.label not in ENDLESS]
+
+
+@pytest.fixture(scope="module")
+def known(hub):
+    """Names of fields, and values of them that exist."""
+    channel_id, topic_id = hub.place("known")
+    message_id = hub.send(topic_id)["message"]["id"]
+    return {"channel_id": channel_id, "topic_id": topic_id, "message_id": message_id}
+
+
+def make_real(case, known):
+    """Put ids that exist where the case has made-up ones."""
+    for fields in (case.path_parameters, case.query, case.body):
+        if isinstance(fields, dict):
+            fields.update({name: known[name] for name in known if name in fields})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_no_request_is_answered_with_a_fault_or_off_the_description(hub, operations, known, mode):
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {hub.token}"
+    base_url, wrong = f"http://127.0.0.1:{hub.port}", []
+
+    def walk(operation):
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode), real=st.booleans())
+        def ask(case, real):
+            if real:
+                make_real(case, known)
+            case.call_and_validate(base_url=base_url, session=session, timeout=20, checks=CHECKS)
+
+        ask()
+
+    for operation in operations:
+        try:
+            walk(operation)
+        except Unsatisfiable:
+            assert mode is GenerationMode.NEGATIVE, "nothing can be wrong where nothing is asked"
+        except (Exception, FailureGroup) as error:
+            wrong.append(f"{operation.label}: {error}")
+    assert not wrong, "\n\n".join(wrong)
+    assert hub.http.get("/health").body["pid"] == hub.pid
+    assert '"level":"error"' not in hub.said

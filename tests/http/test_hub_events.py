@@ -1,0 +1,367 @@
+"""The log over HTTP: cursors, filters, long polls and server-sent events, and none of it lost."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.waiting import wait_until
+
+SETTINGS = "[hub]\nsse_heartbeat_seconds = 0.2\nwaiting_max = 6\nwait_seconds_max = 5.0\n"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def places(hub):
+    return [hub.place("one"), hub.place("two")]
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(hub):
+    """Every test leaves the hub without streams and polls."""
+    yield
+    wait_until(lambda: metric(hub, "feed_subscriptions") == 0, 10, "all slots are free")
+
+
+def metric(hub, name):
+    for line in hub.http.get("/metrics").raw.decode().splitlines():
+        if line.startswith(f"agentlip_{name} "):
+            return float(line.split()[-1])
+    raise AssertionError(name)
+
+
+def ids(answer):
+    assert answer.status == 200, answer
+    return [event["event_id"] for event in answer.body["events"]]
+
+
+class Polling(threading.Thread):
+    """One request in a thread of its own."""
+
+    def __init__(self, hub, path):
+        super().__init__(daemon=True)
+        self.client, self.path = hub.connect(), path
+        self.start()
+
+    def run(self):
+        self.started = time.monotonic()
+        self.answer = self.client.get(self.path)
+        self.seconds = time.monotonic() - self.started
+
+    def end(self):
+        self.join(20)
+        assert not self.is_alive()
+        self.client.close()
+        return self.answer
+
+
+def waits(hub, count=1):
+    wait_until(lambda: metric(hub, "feed_subscriptions") == count, 10, f"{count} wait")
+
+
+# -- pages -------------------------------------------------------------------------------
+
+
+def test_an_event_is_told_with_its_scope_and_entity(hub, places):
+    channel_id, topic_id = places[0]
+    made = hub.send(topic_id, "hello")
+    (event,) = hub.http.get(f"/api/v1/events?after={made['event_id'] - 1}").body["events"]
+    assert event == {
+        "event_id": made["event_id"],
+        "ts": made["message"]["created_at"],
+        "name": "message.created",
+        "scope": {"channel_id": channel_id, "topic_id": topic_id},
+        "entity": {"type": "message", "id": made["message"]["id"]},
+        "data_json": {"message": made["message"]},
+    }
+
+
+def test_pages_follow_each_other_to_the_end(hub, places):
+    hub.send_many(places[0][1], ["x"] * 250)
+    found, after = [], 0
+    while True:
+        answer = hub.http.get(f"/api/v1/events?after={after}&limit=100")
+        if not ids(answer):
+            break
+        found += ids(answer)
+        after = found[-1]
+        assert answer.body["replay_until"] == hub.head
+    assert found == list(range(1, hub.head + 1))
+    assert len(ids(hub.http.get("/api/v1/events"))) == 100, "the default"
+
+
+def test_filters_narrow(hub, places):
+    (one, topic_one), (two, topic_two) = places
+    for topic_id in (topic_one, topic_two):
+        message_id = hub.send(topic_id)["message"]["id"]
+        hub.http.patch(f"/api/v1/messages/{message_id}", {"op": "edit", "content_raw": "y"})
+    log = hub.rows(
+        "SELECT event_id, name, scope_channel_id, scope_topic_id FROM events ORDER BY event_id"
+    )
+    for query, wanted in (
+        (f"channel_id={one}", lambda row: row[2] == one),
+        (f"topic_id={topic_two}", lambda row: row[3] == topic_two),
+        ("name=message.edited", lambda row: row[1] == "message.edited"),
+        (f"channel_id={two}&topic_id={topic_one}", lambda row: False),
+        (
+            f"channel_id={two}&name=message.edited",
+            lambda row: row[2] == two and row[1] == "message.edited",
+        ),
+        ("name=unheard.of", lambda row: False),
+        ("topic_id=nobody", lambda row: False),
+    ):
+        expected = [row[0] for row in log if wanted(row)]
+        assert ids(hub.http.get(f"/api/v1/events?limit=1000&{query}")) == expected, query
+        tail = ids(hub.http.get(f"/api/v1/events?tail=2&{query}"))
+        assert tail == expected[-2:], "the newest, oldest first"
+        after = expected[len(expected) // 2] if expected else 5
+        later = ids(hub.http.get(f"/api/v1/events?limit=1000&after={after}&{query}"))
+        assert later == [number for number in expected if number > after]
+
+
+def test_a_cursor_from_the_future_is_seen_by_its_reader(hub):
+    answer = hub.http.get(f"/api/v1/events?after={10**12}")
+    assert answer.body == {"events": [], "replay_until": hub.head}
+    beyond = hub.http.get(f"/api/v1/events?after={10**30}")
+    assert beyond.status == 200
+
+
+# -- long polls ----------------------------------------------------------------------------
+
+
+def test_a_poll_returns_as_soon_as_something_comes(hub, places):
+    poll = Polling(hub, f"/api/v1/events?after={hub.head}&wait=5")
+    waits(hub)
+    event_id = hub.send(places[0][1])["event_id"]
+    assert ids(poll.end()) == [event_id]
+    assert poll.seconds < 3
+
+
+def test_a_poll_returns_at_once_when_something_is_there(hub, places):
+    hub.send(places[0][1])
+    poll = Polling(hub, f"/api/v1/events?after={hub.head - 1}&wait=5")
+    assert ids(poll.end()) == [hub.head]
+    assert poll.seconds < 3
+
+
+def test_a_poll_ends_empty_after_its_wait(hub):
+    poll = Polling(hub, f"/api/v1/events?after={hub.head}&wait=0.3")
+    answer = poll.end()
+    assert answer.body == {"events": [], "replay_until": hub.head}
+    assert 0.3 <= poll.seconds < 3
+
+
+def test_a_poll_for_one_place_sleeps_through_the_noise_of_others(hub, places):
+    """However busy the hub is: an empty answer before the time would make a client spin."""
+    done = threading.Event()
+
+    def noise():
+        client = hub.connect()
+        while not done.is_set():
+            hub.send(places[1][1], "noise", client)
+
+    talking = [threading.Thread(target=noise, daemon=True) for _ in range(3)]
+    for thread in talking:
+        thread.start()
+    try:
+        path = f"/api/v1/events?after={hub.head}&channel_id={places[0][0]}"
+        for _ in range(5):
+            poll = Polling(hub, f"{path}&wait=0.3")
+            assert ids(poll.end()) == []
+            assert poll.seconds >= 0.3
+        poll = Polling(hub, f"{path}&wait=5&name=message.created")
+        waits(hub)
+        event_id = hub.send(places[0][1])["event_id"]
+        assert ids(poll.end()) == [event_id]
+    finally:
+        done.set()
+        for thread in talking:
+            thread.join()
+
+
+def test_polls_one_after_another_miss_nothing_under_load(hub, places):
+    start, each = hub.head, 150
+
+    def send():
+        client = hub.connect()
+        for _ in range(each):
+            hub.send(places[0][1], "load", client)
+
+    senders = [threading.Thread(target=send, daemon=True) for _ in range(3)]
+    for thread in senders:
+        thread.start()
+    found, client = [], hub.connect()
+    while len(found) < 3 * each:
+        after = found[-1] if found else start
+        page = ids(client.get(f"/api/v1/events?after={after}&wait=5&limit=7"))
+        assert page
+        found += page
+    assert found == list(range(start + 1, start + 1 + 3 * each))
+    client.close()
+
+
+def test_too_many_waiting_are_refused(hub):
+    polls = [Polling(hub, f"/api/v1/events?after={hub.head}&wait=5") for _ in range(6)]
+    waits(hub, 6)
+    for path in (f"/api/v1/events?after={hub.head}&wait=5", "/api/v1/events/stream"):
+        refused = hub.http.get(path)
+        assert (refused.status, refused.body["code"]) == (503, "TOO_MANY_WAITING")
+        assert int(refused.headers["retry-after"]) >= 1
+    assert hub.http.get(f"/api/v1/events?after={hub.head}").status == 200, "no wait, no limit"
+    hub.channel("ends them all")
+    for poll in polls:
+        assert len(ids(poll.end())) == 1
+
+
+# -- server-sent events ----------------------------------------------------------------------
+
+
+class Stream:
+    """An open event stream, read line by line."""
+
+    def __init__(self, hub, query="", **headers):
+        self.client = hub.connect()
+        headers["Authorization"] = f"Bearer {hub.token}"
+        self.client.connection.request("GET", f"/api/v1/events/stream{query}", headers=headers)
+        self.reply = self.client.connection.getresponse()
+        self.comments = 0
+
+    def event(self):
+        """(id, envelope) of the next event."""
+        fields, deadline = {}, time.monotonic() + 10
+        while True:
+            line = self.reply.readline().decode()
+            assert line, "the stream ended"
+            assert time.monotonic() < deadline, "nothing but heartbeats"
+            if line.startswith(":"):
+                self.comments += 1
+            elif line == "\n":
+                if "data" in fields:
+                    return int(fields["id"]), json.loads(fields["data"])
+                fields = {}
+            else:
+                name, _, value = line.rstrip("\n").partition(": ")
+                fields[name] = value
+
+    def until(self, number):
+        found = [self.event()[0]]
+        while found[-1] < number:
+            found.append(self.event()[0])
+        return found
+
+    def close(self):
+        self.client.connection.sock.close() if self.client.connection.sock else None
+        self.reply.close()
+        self.client.close()
+
+
+def test_a_stream_tells_the_log_and_goes_on(hub, places):
+    stream = Stream(hub)
+    assert stream.reply.status == 200
+    assert stream.reply.getheader("Content-Type") == "text/event-stream"
+    assert stream.reply.getheader("Cache-Control") == "no-cache"
+    assert stream.until(hub.head) == list(range(1, hub.head + 1))
+    made = hub.send(places[0][1])
+    number, envelope = stream.event()
+    assert number == made["event_id"]
+    assert envelope["type"] == "event"
+    assert envelope["event_id"] == number
+    assert envelope["data"] == {"message": made["message"]}
+    stream.close()
+
+
+def test_a_stream_keeps_its_connection_warm(hub):
+    stream = Stream(hub, f"?after={hub.head}")
+    waits(hub)
+    lines = [stream.reply.readline() for _ in range(6)]
+    assert lines == [b"retry: 1000\n", b"\n"] + [b": still here\n", b"\n"] * 2
+    stream.close()
+
+
+def test_a_stream_goes_on_after_the_last_event_id(hub, places):
+    stream, start = Stream(hub, f"?after={hub.head}"), hub.head
+    found = []
+    for _ in range(4):
+        hub.send_many(places[0][1], ["x"] * 40)
+        found += [stream.event()[0] for _ in range(25)]
+        stream.close()
+        hub.send(places[0][1])
+        stream = Stream(hub, "?after=0", **{"Last-Event-ID": str(found[-1])})
+    found += stream.until(hub.head)
+    assert found == list(range(start + 1, hub.head + 1))
+    stream.close()
+
+
+def test_streams_are_filtered_by_id_or_name(hub, places):
+    (one, topic_one), (_two, topic_two) = places
+    by_name = Stream(hub, f"?after={hub.head}&channel_id=one")
+    by_both = Stream(hub, f"?after={hub.head}&channel_id={one}&topic_id={topic_two}")
+    waits(hub, 2)
+    numbers = [hub.send(topic)["event_id"] for topic in (topic_two, topic_one, topic_two)]
+    last = hub.send(topic_one)["event_id"]
+    assert by_name.until(last) == [numbers[1], last]
+    assert by_both.until(last) == [*numbers, last]
+    by_name.close()
+    by_both.close()
+
+
+def test_a_stream_follows_a_channel_that_is_made_later(hub):
+    stream = Stream(hub, f"?after={hub.head}&channel_id=made+later")
+    waits(hub)
+    hub.channel("another")
+    start = hub.head
+    _, topic_id = hub.place("made later")
+    last = hub.send(topic_id)["event_id"]
+    assert stream.until(last) == [start + 1, start + 2, start + 3]
+    stream.close()
+
+
+def test_many_streams_during_a_load_get_all_of_it(hub, places):
+    start = hub.head
+    streams = [Stream(hub, f"?after={start}") for _ in range(4)]
+    for _ in range(5):
+        hub.send_many(places[0][1], ["load"] * 500)
+    late = Stream(hub, f"?after={start}")
+    hub.send_many(places[0][1], ["load"] * 500)
+    for stream in [*streams, late]:
+        assert stream.until(hub.head) == list(range(start + 1, hub.head + 1))
+        stream.close()
+
+
+def test_a_stream_from_the_future_starts_at_the_end(hub, places):
+    stream = Stream(hub, "", **{"Last-Event-ID": str(10**15)})
+    waits(hub)
+    event_id = hub.send(places[0][1])["event_id"]
+    assert stream.event()[0] == event_id
+    stream.close()
+
+
+@pytest.mark.parametrize("header", ["x", "-1", "1.5", "1 2", "٣", "9" * 30])
+def test_a_last_event_id_is_an_event_id(hub, header):
+    headers = {"Last-Event-ID": header.encode().decode("latin-1")}
+    answer = hub.http.get("/api/v1/events/stream", headers=headers)
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
+
+
+def test_asking_only_for_the_head_of_a_stream_takes_no_slot(hub):
+    for _ in range(20):
+        answer = hub.http("HEAD", "/api/v1/events/stream")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/event-stream"
+    waits(hub, 0)
+
+
+def test_who_leaves_frees_a_slot(hub):
+    for _ in range(3):
+        streams = [Stream(hub) for _ in range(6)]
+        waits(hub, 6)
+        for stream in streams:
+            stream.close()
+        waits(hub, 0)
