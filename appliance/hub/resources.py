@@ -199,7 +199,7 @@ def routes(hub: Hub) -> list[Route]:
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
                              summary="Attachments of a topic, newest first", by_channel=True),
             "POST": Operation(POST, body=wire.AddAttachment, reply=wire.AttachmentAdded,
-                              status=201, summary="Attach something to a topic, once",
+                              status=201, again=200, summary="Attach something to a topic, once",
                               by_channel=True),
         }),
         Route("/api/v1/search", Search(hub), {

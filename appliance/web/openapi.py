@@ -153,6 +153,8 @@ def _responses(operation: Operation, by_type: dict[Any, dict[str, Any]]) -> dict
     elif operation.media != "application/json":
         success["content"] = {operation.media: {"schema": {"type": "string"}}}
     answers = {str(operation.status): success}
+    if operation.again is not None:
+        answers[str(operation.again)] = success
     statuses = set(_ALWAYS)
     if operation.body is not None:
         statuses |= set(_WITH_BODY)

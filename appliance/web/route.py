@@ -27,6 +27,7 @@ class Operation(msgspec.Struct, frozen=True):
     reply    struct of the JSON answer; None: no JSON
     query    struct of the query parameters; arrives as `req.context.query`
     status   of a success
+    again    status of a success that changed nothing, where it is another one
     summary  one line for people; required
     cost     how many requests a decoded body counts as, for batches
     batch    the larger body limit holds
@@ -43,6 +44,7 @@ class Operation(msgspec.Struct, frozen=True):
     body: Any = None
     reply: Any = None
     status: int = 200
+    again: int | None = None
     query: Any = None
     cost: Callable[[Any], int] | None = None
     batch: bool = False
