@@ -199,7 +199,7 @@ def malformed(error: Exception) -> Invalid:
 def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:
     if isinstance(result, ApplianceError):
         return refused(request, result)
-    metrics.requests.labels("done").inc()
+    metrics.requested("done")()
     return text_frame(
         b'{"type":"response","id":%b,"status":%d,"replayed":%b,"body":%b}'
         % (
@@ -212,7 +212,7 @@ def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:
 
 
 def refused(request: wire.Request | None, error: ApplianceError) -> bytes:
-    metrics.requests.labels("refused").inc()
+    metrics.requested("refused")()
     body: dict[str, Any] = refusal(error)
     if error.retry_after is not None:
         body["retry_after"] = error.retry_after

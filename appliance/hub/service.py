@@ -177,8 +177,8 @@ class Hub:
         for place, outcome in zip(places, outcomes, strict=True):
             results[place] = _reply_or_refusal(outcome)
         refused = sum(isinstance(result, ApplianceError) for result in results)
-        metrics.mutations.labels("create_message", "done").inc(len(results) - refused)
-        metrics.mutations.labels("create_message", "refused").inc(refused)
+        metrics.mutated("create_message", "done")(len(results) - refused)
+        metrics.mutated("create_message", "refused")(refused)
         return [result for result in results if result is not None]
 
     def _message_call(
@@ -215,7 +215,7 @@ class Hub:
             outcome = "refused"
             raise
         finally:
-            metrics.mutations.labels(verb, outcome).inc()
+            metrics.mutated(verb, outcome)()
         return reply
 
     def _identity(

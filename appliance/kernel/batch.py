@@ -1,13 +1,18 @@
 """The writer's batch: many writes, one transaction, one sync.
 
-Waiting writes share a transaction, each in a savepoint of its own. The promise to
-every caller: its reply says what is on disk, and its events are told exactly when it
-is. The proof, case by case; J is one job, B its batch:
+Waiting writes share a transaction. Savepoints cost a copy of every page that a job
+touches, and jobs seldom fail: so the batch is run without them first, and if a job
+raises, all is rolled back and the batch begins again with a savepoint for each job.
 
-1. J returns. Its savepoint is released, so its rows are part of B's transaction.
-   Nobody has been told anything: results and published items wait in the job.
-2. J raises. `ROLLBACK TO` undoes J's rows and no others, and what J published is cut
-   off. If SQLite ended the whole transaction by itself (disk full, I/O error: it may,
+The promise to every caller: its reply says what is on disk, and its events are told
+exactly when it is. The proof, case by case; J is one job, B its batch:
+
+1. J returns. Its rows are part of B's transaction. Nobody has been told anything:
+   results and published items wait in the batch.
+2. J raises. The first time everything of B is undone and forgotten, results, published
+   items and rows alike, and B begins anew: jobs are functions of the database alone, so
+   nothing but ids (which may be skipped) and a moment is lost. With savepoints,
+   `ROLLBACK TO` undoes J's rows and no others, and what J published is cut off. If SQLite ended the whole transaction by itself (disk full, I/O error: it may,
    and `in_transaction` says so) then rows of earlier jobs are gone as well: B is over,
    and every job of B, run or not, hears the same error (case 5).
 3. COMMIT succeeds. All rows of case 1 are durable together. Only now does `run`
@@ -21,7 +26,7 @@ is. The proof, case by case; J is one job, B its batch:
 
 Event ids stay in commit order because one writer takes jobs one by one, and a row and
 its event are written by the same job in the same savepoint.
-A batch of one job needs no savepoint: its rollback is the transaction's.
+A batch of one job never needs a savepoint: its rollback is the transaction's.
 """
 
 import sqlite3
@@ -32,6 +37,10 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import IdFactory
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+# After a batch in which a job failed, so many get savepoints at once: failures come in
+# bursts, and doing a batch twice must stay the exception.
+CAREFUL_BATCHES = 16
 
 
 class Outcome:
@@ -89,6 +98,7 @@ class BatchRunner:
         self.connection = connection
         self._clock = clock
         self._ids = ids
+        self._careful = 0
 
     def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
         """Outcomes in the order of `calls`, and all published items in commit order.
@@ -98,9 +108,7 @@ class BatchRunner:
         tx = Tx(self.connection, self._clock, self._ids)
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            outcomes = (
-                self._run_jobs(tx, calls) if len(calls) > 1 else [self._run_one(tx, calls[0])]
-            )
+            outcomes = self._run_all(tx, calls)
             if self.connection.in_transaction:
                 self.commit()
         except (sqlite3.Error, BatchLost) as error:
@@ -112,6 +120,29 @@ class BatchRunner:
     def commit(self) -> None:
         self.connection.execute("COMMIT")
 
+    def _run_all(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
+        if len(calls) == 1:
+            return [self._run_one(tx, calls[0])]
+        if self._careful:
+            self._careful -= 1
+            return self._run_apart(tx, calls)
+        try:
+            return self._run_together(tx, calls)
+        except Exception:
+            self._careful = CAREFUL_BATCHES
+            tx.published.clear()
+            self._roll_back()
+            self.connection.execute("BEGIN IMMEDIATE")
+            return self._run_apart(tx, calls)
+
+    def _run_together(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
+        """Raises what the first job raised that did."""
+        outcomes = []
+        for function, args in calls:
+            tx.restart()
+            outcomes.append(Outcome(function(tx, *args)))
+        return outcomes
+
     def _run_one(self, tx: Tx, call: Call) -> Outcome:
         tx.restart()
         function, args = call
@@ -122,7 +153,7 @@ class BatchRunner:
             tx.published.clear()
             return Outcome(error=error)
 
-    def _run_jobs(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
+    def _run_apart(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
         execute = self.connection.execute
         outcomes = []
         for function, args in calls:

@@ -24,7 +24,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.writer import StoreSettings, Writer
 
 LENGTH = struct.Struct("!I")
-RECEIVE_BYTES = 1 << 20
+RECEIVE_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 
 

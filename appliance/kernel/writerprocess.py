@@ -35,7 +35,7 @@ from appliance.kernel.writerchild import LENGTH, Order, frame, frames_in
 
 RESTARTS_SECONDS = 30.0  # a writer that lived longer is started again at once
 PAUSE_SECONDS_MAX = 2.0  # between two starts of one that keeps dying, as on a full disk
-RECEIVE_BYTES = 1 << 20
+RECEIVE_BYTES = 1 << 16
 READ, WRITE = 1, 2  # libev's
 Deliver = Callable[[list[Submission], list[Any]], None]
 
@@ -102,8 +102,7 @@ class WriterProcess:
         self._outgoing += data
         if not self._sending and self.alive:
             self._sending = True
-            # At the end of this turn of the loop: what others post meanwhile goes along.
-            self._loop.run_callback(self._send)
+            self._send()
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
