@@ -105,6 +105,18 @@ BY_CHANNEL = frozenset(
 )
 
 
+Part = Callable[[], bytes]
+
+
+def same(frames: bytes) -> Part:
+    return lambda: frames
+
+
+def finished(parts: list[Part]) -> Part:
+    """Waits for all of them; they must not be called again."""
+    return same(b"".join([part() for part in parts]))
+
+
 class Requests:
     """Answers request frames. `charge(n)` raises when the sender's rate is used up."""
 
@@ -114,7 +126,12 @@ class Requests:
 
     def answer(self, messages: list[bytes], principal: Principal) -> bytes:
         """Response frames for all `messages`, joined."""
-        frames: list[bytes] = []
+        return self.begin(messages, principal)()
+
+    def begin(self, messages: list[bytes], principal: Principal) -> Callable[[], bytes]:
+        """As `answer`, in two steps: the writer has all messages to create when this returns,
+        and the next ones can be read while it works. Call what it answers once, in order."""
+        parts: list[Part] = []
         creating: list[tuple[wire.Request, wire.CreateMessage]] = []
         for message in messages:
             request = None
@@ -124,15 +141,17 @@ class Requests:
                 if request.op == "message.create":
                     creating.append((request, decode(_create, request.data)))
                     continue
-                frames += self._create(creating, principal)
+                parts.append(self._create(creating, principal))
                 creating = []
-                frames.append(self._one(request, principal))
+                # Its verb may look at what the requests before it have made.
+                parts = [finished(parts)]
+                parts.append(same(self._one(request, principal)))
             except ApplianceError as error:
-                frames += self._create(creating, principal)
+                parts.append(self._create(creating, principal))
                 creating = []
-                frames.append(refused(request, error))
-        frames += self._create(creating, principal)
-        return b"".join(frames)
+                parts.append(same(refused(request, error)))
+        parts.append(self._create(creating, principal))
+        return lambda: b"".join([part() for part in parts])
 
     def _parse(self, message: bytes) -> wire.Request:
         try:
@@ -155,21 +174,27 @@ class Requests:
 
     def _create(
         self, creating: list[tuple[wire.Request, wire.CreateMessage]], principal: Principal
-    ) -> list[bytes]:
+    ) -> Part:
         if not creating:
-            return []
+            return same(b"")
+        requests = [request for request, _ in creating]
         try:
-            results = self._hub.create_messages(
+            finish = self._hub.begin_messages(
                 [command for _, command in creating],
                 principal,
-                [request.idempotency_key for request, _ in creating],
+                [request.idempotency_key for request in requests],
             )
         except ApplianceError as error:
-            return [refused(request, error) for request, _ in creating]
-        return [
-            response(request, result)
-            for (request, _), result in zip(creating, results, strict=True)
-        ]
+            return same(b"".join([refused(request, error) for request in requests]))
+
+        def frames() -> bytes:
+            try:
+                results = finish()
+            except ApplianceError as error:
+                return b"".join([refused(request, error) for request in requests])
+            return b"".join(map(response, requests, results))
+
+        return frames
 
     def _one(self, request: wire.Request, principal: Principal) -> bytes:
         decoder, verb = OPERATIONS[request.op]

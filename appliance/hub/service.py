@@ -1,7 +1,7 @@
 """The hub's verbs. Rules that need the database live in `writes.py` and `queries.py`."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -157,6 +157,18 @@ class Hub:
         A refused one neither stops nor undoes the others. An error that is nobody's
         refusal is raised.
         """  # fmt: skip
+        return self.begin_messages(commands, principal, keys)()
+
+    def begin_messages(
+        self,
+        commands: Sequence[wire.CreateMessage | wire.BatchMessage],
+        principal: Principal,
+        keys: Sequence[str | None],
+    ) -> Callable[[], list[Reply | ApplianceError]]:
+        """The writer has them; what is answered waits for the results of `create_messages`.
+
+        It must be called once, for it also frees the keys.
+        """
         results: list[Reply | ApplianceError | None] = [None] * len(commands)
         calls: list[Any] = []
         places: list[int] = []
@@ -171,15 +183,24 @@ class Hub:
                     places.append(place)
                 except ApplianceError as error:
                     results[place] = error
-            outcomes = self.store.write_many(calls) if calls else []
-        finally:
+            submission = self.store.begin(calls) if calls else None
+        except BaseException:
             self._running.difference_update(held)
-        for place, outcome in zip(places, outcomes, strict=True):
-            results[place] = _reply_or_refusal(outcome)
-        refused = sum(isinstance(result, ApplianceError) for result in results)
-        metrics.mutated("create_message", "done")(len(results) - refused)
-        metrics.mutated("create_message", "refused")(refused)
-        return [result for result in results if result is not None]
+            raise
+
+        def finish() -> list[Reply | ApplianceError]:
+            try:
+                outcomes = submission.wait() if submission else []
+            finally:
+                self._running.difference_update(held)
+            for place, outcome in zip(places, outcomes, strict=True):
+                results[place] = _reply_or_refusal(outcome)
+            refused = sum(isinstance(result, ApplianceError) for result in results)
+            metrics.mutated("create_message", "done")(len(results) - refused)
+            metrics.mutated("create_message", "refused")(refused)
+            return [result for result in results if result is not None]
+
+        return finish
 
     def _message_call(
         self,

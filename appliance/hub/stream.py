@@ -10,6 +10,7 @@ A client that reads too slowly overfills its subscription; the session goes back
 log at its cursor and nothing is lost. Only a client that reads nothing is closed (1008).
 """
 
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -22,10 +23,12 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import Subscription
 from appliance.kernel.native import yield_to_loop
+from appliance.kernel.pipeline import Pipeline
 from appliance.web.frame import text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
+PIECES_MAX = 2  # of a client's requests: one is with the writer while the next is read
 _first = msgspec.json.Decoder(wire.Hello | wire.Request)  # of two types: `type` must be given
 _encode = msgspec.json.Encoder().encode
 
@@ -49,6 +52,7 @@ class Session:
         self._hello: wire.Hello | None = None
         self._following: Following | None = None  # None: everything
         self._cursor = 0
+        self._pipeline = Pipeline(PIECES_MAX)
         # Until hello says what is wanted, nothing is.
         self._subscription: Subscription = hub.feed.subscribe(settings.queue_max, lambda _: False)
 
@@ -56,7 +60,9 @@ class Session:
         """Serve until the socket ends; the close code."""
         with metrics.sessions.labels("websocket").track_inprogress():
             try:
-                return self._socket.run(self._on_messages, self._subscription.wake, self._stream)
+                return self._socket.run(
+                    self._on_messages, self._subscription.wake, self._stream, self._pipeline.wait
+                )
             finally:
                 self._hub.feed.unsubscribe(self._subscription)
 
@@ -189,7 +195,8 @@ class Session:
             if len(message) > self._settings.frame_bytes_max and not is_request(message):
                 self._socket.close(TOO_BIG, "the frame is too large")
                 return
-        self._socket.post(self._requests.answer(messages, self._principal))
+        begin = partial(self._requests.begin, messages, self._principal)
+        self._pipeline.run(begin, self._socket.post)
 
 
 def error_frame(error: ApplianceError) -> bytes:

@@ -12,9 +12,10 @@ exactly when it is. The proof, case by case; J is one job, B its batch:
 2. J raises. The first time everything of B is undone and forgotten, results, published
    items and rows alike, and B begins anew: jobs are functions of the database alone, so
    nothing but ids (which may be skipped) and a moment is lost. With savepoints,
-   `ROLLBACK TO` undoes J's rows and no others, and what J published is cut off. If SQLite ended the whole transaction by itself (disk full, I/O error: it may,
-   and `in_transaction` says so) then rows of earlier jobs are gone as well: B is over,
-   and every job of B, run or not, hears the same error (case 5).
+   `ROLLBACK TO` undoes J's rows and no others, and what J published is cut off. If
+   SQLite ended the whole transaction by itself (disk full, I/O error: it may, and
+   `in_transaction` says so) then rows of earlier jobs are gone as well: B is over, and
+   every job of B, run or not, hears the same error (case 5).
 3. COMMIT succeeds. All rows of case 1 are durable together. Only now does `run`
    return outcomes with results; the caller publishes first and replies after.
 4. COMMIT fails. The transaction is rolled back if it is still open. Every job of B
@@ -92,13 +93,16 @@ class Tx:
 
 
 class BatchRunner:
-    """Runs batches on one connection (in autocommit mode, used by nobody else)."""
+    """Runs batches on one connection (in autocommit mode, used by nobody else).
+
+    careful  how many more batches get savepoints at once
+    """
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, ids: IdFactory) -> None:
         self.connection = connection
         self._clock = clock
         self._ids = ids
-        self._careful = 0
+        self.careful = 0
 
     def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
         """Outcomes in the order of `calls`, and all published items in commit order.
@@ -123,13 +127,13 @@ class BatchRunner:
     def _run_all(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
         if len(calls) == 1:
             return [self._run_one(tx, calls[0])]
-        if self._careful:
-            self._careful -= 1
+        if self.careful:
+            self.careful -= 1
             return self._run_apart(tx, calls)
         try:
             return self._run_together(tx, calls)
         except Exception:
-            self._careful = CAREFUL_BATCHES
+            self.careful = CAREFUL_BATCHES
             tx.published.clear()
             self._roll_back()
             self.connection.execute("BEGIN IMMEDIATE")

@@ -5,6 +5,7 @@ or from names that users give.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import prometheus_client.metrics
 import prometheus_client.values
@@ -13,9 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 # Counting is a few machine instructions under a lock and never waits for anything, so the
 # lock may be the operating system's: gevent's costs more than the counting.
-prometheus_client.metrics.Lock = prometheus_client.values.Lock = monkey.get_original(
-    "_thread", "allocate_lock"
-)
+_lock: Any = monkey.get_original("_thread", "allocate_lock")
+for _module in (prometheus_client.metrics, prometheus_client.values):
+    setattr(_module, "Lock", _lock)  # noqa: B010 - neither exports it
 
 REGISTRY = CollectorRegistry()
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)

@@ -130,14 +130,20 @@ class Store:
 
         Raises Unavailable when none was taken. Calls fail one by one, not together.
         """
+        return self.begin(calls).wait()
+
+    def begin(self, calls: Sequence[Call]) -> Submission:
+        """As `write_many`, for who has something else to do before the outcomes are there.
+
+        Calls are run in the order in which they were begun.
+        """
         self._admit(len(calls))
         submission = Submission(calls)
         self._writer.submit(submission)
         self._pending += len(calls)
         if self._busy_since is None:
             self._busy_since = self._clock.monotonic()
-        submission.waiter.get()
-        return submission.outcomes
+        return submission
 
     def _admit(self, jobs: int) -> None:
         wait = self.settings.retry_after_seconds

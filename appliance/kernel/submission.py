@@ -21,3 +21,8 @@ class Submission:
         self.maintenance = maintenance
         self.outcomes: list[Outcome] = []
         self.waiter = Waiter()
+
+    def wait(self) -> list[Outcome]:
+        """The outcomes, in the order of the calls, once they are known. By one greenlet, once."""
+        self.waiter.get()
+        return self.outcomes

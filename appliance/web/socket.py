@@ -155,13 +155,16 @@ class Socket:
         on_messages: Callable[[list[bytes]], None],
         wake: Callable[[], None],
         body: Callable[[], None],
+        settle: Callable[[], None] = lambda: None,
     ) -> int:
         """Serve until the end: `body` in this greenlet, `on_messages` in the reading one.
 
-        `wake` must make a `body` that waits return to `flush`. Answers the close code.
+        `wake` must make a `body` that waits return to `flush`. `settle` waits for what
+        `on_messages` has begun, for a peer that says goodbye behind its last request.
+        Answers the close code.
         """
         self._wake = wake
-        reader = gevent.spawn(self._read, on_messages)
+        reader = gevent.spawn(self._read, on_messages, settle)
         _open.inc()
         try:
             body()
@@ -281,7 +284,7 @@ class Socket:
 
     # -- the reading greenlet ---------------------------------------------------------
 
-    def _read(self, on_messages: Callable[[list[bytes]], None]) -> None:
+    def _read(self, on_messages: Callable[[list[bytes]], None], settle: Callable[[], None]) -> None:
         try:
             data = self._leftover or self._raw.recv(65536)
             while data:
@@ -292,6 +295,7 @@ class Socket:
                 if self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
                     if messages and self._closing is None:  # said before goodbye
                         on_messages(messages)
+                    settle()
                     self._end_by_protocol(answer)
                     return
                 if answer:

@@ -125,6 +125,12 @@ class WriterMachine(RuleBasedStateMachine):
         self.told += published
 
     @rule()
+    def time_passes_without_failures(self):
+        self.runner.fault = None
+        while self.runner.careful:
+            self.runner.run([(put, (0, 0))] * 2)
+
+    @rule()
     def stop_and_start(self):
         self.runner.connection.close()
         self.connect()

@@ -27,7 +27,7 @@ class StubSocket:
         self.gone = False
         self.wake = None
 
-    def run(self, on_messages, wake, body):
+    def run(self, on_messages, wake, body, settle):
         self.on_messages, self.wake = on_messages, wake
         try:
             body()

@@ -1,0 +1,79 @@
+"""Pieces overlap, and are delivered in the order of their beginning."""
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from appliance.kernel.pipeline import Pipeline
+
+
+class Piece:
+    """Begun at once, finished when told."""
+
+    def __init__(self, name, log, error=None):
+        self.name = name
+        self.log = log
+        self.error = error
+        self.may_finish = Event()
+
+    def begin(self):
+        self.log.append(f"{self.name} begun")
+        return self.finish
+
+    def finish(self):
+        self.may_finish.wait()
+        if self.error is not None:
+            raise self.error
+        return self.name
+
+
+def test_the_second_is_begun_while_the_first_is_open_and_told_behind_it():
+    log = []
+    first, second = Piece("first", log), Piece("second", log)
+    pipeline = Pipeline(2)
+    for piece in (first, second):
+        pipeline.run(piece.begin, log.append)
+    assert log == ["first begun", "second begun"]
+    second.may_finish.set()
+    gevent.idle()
+    assert log == ["first begun", "second begun"]
+    first.may_finish.set()
+    pipeline.wait()
+    assert log == ["first begun", "second begun", "first", "second"]
+
+
+def test_without_room_nothing_is_begun():
+    log = []
+    first, second = Piece("first", log), Piece("second", log)
+    pipeline = Pipeline(1)
+    pipeline.run(first.begin, log.append)
+    waiting = gevent.spawn(pipeline.run, second.begin, log.append)
+    gevent.idle()
+    assert log == ["first begun"]
+    first.may_finish.set()
+    second.may_finish.set()
+    waiting.join()
+    pipeline.wait()
+    assert log == ["first begun", "first", "second begun", "second"]
+
+
+def test_a_piece_that_fails_takes_no_other_with_it():
+    log = []
+    bad = Piece("bad", log, ValueError("on purpose"))
+    good = Piece("good", log)
+    pipeline = Pipeline(2)
+
+    def refuse():
+        raise KeyError("on purpose")
+
+    for piece in (bad, good):
+        piece.may_finish.set()
+        pipeline.run(piece.begin, log.append)
+    pipeline.wait()
+    with pytest.raises(KeyError):
+        pipeline.run(refuse, log.append)
+    last = Piece("last", log)
+    last.may_finish.set()
+    pipeline.run(last.begin, log.append)
+    pipeline.wait()
+    assert [line for line in log if " " not in line] == ["good", "last"]
