@@ -186,7 +186,8 @@ def routes(hub: Hub) -> list[Route]:
                               status=201, summary="Post a message", by_channel=True),
         }),
         Route("/api/v1/messages/{message_id}", messages, {
-            "PATCH": Operation(POST, body=wire.PatchMessage, reply=wire.MessageChanged,
+            "PATCH": Operation(POST, body=wire.PatchMessage,
+                               reply=(wire.MessageChanged, wire.Moved),
                                summary="Edit a message, turn it into a tombstone, or move it",
                                by_channel=True),
         }, suffix="item"),

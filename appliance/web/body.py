@@ -64,6 +64,8 @@ class BodyPlan:
     def decode(self, raw: bytes) -> Any:
         """The struct in `raw`, or Invalid naming the field."""
         try:
+            if not raw.isascii():
+                raw.decode()  # also what the decoder skips
             command = self._decode(raw)
         except msgspec.ValidationError as error:
             refuse_field(str(error))

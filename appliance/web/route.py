@@ -24,7 +24,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     scope    `<subsystem>:<verb>`, or OPEN
     body     struct (or tagged union) of the JSON body; arrives as `command`
-    reply    struct of the JSON answer; None: no JSON
+    reply    struct of the JSON answer; several: one of them; None: no JSON
     query    struct of the query parameters; arrives as `req.context.query`
     status   of a success
     again    status of a success that changed nothing, where it is another one
