@@ -371,6 +371,31 @@ def test_a_checkpoint_empties_the_log_beside_writers(open_store):
     assert store.wal_bytes() == before, "the log is overwritten from its start, not grown"
 
 
+def test_a_checkpoint_that_fails_stops_nobody_and_the_next_one_makes_up_for_it(
+    open_store, monkeypatch
+):
+    store = open_store(checkpoint_jobs=10)
+
+    def broken(reader):
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorname, error.sqlite_errorcode = "SQLITE_IOERR_WRITE", 778
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("appliance.kernel.store.move_wal", broken)
+        for _ in range(3):
+            store.write_many([(insert, ("v" * 1000,))] * 100)
+            assert store.checkpoint() is False
+    assert len(store.read(values)) == 300
+    grown = store.wal_bytes()
+    assert grown > 300_000, "the log only grows meanwhile, which the doctor reports"
+    store.write_many([(insert, ("v",))] * 10)
+    assert store.checkpoint() is True
+    store.write_many([(insert, ("v" * 1000,))] * 50)
+    assert store.wal_bytes() <= grown + 50_000, "it is overwritten from its start"
+    assert len(store.read(values)) == 360
+
+
 @pytest.fixture
 def apart(tmp_path):
     """A store whose writer is a process; its job functions are a module's."""
