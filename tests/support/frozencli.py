@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,24 @@ PRINTS_NO_JSON = {
 
 
 def commands() -> set[str]:
-    """Every command there is, by walking both command lines."""
-    found: set[str] = set()
+    return {name for name, _ in every_command()}
 
-    def walk(command: Any, name: str) -> None:
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    """Every command there is, by walking both command lines."""
+    waiting: list[tuple[str, Any]] = [
+        ("agentlip", get_command(cli.app)),
+        ("agentlipd", get_command(cli_daemon.app)),
+    ]
+    while waiting:
+        name, command = waiting.pop()
         if hasattr(command, "list_commands"):
             context = typer.Context(command)
             for inner in command.list_commands(context):
-                walk(command.get_command(context, inner), f"{name} {inner}")
+                waiting.append((f"{name} {inner}", command.get_command(context, inner)))
             if not getattr(command, "invoke_without_command", False):
-                return
-        found.add(name)
-
-    walk(get_command(cli.app), "agentlip")
-    walk(get_command(cli_daemon.app), "agentlipd")
-    return found
+                continue
+        yield name, command
 
 
 class Recorder:

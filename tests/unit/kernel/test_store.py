@@ -102,6 +102,21 @@ def test_a_write_returns_its_result_and_can_be_read(open_store):
     assert store.read(values) == ["a"]
 
 
+PRAGMAS = {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 5000, "synchronous": 2}
+
+
+def test_every_connection_has_the_pragmas(open_store):
+    def of_writer(tx):
+        return {name: tx.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
+
+    def of_reader(reader):
+        return {name: reader.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
+
+    store = open_store()
+    assert store.write(of_writer) == PRAGMAS
+    assert store.read(of_reader) == PRAGMAS
+
+
 def test_a_refused_write_leaves_nothing_and_stops_nobody(open_store):
     store = open_store()
     outcomes = store.write_many([(insert, ("a",)), (refuse, ("b",)), (insert, ("c",))])
