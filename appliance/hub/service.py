@@ -148,14 +148,14 @@ class Hub:
 
     def create_messages(
         self,
-        commands: Sequence[wire.CreateMessage | wire.BatchMessage],
+        commands: Sequence[wire.CreateMessage | wire.BatchMessage | ApplianceError],
         principal: Principal,
         keys: Sequence[str | None],
     ) -> list[Reply | ApplianceError]:
         """Many messages in one go, each with its own fate, in order.
 
-        A refused one neither stops nor undoes the others. An error that is nobody's
-        refusal is raised.
+        A refused one neither stops nor undoes the others; one refused before is passed on.
+        An error that is nobody's refusal is raised.
         """  # fmt: skip
         results: list[Reply | ApplianceError | None] = [None] * len(commands)
         calls: list[Any] = []
@@ -163,6 +163,9 @@ class Hub:
         held: list[tuple[str, str, str, str]] = []
         try:
             for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
+                if isinstance(command, ApplianceError):
+                    results[place] = command
+                    continue
                 try:
                     if principal.channels is not None:
                         self.access.topic(principal, POST, command.topic_id)
@@ -396,7 +399,12 @@ def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
 def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
     """`{"results": […]}` one entry an item, in order."""
     parts = [
-        result.body if isinstance(result, Reply) else encode(refusal(result)) for result in results
+        encode(refusal(result))
+        if not isinstance(result, Reply)
+        else result.body[:-1] + b',"replayed":true}'
+        if result.replayed
+        else result.body
+        for result in results
     ]
     return b'{"results":[%b]}' % b",".join(parts)
 

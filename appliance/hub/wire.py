@@ -264,6 +264,7 @@ class SearchResult(Struct, frozen=True):
 class BatchResult(Struct, frozen=True, omit_defaults=True):
     message: Message | None = None
     event_id: int | None = None
+    replayed: bool = False
     error: str | None = None
     code: str | None = None
     details: dict[str, Any] | None = None

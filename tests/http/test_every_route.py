@@ -14,6 +14,7 @@ from tests.support.servedhub import serve
 
 KB = 1024
 OWN_ENVELOPE = {"/mcp"}  # JSON-RPC tells errors its own way: tests/mcp/test_protocol.py
+ITEM_BY_ITEM = {"CreateMessages"}  # a wrong item is refused alone: tests/http/test_hub_keys.py
 FAILURE_KEYS = {"error", "code", "details", "hint", "request_id"}
 VALUES = [None, True, 7, -1, 0, 1.5, 2**63, 10**30, "", "text", "a b", [], [None], {}, {"a": []}]
 NUL = "a\0b"
@@ -203,7 +204,7 @@ def spoilt(schema, good, document):
     for name, kind in schema.get("properties", {}).items():
         kind = resolved(kind, document)
         values = [*VALUES, "x" * (kind.get("maxLength", 0) + 1) if "maxLength" in kind else None]
-        if kind.get("type") == "array":
+        if kind.get("type") == "array" and schema["title"] not in ITEM_BY_ITEM:
             values += [[value] for value in VALUES]
         for value in values:
             body = {**deepcopy(good), name: value}
