@@ -14,7 +14,7 @@ from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.hub.writes import Reply
-from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook
+from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
@@ -255,21 +255,19 @@ class Hub:
         head: int = self.store.read(queries.facts)["head"]
         return head
 
-    def list_channels(self, limit: int, principal: Principal = ANONYMOUS) -> wire.ChannelList:
+    def list_channels(self, limit: int, principal: Principal) -> wire.ChannelList:
         only = principal.channels_for(READ)
         return self.store.read(queries.list_channels, self._page(limit), only)
 
     def list_topics(
-        self, channel_id: str, query: wire.TopicsQuery, principal: Principal = ANONYMOUS
+        self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
         self.access.channel(principal, READ, channel_id)
         return self.store.read(
             queries.list_topics, channel_id, self._page(query.limit), query.before_id
         )
 
-    def page_messages(
-        self, query: wire.MessagesQuery, principal: Principal = ANONYMOUS
-    ) -> wire.MessageList:
+    def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
         if query.channel_id is None and query.topic_id is None:
             raise Invalid(
                 "channel_id or topic_id is required",
@@ -290,15 +288,13 @@ class Hub:
         return self.store.read(queries.page_messages, query, self._order)
 
     def list_attachments(
-        self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal = ANONYMOUS
+        self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal
     ) -> wire.AttachmentList:
         self.access.topic(principal, READ, topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(attachments.page, topic_id, query)
 
-    def search(
-        self, query: wire.SearchQuery, principal: Principal = ANONYMOUS
-    ) -> wire.SearchResult:
+    def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
         """Finds a message from the moment its sender was answered (see `kernel/fulltext.py`)."""
         if query.channel_id is not None:
             self.access.channel(principal, READ, query.channel_id)
@@ -308,7 +304,7 @@ class Hub:
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(search.find, words, query, principal.channels_for(READ))
 
-    def list_events(self, query: wire.EventsQuery, principal: Principal = ANONYMOUS) -> bytes:
+    def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; waits for the first event if asked to."""
         only = principal.channels_for(READ)
         tail = None if query.tail is None else self._page(query.tail)

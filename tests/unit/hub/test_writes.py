@@ -295,7 +295,7 @@ def test_a_clock_that_goes_back_disturbs_no_order(house, place):
     in_order = house.rows("SELECT entity_id FROM events WHERE name = 'message.created'")
     assert rows == in_order, "ids rise with event ids, whatever the clock says"
     ids = [row[0] for row in in_order]
-    page = hub.page_messages(wire.MessagesQuery(topic_id=place[1]))
+    page = hub.page_messages(wire.MessagesQuery(topic_id=place[1]), who)
     assert [message.id for message in page.messages] == ids[::-1]
     (head,) = house.rows("SELECT max(event_id) FROM events")
     assert house.feed.head == head[0]
