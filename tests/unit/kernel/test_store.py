@@ -102,21 +102,6 @@ def test_a_write_returns_its_result_and_can_be_read(open_store):
     assert store.read(values) == ["a"]
 
 
-PRAGMAS = {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 5000, "synchronous": 2}
-
-
-def test_every_connection_has_the_pragmas(open_store):
-    def of_writer(tx):
-        return {name: tx.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
-
-    def of_reader(reader):
-        return {name: reader.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
-
-    store = open_store()
-    assert store.write(of_writer) == PRAGMAS
-    assert store.read(of_reader) == PRAGMAS
-
-
 def test_a_refused_write_leaves_nothing_and_stops_nobody(open_store):
     store = open_store()
     outcomes = store.write_many([(insert, ("a",)), (refuse, ("b",)), (insert, ("c",))])
@@ -384,31 +369,6 @@ def test_a_checkpoint_empties_the_log_beside_writers(open_store):
     before = store.wal_bytes()
     store.write(insert, "small")
     assert store.wal_bytes() == before, "the log is overwritten from its start, not grown"
-
-
-def test_a_checkpoint_that_fails_stops_nobody_and_the_next_one_makes_up_for_it(
-    open_store, monkeypatch
-):
-    store = open_store(checkpoint_jobs=10)
-
-    def broken(reader):
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorname, error.sqlite_errorcode = "SQLITE_IOERR_WRITE", 778
-        raise error
-
-    with monkeypatch.context() as patched:
-        patched.setattr("appliance.kernel.store.move_wal", broken)
-        for _ in range(3):
-            store.write_many([(insert, ("v" * 1000,))] * 100)
-            assert store.checkpoint() is False
-    assert len(store.read(values)) == 300
-    grown = store.wal_bytes()
-    assert grown > 300_000, "the log only grows meanwhile, which the doctor reports"
-    store.write_many([(insert, ("v",))] * 10)
-    assert store.checkpoint() is True
-    store.write_many([(insert, ("v" * 1000,))] * 50)
-    assert store.wal_bytes() <= grown + 50_000, "it is overwritten from its start"
-    assert len(store.read(values)) == 360
 
 
 @pytest.fixture
