@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -60,6 +61,7 @@ class Recorder:
         out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
         given = io.TextIOWrapper(io.BytesIO(stdin.encode()))
         before, before_dir = sys.stdin, Path.cwd()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         sys.stdin = given
         os.chdir(self.workspace)
         try:
@@ -68,6 +70,8 @@ class Recorder:
         finally:
             os.chdir(before_dir)
             sys.stdin = before
+            for number, handler in handlers.items():  # commands that follow have their own
+                signal.signal(number, handler)
         text, said = _text(out), _text(err)
         assert ended == code, f"{name} {arguments}: exit {ended}\n{text}\n{said}"
         values = [json.loads(line) for line in text.splitlines()] if lines else [json.loads(text)]
