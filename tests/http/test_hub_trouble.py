@@ -63,6 +63,24 @@ def test_a_server_file_that_cannot_be_written_ends_the_start_with_a_sentence(tmp
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_without_room_writes_are_503_with_a_time_and_all_else_goes_on(tmp_path):
+    with serve(tmp_path, settings="[store]\nfree_bytes_min = 1000000000000000000\n") as hub:
+        for method, path, body in (
+            ("POST", "/api/v1/channels", {"name": "general"}),
+            ("POST", "/api/v1/topics", {"channel_id": "ch_x", "title": "t"}),
+            ("PATCH", "/api/v1/messages/msg_x", {"op": "edit", "content_raw": "x"}),
+        ):
+            refused = hub.http(method, path, body)
+            assert refused.status == 503, refused
+            assert refused.body["error"].startswith("the disk is full")
+            assert int(refused.headers["retry-after"]) >= 1
+        assert hub.http.get("/health").status == 200
+        assert hub.http.get("/api/v1/channels").body["channels"] == []
+        assert hub.http.get("/api/v1/events").body["events"] == []
+        assert hub.http.get("/metrics").status == 200
+        assert hub.rows("SELECT count(*) FROM events") == [(0,)]
+
+
 def test_when_descriptors_run_out_the_hub_lives_and_recovers(tmp_path):
     with serve(tmp_path) as hub:
         topic_id = hub.place("general")[1]
