@@ -72,6 +72,11 @@ docs:
     ops/env dev
     .venv/bin/python -m ops.write_docs
 
+# add new shapes to what other programs may rely on; refuses what is no addition
+freeze:
+    ops/env dev
+    .venv/bin/python -m tests.contract.freeze
+
 # build the image
 image TAG="agentlip:local":
     ops/image {{ TAG }}

@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,8 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             run(appliance, listener, log)
         finally:
             appliance.stop()
-            datadir.server_file.unlink(missing_ok=True)
+            with suppress(OSError):  # what ended us is the news, not that the file stays
+                datadir.server_file.unlink(missing_ok=True)
     finally:
         lock.release()
     log.info("stopped", instance_id=instance_id)

@@ -32,6 +32,8 @@ app = typer.Typer(
     add_completion=False,
 )
 
+FOLD_SECONDS_MAX = 5.0
+
 WorkspaceFlag = Annotated[
     Path | None, typer.Option("--workspace", help="Workspace (default: looked for upwards).")
 ]
@@ -82,6 +84,9 @@ def check(
         bool, typer.Option("--strict", help="Exit 1 when there are warnings.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only what is wrong.")] = False,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Fold the write-ahead logs back first.")
+    ] = False,
 ) -> None:
     """Look for what is wrong with the workspace and its hub."""
     if ctx.invoked_subcommand is not None:
@@ -93,6 +98,9 @@ def check(
     names = [name.strip() for name in (only or "").split(",") if name.strip()]
     checks = run.select(names, everything)
     datadir = _datadir(workspace or _above(ctx, "workspace"))
+    if checkpoint:
+        for name, left in fold_logs(datadir).items():
+            typer.echo(f"{name}: {left} bytes of log are left", err=True)
     with run.context_outside(datadir, _settings(datadir), SystemClock()) as context:
         facts = report.facts_of(context)
         outcomes = run.examine(context, checks)
@@ -140,6 +148,20 @@ def clear_suspect(datadir: DataDir, store: str) -> bool:
     there = mark.exists()
     mark.unlink(missing_ok=True)
     return there
+
+
+def fold_logs(datadir: DataDir) -> dict[str, int]:
+    """Moves what is committed from the logs into the files, also beside a running hub; what
+    of each log had to stay, because somebody reads it. A suspect store is left alone."""
+    left = {}
+    for store in STORES:
+        path = datadir.database(store)
+        if path.exists() and not datadir.suspect_file(store).exists():
+            with closing(sqlite3.connect(path, timeout=FOLD_SECONDS_MAX)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            log = path.with_name(path.name + "-wal")
+            left[store] = log.stat().st_size if log.exists() else 0
+    return left
 
 
 def _list(as_json: bool) -> None:

@@ -108,6 +108,9 @@ def pages() -> dict[str, str]:
     }
 
 
+WRITER = Principal("docs", "docs", frozenset({ADMIN}))
+
+
 def import_everything() -> None:
     """Errors and metrics are known once their modules are."""
     for package in (appliance, doctor):
@@ -126,7 +129,7 @@ def look_at_an_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]
         whole = Appliance(Settings(), datadir, lock, clock, log, "docs")
         try:
             exercise(whole)
-            logged = whole.hub.list_events(wire.EventsQuery(limit=1000))
+            logged = whole.hub.list_events(wire.EventsQuery(limit=1000), WRITER)
             return whole._routes(), msgspec.json.decode(logged)["events"]
         finally:
             whole.stop()
@@ -136,7 +139,7 @@ def look_at_an_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]
 
 def exercise(whole: Appliance) -> None:
     """Every verb that writes an event, once, in the order a story has."""
-    hub, who = whole.hub, Principal("docs", "docs", frozenset({ADMIN}))
+    hub, who = whole.hub, WRITER
 
     def made(reply: Any, noun: str) -> str:
         return str(msgspec.json.decode(reply.body)[noun]["id"])

@@ -1,5 +1,9 @@
-"""How the hub's commands reach a workspace: its database to read, its hub to change things."""
+"""How the hub's commands reach a workspace: its database to read, its hub to change things.
 
+With AGENTLIP_URL and no workspace named, both go to the hub at that address.
+"""
+
+import os
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,6 +19,11 @@ KeyFlag = Annotated[
 
 
 def open_reader(session: Session) -> Any:
+    """The database of a workspace; the hub itself where only its address is known."""
+    if session.workspace is None and os.environ.get("AGENTLIP_URL"):
+        from appliance.sdk.remotereader import RemoteReader
+
+        return RemoteReader(hub_client(session))
     from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import Reader
 

@@ -83,9 +83,12 @@ class Messages:
         )
 
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        """A key in the header is good for the items without one: each gets its place added."""
+        """A key in the header is good for the items without one: each gets its place added.
+
+        An item that could not be understood stands among them as its error.
+        """
         key, messages = req.context.idempotency_key, command.messages
-        keys = [message.idempotency_key for message in messages]
+        keys = [getattr(message, "idempotency_key", None) for message in messages]
         if key is not None:
             keys = [own or f"{key}/{place}" for place, own in enumerate(keys)]
         results = self._hub.create_messages(messages, req.context.principal, keys)
@@ -186,13 +189,15 @@ def routes(hub: Hub) -> list[Route]:
                               status=201, summary="Post a message", by_channel=True),
         }),
         Route("/api/v1/messages/{message_id}", messages, {
-            "PATCH": Operation(POST, body=wire.PatchMessage, reply=wire.MessageChanged,
+            "PATCH": Operation(POST, body=wire.PatchMessage,
+                               reply=(wire.MessageChanged, wire.Moved),
                                summary="Edit a message, turn it into a tombstone, or move it",
                                by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages/batch", messages, {
             "POST": Operation(POST, body=wire.CreateMessages, reply=wire.BatchResults,
-                              batch=True, cost=lambda command: len(command.messages),
+                              batch=True, each="messages",
+                              cost=lambda command: len(command.messages),
                               summary="Post up to 500 messages", by_channel=True),
         }, suffix="batch"),
         Route("/api/v1/topics/{topic_id}/attachments", Attachments(hub), {

@@ -74,12 +74,15 @@ def _selection(
 
 
 def _refuse_too_many(tx: Tx, selection: str, parameters: list[str | int], most: int) -> None:
-    (count,) = tx.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM messages WHERE {selection} LIMIT ?)",
+    count, version = tx.execute(
+        f"SELECT count(*), max(version) FROM"
+        f" (SELECT version FROM messages WHERE {selection} LIMIT ?)",
         (*parameters, most + 1),
     ).fetchone()
     if count > most:
         raise wire.TooManyToMove(details={"limit": most})
+    if count and version >= wire.VERSION_MAX:
+        raise wire.VersionsUsedUp
 
 
 def _tell(

@@ -14,7 +14,7 @@ from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.hub.writes import Reply
-from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook
+from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
@@ -148,14 +148,14 @@ class Hub:
 
     def create_messages(
         self,
-        commands: Sequence[wire.CreateMessage | wire.BatchMessage],
+        commands: Sequence[wire.CreateMessage | wire.BatchMessage | ApplianceError],
         principal: Principal,
         keys: Sequence[str | None],
     ) -> list[Reply | ApplianceError]:
         """Many messages in one go, each with its own fate, in order.
 
-        A refused one neither stops nor undoes the others. An error that is nobody's
-        refusal is raised.
+        A refused one neither stops nor undoes the others; one refused before is passed on.
+        An error that is nobody's refusal is raised.
         """  # fmt: skip
         return self.begin_messages(commands, principal, keys)()
 
@@ -175,6 +175,9 @@ class Hub:
         held: list[tuple[str, str, str, str]] = []
         try:
             for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
+                if isinstance(command, ApplianceError):
+                    results[place] = command
+                    continue
                 try:
                     if principal.channels is not None:
                         self.access.topic(principal, POST, command.topic_id)
@@ -273,21 +276,19 @@ class Hub:
         head: int = self.store.read(queries.facts)["head"]
         return head
 
-    def list_channels(self, limit: int, principal: Principal = ANONYMOUS) -> wire.ChannelList:
+    def list_channels(self, limit: int, principal: Principal) -> wire.ChannelList:
         only = principal.channels_for(READ)
         return self.store.read(queries.list_channels, self._page(limit), only)
 
     def list_topics(
-        self, channel_id: str, query: wire.TopicsQuery, principal: Principal = ANONYMOUS
+        self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
         self.access.channel(principal, READ, channel_id)
         return self.store.read(
             queries.list_topics, channel_id, self._page(query.limit), query.before_id
         )
 
-    def page_messages(
-        self, query: wire.MessagesQuery, principal: Principal = ANONYMOUS
-    ) -> wire.MessageList:
+    def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
         if query.channel_id is None and query.topic_id is None:
             raise Invalid(
                 "channel_id or topic_id is required",
@@ -308,15 +309,13 @@ class Hub:
         return self.store.read(queries.page_messages, query, self._order)
 
     def list_attachments(
-        self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal = ANONYMOUS
+        self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal
     ) -> wire.AttachmentList:
         self.access.topic(principal, READ, topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(attachments.page, topic_id, query)
 
-    def search(
-        self, query: wire.SearchQuery, principal: Principal = ANONYMOUS
-    ) -> wire.SearchResult:
+    def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
         """Finds a message from the moment its sender was answered (see `kernel/fulltext.py`)."""
         if query.channel_id is not None:
             self.access.channel(principal, READ, query.channel_id)
@@ -326,7 +325,7 @@ class Hub:
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(search.find, words, query, principal.channels_for(READ))
 
-    def list_events(self, query: wire.EventsQuery, principal: Principal = ANONYMOUS) -> bytes:
+    def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; waits for the first event if asked to."""
         only = principal.channels_for(READ)
         tail = None if query.tail is None else self._page(query.tail)
@@ -417,7 +416,12 @@ def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
 def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
     """`{"results": […]}` one entry an item, in order."""
     parts = [
-        result.body if isinstance(result, Reply) else encode(refusal(result)) for result in results
+        encode(refusal(result))
+        if not isinstance(result, Reply)
+        else result.body[:-1] + b',"replayed":true}'
+        if result.replayed
+        else result.body
+        for result in results
     ]
     return b'{"results":[%b]}' % b",".join(parts)
 

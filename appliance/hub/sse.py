@@ -9,7 +9,7 @@ from typing import Any
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
-from appliance.kernel.auth import ANONYMOUS, Principal
+from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Invalid
 
 LIVE_BATCH_MAX = 500
@@ -23,7 +23,7 @@ class EventStream:
         hub: Hub,
         query: wire.StreamQuery,
         last_event_id: str | None,
-        principal: Principal = ANONYMOUS,
+        principal: Principal,
     ) -> None:
         self._hub = hub
         self._cursor = start_of(query, last_event_id, hub.feed.head)

@@ -13,6 +13,7 @@ CONTENT_BYTES_MAX = 65_536
 BATCH_MAX = 500
 PAGE_MAX = 1000
 VALUE_BYTES_MAX = 16_384
+VERSION_MAX = 2**63 - 1
 
 Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Reference = Annotated[str, Meta(min_length=1, max_length=100, description="an id, or a name")]
@@ -20,7 +21,7 @@ ChannelName = Annotated[str, Meta(min_length=1, max_length=100)]
 Title = Annotated[str, Meta(min_length=1, max_length=200)]
 Sender = Annotated[str, Meta(min_length=1, max_length=200)]
 Content = Annotated[str, Meta(description="at most 65,536 bytes of UTF-8")]
-Version = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Version = Annotated[int, Meta(ge=1, le=VERSION_MAX)]
 Key = Annotated[str, Meta(min_length=1, max_length=255)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 Kind = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -263,6 +264,7 @@ class SearchResult(Struct, frozen=True):
 class BatchResult(Struct, frozen=True, omit_defaults=True):
     message: Message | None = None
     event_id: int | None = None
+    replayed: bool = False
     error: str | None = None
     code: str | None = None
     details: dict[str, Any] | None = None
@@ -403,6 +405,12 @@ class VersionConflict(Conflict):
     code = "VERSION_CONFLICT"
     sentence = "version conflict"
     advice = "read the message again and decide with what it says now"
+
+
+class VersionsUsedUp(Conflict):
+    code = "VERSIONS_USED_UP"
+    sentence = "the message was changed as often as can be counted"
+    advice = "post a new message instead"
 
 
 class CannotEditDeleted(Invalid):

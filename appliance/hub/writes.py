@@ -189,13 +189,14 @@ def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
     old = message_to_change(tx, message_id, command.expected_version)
     if old.deleted_at is not None:
         raise wire.CannotEditDeleted(details={"message_id": message_id})
+    version = next_version(old)
     tx.execute(
         "UPDATE messages SET content_raw = ?, edited_at = ?, version = version + 1 WHERE id = ?",
         (command.content_raw, tx.now, message_id),
     )
     message = wire.Message(
         old.id, old.topic_id, old.channel_id, old.sender, command.content_raw,
-        old.version + 1, old.created_at, tx.now, None, None,
+        version, old.created_at, tx.now, None, None,
     )  # fmt: skip
     edited = wire.MessageEdited(message_id, old.content_raw, command.content_raw, message.version)
     return _changed(tx, "message.edited", message, encode(edited))
@@ -206,6 +207,7 @@ def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Repl
     old = message_to_change(tx, message_id, command.expected_version)
     if old.deleted_at is not None:
         return Reply(200, encode(wire.MessageChanged(old, None)))
+    version = next_version(old)
     tx.execute(
         "UPDATE messages SET content_raw = ?, edited_at = ?, deleted_at = ?, deleted_by = ?,"
         " version = version + 1 WHERE id = ?",
@@ -213,7 +215,7 @@ def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Repl
     )
     message = wire.Message(
         old.id, old.topic_id, old.channel_id, old.sender, wire.TOMBSTONE,
-        old.version + 1, old.created_at, tx.now, tx.now, command.actor,
+        version, old.created_at, tx.now, tx.now, command.actor,
     )  # fmt: skip
     deleted = wire.MessageDeleted(message_id, command.actor, message.version)
     return _changed(tx, "message.deleted", message, encode(deleted))
@@ -235,6 +237,12 @@ def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> 
             extra={"current_version": message.version},
         )
     return message
+
+
+def next_version(message: wire.Message) -> int:
+    if message.version >= wire.VERSION_MAX:  # SQLite would go on with a floating number
+        raise wire.VersionsUsedUp(details={"message_id": message.id})
+    return message.version + 1
 
 
 def _changed(tx: Tx, name: str, message: wire.Message, data: bytes) -> Reply:

@@ -104,8 +104,8 @@ def drop_search_triggers(connection: sqlite3.Connection) -> bool:
     """Takes away triggers that would fail, or spoil the index, at every message. True if any."""
     candidates = (*SEARCH_TRIGGERS, FOREIGN_TRIGGER)
     present = [name for name in candidates if _exists(connection, name)]
-    for name in present:
-        connection.execute(f"DROP TRIGGER {name}")
+    for trigger in present:
+        connection.execute(f"DROP TRIGGER {trigger}")
     # Without it the hub takes no message in: it would fail, or do so into half an index.
     connection.execute("DROP TABLE IF EXISTS x_fts")
     return bool(present)

@@ -150,7 +150,7 @@ class DataDir:
             temporary.rename(path)
             sync_directory(path.parent)
         except OSError as error:
-            raise not_writable(error) from error
+            raise not_writable(error, path.name) from error
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -360,12 +360,13 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def not_writable(error: OSError) -> DataDirNotWritable:
+def not_writable(error: OSError, file: str | None = None) -> DataDirNotWritable:
     """The error to tell instead of `error`, with the system's reason but without a path."""
     reason = errno.errorcode.get(error.errno or 0, "error")
+    named = {} if file is None else {"file": file}
     return DataDirNotWritable(
         f"the data directory can't be written: {error.strerror or reason}",
-        details={"reason": reason},
+        details={"reason": reason, **named},
     )
 
 

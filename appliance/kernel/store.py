@@ -268,7 +268,9 @@ class Store:
         if self._jobs_in_wal < self.settings.checkpoint_jobs:
             return False
         self._jobs_in_wal = 0
-        self.read(move_wal)
+        if not self.read(_try_to_move_wal):
+            self._log.warning("upkeep failed; serving goes on", store=self.name)
+            return False
         long = self.wal_bytes() > self.settings.wal_bytes_truncate
         self._maintain(empty_wal if long else move_wal)
         return True
@@ -306,6 +308,17 @@ class Store:
         if finished and all(ended):
             self._handoff.close()
         return finished and all(ended)
+
+
+def _try_to_move_wal(reader: Reader) -> bool:
+    """False when the disk refused: the log grows on, and that is no reason not to write."""
+    try:
+        move_wal(reader)
+    except sqlite3.OperationalError as error:
+        if isinstance(translated(error, 0), StoreFull):
+            return False
+        raise
+    return True
 
 
 class Apart:

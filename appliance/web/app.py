@@ -37,7 +37,9 @@ class Mounted:
         self.operation = operation
         self.scope = operation.scope
         self.query = QueryPlan(operation.query)
-        self.body = None if operation.body is None else BodyPlan(operation.body, bytes_max)
+        self.body = (
+            None if operation.body is None else BodyPlan(operation.body, bytes_max, operation.each)
+        )
         self.cost = operation.cost
         self.by_channel = operation.by_channel
         self.mutation = method not in READING

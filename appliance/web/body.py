@@ -6,7 +6,7 @@ goes, and every integer fits into 64 bits: nothing behind the door has to ask ag
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -35,10 +35,14 @@ class Source(Protocol):
 
 
 class BodyPlan:
-    """How the bodies of one operation are read: the type's decoder and the size allowed."""
+    """How the bodies of one operation are read: the type's decoder and the size allowed.
 
-    def __init__(self, kind: Any, bytes_max: int) -> None:
+    `each` names the one field, a list, whose items are judged one by one.
+    """
+
+    def __init__(self, kind: Any, bytes_max: int, each: str | None = None) -> None:
         self.bytes_max = bytes_max
+        self._items = None if each is None else Items(kind, each)
         self._decode = msgspec.json.Decoder(kind).decode
         self._has_numbers = has_numbers(kind)
 
@@ -64,14 +68,54 @@ class BodyPlan:
     def decode(self, raw: bytes) -> Any:
         """The struct in `raw`, or Invalid naming the field."""
         try:
+            if not raw.isascii():
+                raw.decode()  # also what the decoder skips
             command = self._decode(raw)
         except msgspec.ValidationError as error:
+            if self._items is not None:
+                return self._items.decode(raw)
             refuse_field(str(error))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise Invalid("the body is not valid JSON", details=_malformed(error)) from None
         if b"\\u0000" in raw or (self._has_numbers and _LONG_DIGITS.search(raw)):
+            if self._items is not None:
+                return self._items.decode(raw)
             check_values(raw)
         return command
+
+
+class Items:
+    """The slow way into a body with a list: every item by itself, wrong ones as errors."""
+
+    def __init__(self, kind: Any, field: str) -> None:
+        self._kind, self._field = kind, field
+        (found,) = shapes.type_info(kind).fields  # type: ignore[attr-defined]
+        assert found.encode_name == field, "the list is all there is"
+        limits = msgspec.Meta(min_length=found.type.min_length, max_length=found.type.max_length)
+        several = Annotated[list[msgspec.Raw], limits]
+        outside = msgspec.defstruct(f"{kind.__name__}Items", [(field, several)])
+        self._outside = msgspec.json.Decoder(outside).decode
+        self._item = msgspec.json.Decoder(found.type.item_type.cls).decode
+
+    def decode(self, raw: bytes) -> Any:
+        try:
+            items = getattr(self._outside(raw), self._field)
+        except msgspec.ValidationError as error:
+            refuse_field(str(error))
+        return self._kind([self._one(bytes(item)) for item in items])
+
+    def _one(self, raw: bytes) -> Any:
+        try:
+            try:
+                item = self._item(raw)
+            except msgspec.ValidationError as error:
+                refuse_field(str(error))
+            check_values(raw)
+        except Invalid as error:
+            return error
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            return Invalid("the item is not valid JSON", details=_malformed(error))
+        return item
 
 
 class QueryPlan:

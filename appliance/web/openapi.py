@@ -149,7 +149,9 @@ def _operation(
 def _responses(operation: Operation, by_type: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Success", "headers": _HEADERS}
     if operation.reply is not None:
-        success["content"] = {operation.media: {"schema": by_type[_key(operation.reply)]}}
+        shown = [by_type[_key(kind)] for kind in _replies(operation)]
+        schema = shown[0] if len(shown) == 1 else {"anyOf": shown}
+        success["content"] = {operation.media: {"schema": schema}}
     elif operation.media != "application/json":
         success["content"] = {operation.media: {"schema": {"type": "string"}}}
     answers = {str(operation.status): success}
@@ -220,7 +222,11 @@ def _types(described: Sequence[Route]) -> Iterable[Any]:
 def _declared(described: Sequence[Route]) -> Iterable[Any]:
     for route in described:
         for operation in route.operations.values():
-            yield from (kind for kind in (operation.body, operation.reply) if kind is not None)
+            yield from (kind for kind in (operation.body, *_replies(operation)) if kind is not None)
+
+
+def _replies(operation: Operation) -> tuple[Any, ...]:
+    return operation.reply if isinstance(operation.reply, tuple) else (operation.reply,)
 
 
 def _queries(described: Sequence[Route]) -> Iterable[Any]:

@@ -24,13 +24,15 @@ class Operation(msgspec.Struct, frozen=True):
 
     scope    `<subsystem>:<verb>`, or OPEN
     body     struct (or tagged union) of the JSON body; arrives as `command`
-    reply    struct of the JSON answer; None: no JSON
+    reply    struct of the JSON answer; several: one of them; None: no JSON
     query    struct of the query parameters; arrives as `req.context.query`
     status   of a success
     again    status of a success that changed nothing, where it is another one
     summary  one line for people; required
     cost     how many requests a decoded body counts as, for batches
     batch    the larger body limit holds
+    each     field of the body, a list, whose items are judged one by one: a wrong one arrives
+             as the Invalid that it is, and the others as they are
     probe    a health probe: never limited, and its Host header is not judged on a network bind
     by_channel  looks itself at the channels a token is limited to; without it a token that is
              limited for this scope is refused
@@ -48,6 +50,7 @@ class Operation(msgspec.Struct, frozen=True):
     query: Any = None
     cost: Callable[[Any], int] | None = None
     batch: bool = False
+    each: str | None = None
     probe: bool = False
     by_channel: bool = False
     media: str = "application/json"

@@ -119,6 +119,48 @@ def test_from_elsewhere_by_url_and_token_file(
     assert odd.code == 1
 
 
+def test_reads_from_elsewhere_say_the_same_as_from_the_database(
+    hub: HubProcess, topic_id: str, tmp_path: Path
+) -> None:
+    for text in ("far one", "far two"):
+        _do(hub, "msg", "send", "--topic-id", topic_id, "--sender", "far", "--content", text)
+    attach = ["--topic-id", topic_id, "--kind", "note", "--value-json", '{"far": 1}']
+    _do(hub, "attachment", "add", *attach)
+    newest = _do(hub, "msg", "tail", "--topic-id", topic_id, "--limit", 2).json
+    far = {"AGENTLIP_URL": hub.url, "AGENTLIP_TOKEN_FILE": str(hub.datadir.token_file)}
+    for asked in (
+        ["channel", "list"],
+        ["topic", "list", "--channel", "general"],
+        ["msg", "tail", "--topic-id", topic_id],
+        ["msg", "tail", "--channel", "general", "--topic", "Builds", "--limit", "3"],
+        ["msg", "page", "--topic-id", topic_id, "--before-id", newest[0]["id"]],
+        ["msg", "page", "--topic-id", topic_id, "--after-id", newest[1]["id"]],
+        ["attachment", "list", "--topic-id", topic_id, "--kind", "note"],
+        ["search", "far", "--channel", "general", "--limit", "1"],
+    ):
+        near = _do(hub, *asked)
+        done = agentlip(*asked, "--json", cwd=tmp_path, **far)
+        assert (done.code, done.json) == (0, near.json), asked
+    for asked in (
+        ["msg", "tail", "--topic-id", "nope"],
+        ["topic", "list", "--channel", "nope"],
+        ["msg", "tail", "--channel", "general", "--topic", "nope"],
+        ["attachment", "list", "--topic-id", "../../nope"],
+        ["search", '"open'],
+        ["msg", "tail", "--topic-id", topic_id, "--limit", "0"],
+    ):
+        done = agentlip(*asked, cwd=tmp_path, **far)
+        assert (done.code, done.out) == (1, ""), done
+        assert done.err.startswith("Error: ")
+    nobody = agentlip("channel", "list", cwd=tmp_path, AGENTLIP_URL="http://127.0.0.1:9")
+    assert nobody.code == 3
+    named = agentlip(
+        "channel", "list", "--workspace", hub.workspace, cwd=tmp_path,
+        AGENTLIP_URL="http://127.0.0.1:9",
+    )  # fmt: skip
+    assert named.code == 0, "a workspace that is named wins over an address"
+
+
 def test_status_tells_where_the_hub_is(hub: HubProcess) -> None:
     state = agentlipd("status", "--json", cwd=hub.workspace)
     assert state.code == 0

@@ -114,7 +114,7 @@ def test_links_lead_somewhere(name):
 def test_decisions_are_numbered_and_say_what_was_given_up():
     files = sorted((DOCS / "decisions").glob("*.md"))
     numbers = [int(file.name[:4]) for file in files]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(set(numbers)) == len(numbers), "a number was given twice"
     for file in files:
         heads = re.findall(r"(?m)^## (.+)$", file.read_text(encoding="utf-8"))
         assert heads[:3] == ["Situation", "Choice", "What we gave up"], file.name

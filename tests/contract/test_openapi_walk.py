@@ -12,6 +12,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
+    status_code_conformance,
 )
 
 from tests.support.servedhub import serve
@@ -20,9 +21,10 @@ CHECKS = [
     not_a_server_error,
     content_type_conformance,
     response_schema_conformance,
+    status_code_conformance,
 ]
 ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live"}  # these answer for ever
-EXAMPLES = 20
+EXAMPLES = 25
 SETTINGS = "[hub]\nwait_seconds_max = 0.02\n[courier]\nwait_seconds_max = 0.05\nblock_ms = 50\n"
 
 
@@ -47,7 +49,13 @@ def known(hub):
     """Names of fields, and values of them that exist."""
     channel_id, topic_id = hub.place("known")
     message_id = hub.send(topic_id)["message"]["id"]
-    return {"channel_id": channel_id, "topic_id": topic_id, "message_id": message_id}
+    return {
+        "channel_id": channel_id,
+        "topic_id": topic_id,
+        "to_topic_id": hub.topic(channel_id, "other"),
+        "message_id": message_id,
+        "source_message_id": message_id,
+    }
 
 
 def make_real(case, known):

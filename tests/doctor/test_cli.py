@@ -3,9 +3,10 @@
 import http.server
 import json
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,21 @@ def test_quiet_says_nothing_when_all_is_well_and_only_the_trouble_else(house: Ho
     assert result.exit_code == 2
     assert result.stdout.splitlines()[0].startswith("[bad]  host.token")
     assert len(result.stdout.splitlines()) == 2
+
+
+def test_the_log_is_folded_back_by_hand_beside_who_reads(house: House) -> None:
+    database = house.data.database("hub")
+    log = database.with_name(database.name + "-wal")
+    with closing(sqlite3.connect(database, isolation_level=None)) as somebody:
+        somebody.execute("PRAGMA journal_mode = WAL").fetchall()
+        somebody.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        house.talk(50)
+        assert log.stat().st_size > 0
+        result = doctor(house, "--checkpoint")
+        assert result.exit_code == 0
+        assert "hub: 0 bytes of log are left" in result.stderr
+        assert log.stat().st_size == 0
+        assert somebody.execute("SELECT count(*) FROM messages").fetchone() == (50,)
 
 
 def test_warnings_count_only_when_strict(house: House) -> None:

@@ -173,7 +173,7 @@ def test_a_batch_and_single_sends_share_keys(hub, place):
     answer = hub.http.post("/api/v1/messages/batch", {"messages": items})
     assert answer.status == 200
     results = answer.body["results"]
-    assert results[0] == single.body
+    assert results[0] == {**single.body, "replayed": True}
     assert results[2]["code"] == "IDEMPOTENCY_IN_PROGRESS", "twice in one batch"
     assert results[3]["message"]["id"] != single.body["message"]["id"]
     fresh = keyed(hub, "shared-2", "POST", "/api/v1/messages", message(place, "fresh"))
@@ -190,7 +190,10 @@ def test_a_key_in_the_header_of_a_batch_is_good_for_all_its_items(hub, place):
     first = keyed(hub, "whole", "POST", path, command)
     head = hub.head
     again = keyed(hub, "whole", "POST", path, command)
-    assert again.body == first.body
+    results = again.body["results"]
+    replayed = [result.pop("replayed", None) for result in results]
+    assert replayed == [True, True, None, True, True]
+    assert results == first.body["results"]
     assert hub.head == head
     for answer in (first, again):
         assert "idempotency-replayed" not in answer.headers, "one item was refused, not answered"
@@ -216,14 +219,48 @@ def test_a_batch_gives_every_item_its_own_fate_in_order(hub, place):
     ]  # fmt: skip
     assert results[0]["event_id"] + 1 == results[3]["event_id"]
     assert [results[n]["message"]["content_raw"] for n in (0, 3)] == ["first", "last"]
+    results = hub.http.post("/api/v1/messages/batch", {"messages": items}).body["results"]
+    assert [result.get("code") for result in results] == [
+        None, "NOT_FOUND", "PAYLOAD_TOO_LARGE", "INVALID_INPUT", None,
+    ]  # fmt: skip
+    assert results[3]["details"]["field"] == "content_raw"
     head = hub.head
-    assert hub.http.post("/api/v1/messages/batch", {"messages": items}).status == 400, "NUL"
     for count in (0, 501):
         messages = [message(place)] * count
         assert hub.http.post("/api/v1/messages/batch", {"messages": messages}).status == 400
     assert hub.head == head
     full = hub.http.post("/api/v1/messages/batch", {"messages": [message(place)] * 500})
     assert len(full.body["results"]) == 500
+
+
+def test_an_item_that_makes_no_sense_is_refused_alone(hub, place):
+    good = message(place, "good")
+    wrong = [
+        None, 7, "text", [], {}, {**good, "sender": None}, {**good, "content_raw": 1},
+        {**good, "topic_id": "a b"}, {**good, "sender": ""}, {**good, "idempotency_key": ""},
+        {**good, "sender": "a\0b"},
+    ]  # fmt: skip
+    head = hub.head
+    items = [part for one in wrong for part in (one, good)]
+    answer = hub.http.post("/api/v1/messages/batch", {"messages": items})
+    assert answer.status == 200
+    results = answer.body["results"]
+    assert [result.get("code") for result in results] == ["INVALID_INPUT", None] * len(wrong)
+    assert hub.head == head + len(wrong)
+    assert all({"error", "code", "details", "hint"} <= set(one) for one in results[::2])
+    assert [one["details"]["field"] for one in results[10:12:2]] == ["sender"]
+    for raw in (b'{"messages": {}}', b'{"messages": [}', b'{"messages": [{"sender": "\xff"}]}'):
+        assert hub.http.post("/api/v1/messages/batch", raw=raw).status == 400, "the whole"
+    assert hub.head == head + len(wrong)
+
+
+def test_a_batch_says_which_items_were_answered_before(hub, place):
+    items = [{**message(place), "idempotency_key": f"again-{n}"} for n in range(2)]
+    first = hub.http.post("/api/v1/messages/batch", {"messages": items[:1]}).body["results"]
+    assert "replayed" not in first[0]
+    both = hub.http.post("/api/v1/messages/batch", {"messages": items}).body["results"]
+    assert [one.get("replayed") for one in both] == [True, None]
+    assert both[0] == {**first[0], "replayed": True}
 
 
 @pytest.mark.slow

@@ -33,8 +33,12 @@ class Done:
 
 
 def environment(**more: str) -> dict[str, str]:
+    """Ours without settings; with TESTS_WITHOUT_FTS5 set, SQLite has no FTS5 there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")}
-    return {**kept, "PYTHONPATH": str(ROOT), **more}
+    path = [str(ROOT)]
+    if "TESTS_WITHOUT_FTS5" in kept:
+        path.insert(0, str(ROOT / "tests" / "support" / "without_fts5"))
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), **more}
 
 
 def command(name: str, *arguments: str) -> list[str]:

@@ -18,6 +18,7 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.sdk.http import Refused
+from tests.support.frozencli import every_command
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,18 @@ def test_every_command_explains_itself(run: Any, capsys: pytest.CaptureFixture[s
         if name == "doctor":
             continue
         assert run([name, "--help"]) == 0, name
+
+
+def test_no_command_takes_a_token_as_an_argument() -> None:
+    """Arguments are seen by everybody on the machine; secrets come from files."""
+    seen = 0
+    for name, command in every_command():
+        for parameter in command.params:
+            seen += 1
+            words = {word for option in parameter.opts for word in option.strip("-").split("-")}
+            if words & {"token", "secret", "password"}:
+                assert words & {"file", "new", "id", "token_id"}, f"{name} {parameter.opts}"
+    assert seen > 100
 
 
 def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:

@@ -115,14 +115,16 @@ def test_lists_and_the_log_show_the_own_channel_only(house, places):
     for query in (wire.EventsQuery(), wire.EventsQuery(tail=100)):
         log = msgspec.json.decode(house.hub.list_events(query, who), type=wire.EventList)
         assert [event.scope.channel_id for event in log.events] == [ours.channel] * 3
-    everything = msgspec.json.decode(house.hub.list_events(wire.EventsQuery()))["events"]
+    everything = msgspec.json.decode(house.hub.list_events(wire.EventsQuery(), house.alice))[
+        "events"
+    ]
     assert len(everything) == 6
 
 
 def test_a_search_finds_in_the_own_channel_only(house, places):
     found = house.hub.search(wire.SearchQuery("hello"), limited(places[0])).messages
     assert [each.id for each in found] == [places[0].message]
-    assert len(house.hub.search(wire.SearchQuery("hello")).messages) == 2
+    assert len(house.hub.search(wire.SearchQuery("hello"), house.alice).messages) == 2
 
 
 @pytest.mark.parametrize(

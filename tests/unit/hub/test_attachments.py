@@ -247,7 +247,9 @@ def test_pages_give_every_attachment_once_newest_first(house, place):
         wanted = [id_ for each, id_ in reversed(made) if kind in (None, each)]
         found, before = [], None
         while True:
-            page = house.hub.list_attachments(topic, wire.AttachmentsQuery(kind, 5, before))
+            page = house.hub.list_attachments(
+                topic, wire.AttachmentsQuery(kind, 5, before), house.alice
+            )
             found += [each.id for each in page.attachments]
             before = page.cursor
             if not page.has_more:
@@ -257,11 +259,15 @@ def test_pages_give_every_attachment_once_newest_first(house, place):
 
 def test_an_empty_topic_has_none_and_one_that_is_not_there_is_missing(house, place):
     query = wire.AttachmentsQuery()
-    assert house.hub.list_attachments(place[1], query) == wire.AttachmentList([], False)
+    assert house.hub.list_attachments(place[1], query, house.alice) == wire.AttachmentList(
+        [], False
+    )
     with pytest.raises(wire.NoSuchTopic):
-        house.hub.list_attachments("topic_none", query)
+        house.hub.list_attachments("topic_none", query, house.alice)
     with pytest.raises(wire.NoSuchAttachment):
-        house.hub.list_attachments(place[1], wire.AttachmentsQuery(before_id="att_none"))
+        house.hub.list_attachments(
+            place[1], wire.AttachmentsQuery(before_id="att_none"), house.alice
+        )
 
 
 def test_attachments_stay_when_their_message_moves(house, place):

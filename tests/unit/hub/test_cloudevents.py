@@ -10,6 +10,7 @@ from cloudevents.core.formats.json import JSONFormat
 from appliance.hub import cloudevents, resources, wire
 from appliance.hub.cloudevents import BATCH, SINGLE, asked_for, of_envelope, of_list, origin_of
 from appliance.hub.sse import EventStream
+from appliance.kernel.auth import ANONYMOUS
 from tests.support.http import Client, app_of
 
 # The constraints of the specification's schema for the JSON format, 1.0.2.
@@ -160,7 +161,7 @@ def test_who_asks_for_a_batch(accept, wanted):
 
 def test_a_stream_of_cloudevents(story):
     query = wire.StreamQuery(after=0, topic_id=[story.topic])
-    stream = EventStream(story.hub, query, None)
+    stream = EventStream(story.hub, query, None, ANONYMOUS)
     told = cloudevents.Stream(stream, ORIGIN)
     pieces = iter(told)
     text = next(pieces) + next(pieces)

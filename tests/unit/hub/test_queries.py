@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.hub import queries, wire
+from appliance.hub import attachments, queries, wire
 from appliance.hub.subscription import Filter
 
 CHANNELS = ["ch_a", "ch_b", "ch_c"]
@@ -153,7 +153,9 @@ def test_every_replay_is_by_index_and_sorts_nothing(bare_log, shape, analyzed):
         wire.EventsQuery(after=10, channel_id="ch_a", topic_id="topic_1", name="x", tail=3),
     ],
 )
-def test_the_events_api_searches_by_index(bare_log, query):
+@pytest.mark.parametrize("only", [None, frozenset({"ch_a", "ch_b"})])
+def test_the_events_api_searches_by_index(bare_log, query, only):
+    """For a token that is limited to channels too."""
     seen = []
 
     class Watching:
@@ -161,10 +163,31 @@ def test_the_events_api_searches_by_index(bare_log, query):
             seen.append(plan(bare_log.connection, sql, parameters))
             return []
 
-    queries.list_events(Watching(), query, 400)
+    queries.list_events(Watching(), query, 400, only)
     touching = [step for step in seen[0] if "events" in step]
     assert touching
     assert all(step.startswith("SEARCH events USING") for step in touching), seen
+
+
+@pytest.mark.parametrize(
+    "query",
+    [wire.AttachmentsQuery(), wire.AttachmentsQuery(kind="url", before_id="att_x")],
+)
+def test_attachments_are_paged_by_index(bare_log, query):
+    seen = []
+
+    class Watching:
+        def row(self, sql, parameters=()):
+            seen.append(plan(bare_log.connection, sql, parameters))
+            return ("2026", "att_x")
+
+        def rows(self, sql, parameters, limit):
+            seen.append(plan(bare_log.connection, sql, parameters))
+            return []
+
+    attachments.page(Watching(), "topic_1", query)
+    for steps in seen:
+        assert steps[0].startswith("SEARCH"), steps
 
 
 @pytest.mark.parametrize("order", ["id", "rowid"])

@@ -38,7 +38,7 @@ class Place:
         self.hub.patch_message(message_id, command, self.who)
 
     def search(self, q, **more):
-        return self.hub.search(wire.SearchQuery(q, **more))
+        return self.hub.search(wire.SearchQuery(q, **more), self.who)
 
     def found(self, q, **more):
         return [message.content_raw for message in self.search(q, **more).messages]

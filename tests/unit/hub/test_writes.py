@@ -9,7 +9,7 @@ import gevent
 import msgspec
 import pytest
 
-from appliance.hub import wire, writes
+from appliance.hub import events, wire, writes
 from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Unavailable
@@ -208,6 +208,27 @@ def test_edits_and_deletes_racing_leave_a_story_that_holds(house, place):
 # -- tombstones ----------------------------------------------------------------------------
 
 
+def test_versions_end_where_the_database_can_count_no_further(house, place):
+    hub, who, (_, topic_id, message_id) = house.hub, house.alice, place
+    ((target,),) = house.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
+    with closing(sqlite3.connect(house.path)) as connection, connection:
+        connection.execute("UPDATE messages SET version = ?", (2**63 - 2,))
+    reply = hub.patch_message(message_id, wire.EditMessage("the last"), who)
+    assert json.loads(reply.body)["message"]["version"] == 2**63 - 1
+    before = house.everything()
+    for command in (
+        wire.EditMessage("one too many"),
+        wire.DeleteMessage("bob"),
+        wire.MoveMessage(target, "one"),
+        wire.MoveMessage(target, "all"),
+    ):
+        with pytest.raises(wire.VersionsUsedUp):
+            hub.patch_message(message_id, command, who)
+    assert house.everything() == before
+    stays = hub.patch_message(message_id, wire.MoveMessage(topic_id, "one"), who)
+    assert json.loads(stays.body) == {"affected_count": 0, "event_ids": []}
+
+
 def test_a_deleted_message_is_a_tombstone(house, place):
     house.clock.pass_seconds(1)
     reply = house.hub.patch_message(place[2], wire.DeleteMessage("bob", 1), house.alice)
@@ -274,10 +295,52 @@ def test_a_clock_that_goes_back_disturbs_no_order(house, place):
     in_order = house.rows("SELECT entity_id FROM events WHERE name = 'message.created'")
     assert rows == in_order, "ids rise with event ids, whatever the clock says"
     ids = [row[0] for row in in_order]
-    page = hub.page_messages(wire.MessagesQuery(topic_id=place[1]))
+    page = hub.page_messages(wire.MessagesQuery(topic_id=place[1]), who)
     assert [message.id for message in page.messages] == ids[::-1]
     (head,) = house.rows("SELECT max(event_id) FROM events")
     assert house.feed.head == head[0]
+
+
+def test_an_event_without_a_scope_is_not_written(house):
+    def unheard(tx):
+        return events.append(tx, "message.created", ("message", "m"), b"{}", channel_id=None)
+
+    with pytest.raises(ValueError, match="no scope"):
+        house.store.write(unheard)
+    assert house.rows("SELECT count(*) FROM events") == [(0,)]
+
+
+SCOPES = {
+    "channel.created": ("channel_id",),
+    "topic.created": ("channel_id", "topic_id"),
+    "topic.renamed": ("channel_id", "topic_id"),
+    "message.created": ("channel_id", "topic_id"),
+    "message.edited": ("channel_id", "topic_id"),
+    "message.deleted": ("channel_id", "topic_id"),
+    "message.moved_topic": ("channel_id", "topic_id", "topic_id2"),
+    "topic.attachment_added": ("channel_id", "topic_id"),
+}
+
+
+def test_every_event_of_every_mutation_is_in_the_scopes_it_belongs_to(house, place):
+    channel_id, topic_id, _ = place
+    ((target,),) = house.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
+    made = verbs(house, place)
+    renamed = wire.RenameTopic("another title")
+    made["rename_topic"] = lambda _key: house.hub.rename_topic(topic_id, renamed, house.alice)
+    for verb in VERBS:
+        made[verb](None)
+    own = {"channel_id": channel_id, "topic_id": topic_id, "topic_id2": target}
+    told = house.rows(
+        "SELECT name, scope_channel_id, scope_topic_id, scope_topic_id2, entity_id FROM events"
+    )
+    assert {row[0] for row in told} == set(SCOPES)
+    for name, *scope, entity_id in told:
+        for place_of, value in zip(own, scope, strict=True):
+            assert (value is not None) == (place_of in SCOPES[name]), (name, place_of)
+            made_here = entity_id not in (channel_id, topic_id) and name.endswith("created")
+            if value is not None and not (made_here and not name.startswith("message")):
+                assert value == own[place_of], (name, place_of)
 
 
 # -- names -------------------------------------------------------------------------------

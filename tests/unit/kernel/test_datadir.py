@@ -232,7 +232,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataDirNotWritable, match="No space left") as error:
         data.write_private(data.token_file, "new")
-    assert error.value.details == {"reason": "ENOSPC"}
+    assert error.value.details == {"reason": "ENOSPC", "file": "token"}
     assert data.read_token() == "old"
     assert not list(data.dir.glob(".token*"))
 

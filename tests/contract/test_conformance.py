@@ -1,0 +1,78 @@
+"""`docs/conformance.md`: every line of the catalogue leads to a test or a page that is there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_walls import ROOT
+
+PAGE = ROOT / "docs" / "conformance.md"
+ROW = re.compile(r"(?m)^\| (\w[\w.]*) \| ([^|]+) \| ([^|]+) \|$")
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+LINK = re.compile(r"\]\(([^)]+)\)")
+OPEN = ("To come: plugins", "To come: the page in the browser")  # headings of lines not yet held
+
+
+def sections() -> dict[str, list[tuple[str, str, str]]]:
+    """heading → (id, line, how it holds) of its table."""
+    parts = re.split(r"(?m)^## (.+)$", PAGE.read_text(encoding="utf-8"))[1:]
+    found = {}
+    for heading, body in zip(parts[::2], parts[1::2], strict=True):
+        rows = [row for row in ROW.findall(body) if row[0] != "Id"]
+        assert rows, f"{heading} has no rows"
+        assert len(rows) == len(re.findall(r"(?m)^\| ", body)) - 2, f"{heading}: a broken row"
+        found[heading] = rows
+    return found
+
+
+def rows(*, held: bool) -> list[tuple[str, str, str]]:
+    return [
+        row
+        for heading, found in sections().items()
+        for row in found
+        if (heading not in OPEN) is held
+    ]
+
+
+@cache
+def names_in(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return frozenset(
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+
+
+def test_there_are_many_lines_and_each_has_its_own_id():
+    ids = [row[0] for found in sections().values() for row in found]
+    assert len(ids) > 150
+    assert sorted(ids) == sorted(set(ids))
+
+
+@pytest.mark.parametrize("row", rows(held=True), ids=lambda row: row[0])
+def test_every_reference_of_the_table_leads_to_a_test_or_a_page(row):
+    _, line, how = row
+    tests, links = TEST.findall(how), LINK.findall(how)
+    assert tests or links, f"nothing holds: {line}"
+    for path, name in tests:
+        assert (ROOT / path).is_file(), path
+        assert name, f"{path}: which test?"
+        assert name in names_in(path), f"{path} has no {name}"
+    for link in links:
+        assert (PAGE.parent / link.partition("#")[0]).is_file(), link
+    assert re.sub(r"[;,\s]", "", LINK.sub("", TEST.sub("", re.sub(r"\[[^\]]*", "", how)))) == ""
+
+
+def test_what_is_to_come_says_where_it_will_be_tested():
+    for _, line, how in rows(held=False):
+        assert TEST.findall(how), line
+
+
+def test_a_name_that_is_not_there_would_be_seen():
+    here = str(Path(__file__).relative_to(ROOT))
+    assert "test_a_name_that_is_not_there_would_be_seen" in names_in(here)
+    assert "test_nothing" not in names_in(here)

@@ -1,0 +1,93 @@
+"""What other programs rely on only ever gains: CLI --json, HTTP, events, frames, error codes."""
+
+import pytest
+
+from tests.contract import freeze
+from tests.support import frozencli
+from tests.support.frozen import added, broken_answer, broken_question, of_values
+from tests.support.servedhub import serve
+
+PARTS = ("cli", "http", "events", "errors")
+
+
+@pytest.fixture(scope="module")
+def now(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub")) as hub:
+        return freeze.everything_now(hub)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_promised_was_broken(now, part):
+    assert freeze.frozen(part), "there are promises"
+    assert list(freeze.broken(part, freeze.frozen(part), now[part])) == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_was_added_is_frozen_too(now, part):
+    news = list(freeze.unfrozen(part, freeze.frozen(part), now[part]))
+    assert news == [], "freeze them: python -m tests.contract.freeze"
+
+
+def test_every_command_has_a_frozen_answer_or_a_reason():
+    said = set(freeze.frozen("cli"))
+    assert frozencli.commands() == said | set(frozencli.PRINTS_NO_JSON)
+    assert said & set(frozencli.PRINTS_NO_JSON) == set()
+
+
+# -- the comparison itself ----------------------------------------------------------------------
+
+ANSWER = of_values([{"id": "x", "at": None, "rows": [{"n": 1}]}])
+
+
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [
+        ({"id": "x", "at": None, "rows": [{"n": 1}]}, None),
+        ({"id": "x", "at": None, "rows": [{"n": 1, "more": 2}], "new": True}, None),
+        ({"at": None, "rows": [{"n": 1}]}, "$.id: is gone"),
+        ({"id": None, "at": None, "rows": [{"n": 1}]}, "$.id: may be null now"),
+        ({"id": "x", "at": None, "rows": [{"n": "1"}]}, "$.rows[].n: may be string now"),
+        ({"id": "x", "at": None, "rows": [{"m": 1}]}, "$.rows[].n: is gone"),
+    ],
+)
+def test_an_answer_may_gain_and_not_lose(now, problem):
+    found = list(broken_answer(ANSWER, of_values([now]), "$"))
+    assert found == ([problem] if problem else [])
+
+
+def test_a_field_that_is_sometimes_missing_now_is_a_loss():
+    now = of_values([{"id": "x", "at": None, "rows": [{"n": 1}]}, {"at": None, "rows": []}])
+    assert list(broken_answer(ANSWER, now, "$")) == ["$.id: may be missing now"]
+
+
+def test_what_is_new_is_noticed_at_any_depth():
+    now = of_values([{"id": "x", "at": None, "rows": [{"n": 1, "more": 2}], "new": True}])
+    assert list(added(ANSWER, now, "$")) == ["$.new", "$.rows[].more"]
+
+
+TEXT = {"types": ["string"], "limits": {"maxLength": 10}}
+MODE = {"types": ["string"], "enum": ["a", "b"]}
+
+
+def question(needed=("id",), **fields):
+    fields = {"id": TEXT, "mode": MODE} | fields
+    return {"types": ["object"], "fields": fields, "required": list(needed)}
+
+
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [
+        (question(), None),
+        (question(more=TEXT), None),
+        (question(id={"types": ["null", "string"], "limits": {"maxLength": 20}}), None),
+        (question(mode={**MODE, "enum": ["a", "b", "c"]}), None),
+        (question(["id", "mode"]), "$.mode: is needed now"),
+        (question(id={"types": ["integer"]}), "$.id: may not be string any more"),
+        (question(id={**TEXT, "limits": {"maxLength": 9}}), "$.id: maxLength is smaller"),
+        (question(id={**TEXT, "limits": {"pattern": "x"}}), "$.id: pattern is new"),
+        (question(mode={**MODE, "enum": ["a"]}), "$.mode: takes fewer values"),
+    ],
+)  # fmt: skip
+def test_a_question_may_take_more_and_not_less(now, problem):
+    found = list(broken_question(question(), now, "$"))
+    assert found == ([problem] if problem else [])
