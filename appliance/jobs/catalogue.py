@@ -19,9 +19,7 @@ from typing import Any
 import msgspec
 
 from appliance.jobs import segment
-from appliance.jobs.wire import (
-    SCHEMA_VERSION,
-    Manifest,
+from appliance.jobs.trouble import (
     OutputBusy,
     OutputNotWritable,
     SchemaVersionUnknown,
@@ -29,6 +27,7 @@ from appliance.jobs.wire import (
     SegmentTorn,
     WrongHash,
 )
+from appliance.jobs.wire import SCHEMA_VERSION, Manifest
 from appliance.kernel.datadir import sync_directory
 
 EVENTS = "events"
@@ -70,7 +69,7 @@ class Catalogue:
                 text = file.read(_MANIFEST_BYTES_MAX)
         except FileNotFoundError:
             raise SegmentMissing(f"{path.name} is gone") from None
-        manifest = decode(text, Manifest, path.name, self.kind)
+        manifest: Manifest = decode(text, Manifest, path.name, self.kind)
         name = segment.name_of(manifest)
         if (
             path.name != name + segment.MANIFEST
@@ -141,7 +140,9 @@ class Catalogue:
         return [self.folder / name for name in _names(self.folder) if name.startswith("date=")]
 
     def _write(self, day: Path, name: str, manifest: Manifest) -> None:
-        write_whole(day / name, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+        write_whole(
+            day / name, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+        )
 
 
 def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:
@@ -200,6 +201,6 @@ def writing() -> Iterator[None]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return os.listdir(folder)
+        return [entry.name for entry in os.scandir(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return []

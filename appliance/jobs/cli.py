@@ -1,4 +1,4 @@
-"""`agentlip export`: the log as closed segments, the tables as a snapshot, and whether both are whole.
+"""`agentlip export`: the log as closed segments, the tables as a snapshot, and are they whole?
 
 Exit codes: 0 success, 1 error, 10 segment missing, 11 torn, 12 wrong hash, 13 unknown schema
 version, 14 nothing in that range, 15 output not writable, 16 another export runs there,
@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.jobs import snapshot, tablefile, verify
+from appliance.jobs import compact, snapshot, tablefile, verify
 from appliance.jobs.catalogue import Catalogue
-from appliance.jobs.export import Exporter, Round
-from appliance.jobs.segment import Limits, name_of
+from appliance.jobs.export import Exporter, Round, limits_of
+from appliance.jobs.segment import name_of
 from appliance.jobs.settings import Format, JobsSettings
 from appliance.jobs.source import Log, open_log
 from appliance.jobs.wire import Manifest
@@ -79,9 +79,7 @@ def export_segments(
 
 @app.command("snapshot")
 @common
-def export_snapshot(
-    session: Session, out: OutFlag = None, format_name: FormatFlag = None
-) -> None:
+def export_snapshot(session: Session, out: OutFlag = None, format_name: FormatFlag = None) -> None:
     """Write the tables as they are now, for the audit: agentlip export snapshot --out /data/out"""
     datadir, settings = workspace_of(session)
     kind = _format(format_name, settings)
@@ -92,6 +90,21 @@ def export_snapshot(
     rows = sum(file.rows for file in manifest.files.values())
     answer = {"path": str(path), **msgspec.to_builtins(manifest)}
     session.answer(answer, f"{rows:,} rows as of event {manifest.as_of_event_id} in {path}")
+
+
+@app.command("tidy")
+@common
+def tidy_segments(session: Session, out: OutFlag = None) -> None:
+    """Write small neighbours as one, and remove what retention gives free."""
+    datadir, settings = workspace_of(session)
+    target = out or out_dir(datadir, settings)
+    catalogue = Catalogue(target)
+    with catalogue.only_writer():
+        done = compact.tidy(catalogue, settings, SystemClock())
+    session.answer(
+        {"out": str(target), **msgspec.to_builtins(done)},
+        f"{done.replaced} segments written as {done.written}, {done.removed} removed",
+    )
 
 
 @app.command("verify")
@@ -122,14 +135,6 @@ def workspace_of(session: Session) -> tuple[DataDir, JobsSettings]:
 
 def out_dir(datadir: DataDir, settings: JobsSettings) -> Path:
     return datadir.workspace / settings.export_dir
-
-
-def limits_of(settings: JobsSettings) -> Limits:
-    return Limits(
-        settings.segment_rows_max,
-        settings.segment_bytes_max,
-        int(settings.segment_open_seconds * 1000),
-    )
 
 
 def _format(asked: str | None, settings: JobsSettings) -> Format:

@@ -9,10 +9,11 @@ import msgspec
 from appliance.jobs import schema, segment, tablefile
 from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.segment import Limits, Piece, Run
-from appliance.jobs.settings import Format
+from appliance.jobs.settings import Format, JobsSettings
 from appliance.jobs.source import ROWS, Batch, Log, instant_ms
 from appliance.jobs.tablefile import Constant, TableFile
-from appliance.jobs.wire import SCHEMA_VERSION, Manifest, OtherHistory
+from appliance.jobs.trouble import OtherHistory
+from appliance.jobs.wire import SCHEMA_VERSION, Manifest
 from appliance.kernel.clock import Clock, iso
 
 Tell = Callable[[int], None]
@@ -49,7 +50,9 @@ class Exporter:
         self._epoch = ""
         self._open: _Open | None = None
 
-    def run(self, *, due_only: bool = False, tell: Tell | None = None, done: Done | None = None) -> Round:
+    def run(
+        self, *, due_only: bool = False, tell: Tell | None = None, done: Done | None = None
+    ) -> Round:
         """One round to the end of the log. `due_only`: a last piece that may grow is left."""
         self._epoch = self._log.epoch
         start = self._start()
@@ -181,3 +184,11 @@ class _Open(msgspec.Struct):
             rows=piece.rows + run.stop - run.start,
             bytes=piece.bytes + batch.payload_bytes(run.start, run.stop),
         )
+
+
+def limits_of(settings: JobsSettings) -> Limits:
+    return Limits(
+        settings.segment_rows_max,
+        settings.segment_bytes_max,
+        int(settings.segment_open_seconds * 1000),
+    )

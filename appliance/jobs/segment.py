@@ -11,6 +11,7 @@ replaced ones, has every event once. Pure: no file, no clock.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from appliance.jobs.wire import Manifest
@@ -112,7 +113,7 @@ def newest(manifests: Iterable[Manifest]) -> Manifest | None:
 def problems_of_chain(alive: Sequence[Manifest]) -> list[str]:
     """What is missing between segments, or in two of them; a sentence each."""
     found = []
-    for before, after in zip(alive, alive[1:], strict=False):
+    for before, after in pairwise(alive):
         if after.first_event_id <= before.last_event_id:
             found.append(f"{name_of(before)} and {name_of(after)} hold the same events")
         elif after.previous_event_id > before.last_event_id:
@@ -161,7 +162,7 @@ def removable(
     `replaced_before`: replacements made before that time have stood long enough.
     `dates_before`: days of retention are over; but the newest segment stays, as the cursor.
     """
-    last = newest(manifests)
+    last = newest(live(manifests))
     gone: dict[str, Manifest] = {}
     by_name = {name_of(one): one for one in manifests}
     for one in sorted(manifests, key=lambda one: (one.created_at, len(one.replaces))):
@@ -180,9 +181,7 @@ def _length(name: str) -> int:
     return int(last) - int(first)
 
 
-def page(
-    manifests: Sequence[Manifest], after: int, limit: int
-) -> tuple[list[Manifest], bool]:
+def page(manifests: Sequence[Manifest], after: int, limit: int) -> tuple[list[Manifest], bool]:
     """Segments that continue from event `after`, and whether there are more.
 
     A client that pages while segments are compacted finds, where its cursor stands, the former

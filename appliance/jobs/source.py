@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from appliance.jobs import schema
-from appliance.jobs.wire import BadEvent
+from appliance.jobs.trouble import BadEvent
 from appliance.kernel.clock import utc
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
@@ -96,8 +96,7 @@ class Log:
     def read(self, after: int, rows: int = ROWS) -> Batch | None:
         """The next events; None at the end of the log."""
         sql = (
-            f"SELECT {', '.join(_STORED)} FROM events WHERE event_id > ?"
-            " ORDER BY event_id LIMIT ?"
+            f"SELECT {', '.join(_STORED)} FROM events WHERE event_id > ? ORDER BY event_id LIMIT ?"
         )
         with told():
             found = self.connection.execute(sql, (after, rows)).fetchall()

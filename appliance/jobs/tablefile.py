@@ -17,9 +17,10 @@ import msgspec
 
 from appliance.jobs.catalogue import writing
 from appliance.jobs.schema import Column, events
-from appliance.jobs.wire import LibraryMissing, SegmentTorn
+from appliance.jobs.trouble import LibraryMissing, SegmentTorn
 
 ROW_GROUP_ROWS = 65_536
+_COPY_BYTES = 1 << 20
 LEVEL = 1  # of zstd: a third of the size of no compression, at a quarter of the time of more
 _FEW_VALUES = frozenset(
     {"epoch", "name", "scope_channel_id", "entity_type", "channel_id", "sender", "kind"}
@@ -35,6 +36,9 @@ class Written(NamedTuple):
 class TableFile(Protocol):
     def add(self, columns: Sequence[Sequence[Any]]) -> None:
         """Rows, column by column, in the order of the schema."""
+
+    def copy(self, path: Path) -> None:
+        """All rows of another file of the same columns, in their order."""
 
     def finish(self) -> Written:
         """On the disk, whole."""
@@ -102,6 +106,7 @@ class ParquetFile:
         self._arrow = importlib.import_module("pyarrow")
         self.schema = arrow_schema(columns)
         self._rows = 0
+        self._gathered: list[Any] = []
         with writing():
             self._file = _Hashed(path)
             self._writer = self._parquet.ParquetWriter(
@@ -117,14 +122,31 @@ class ParquetFile:
             self._array(values, field.type)
             for values, field in zip(columns, self.schema, strict=True)
         ]
-        self.add_table(self._arrow.Table.from_arrays(arrays, schema=self.schema))
+        self._gather(self._arrow.Table.from_arrays(arrays, schema=self.schema))
 
-    def add_table(self, table: Any) -> None:
+    def copy(self, path: Path) -> None:
+        with self._parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(ROW_GROUP_ROWS):
+                self._gather(self._arrow.Table.from_batches([batch], self.schema))
+
+    def _gather(self, table: Any) -> None:
+        """Small pieces together fill a row group, so that compaction leaves large ones."""
+        self._gathered.append(table)
+        if sum(one.num_rows for one in self._gathered) >= ROW_GROUP_ROWS:
+            self._pour()
+
+    def _pour(self) -> None:
+        if self._gathered:
+            self._write(self._arrow.concat_tables(self._gathered))
+            self._gathered = []
+
+    def _write(self, table: Any) -> None:
         with writing():
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._rows += table.num_rows
 
     def finish(self) -> Written:
+        self._pour()
         with writing():
             self._writer.close()
             return self._file.finish(self._rows)
@@ -135,7 +157,7 @@ class ParquetFile:
     def _array(self, values: Any, kind: Any) -> Any:
         arrow = self._arrow
         if isinstance(values, Constant):
-            return arrow.repeat(arrow.scalar(values.value, kind), values.count)
+            return arrow.repeat(arrow.scalar(values.value, kind), values.length)
         if not arrow.types.is_timestamp(kind):
             return arrow.array(values, kind)
         try:
@@ -154,9 +176,14 @@ class JsonLinesFile:
 
     def add(self, columns: Sequence[Sequence[Any]]) -> None:
         rows = [dict(zip(self._names, row, strict=True)) for row in zip(*columns, strict=True)]
-        self.add_lines(self._encode(rows), len(rows))
+        self._write(self._encode(rows), len(rows))
 
-    def add_lines(self, lines: bytes, rows: int) -> None:
+    def copy(self, path: Path) -> None:
+        with path.open("rb") as file:
+            while lines := file.readlines(_COPY_BYTES):
+                self._write(b"".join(lines), len(lines))
+
+    def _write(self, lines: bytes, rows: int) -> None:
         with writing():
             self._file.write(lines)
         self._rows += rows
@@ -172,17 +199,17 @@ class JsonLinesFile:
 class Constant(Sequence[Any]):
     """A column that says the same in each row."""
 
-    def __init__(self, value: Any, count: int) -> None:
+    def __init__(self, value: Any, length: int) -> None:
         self.value = value
-        self.count = count
+        self.length = length
 
     def __len__(self) -> int:
-        return self.count
+        return self.length
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return Constant(self.value, len(range(*place.indices(self.count))))
-        if not -self.count <= place < self.count:
+            return Constant(self.value, len(range(*place.indices(self.length))))
+        if not -self.length <= place < self.length:
             raise IndexError
         return self.value
 

@@ -8,14 +8,8 @@ import msgspec
 
 from appliance.jobs import catalogue, schema, segment, tablefile
 from appliance.jobs.catalogue import Catalogue
-from appliance.jobs.wire import (
-    ExportError,
-    LibraryMissing,
-    Manifest,
-    SegmentMissing,
-    SegmentTorn,
-    SnapshotManifest,
-)
+from appliance.jobs.trouble import ExportError, LibraryMissing, SegmentMissing, SegmentTorn
+from appliance.jobs.wire import Manifest, SnapshotManifest
 from appliance.kernel.errors import Invalid
 
 SNAPSHOT = "snapshot"
