@@ -8,75 +8,56 @@ synced, so a reader sees all of it or nothing.
 
 import secrets
 import shutil
-import sqlite3
-from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from appliance.jobs import schema, tablefile
 from appliance.jobs.catalogue import TEMPORARY, write_whole, writing
-from appliance.jobs.source import Log, told
-from appliance.jobs.tablefile import Written
+from appliance.jobs.settings import Format
+from appliance.jobs.source import Log
 from appliance.jobs.verify import MANIFEST, SNAPSHOT
 from appliance.jobs.wire import SCHEMA_VERSION, SnapshotFile, SnapshotManifest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import sync_directory
 
-ROWS = 20_000
 
-
-def take(
-    log: Log, out: Path, format_name: Literal["parquet", "jsonl"], clock: Clock
-) -> tuple[Path, SnapshotManifest]:
+def take(log: Log, out: Path, format_name: Format, clock: Clock) -> tuple[Path, SnapshotManifest]:
     """Where it lies, and its manifest. The same state again is the folder that is there."""
     parent = out.absolute() / SNAPSHOT
-    with told():
-        log.connection.execute("BEGIN")
+    with writing():
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
+        folder = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+        folder.mkdir()
     try:
-        epoch, newest = log.epoch, log.newest()
+        with log.moment():
+            epoch, newest = log.epoch, log.newest()
+            tables = schema.snapshot()
+            files = {one.name: _table(log, one, folder, format_name) for one in tables}
+        manifest = SnapshotManifest(
+            schema_version=SCHEMA_VERSION,
+            kind=SNAPSHOT,
+            epoch=epoch,
+            as_of_event_id=newest,
+            format=format_name,
+            created_at=iso(clock.now_ms()),
+            workspace_id=log.workspace_id,
+            files=files,
+        )
         target = parent / f"{epoch}-{newest:020d}"
-        with writing():
-            parent.mkdir(parents=True, exist_ok=True)
-            _sweep(parent)
-            folder = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
-            folder.mkdir()
-        try:
-            files = {
-                table.name: _table(log.connection, table, folder, format_name)
-                for table in schema.snapshot()
-            }
-            manifest = SnapshotManifest(
-                schema_version=SCHEMA_VERSION,
-                kind=SNAPSHOT,
-                epoch=epoch,
-                as_of_event_id=newest,
-                format=format_name,
-                created_at=iso(clock.now_ms()),
-                workspace_id=log.workspace_id,
-                files=files,
-            )
-            _publish(folder, target, manifest)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        _publish(folder, target, manifest)
     finally:
-        with suppress(sqlite3.Error):
-            log.connection.execute("ROLLBACK")
+        shutil.rmtree(folder, ignore_errors=True)
     return target, manifest
 
 
-def _table(
-    connection: sqlite3.Connection, table: schema.Table, folder: Path, format_name: str
-) -> SnapshotFile:
+def _table(log: Log, table: schema.Table, folder: Path, format_name: Format) -> SnapshotFile:
     name = f"{table.name}.{format_name}"
     file = tablefile.create(folder / name, format_name, table.columns)
-    columns = ", ".join(column.name for column in table.columns)
-    with told():
-        cursor = connection.execute(f"SELECT {columns} FROM {table.name} ORDER BY rowid")
-        while rows := cursor.fetchmany(ROWS):
-            file.add(list(zip(*rows, strict=True)))
-    written: Written = file.finish()
+    for rows in log.rows(table.name, [column.name for column in table.columns]):
+        file.add(list(zip(*rows, strict=True)))
+    written = file.finish()
     return SnapshotFile(name, written.rows, written.bytes, written.sha256)
 
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import repeat
 from operator import itemgetter
@@ -104,6 +104,26 @@ class Log:
             return None
         columns: list[Sequence[Any]] = list(zip(*found, strict=True))
         return Batch(columns, _dates(columns[0], columns[_TS]))
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """All that is read in the block is of one moment."""
+        with told():
+            self.connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
+
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        """A whole table, piece by piece, in the order of its rows."""
+        with told():
+            cursor = self.connection.execute(
+                f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"
+            )
+            while rows := cursor.fetchmany(ROWS):
+                yield rows
 
 
 @contextmanager
