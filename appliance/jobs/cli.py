@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.jobs import compact, snapshot, tablefile, verify
+from appliance.jobs import arrowlog, compact, snapshot, tablefile, verify
 from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.export import Exporter, Round, limits_of
 from appliance.jobs.segment import name_of
@@ -66,7 +66,7 @@ def export_segments(
     kind = _format(format_name, settings)
     target = out or out_dir(datadir, settings)
     catalogue = Catalogue(target)
-    with open_log(datadir) as log, catalogue.only_writer():
+    with arrowlog.open_fast(datadir, kind) as log, catalogue.only_writer():
         exporter = Exporter(log, catalogue, kind, limits_of(settings), SystemClock())
         if follow:
             _follow(session, exporter, settings)

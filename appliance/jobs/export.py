@@ -10,7 +10,7 @@ from appliance.jobs import schema, segment, tablefile
 from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.segment import Limits, Piece, Run
 from appliance.jobs.settings import Format, JobsSettings
-from appliance.jobs.source import ROWS, Batch, Log, instant_ms
+from appliance.jobs.source import Batch, Log
 from appliance.jobs.tablefile import Constant, TableFile
 from appliance.jobs.trouble import OtherHistory
 from appliance.jobs.wire import SCHEMA_VERSION, Manifest
@@ -98,7 +98,7 @@ class Exporter:
         previous = self._log.before(first)
         path = self._catalogue.temporary(run.date)
         file = tablefile.create(path, self._format, self._columns)
-        first_ms = instant_ms(first, batch.ts[run.start])
+        first_ms = batch.first_ms(run.start)
         return _Open(file, path, previous, Piece(run.date, first, first, 0, 0, first_ms))
 
     def _close(self, result: Round, done: Done | None) -> None:
@@ -157,7 +157,7 @@ class Exporter:
     def _room(self) -> int:
         """Rows to read: no more than the open piece can take."""
         taken = self._open.piece.rows if self._open is not None else 0
-        return min(ROWS, self._limits.rows_max - taken)
+        return self._limits.rows_max - taken
 
     def _with_epoch(self, batch: Batch, run: Run) -> list[Sequence[Any]]:
         columns = list(batch.part(run.start, run.stop))

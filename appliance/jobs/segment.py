@@ -54,10 +54,12 @@ class Run(NamedTuple):
     date: str
 
 
-def runs(ids: Sequence[int], dates: Sequence[str]) -> list[Run]:
-    """A batch, cut where the day changes and where ids jump."""
-    if dates[0] == dates[-1] and ids[-1] - ids[0] < JUMP and len(set(dates)) == 1:
-        return [Run(0, len(ids), dates[0])]
+def runs(ids: Sequence[int], dates: Sequence[str] | str) -> list[Run]:
+    """A batch, cut where the day changes and where ids jump. `dates`: of each, or of all."""
+    if isinstance(dates, str):
+        if ids[-1] - ids[0] < JUMP:
+            return [Run(0, len(ids), dates)]
+        dates = [dates] * len(ids)
     found, start = [], 0
     for place in range(1, len(ids)):
         if dates[place] != dates[place - 1] or ids[place] - ids[place - 1] >= JUMP:
@@ -157,23 +159,24 @@ def _is_worth(group: Sequence[Manifest], count_min: int) -> bool:
 def removable(
     manifests: Sequence[Manifest], replaced_before: str, dates_before: str
 ) -> list[Manifest]:
-    """What may go, in the order in which it must: the replaced before what replaces them.
+    """What may go, in the order in which it must: the replaced before what replaces them, old
+    events before newer ones.
 
     `replaced_before`: replacements made before that time have stood long enough.
     `dates_before`: days of retention are over; but the newest segment stays, as the cursor.
     """
-    last = newest(live(manifests))
-    gone: dict[str, Manifest] = {}
+    alive = live(manifests)
+    last = newest(alive)
     by_name = {name_of(one): one for one in manifests}
-    for one in sorted(manifests, key=lambda one: (one.created_at, len(one.replaces))):
+    gone: list[Manifest] = []
+    for one in alive:
         too_old = one.date < dates_before and one is not last
         if too_old or one.created_at < replaced_before:
-            gone |= {
-                name: by_name[name] for name in sorted(one.replaces, key=_length) if name in by_name
-            }
+            names = sorted(one.replaces, key=_length)
+            gone += [by_name[name] for name in names if name in by_name]
         if too_old:
-            gone[name_of(one)] = one
-    return list(gone.values())
+            gone.append(one)
+    return gone
 
 
 def _length(name: str) -> int:

@@ -158,12 +158,11 @@ class ParquetFile:
         arrow = self._arrow
         if isinstance(values, Constant):
             return arrow.repeat(arrow.scalar(values.value, kind), values.length)
+        if isinstance(values, arrow.ChunkedArray):
+            return values if values.type == kind else values.cast(kind)
         if not arrow.types.is_timestamp(kind):
             return arrow.array(values, kind)
-        try:
-            return arrow.array(values, arrow.string()).cast(kind)
-        except arrow.ArrowInvalid:  # a time that only Python reads
-            return arrow.array([_instant(text) for text in values], kind)
+        return times(arrow.array(values, arrow.string()))
 
 
 class JsonLinesFile:
@@ -224,6 +223,17 @@ def arrow_schema(columns: Sequence[Column]) -> Any:
     return arrow.schema(
         [arrow.field(one.name, types[one.type], nullable=one.nullable) for one in columns]
     )
+
+
+def times(texts: Any) -> Any:
+    """Timestamps of an array of ISO 8601; what only Python reads, Python reads. ValueError for
+    what neither can."""
+    arrow = importlib.import_module("pyarrow")
+    kind = arrow.timestamp("us", "UTC")
+    try:
+        return texts.cast(kind)
+    except arrow.ArrowInvalid:
+        return arrow.chunked_array([[_instant(text) for text in texts.to_pylist()]], kind)
 
 
 def _instant(text: str) -> datetime:
