@@ -63,6 +63,10 @@ class Catalogue:
             ]
         return sorted(found, key=lambda path: path.name)
 
+    def last_event_id(self) -> int:
+        """Of the newest segment, by its name alone; 0 where there is none."""
+        return max((segment.last_of(path.name) for path in self.paths()), default=0)
+
     def read(self, path: Path) -> Manifest:
         try:
             with path.open("rb") as file:
@@ -161,14 +165,14 @@ def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:
         raise SegmentTorn(f"{name} is cut off or malformed: {error}") from None
 
 
-def check(path: Path, size: int, digest: str) -> None:
-    """The bytes are those of the manifest, or it is said what they are instead."""
+def check(path: Path, size: int, digest: str | None) -> None:
+    """The bytes are those of the manifest (without `digest`: so many), or it is said what is."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno()).st_size
             if found != size:
                 raise SegmentTorn(f"{path.name} has {found} bytes; its manifest says {size}")
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 raise WrongHash(f"{path.name} holds other bytes than its manifest says")
     except FileNotFoundError:
         raise SegmentMissing(f"{path.name} is missing; its manifest is there") from None

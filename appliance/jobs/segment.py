@@ -42,6 +42,11 @@ def stem_of(name: str) -> str | None:
     return found.group()
 
 
+def last_of(name: str) -> int:
+    """The last event id of a segment's name."""
+    return int(name.split("-")[2].partition(".")[0])
+
+
 def folder(date: str) -> str:
     return f"date={date}"
 

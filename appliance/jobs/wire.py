@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Invalid, Missing
+from appliance.kernel.errors import Invalid, Missing, Unavailable
 
 SCHEMA_VERSION = 1
 Count = Annotated[int, Meta(ge=0)]
@@ -99,3 +99,9 @@ class RangeNotSatisfiable(Invalid):
     status = 416
     sentence = "that range lies outside the segment"
     advice = "its size is in the listing, and in Content-Range of this answer"
+
+
+class SegmentsDamaged(Unavailable):
+    code = "SEGMENTS_DAMAGED"
+    sentence = "what lies in the export's directory is damaged"
+    advice = "agentlip export verify DIR names all that is wrong"
