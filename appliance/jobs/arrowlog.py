@@ -7,9 +7,11 @@ open: one that closes it takes the locks of the other. So a log is read by one o
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
-from appliance.jobs import tablefile
+from appliance.jobs import segment, tablefile
+from appliance.jobs.segment import Run
 from appliance.jobs.settings import Format
 from appliance.jobs.source import DATA, READ, TS, Batch, Log, LogUnreadable, moment_of, open_log
 from appliance.kernel.datadir import DataDir
@@ -64,7 +66,6 @@ class Columns:
         self._columns = table.columns
         self.ids: Sequence[int] = table.column(0).to_pylist()
         self._columns[TS] = self._times(table.column(TS))
-        self.dates = self._dates()
 
     def first_ms(self, place: int) -> int:
         return int(self._columns[TS][place].as_py().timestamp() * 1000)
@@ -85,14 +86,19 @@ class Columns:
                 moment_of(event_id, text)  # names the one that can't be read
             raise
 
-    def _dates(self) -> Sequence[str] | str:
+    def runs(self) -> list[Run]:
         arrow = importlib.import_module("pyarrow")
         compute = importlib.import_module("pyarrow.compute")
         days = self._columns[TS].cast(arrow.timestamp("us")).cast(arrow.date32(), safe=False)
-        ends = compute.min_max(days).as_py()
-        if ends["min"] == ends["max"]:
-            return str(ends["min"])
-        return [str(day) for day in days.to_pylist()]
+        ids, last = self._columns[0], len(self.ids) - 1
+        other_day = compute.not_equal(days.slice(1), days.slice(0, last))
+        steps = compute.subtract(ids.slice(1), ids.slice(0, last))
+        ends = compute.or_(other_day, compute.greater_equal(steps, segment.JUMP))
+        cuts = [place + 1 for place in compute.indices_nonzero(ends).to_pylist()]
+        return [
+            Run(start, stop, str(days[start].as_py()))
+            for start, stop in pairwise([0, *cuts, last + 1])
+        ]
 
 
 def _connect(datadir: DataDir) -> Any:

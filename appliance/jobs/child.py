@@ -15,7 +15,7 @@ from appliance.jobs.settings import JobsSettings
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 
-OUTPUT_BYTES_MAX = 16 * 1024 * 1024
+ERRORS_BYTES_MAX = 64 * 1024
 
 
 class ChildTooSlow(Unavailable):
@@ -60,7 +60,7 @@ class Child:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        return Done(process.returncode, out[:OUTPUT_BYTES_MAX], err[:OUTPUT_BYTES_MAX])
+        return Done(process.returncode, out, err[-ERRORS_BYTES_MAX:])
 
 
 class Told(msgspec.Struct, frozen=True):

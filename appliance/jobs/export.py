@@ -76,7 +76,7 @@ class Exporter:
 
     def _read_on(self, cursor: int, result: Round, tell: Tell | None, done: Done | None) -> None:
         while (batch := self._log.read(cursor, self._room())) is not None:
-            for run in segment.runs(batch.ids, batch.dates):
+            for run in batch.runs():
                 self._take(batch, run, result, done)
                 cursor = batch.ids[run.stop - 1]
             if tell is not None:

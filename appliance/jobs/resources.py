@@ -5,8 +5,8 @@ from typing import Any
 import falcon
 
 from appliance.jobs import byterange, metrics, wire
-from appliance.jobs.service import Segments
-from appliance.web.media import reply
+from appliance.jobs.service import Reports, Segments
+from appliance.web.media import reply, reply_bytes
 from appliance.web.route import Operation, Route
 
 READ = "export:read"
@@ -42,7 +42,15 @@ class SegmentsResource:
             resp.stream = self._segments.open(one, start, stop)
 
 
-def routes(segments: Segments) -> list[Route]:
+class ReportsResource:
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+
+    def on_get_activity(self, req: Any, resp: falcon.Response) -> None:
+        reply_bytes(resp, self._reports.activity(req.context.query))
+
+
+def routes(segments: Segments, reports: Reports) -> list[Route]:
     resource = SegmentsResource(segments)
     return [
         Route("/api/v1/segments", resource, {
@@ -56,4 +64,10 @@ def routes(segments: Segments) -> list[Route]:
                                      wire.SegmentsDamaged),
                              summary="Download a segment, or with Range a part of it"),
         }, suffix="item"),
+        Route("/api/v1/reports/activity", ReportsResource(reports), {
+            "GET": Operation(READ, reply=wire.ActivityReport, query=wire.ActivityQuery,
+                             errors=(wire.NothingInRange, wire.ReportUnavailable),
+                             summary="What the activity job has counted, by day, channel, topic,"
+                                     " sender and pair"),
+        }, suffix="activity"),
     ]  # fmt: skip

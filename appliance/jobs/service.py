@@ -9,10 +9,14 @@ import msgspec
 
 from appliance.jobs import metrics, segment, wire
 from appliance.jobs.catalogue import Catalogue
+from appliance.jobs.child import Child, error_of
 from appliance.jobs.settings import JobsSettings
-from appliance.jobs.trouble import ExportError, SegmentMissing
+from appliance.jobs.trouble import EmptyRange, ExportError, SegmentMissing
 from appliance.jobs.wire import Manifest
+from appliance.kernel.errors import Invalid
 from appliance.kernel.native import in_thread
+
+EXIT_INVALID = 1  # of our command line: it was asked for nonsense
 
 
 class Part(NamedTuple):
@@ -69,6 +73,40 @@ class Segments:
                 raise _damaged(error) from None
         self._known = found
         return list(found.values())
+
+
+class Reports:
+    """Reports are made by our command line, for they read many files and add up many rows."""
+
+    def __init__(self, child: Child, settings: JobsSettings) -> None:
+        self._child = child
+        self._settings = settings
+        self._running = 0
+
+    def activity(self, query: wire.ActivityQuery) -> bytes:
+        """JSON of an ActivityReport, as the child printed it."""
+        if self._running >= self._settings.reports_max:
+            metrics.reports.labels("refused").inc()
+            raise wire.ReportUnavailable("others are waiting for reports", retry_after=2.0)
+        top = min(query.top, self._settings.report_rows_max)
+        arguments = ["report", "activity", f"--top={top}"]
+        asked = {"from": query.first, "to": query.last, "channel": query.channel}
+        arguments += [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        self._running += 1
+        try:
+            done = self._child.run(arguments, self._settings.report_seconds_max)
+        finally:
+            self._running -= 1
+        if done.code == 0:
+            metrics.reports.labels("ok").inc()
+            return done.out
+        metrics.reports.labels("failed").inc()
+        told = error_of(done)
+        if done.code == EmptyRange.exit_code:
+            raise wire.NothingInRange(told.error)
+        if done.code == EXIT_INVALID:
+            raise Invalid(told.error, hint=told.hint)
+        raise wire.ReportUnavailable(told.error, details={"code": told.code})
 
 
 class Pieces:

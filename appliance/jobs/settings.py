@@ -28,4 +28,6 @@ class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segments_page_max: Positive = 1_000  # segments of one listing
     download_chunk_bytes: Positive = 256 * 1024  # read from the disk between two turns
     gold_dir: str = ".agentlip/gold"  # where the jobs leave their results; reports read it
-    report_rows_max: Positive = 10_000  # rows of one report over HTTP
+    report_rows_max: Positive = 1_000  # rows of each list in a report over HTTP
+    report_seconds_max: Seconds = 60.0  # a report that takes longer is given up
+    reports_max: Positive = 2  # reports made at the same time; more are asked to come again

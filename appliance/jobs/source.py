@@ -7,7 +7,8 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, Protocol
 
-from appliance.jobs import schema
+from appliance.jobs import schema, segment
+from appliance.jobs.segment import Run
 from appliance.jobs.trouble import BadEvent
 from appliance.kernel.clock import utc
 from appliance.kernel.datadir import DataDir
@@ -33,9 +34,8 @@ class Batch(Protocol):
     @property
     def ids(self) -> Sequence[int]: ...
 
-    @property
-    def dates(self) -> Sequence[str] | str:
-        """The day of each in UTC; one text where it is the same for all."""
+    def runs(self) -> list[Run]:
+        """Parts that may each stand in one segment; see `segment.runs`."""
 
     def first_ms(self, place: int) -> int:
         """When that event was written."""
@@ -51,7 +51,9 @@ class Rows:
     def __init__(self, columns: list[Sequence[Any]]) -> None:
         self._columns = columns
         self.ids: Sequence[int] = columns[0]
-        self.dates = _dates(self.ids, columns[TS])
+
+    def runs(self) -> list[Run]:
+        return segment.runs(self.ids, _dates(self.ids, self._columns[TS]))
 
     def first_ms(self, place: int) -> int:
         return instant_ms(self.ids[place], self._columns[TS][place])

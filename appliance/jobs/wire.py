@@ -105,3 +105,64 @@ class SegmentsDamaged(Unavailable):
     code = "SEGMENTS_DAMAGED"
     sentence = "what lies in the export's directory is damaged"
     advice = "agentlip export verify DIR names all that is wrong"
+
+
+class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"}):
+    """Days in UTC, both included; left out: all there are."""
+
+    first: Date | None = None
+    last: Date | None = None
+    channel: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    top: Annotated[int, Meta(ge=1)] = 20
+
+
+class Activity(Struct, frozen=True):
+    """What was done by one sender, in one topic, on one day, …
+
+    reply_seconds: until somebody else answered: the median of the days' medians, each counted
+    by its replies; None where nobody did.
+    """
+
+    key: str
+    name: str
+    messages: int = 0
+    edits: int = 0
+    deletes: int = 0
+    moves: int = 0
+    replied: int = 0
+    reply_seconds: float | None = None
+    active_seconds: float = 0.0
+
+
+class Pair(Struct, frozen=True):
+    sender: str
+    answers: str
+    replies: int
+    median_seconds: float | None
+
+
+class ActivityReport(Struct, frozen=True):
+    """`days` are complete; of the others the busiest `top`, `left_out` says how many follow."""
+
+    first: str
+    last: str
+    channel: str | None
+    total: Activity
+    days: list[Activity]
+    channels: list[Activity]
+    topics: list[Activity]
+    senders: list[Activity]
+    pairs: list[Pair]
+    left_out: dict[str, int]
+
+
+class NothingInRange(Missing):
+    code = "EMPTY_RANGE"
+    sentence = "nothing happened in that range, or no job has counted it yet"
+    advice = "ask for other days, or run the activity job for them"
+
+
+class ReportUnavailable(Unavailable):
+    code = "REPORT_UNAVAILABLE"
+    sentence = "there is no report to be read"
+    advice = "run the activity job into jobs.gold_dir; agentlip report activity says what is wrong"
