@@ -2,7 +2,9 @@
 
 import importlib
 import io
+import warnings
 from collections.abc import Sequence
+from datetime import date, timedelta
 from typing import Any
 
 from appliance.jobs import tablefile
@@ -29,7 +31,9 @@ def draw(report: ActivityReport, format_name: str) -> dict[str, bytes]:
     matplotlib = tablefile.library("matplotlib", "report")
     figure = importlib.import_module("matplotlib.figure").Figure
     found = {}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        # Of a script that its font lacks; in SVG the reader's own fonts are used anyway.
+        warnings.filterwarnings("ignore", "Glyph")
         for name, paint in _CHARTS:
             picture = figure(figsize=(8, 3.6), layout="constrained")
             paint(picture.subplots(), report)
@@ -41,24 +45,22 @@ def draw(report: ActivityReport, format_name: str) -> dict[str, bytes]:
 
 
 def _days(axes: Any, report: ActivityReport) -> None:
-    days = [one.key for one in report.days]
+    days = _calendar(report)
     places = range(len(days))
-    axes.bar(places, [one.messages for one in report.days], color=_BLUE, label="messages")
+    axes.bar(places, [one.messages for one in days], color=_BLUE, label="messages")
     axes.plot(
         places,
-        [one.edits + one.deletes + one.moves for one in report.days],
+        [one.edits + one.deletes + one.moves for one in days],
         color=_ORANGE, marker=".", label="edits, deletes, moves",
     )  # fmt: skip
     axes.set_title("Messages a day (UTC)")
     _label_days(axes, days)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
 
 
 def _replies(axes: Any, report: ActivityReport) -> None:
-    days = [one.key for one in report.days]
-    seconds = [
-        float("nan") if one.reply_seconds is None else one.reply_seconds for one in report.days
-    ]
+    days = _calendar(report)
+    seconds = [float("nan") if one.reply_seconds is None else one.reply_seconds for one in days]
     axes.plot(range(len(days)), seconds, color=_BLUE, marker="o")
     axes.set_title("Seconds to the first reply by another sender (median)")
     axes.set_ylim(bottom=0)
@@ -97,10 +99,18 @@ def _bars(axes: Any, rows: Sequence[Activity], title: str) -> None:
     axes.set_title(title)
 
 
-def _label_days(axes: Any, days: Sequence[str]) -> None:
+def _calendar(report: ActivityReport) -> list[Activity]:
+    """From the first day on which something happened to the last, the empty ones too."""
+    known = {one.key: one for one in report.days}
+    first, last = date.fromisoformat(min(known)), date.fromisoformat(max(known))
+    days = [str(first + timedelta(days=n)) for n in range((last - first).days + 1)]
+    return [known.get(day) or Activity(day, day) for day in days]
+
+
+def _label_days(axes: Any, days: Sequence[Activity]) -> None:
     step = max(1, -(-len(days) // DAYS_LABELLED_MAX))
     places = range(0, len(days), step)
-    axes.set_xticks(places, [days[place] for place in places], rotation=30, ha="right")
+    axes.set_xticks(places, [days[place].key for place in places], rotation=30, ha="right")
 
 
 def _short(text: str) -> str:

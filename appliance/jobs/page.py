@@ -41,13 +41,14 @@ def render(report: ActivityReport, pictures: Mapping[str, bytes]) -> str:
             moves=total.moves,
         )
     ]
-    for title, rows, picture in (
-        ("Days", report.days, "days"),
-        ("Channels", report.channels, "replies"),
-        ("Topics", report.topics, "topics"),
-        ("Senders", report.senders, "senders"),
+    for title, rows, names in (
+        ("Days", report.days, ("days", "replies")),
+        ("Channels", report.channels, ()),
+        ("Topics", report.topics, ("topics",)),
+        ("Senders", report.senders, ("senders",)),
     ):
-        parts += [f"<h2>{title}</h2>", _picture(pictures, picture), _activities(rows)]
+        parts += [f"<h2>{title}</h2>", *(_picture(pictures, name) for name in names)]
+        parts.append(_activities(rows))
         if left := report.left_out.get(title.lower()):
             parts.append(f"<p>… and {left:,} more.</p>")
     parts += ["<h2>Who answers whom</h2>", _picture(pictures, "pairs"), _pairs(report)]
