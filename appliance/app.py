@@ -106,7 +106,7 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
-        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log)
+        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,

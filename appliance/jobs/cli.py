@@ -86,7 +86,7 @@ def export_snapshot(session: Session, out: OutFlag = None, format_name: FormatFl
     target = out or out_dir(datadir, settings)
     lock = Catalogue(target, verify.SNAPSHOT)
     with open_log(datadir) as log, lock.only_writer():
-        path, manifest = snapshot.take(log, target, kind, SystemClock())
+        path, manifest = snapshot.take(log, target, kind, settings.snapshots_kept, SystemClock())
     rows = sum(file.rows for file in manifest.files.values())
     answer = {"path": str(path), **msgspec.to_builtins(manifest)}
     session.answer(answer, f"{rows:,} rows as of event {manifest.as_of_event_id} in {path}")

@@ -1,5 +1,6 @@
 """SegmentExporter: a child now and then writes what is due, another tidies up."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,14 +24,27 @@ class SegmentExporter(Loop):
 
     name = "jobs_segment_exporter"
 
-    def __init__(self, child: Child, settings: JobsSettings, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        child: Child,
+        settings: JobsSettings,
+        newest_event: Callable[[], int],
+        clock: Clock,
+        log: Log,
+    ) -> None:
         super().__init__(clock, log)
+        self._newest_event = newest_event
+        self._exported: int | None = None
         self._child = child
         self._settings = settings
         self.interval_seconds = settings.export_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        # A process is not started to find that nothing happened.
+        if self._exported == self._newest_event():
+            return {"segments": 0, "removed": 0}
         exported = self._ask("segments", "--due")
+        self._exported = exported["last_event_id"]
         metrics.rows.inc(exported["rows"])
         metrics.written.inc(exported["bytes"])
         metrics.last_event.set(exported["last_event_id"])

@@ -25,6 +25,7 @@ class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compact_count_min: Positive = 8  # neighbours of one day that are worth writing as one
     replaced_seconds: Annotated[float, Meta(ge=0)] = 86_400.0  # readers may still read the former
     keep_days: Annotated[int, Meta(ge=0)] = 0  # segments older than that are removed; 0: never
+    snapshots_kept: Annotated[int, Meta(ge=0)] = 5  # the newest; older ones are removed; 0: all
     segments_page_max: Positive = 1_000  # segments of one listing
     download_chunk_bytes: Positive = 256 * 1024  # read from the disk between two turns
     gold_dir: str = ".agentlip/gold"  # where the jobs leave their results; reports read it

@@ -22,7 +22,9 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import sync_directory
 
 
-def take(log: Log, out: Path, format_name: Format, clock: Clock) -> tuple[Path, SnapshotManifest]:
+def take(
+    log: Log, out: Path, format_name: Format, kept: int, clock: Clock
+) -> tuple[Path, SnapshotManifest]:
     """Where it lies, and its manifest. The same state again is the folder that is there."""
     parent = out.absolute() / SNAPSHOT
     with writing():
@@ -49,6 +51,7 @@ def take(log: Log, out: Path, format_name: Format, clock: Clock) -> tuple[Path, 
         _publish(folder, target, manifest)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    _prune(parent, kept)
     return target, manifest
 
 
@@ -76,6 +79,16 @@ def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
         folder.rename(target)
         sync_directory(target.parent)
         shutil.rmtree(former, ignore_errors=True)
+
+
+def _prune(parent: Path, kept: int) -> None:
+    """All but the newest `kept`; a folder is out of sight before it is removed."""
+    found = sorted(parent.glob(f"[!.]*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns)
+    for path in found[:-kept] if kept else []:
+        with writing():
+            gone = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+            path.parent.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _sweep(parent: Path) -> None:

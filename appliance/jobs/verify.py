@@ -50,7 +50,7 @@ def verify(out: Path, tell: Callable[[str], None] | None = None) -> Verdict:
             tell(path.name)
     for sentence in segment.problems_of_chain(segment.live(good)):
         _note(verdict, segments.kind, SegmentMissing(sentence))
-    for path in sorted((out / SNAPSHOT).glob(f"*/{MANIFEST}")):
+    for path in sorted((out / SNAPSHOT).glob(f"[!.]*/{MANIFEST}")):
         with _Noting(verdict, f"{path.parent.name}/{MANIFEST}"):
             _snapshot(path, verdict)
         verdict.snapshots += 1

@@ -315,5 +315,11 @@ def test_a_snapshot_holds_the_tables_of_one_moment_and_comes_all_at_once(logged)
     assert [row["content_raw"] for row in rows] == [f"text {n}" for n in range(25)]
     assert export(logged, "snapshot", "--format", "jsonl", "--json").json["path"] == str(folder)
     assert export(logged, "verify", str(out_of(logged))).code == 0
-    (folder / "topics.jsonl").write_text("")
+    logged.add(1)
+    newer = Path(
+        export(logged, "snapshot", "--json", AGENTLIP_JOBS__SNAPSHOTS_KEPT="1").json["path"]
+    )
+    assert [path.name for path in folder.parent.iterdir() if path.name != ".lock"] == [newer.name]
+    folder = newer
+    (folder / "topics.parquet").write_text("")
     assert export(logged, "verify", str(out_of(logged))).code == 11
