@@ -21,9 +21,10 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends gcc libc6-dev python3-dev python3-venv \
  && python3 -m venv /opt/agentlip
 # Dependencies first: this layer changes with the locks, not with the code.
-COPY requirements/build.txt requirements/appliance.txt requirements/fast.txt /build/requirements/
+COPY requirements/build.txt requirements/appliance.txt requirements/fast.txt requirements/export.txt /build/requirements/
 RUN /opt/agentlip/bin/pip install --require-hashes --only-binary :all: \
         -r /build/requirements/build.txt -r /build/requirements/appliance.txt \
+        -r /build/requirements/export.txt \
  && /opt/agentlip/bin/pip install --require-hashes --no-deps --no-build-isolation \
         -r /build/requirements/fast.txt
 COPY pyproject.toml README.md /build/

@@ -16,6 +16,7 @@ from appliance.hub.service import Hub
 from appliance.hub.stream import Session
 from appliance.hub.webhooks import resources as webhook_resources
 from appliance.hub.webhooks.service import Webhooks
+from appliance.jobs import parts as jobs_parts
 from appliance.kernel import epoch
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
@@ -105,6 +106,7 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
+        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -114,6 +116,7 @@ class Appliance:
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
+            *self.jobs.loops,
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -183,6 +186,7 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
+            *self.jobs.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max

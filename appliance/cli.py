@@ -41,6 +41,8 @@ ELSEWHERE = {
     ),
     "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
+    "export": ("appliance.jobs.cli:app", "The log as closed segments, the tables as a snapshot."),
+    "report": ("appliance.jobs.cli_report:app", "What the Spark jobs have counted: activity."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
 }

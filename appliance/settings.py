@@ -5,6 +5,7 @@ import msgspec
 from appliance.courier.settings import CourierSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.jobs.settings import JobsSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.tokens.settings import AuthSettings
@@ -23,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    jobs: JobsSettings = JobsSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()

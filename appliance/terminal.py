@@ -183,6 +183,9 @@ def tell(error: ApplianceError, machine: bool) -> int:
         note(f"Error: {error.message}{version}")
         if error.hint:
             note(f"Hint: {error.hint}")
+    own = getattr(error, "exit_code", None)
+    if own is not None:
+        return int(own)
     status = getattr(error, "http_status", None)  # of an answer that was relayed
     if status is not None:
         return EXIT_BY_STATUS.get(status, EXIT_GENERAL)

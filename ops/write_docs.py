@@ -59,6 +59,7 @@ ANSWERS = (
     "appliance.hub",
     "appliance.tokens",
     "appliance.courier",
+    "appliance.jobs.wire",
 )
 
 SETTINGS = """\
@@ -187,7 +188,7 @@ def errors_page() -> str:
         elif kind.__module__.startswith(ANSWERS) and ".cli" not in kind.__module__:
             answers.append(answer_row(kind))
         else:
-            left = EXIT_BY_KIND.get(kind.kind, EXIT_GENERAL)
+            left = getattr(kind, "exit_code", EXIT_BY_KIND.get(kind.kind, EXIT_GENERAL))
             terminal.append((code(kind.code), kind.sentence, kind.advice, str(left)))
     return page(
         [

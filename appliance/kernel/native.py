@@ -7,11 +7,14 @@ written in C and stays native.
 
 from _queue import SimpleQueue as SimpleQueue
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import gevent
 from gevent.event import Event
 
 from appliance.kernel.handoff import Handoff, start_thread
+
+T = TypeVar("T")
 
 
 class NativeThread:
@@ -42,3 +45,8 @@ class NativeThread:
 def yield_to_loop() -> None:
     """Let every other greenlet that is ready run once."""
     gevent.sleep(0)
+
+
+def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """`function(*args)` in a native thread; the loop goes on meanwhile. For files, which block."""
+    return gevent.get_hub().threadpool.apply(function, args)  # type: ignore[no-any-return]

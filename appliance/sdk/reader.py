@@ -92,7 +92,7 @@ class Reader:
         self._clock = clock or SystemClock()
         self._database = database
         with _told(database):
-            self._connection = _open(database)
+            self._connection = open_database(database)
         try:
             with _told(database):
                 meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
@@ -278,7 +278,8 @@ class Reader:
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _open(database: Path) -> sqlite3.Connection:
+def open_database(database: Path) -> sqlite3.Connection:
+    """A connection that can't write, beside a running hub or alone."""
     try:
         return _connect(database, "mode=ro")
     except sqlite3.OperationalError:

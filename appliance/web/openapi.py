@@ -38,6 +38,7 @@ _FAILURES = {
     405: "The route does not know the method; see Allow (METHOD_NOT_ALLOWED)",
     409: "In another state than expected (CONFLICT and others)",
     415: "The body is not JSON (UNSUPPORTED_MEDIA_TYPE)",
+    416: "The range lies outside; Content-Range tells the size (RANGE_NOT_SATISFIABLE)",
     421: "The Host header names somebody else (HOST_REFUSED)",
     422: "The idempotency key was used with another body",
     429: "A rate limit is used up; see Retry-After (RATE_LIMITED)",

@@ -10,7 +10,7 @@ import pytest
 from tests.support.commands import ROOT
 from tests.support.workspaces import Filled
 
-HEAVY = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
+HEAVY = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client", "pyarrow")
 
 
 @pytest.mark.slow
@@ -56,5 +56,9 @@ def test_plain_install_reads_a_workspace_and_brings_no_server(tmp_path: Path) ->
         python, "-c", "import appliance.sdk.listen, appliance.sdk.importer, appliance.sdk.reader"
     )
     assert sdk.returncode == 0, sdk
+    export = run(agentlip, "export", "segments", "--format", "jsonl")
+    assert export.returncode == 3, export  # this workspace was never served
+    assert "has no epoch yet" in export.stderr
+    assert run(agentlip, "export", "segments").returncode == 18
     found = f"from importlib.util import find_spec; print([n for n in {HEAVY} if find_spec(n)])"
     assert run(python, "-c", found).stdout.strip() == "[]"

@@ -62,7 +62,7 @@ def test_no_committed_file_holds(what):
     assert hits == []
 
 
-@pytest.mark.parametrize("name", ["build", "appliance", "fast", "dev"])
+@pytest.mark.parametrize("name", ["build", "appliance", "export", "fast", "dev"])
 def test_lock_file_has_exact_versions_hashes_and_no_address(name):
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text))

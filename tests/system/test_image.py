@@ -49,6 +49,15 @@ def test_commands_run_beside_the_appliance(box, volume):
     assert "general" in json.dumps(channels)
 
 
+def test_the_log_is_exported_to_parquet_beside_the_appliance(box, volume):
+    appliance = box(volume()).start()
+    appliance.topic()
+    done = json.loads(appliance.sh("agentlip export segments --json"))
+    assert done["rows"] == 2
+    appliance.sh("agentlip export snapshot && agentlip export verify /data/.agentlip/export")
+    assert "date=" in appliance.sh("find /data/.agentlip/export -name '*.parquet'")
+
+
 def test_neither_root_nor_a_writable_root_filesystem(box, volume):
     appliance = box(volume()).start()
     assert appliance.sh("id -u").strip() == "10001"

@@ -50,6 +50,24 @@ def test_quick_suite_measures_every_row_and_loses_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == [out], "something was left behind"
 
 
+@pytest.mark.slow
+def test_quick_export_is_measured_beside_its_floor(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "export", "--quick", "--directory", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    (row,) = json.loads(run.stdout)["rows"]
+    assert row["counted"]["rows"] == 20_000
+    assert row["floor"]["rows_per_second"] > 0
+    assert row["figures"][0]["value"] > 0
+    assert table.floors({"rows": [row]})
+    assert list(tmp_path.iterdir()) == [], "something was left behind"
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.invalid", "localhost.", "::"])
 def test_no_load_goes_beyond_loopback(host):
     with pytest.raises(Refused):

@@ -1,0 +1,66 @@
+"""SegmentExporter: a child now and then writes what is due, another tidies up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appliance.jobs import metrics
+from appliance.jobs.child import Child, error_of
+from appliance.jobs.settings import JobsSettings
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+
+
+class ExportFailed(Unavailable):
+    code = "EXPORT_FAILED"
+    sentence = "the export of segments failed"
+
+
+class SegmentExporter(Loop):
+    """Off unless `jobs.export` is set. A round that fails is logged, and the next one goes on."""
+
+    name = "jobs_segment_exporter"
+
+    def __init__(
+        self,
+        child: Child,
+        settings: JobsSettings,
+        newest_event: Callable[[], int],
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        super().__init__(clock, log)
+        self._newest_event = newest_event
+        self._exported: int | None = None
+        self._child = child
+        self._settings = settings
+        self.interval_seconds = settings.export_seconds
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        # A process is not started to find that nothing happened.
+        if self._exported == self._newest_event():
+            return {"segments": 0, "removed": 0}
+        exported = self._ask("segments", "--due")
+        self._exported = exported["last_event_id"]
+        metrics.rows.inc(exported["rows"])
+        metrics.written.inc(exported["bytes"])
+        metrics.last_event.set(exported["last_event_id"])
+        metrics.waiting.set(exported["waiting"])
+        tidied = self._ask("tidy") if exported["segments"] else {"removed": 0}
+        metrics.rounds.labels("ok").inc()
+        return {"segments": exported["segments"], "removed": tidied["removed"]}
+
+    def _ask(self, *arguments: str) -> dict[str, Any]:
+        try:
+            done = self._child.run(("export", *arguments), self._settings.export_seconds_max)
+            if done.code:
+                told = error_of(done)
+                raise ExportFailed(f"{told.code}: {told.error}", hint=told.hint)
+            answer: dict[str, Any] = msgspec.json.decode(done.out)
+        except Exception:
+            metrics.rounds.labels("failed").inc()
+            raise
+        return answer

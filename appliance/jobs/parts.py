@@ -1,0 +1,43 @@
+"""The jobs put together: what app.py mounts and starts."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from appliance.jobs.child import Child
+from appliance.jobs.loops import SegmentExporter
+from appliance.jobs.resources import routes
+from appliance.jobs.service import Reports, Segments
+from appliance.jobs.settings import JobsSettings
+from appliance.kernel.clock import Clock
+from appliance.kernel.config import BadSettings
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.web.route import Route
+
+
+class Parts:
+    """The loop is there only when `jobs.export` is on; listings and reports always are."""
+
+    def __init__(
+        self,
+        settings: JobsSettings,
+        datadir: DataDir,
+        clock: Clock,
+        log: Log,
+        newest_event: Callable[[], int],
+    ) -> None:
+        if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
+            raise BadSettings(
+                "settings: jobs.export: parquet needs pyarrow, which is not installed",
+                hint="pip install 'agentlip[export]', or export_format = \"jsonl\"",
+            )
+        child = Child(datadir, settings)
+        self._segments = Segments(datadir.workspace / settings.export_dir, settings)
+        self._reports = Reports(child, settings)
+        self.loops: list[Loop] = []
+        if settings.export:
+            self.loops.append(SegmentExporter(child, settings, newest_event, clock, log))
+
+    def routes(self) -> list[Route]:
+        return routes(self._segments, self._reports)

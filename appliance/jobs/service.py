@@ -1,0 +1,157 @@
+"""The verbs: list segments, read one, ask for a report. Files are read in native threads."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.jobs import metrics, segment, wire
+from appliance.jobs.catalogue import Catalogue
+from appliance.jobs.child import Child, error_of
+from appliance.jobs.settings import JobsSettings
+from appliance.jobs.trouble import EmptyRange, ExportError, SegmentMissing
+from appliance.jobs.wire import Manifest
+from appliance.kernel.errors import Invalid
+from appliance.kernel.native import in_thread
+
+EXIT_INVALID = 1  # of our command line: it was asked for nonsense
+
+
+class Part(NamedTuple):
+    """Bytes `start` to `stop` of an open segment."""
+
+    descriptor: int
+    start: int
+    stop: int
+
+
+class Segments:
+    """What lies in `jobs.export_dir`. Manifests never change, so each is parsed once."""
+
+    def __init__(self, out: Path, settings: JobsSettings) -> None:
+        self._catalogue = Catalogue(out)
+        self._settings = settings
+        self._known: dict[tuple[str, int, int], Manifest] = {}
+
+    def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
+        manifests = in_thread(self._read_all)
+        limit = min(query.limit, self._settings.segments_page_max)
+        found, more = segment.page(manifests, query.after, limit)
+        cursor = found[-1].last_event_id if found else query.after
+        return wire.SegmentList([_told(one) for one in found], cursor, more)
+
+    def find(self, name: str) -> Manifest:
+        if segment.stem_of(name) is None:
+            raise wire.SegmentNotFound
+        for one in in_thread(self._read_all):
+            if one.file == name:
+                return one
+        raise wire.SegmentNotFound
+
+    def open(self, manifest: Manifest, start: int, stop: int) -> Iterator[bytes]:
+        """The bytes, a piece at a time. The file is open from now on: nobody takes it away."""
+        try:
+            descriptor = in_thread(_open, self._catalogue.data(manifest), manifest.bytes)
+        except FileNotFoundError:
+            raise wire.SegmentNotFound from None
+        except ExportError as error:
+            raise _damaged(error) from None
+        return Pieces(Part(descriptor, start, stop), self._settings.download_chunk_bytes)
+
+    def _read_all(self) -> list[Manifest]:
+        found = {}
+        for path in self._catalogue.paths():
+            try:
+                stat = path.stat()
+                key = (path.name, stat.st_ino, stat.st_mtime_ns)
+                found[key] = self._known.get(key) or self._catalogue.read(path)
+            except (FileNotFoundError, SegmentMissing):
+                continue  # removed since the folder was read: something replaces it
+            except ExportError as error:
+                raise _damaged(error) from None
+        self._known = found
+        return list(found.values())
+
+
+class Reports:
+    """Reports are made by our command line, for they read many files and add up many rows."""
+
+    def __init__(self, child: Child, settings: JobsSettings) -> None:
+        self._child = child
+        self._settings = settings
+        self._running = 0
+
+    def activity(self, query: wire.ActivityQuery) -> bytes:
+        """JSON of an ActivityReport, as the child printed it."""
+        if self._running >= self._settings.reports_max:
+            metrics.reports.labels("refused").inc()
+            raise wire.ReportUnavailable("others are waiting for reports", retry_after=2.0)
+        top = min(query.top, self._settings.report_rows_max)
+        arguments = ["report", "activity", f"--top={top}"]
+        asked = {"from": query.first, "to": query.last, "channel": query.channel}
+        arguments += [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        self._running += 1
+        try:
+            done = self._child.run(arguments, self._settings.report_seconds_max)
+        finally:
+            self._running -= 1
+        if done.code == 0:
+            metrics.reports.labels("ok").inc()
+            return done.out
+        metrics.reports.labels("failed").inc()
+        told = error_of(done)
+        if done.code == EmptyRange.exit_code:
+            raise wire.NothingInRange(told.error)
+        if done.code == EXIT_INVALID:
+            raise Invalid(told.error, hint=told.hint)
+        raise wire.ReportUnavailable(told.error, details={"code": told.code})
+
+
+class Pieces:
+    """An iterator that the server closes when the answer is over, however it ends."""
+
+    def __init__(self, part: Part, chunk_bytes: int) -> None:
+        self._part: Part | None = part
+        self._chunk = chunk_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        part = self._part
+        if part is None or part.start >= part.stop:
+            self.close()
+            raise StopIteration
+        size = min(self._chunk, part.stop - part.start)
+        data = in_thread(os.pread, part.descriptor, size, part.start)
+        self._part = part._replace(start=part.start + len(data))
+        if not data:  # cut off under our hands: the length that was promised is not kept
+            self.close()
+            raise StopIteration
+        metrics.sent.inc(len(data))
+        return data
+
+    def close(self) -> None:
+        part, self._part = self._part, None
+        if part is not None:
+            os.close(part.descriptor)
+
+
+def _open(path: Path, size: int) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if os.fstat(descriptor).st_size != size:
+        os.close(descriptor)
+        raise wire.SegmentsDamaged(f"{path.name} has not the size that its manifest says")
+    return descriptor
+
+
+def _damaged(error: ExportError) -> wire.SegmentsDamaged:
+    return wire.SegmentsDamaged(error.message, details={"code": error.code})
+
+
+def _told(one: Manifest) -> wire.Segment:
+    known = msgspec.structs.asdict(one)
+    names = (field for field in wire.Segment.__struct_fields__ if field != "name")
+    return wire.Segment(name=one.file, **{name: known[name] for name in names})

@@ -1,0 +1,137 @@
+"""S1: a long log exported to Parquet by the command line, beside plain pyarrow writing the rows.
+
+What is measured is the whole process, from its start to its exit: interpreter and imports,
+reading SQLite, encoding, hashing, syncing. The floor has the same rows in memory already.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+
+from appliance.jobs.schema import events
+from appliance.jobs.tablefile import LEVEL, ROW_GROUP_ROWS, arrow_schema
+from tests.bench import machine
+from tests.bench.client import NOW
+from tests.bench.figures import Figure, Row, median
+from tests.bench.hub import history
+from tests.bench.served import Served
+from tests.bench.target import RowFailed
+from tests.support.commands import environment
+
+ROWS = ("S1",)
+TARGET = 300_000  # rows a second
+EVENTS = 1_000_000
+SECONDS_MAX = 600
+
+
+def run(
+    wanted: Sequence[str],
+    *,
+    quick: bool,
+    workspace: Path | None,
+    parent: Path | None,
+    messages: int | None,
+) -> dict[str, Any]:
+    """`workspace`: one that is there already; its log is exported elsewhere and stays as it is."""
+    machine.require_linux()
+    with tempfile.TemporaryDirectory(prefix="agentlip-bench-", dir=parent) as name:
+        place = Path(name)
+        conditions = machine.conditions(place)
+        row: dict[str, Any]
+        try:
+            if workspace is None:
+                workspace = place / "house"
+                with Served(workspace) as served:  # the server itself makes the schema
+                    database = served.target.database
+                history.fill(database, messages or (20_000 if quick else EVENTS))
+            row = s1(workspace, place, 1 if quick else 5).as_json()
+        except (RowFailed, OSError) as error:
+            traceback.print_exc(file=sys.stderr)
+            row = {"row": "S1", "reached": False, "failed": str(error)}
+        conditions["load_after"] = machine.load()
+    return {
+        "suite": "export",
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "quick": quick,
+        "conditions": conditions,
+        "rows": [row] if "S1" in wanted else [],
+        "left_out": {},
+        "warnings": [],
+    }
+
+
+def s1(workspace: Path, place: Path, repeats: int) -> Row:
+    row = Row("S1", "export of the log to Parquet with manifests, one process")
+    out, rates, floors = place / "out", [], []
+    for _ in range(repeats):
+        shutil.rmtree(out, ignore_errors=True)
+        began = NOW()
+        told = export(workspace, out)
+        seconds = NOW() - began
+        rates.append(told["rows"] / seconds)
+        table = exported(out, told["rows"])
+        floor = write(table, place / "floor.parquet")
+        floors.append(told["rows"] / floor)
+        row.runs.append(
+            {"variant": "parquet", "seconds": round(seconds, 3), "floor_seconds": round(floor, 3)}
+        )
+        row.counted = {"rows": told["rows"], "segments": told["segments"], "bytes": told["bytes"]}
+    row.figures = [Figure("export", median(rates), "rows/s", at_least=TARGET)]
+    row.floor = {
+        "what": "the same rows, in memory already, written by pyarrow alone: one file,"
+        " the same compression",
+        "rows_per_second": round(median(floors)),
+    }
+    return row
+
+
+def export(workspace: Path, out: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", "export", "segments", "--out", str(out), "--json"],
+        cwd=workspace,
+        env=environment(),
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        raise RowFailed(done.stderr.decode("utf-8", "replace")[-500:])
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def exported(out: Path, rows: int) -> arrow.Table:
+    """All that was written, read back: it must be all, and each once."""
+    files = sorted(out.glob("events/*/*.parquet"), key=lambda path: path.name)
+    schema = arrow_schema(events())
+    table = arrow.concat_tables(
+        [parquet.read_table(file, partitioning=None, schema=schema) for file in files]
+    )
+    ids = table["event_id"].to_pylist()
+    if len(ids) != rows or any(a >= b for a, b in pairwise(ids)):
+        raise RowFailed("events are missing or twice")
+    return table
+
+
+def write(table: arrow.Table, path: Path) -> float:
+    began = NOW()
+    parquet.write_table(
+        table,
+        path,
+        compression="zstd",
+        compression_level=LEVEL,
+        use_dictionary=["epoch", "name", "scope_channel_id"],
+        row_group_size=ROW_GROUP_ROWS,
+    )
+    return NOW() - began

@@ -1,0 +1,325 @@
+"""`agentlip export` as it is used: processes, files, exit codes, and kills in the middle."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+
+from appliance.jobs import segment
+from appliance.jobs.catalogue import Catalogue
+from tests.support.commands import agentlip, command, environment
+from tests.support.exports import Logged, ids_in, ids_of, manifests
+from tests.support.until import until
+
+SMALL = {"AGENTLIP_JOBS__SEGMENT_ROWS_MAX": "500"}
+
+
+@pytest.fixture
+def logged(tmp_path):
+    return Logged(tmp_path / "house", 0)
+
+
+def export(logged: Logged, *more: str, **env: str):
+    return agentlip("export", *more, cwd=logged.filled.path, **env)
+
+
+def out_of(logged: Logged) -> Path:
+    return logged.datadir.dir / "export"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_the_log_is_exported_once_with_manifests_and_a_second_run_adds_what_is_new(logged, kind):
+    logged.add(5000)  # from 23:00, one a second: past midnight
+    done = export(logged, "segments", "--format", kind, "--json")
+    assert done.code == 0, done
+    assert done.json["rows"] == 5000
+    assert done.json["last_event_id"] == logged.last
+    out = out_of(logged)
+    found = manifests(out)
+    assert [one.date for one in found] == ["2026-11-20", "2026-11-21"]
+    assert [one.previous_event_id for one in found] == [0, found[0].last_event_id]
+    for one in found:
+        data = Catalogue(out).data(one).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (one.bytes, one.sha256)
+        assert one.epoch == "epoch-a"
+    again = export(logged, "segments", "--format", kind, "--json")
+    assert (again.code, again.json["segments"]) == (0, 0)
+    logged.add(7)
+    assert export(logged, "segments", "--format", kind).out.startswith("7 events in 1 segment")
+    assert ids_in(out) == logged.ids()
+    assert export(logged, "verify", str(out)).code == 0
+
+
+def test_columns_are_those_of_the_schema_and_values_those_of_the_table(logged):
+    logged.add(300)
+    for kind, out in (("parquet", "p"), ("jsonl", "j")):
+        assert export(logged, "segments", "--out", out, "--format", kind).code == 0
+    place = logged.filled.path
+    rows = logged.sql(
+        "SELECT event_id, 'epoch-a', ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
+        " entity_type, entity_id, data_json FROM events ORDER BY event_id"
+    )
+    schema = json.loads(Path("appliance/jobs/schemas/events-1.json").read_text())
+    names = [column["name"] for column in schema["columns"]]
+    (lines,) = (place / "j").glob("events/*/*.jsonl")
+    assert [json.loads(line) for line in lines.read_text("utf-8").splitlines()] == [
+        dict(zip(names, row, strict=True)) for row in rows
+    ]
+    (file,) = (place / "p").glob("events/*/*.parquet")
+    table = parquet.read_table(file, partitioning=None)
+    assert table.column_names == names
+    assert table.schema.field("ts").type == arrow.timestamp("us", "UTC")
+    assert [field.nullable for field in table.schema] == [c["nullable"] for c in schema["columns"]]
+    expected = [(*row[:2], datetime.fromisoformat(row[2]), *row[3:]) for row in rows]
+    assert [tuple(row.values()) for row in table.to_pylist()] == expected
+
+
+def test_a_killed_export_leaves_no_event_out_and_none_twice(logged):
+    logged.add(20_000)
+    out, chance = out_of(logged), random.Random(7)
+    for _ in range(6):
+        before = len(list(out.glob("events/*/*.parquet")))
+        process = subprocess.Popen(
+            command("agentlip", "export", "segments"),
+            cwd=logged.filled.path,
+            env=environment(**SMALL),
+            stderr=subprocess.DEVNULL,
+        )
+        wanted = before + chance.randint(1, 6)
+        until(
+            lambda want=wanted, child=process: (
+                len(list(out.glob("events/*/*.parquet"))) >= want or child.poll() is not None
+            )
+        )
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(20)
+        alive = segment.live(manifests(out))
+        assert segment.problems_of_chain(alive) == []
+        assert ids_in(out) == logged.ids()[: alive[-1].last_event_id if alive else 0]
+    assert len(manifests(out)) < 40, "no kill came in the middle"
+    assert export(logged, "segments", **SMALL).code == 0
+    assert ids_in(out) == logged.ids()
+    assert [path.name for path in out.rglob(".tmp-*")] == []
+    assert export(logged, "verify", str(out)).code == 0
+
+
+def test_what_a_crash_leaves_is_not_believed_and_cleared_away(logged):
+    logged.add(100)
+    out = out_of(logged)
+    day = out / "events" / "date=2026-11-20"
+    day.mkdir(parents=True)
+    name = segment.stem(1, 60)
+    (day / f"{name}.parquet").write_bytes(b"whole, but nobody said so")
+    (day / ".tmp-0123").write_bytes(b"half")
+    assert manifests(out) == []
+    assert export(logged, "segments").code == 0
+    assert ids_in(out) == logged.ids()
+    assert sorted(path.suffix for path in day.iterdir()) == [".json", ".parquet"]
+
+
+def test_compaction_keeps_every_event_once_also_for_who_began_before(logged):
+    out = out_of(logged)
+    for _ in range(9):
+        logged.add(10)
+        assert export(logged, "segments").code == 0
+    before = segment.live(manifests(out))
+    assert len(before) == 9
+    done = export(logged, "tidy", "--json")
+    assert done.json == {"out": str(out), "written": 1, "replaced": 9, "removed": 0}
+    (after,) = segment.live(manifests(out))
+    assert set(after.replaces) == {segment.name_of(one) for one in before}
+    assert ids_in(out) == logged.ids()
+    # A reader that listed the former ones still finds them, whole.
+    read = [n for one in before for n in ids_of(Catalogue(out).data(one))]
+    assert read == logged.ids()
+    assert export(logged, "verify", str(out)).code == 0
+    logged.add(5)
+    assert export(logged, "segments").code == 0
+    done = export(logged, "tidy", "--json", AGENTLIP_JOBS__REPLACED_SECONDS="0")
+    assert done.json["removed"] == 9
+    assert len(list(out.rglob("*.parquet"))) == 2
+    assert ids_in(out) == logged.ids()
+    assert export(logged, "verify", str(out)).code == 0
+
+
+def test_retention_removes_old_days_and_the_export_still_knows_how_far_it_was(logged):
+    logged.add(5000)
+    assert export(logged, "segments", **SMALL).code == 0
+    out = out_of(logged)
+    done = export(logged, "tidy", "--json", AGENTLIP_JOBS__KEEP_DAYS="1")
+    # Written on days long past or to come: what counts is that only the newest may stay.
+    kept = manifests(out)
+    assert done.code == 0
+    assert kept[-1].last_event_id == logged.last
+    assert export(logged, "segments", "--json").json["segments"] == 0
+
+
+def test_after_a_restore_the_new_epoch_goes_on_above_the_jump(logged):
+    logged.add(100)
+    assert export(logged, "segments").code == 0
+    out = out_of(logged)
+    with_undone = logged.ids()
+    # A backup of event 80 is put back; the log goes on above the jump in a new epoch.
+    logged.sql("DROP TRIGGER prevent_event_delete")
+    logged.sql("DELETE FROM events WHERE event_id > 80")
+    logged.set_epoch("epoch-b")
+    assert export(logged, "segments", "--json").json["segments"] == 0
+    logged.last = 80
+    logged.add(10, jump=segment.JUMP)
+    assert export(logged, "segments").code == 0
+    old, new = manifests(out)
+    assert (old.epoch, new.epoch) == ("epoch-a", "epoch-b")
+    assert new.previous_event_id == 80
+    assert ids_in(out) == [*with_undone, *range(segment.JUMP + 81, segment.JUMP + 91)]
+    assert export(logged, "verify", str(out)).code == 0
+
+
+def test_a_log_put_back_without_a_new_epoch_or_of_another_workspace_is_refused(logged, tmp_path):
+    logged.add(100)
+    assert export(logged, "segments").code == 0
+    logged.sql("DROP TRIGGER prevent_event_delete")
+    logged.sql("DELETE FROM events WHERE event_id > 80")
+    done = export(logged, "segments", "--json")
+    assert (done.code, json.loads(done.err)["code"]) == (17, "OTHER_HISTORY")
+    other = Logged(tmp_path / "other", 200)
+    done = export(other, "segments", "--out", str(out_of(logged)))
+    assert done.code == 17
+    assert "another workspace" in done.err
+    assert ids_in(out_of(logged)) == list(range(1, 101))
+
+
+def damage(what: str, out: Path) -> None:
+    path = sorted(out.glob("events/*/*.parquet"))[1]
+    manifest = path.with_name(path.stem + segment.MANIFEST)
+    told = json.loads(manifest.read_bytes())
+    if what == "missing":
+        path.unlink()
+    elif what == "torn":
+        os.truncate(path, path.stat().st_size // 2)
+    elif what == "torn manifest":
+        os.truncate(manifest, 100)
+    elif what == "hash":
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    elif what == "version":
+        manifest.write_text(json.dumps({**told, "schema_version": 2}))
+    elif what == "rows":
+        manifest.write_text(json.dumps({**told, "rows": told["rows"] + 1}))
+    elif what == "gone":
+        path.unlink()
+        manifest.unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        ("missing", 10, "is missing"),
+        ("torn", 11, "bytes; its manifest says"),
+        ("torn manifest", 11, "is cut off or malformed"),
+        ("hash", 12, "other bytes"),
+        ("version", 13, "schema version 2; this program knows 1"),
+        ("rows", 11, "its manifest says"),
+        ("gone", 10, "are in no segment"),
+    ],
+)
+def test_verify_names_each_damage_with_an_exit_code_of_its_own(logged, what, code, words):
+    logged.add(1400)
+    assert export(logged, "segments", **SMALL).code == 0
+    out = out_of(logged)
+    damage(what, out)
+    done = export(logged, "verify", str(out))
+    assert (done.code, words in done.err) == (code, True), done
+    assert "Traceback" not in done.err
+
+
+def test_bad_output_busy_output_and_a_missing_library_end_in_a_sentence(logged):
+    logged.add(10)
+    blocked = logged.filled.path / "file"
+    blocked.write_text("in the way")
+    done = export(logged, "segments", "--out", str(blocked))
+    assert done.code == 15, done
+    with Catalogue(out_of(logged)).only_writer():
+        assert export(logged, "segments").code == 16
+    hidden = logged.filled.path / "hidden" / "pyarrow"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError")
+    without = {"PYTHONPATH": f"{hidden.parent}{os.pathsep}{environment()['PYTHONPATH']}"}
+    done = export(logged, "segments", **without)
+    assert (done.code, "pip install" in done.err) == (18, True)
+    assert manifests(out_of(logged)) == []
+    assert export(logged, "segments", "--format", "jsonl", **without).code == 0
+    assert export(logged, "verify", str(out_of(logged)), **without).code == 0
+    assert export(logged, "segments", "--format", "csv").code == 1
+
+
+def test_what_is_not_due_waits(logged):
+    logged.add(1300)
+    done = export(logged, "segments", "--due", "--json", **SMALL)
+    # Of days past, all is due; what is of today and young waits.
+    assert done.json["waiting"] == 0
+    logged.add(40, at=datetime.now().astimezone())
+    done = export(logged, "segments", "--due", "--json", **SMALL)
+    assert (done.json["rows"], done.json["waiting"]) == (0, 40)
+    assert export(logged, "segments", "--json").json["rows"] == 40
+
+
+def test_following_writes_what_comes_until_it_is_ended(logged):
+    logged.add(600)
+    process = subprocess.Popen(
+        command("agentlip", "export", "segments", "--follow", "--json"),
+        cwd=logged.filled.path,
+        env=environment(
+            AGENTLIP_JOBS__EXPORT_SECONDS="0.05",
+            AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS="0.05",
+        ),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["last_event_id"] == 600
+        logged.add(10)
+        assert json.loads(process.stdout.readline())["last_event_id"] == 610
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    finally:
+        process.kill()
+        process.wait(20)
+    assert ids_in(out_of(logged)) == logged.ids()
+
+
+def test_a_snapshot_holds_the_tables_of_one_moment_and_comes_all_at_once(logged):
+    logged.add(3)
+    house = logged.filled
+    with house.connect() as connection:
+        for number in range(25):
+            house.add_message(connection, f"text {number}")
+    done = export(logged, "snapshot", "--json")
+    assert done.code == 0, done
+    folder = Path(done.json["path"])
+    assert folder.name == f"epoch-a-{logged.last:020d}"
+    assert done.json["as_of_event_id"] == logged.last
+    assert done.json["files"]["messages"]["rows"] == 25
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["manifest.json", *(f"{t}.parquet" for t in done.json["files"])]
+    )
+    rows = parquet.read_table(folder / "messages.parquet").to_pylist()
+    assert [row["content_raw"] for row in rows] == [f"text {n}" for n in range(25)]
+    assert export(logged, "snapshot", "--format", "jsonl", "--json").json["path"] == str(folder)
+    assert export(logged, "verify", str(out_of(logged))).code == 0
+    logged.add(1)
+    newer = Path(
+        export(logged, "snapshot", "--json", AGENTLIP_JOBS__SNAPSHOTS_KEPT="1").json["path"]
+    )
+    assert [path.name for path in folder.parent.iterdir() if path.name != ".lock"] == [newer.name]
+    folder = newer
+    (folder / "topics.parquet").write_text("")
+    assert export(logged, "verify", str(out_of(logged))).code == 11
