@@ -141,9 +141,7 @@ class House:
             publish=dispatch.told,
             runner=runner,
         )
-        self.broker = Broker(
-            self.store, dispatch, self.settings, self.clock, self.log, hook_sink
-        )
+        self.broker = Broker(self.store, dispatch, self.settings, self.clock, self.log, hook_sink)
         self.broker.open()
         self.registry = Registry(self.broker)
         self.deliverer = Deliverer(self.broker)
@@ -227,9 +225,7 @@ class House:
         )
         return Client(app, token, **more)
 
-    def ask(
-        self, name: str, method: str, path: str, body: Any = None, **wrong: str
-    ) -> Result:
+    def ask(self, name: str, method: str, path: str, body: Any = None, **wrong: str) -> Result:
         """A request signed by that member."""
         raw = b"" if body is None else json.dumps(body).encode()
         headers = signed(name, method, path, raw, self.clock.now_ms(), **wrong)

@@ -267,15 +267,15 @@ def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
 def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
     house = House(tmp_path)
     house.store.write(
-        lambda tx: tx.execute(
-            "CREATE TRIGGER poison BEFORE INSERT ON message_history WHEN NEW.destination_kind = 'dm'"
-            " BEGIN SELECT RAISE(ABORT, 'poison'); END"
+        lambda tx: (
+            tx.execute(
+                "CREATE TRIGGER poison BEFORE INSERT ON message_history WHEN NEW.destination_kind = 'dm'"
+                " BEGIN SELECT RAISE(ABORT, 'poison'); END"
+            )
+            and None
         )
-        and None
     )
-    answers = house.broker.accept_many(
-        key("anna"), [item("m1"), item("m2", to="bert"), item("m3")]
-    )
+    answers = house.broker.accept_many(key("anna"), [item("m1"), item("m2", to="bert"), item("m3")])
     assert [status for status, _ in answers] == [201, 500, 201]
     assert house.rows("SELECT client_message_id FROM client_message_dedupe ORDER BY 1") == [
         ("m1",),
