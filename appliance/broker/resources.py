@@ -10,6 +10,7 @@ from appliance.broker.access import member_of, only_itself, sender_of, within
 from appliance.broker.dispatch import AlreadyConnected
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
+from appliance.kernel.fingerprint import fingerprint
 from appliance.web.media import reply
 from appliance.web.route import Operation, Route, Signer
 
@@ -17,7 +18,9 @@ ROOT = "/broker/v1/meshes"
 EXAMPLE = {
     "mesh": "lab",
     "client_message_id": "01JD8X4R6E7Q2M9V5T3B1C0ZKA",
-    "request_fingerprint": "40b773c3c6fe1b74edea87865b8241c8350dc87aac2da121e919d97fa0df53e0",
+    "request_fingerprint": fingerprint(
+        "topic", "alerts", b"build done", priority="now", meta={"a": 2, "z": 1}
+    ).hex(),
     "destination_kind": "topic",
     "destination_ref": "alerts",
     "priority": "now",

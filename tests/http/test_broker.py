@@ -20,7 +20,7 @@ def house(tmp_path):
     house.close()
 
 
-# -- signatures ---------------------------------------------------------------------------------
+# -- signatures --------------------------------------------------------------------------
 
 
 def test_signed_request_needs_no_token(house):
@@ -168,7 +168,7 @@ def test_history_is_paged_without_a_gap(house):
     assert seen == [str(number) for number in range(7)]
 
 
-# -- tokens -------------------------------------------------------------------------------------
+# -- tokens ------------------------------------------------------------------------------
 
 
 def test_token_sends_for_the_member_it_names(house):
@@ -191,7 +191,7 @@ def test_each_scope_opens_its_own(house):
     assert admin.simulate_put(f"{LAB}/topics/alerts/subscribers/anna").status_code == 200
 
 
-# -- batches and limits ---------------------------------------------------------------------------
+# -- batches and limits ------------------------------------------------------------------
 
 
 def test_batch_has_a_result_for_each_item(house):
@@ -222,7 +222,7 @@ def test_saturated_mesh_says_when_to_come_again(tmp_path):
     house.close()
 
 
-# -- managing ---------------------------------------------------------------------------------------
+# -- managing ----------------------------------------------------------------------------
 
 
 def test_mesh_is_made_shown_changed_and_made_only_once(house):

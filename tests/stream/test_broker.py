@@ -1,4 +1,4 @@
-"""The link of a served broker: hello, negotiation, pushes, acks, close codes; two processes' view."""
+"""The link of a served broker: hello, negotiation, pushes, acks, close codes."""
 
 import json
 import time
@@ -148,7 +148,7 @@ def wait_for(hub, **wanted):
         assert time.monotonic() < deadline, status
 
 
-# -- who may come in ------------------------------------------------------------------------------
+# -- who may come in ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_token_may_link_for_the_member_it_names_and_others_may_not(hub):
         assert closed(socket)[0] == 4401
 
 
-# -- negotiation ------------------------------------------------------------------------------------
+# -- negotiation -------------------------------------------------------------------------
 
 DEDUPE, PAYLOAD = "client_message_id_dedupe", "max_payload"
 
@@ -224,7 +224,7 @@ def test_link_that_lacks_what_is_required_is_closed_with_its_code(hub, require, 
     assert frames[0]["supported"][DEDUPE]["params"]["dedupe_retention_days"] == 365
 
 
-# -- two connections, revocation ------------------------------------------------------------------
+# -- two connections, revocation ---------------------------------------------------------
 
 
 def test_newer_connection_replaces_the_older_with_4003(hub):
@@ -258,7 +258,7 @@ def test_revoked_member_is_told_and_closed_and_stays_out(hub):
     assert post(hub, "emil", item("m5")).body["code"] == "MEMBER_REVOKED"
 
 
-# -- bad frames, busy receivers ---------------------------------------------------------------------
+# -- bad frames, busy receivers ----------------------------------------------------------
 
 
 def test_frame_that_is_wrong_is_answered_and_changes_nothing(hub):
@@ -292,7 +292,7 @@ def test_busy_member_hears_only_what_is_urgent(hub):
         say(bert, {"type": "client_ack", "message_id": push["message_id"]})
 
 
-# -- kill -9 ----------------------------------------------------------------------------------------
+# -- kill -9 -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow

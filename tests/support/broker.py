@@ -110,7 +110,7 @@ def hello(name: str, now_ms: int, mesh: str = "lab", **more: Any) -> dict[str, A
 
 
 class House:
-    """A broker with mesh `lab`: anna, bert and cleo; topic alerts (bert, cleo), queue jobs (bert)."""
+    """Mesh `lab` has anna, bert and cleo; bert and cleo hear `alerts`, bert works on `jobs`."""
 
     def __init__(
         self,

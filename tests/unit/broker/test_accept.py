@@ -24,7 +24,7 @@ def house(tmp_path):
     house.close()
 
 
-# -- the answers of contract §7 ----------------------------------------------------------------
+# -- the answers of contract §7 ----------------------------------------------------------
 
 
 def test_first_send_is_201_with_all_its_rows(house):
@@ -99,7 +99,7 @@ def test_each_kind_of_destination_is_accepted_and_found_again(house, more):
     assert message.topic == more.get("topic")
 
 
-# -- B1: refused before anything is looked at --------------------------------------------------
+# -- B1: refused before anything is looked at --------------------------------------------
 
 REVOKED = "dora"
 B1 = {
@@ -159,7 +159,7 @@ def test_stranger_and_revoked_member_are_refused(house):
     assert house.counts() == NOTHING
 
 
-# -- B2: refused inside the transaction --------------------------------------------------------
+# -- B2: refused inside the transaction --------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_duplicate_is_answered_even_when_the_destination_has_gone_since(house):
     assert house.send("m1", to="bert")[0] == 200
 
 
-# -- the limit: the id is looked up before it ---------------------------------------------------
+# -- the limit: the id is looked up before it --------------------------------------------
 
 
 def test_known_id_is_answered_while_the_mesh_is_saturated(tmp_path):
@@ -235,7 +235,7 @@ def test_duplicate_costs_nothing_of_the_limit(tmp_path):
     house.close()
 
 
-# -- batches -------------------------------------------------------------------------------------
+# -- batches -----------------------------------------------------------------------------
 
 
 def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
@@ -269,8 +269,8 @@ def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
     house.store.write(
         lambda tx: (
             tx.execute(
-                "CREATE TRIGGER poison BEFORE INSERT ON message_history WHEN NEW.destination_kind = 'dm'"
-                " BEGIN SELECT RAISE(ABORT, 'poison'); END"
+                "CREATE TRIGGER poison BEFORE INSERT ON message_history"
+                " WHEN NEW.destination_kind = 'dm' BEGIN SELECT RAISE(ABORT, 'poison'); END"
             )
             and None
         )
@@ -285,7 +285,7 @@ def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
     house.close()
 
 
-# -- who sent it -----------------------------------------------------------------------------------
+# -- who sent it -------------------------------------------------------------------------
 
 
 def test_sender_is_who_signed_and_nobody_the_item_names(house):

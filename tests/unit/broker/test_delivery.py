@@ -46,7 +46,7 @@ def test_what_was_sent_while_nobody_was_there_is_delivered_on_connecting(house):
 
 
 def test_claim_without_an_ack_is_delivered_again_after_its_lease(house):
-    """An earlier implementation noted the delivery before the push, and lost what was not pushed."""
+    """An earlier implementation noted the delivery before the push, and lost it."""
     lost = house.connect("bert", lambda pushes: [])
     house.send("m1", to="bert")
     house.deliver()
@@ -127,7 +127,7 @@ def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(tmp_path
     again.close()
 
 
-# -- order, priority, windows ---------------------------------------------------------------------
+# -- order, priority, windows ------------------------------------------------------------
 
 
 def test_urgent_before_ordinary_before_low_and_each_in_order(house):
@@ -212,7 +212,7 @@ def test_receiver_acks_only_what_it_says_it_has(house):
     assert house.count("delivery_queue") == 2
 
 
-# -- queues -----------------------------------------------------------------------------------------
+# -- queues ------------------------------------------------------------------------------
 
 
 def test_one_consumer_of_a_queue_gets_each_message(house):
@@ -233,7 +233,7 @@ def test_consumer_that_subscribes_while_connected_gets_what_waits(house):
     assert cleo.turn() == ["hello"]
 
 
-# -- two connections of a member ----------------------------------------------------------------------
+# -- two connections of a member ---------------------------------------------------------
 
 
 def test_prefer_newest_closes_the_older_connection(house):
@@ -270,7 +270,7 @@ def test_receivers_of_two_members_hear_nothing_of_each_other(house):
     assert cleo.turn() == ["for cleo"]
 
 
-# -- members that change ----------------------------------------------------------------------------
+# -- members that change -----------------------------------------------------------------
 
 
 def test_revoked_member_hears_why_is_closed_and_gets_nothing_more(house):
@@ -324,7 +324,7 @@ def test_new_key_without_proof_is_refused(house):
         house.registry.add_member("lab", wire.AddMember(key("anna"), "other"))
 
 
-# -- webhooks -----------------------------------------------------------------------------------------
+# -- webhooks ----------------------------------------------------------------------------
 
 
 def test_webhooks_are_refused_where_nothing_delivers_them(house):
