@@ -419,14 +419,10 @@ class TooManyRows(Conflict):
     advice = "the limits stand in [broker] of agentlip.toml"
 
 
-class NoWebhooks(Unavailable):
+class NoWebhooks(Conflict):
     code = "WEBHOOKS_NOT_AVAILABLE"
     sentence = "this appliance delivers to no webhooks"
     advice = "members receive over GET /broker/v1/link"
-
-    def __init__(self, message: str | None = None, **more: Any) -> None:
-        more.setdefault("retry_after", None)
-        super().__init__(message, **more)
 
 
 class TooManyLinks(Unavailable):
