@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance import __version__
+from appliance.broker import parts as broker_parts
 from appliance.courier import parts as courier_parts
 from appliance.courier.access import USE
 from appliance.hub import loops as hub_loops
@@ -107,6 +108,9 @@ class Appliance:
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
         self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
+        self.broker = broker_parts.Parts(
+            settings.broker, settings.store, settings.socket, datadir, clock, log
+        )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -117,12 +121,15 @@ class Appliance:
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
             *self.jobs.loops,
+            *self.broker.loops,
+            hub_loops.Checkpointer(self.broker.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
             self.loops.append(hub_loops.Checkpointer(self.courier.store, clock, log))
+        implied = {**courier_parts.IMPLIED, **broker_parts.IMPLIED}
         free = courier_parts.free_scopes(settings.courier)
-        self.guard = Guard(self.book, settings.http, clock, log, free, courier_parts.IMPLIED)
+        self.guard = Guard(self.book, settings.http, clock, log, free, implied)
         self.limiter = RateLimiter(settings.limits, clock)
         self.entry = self._build_entry()
 
@@ -145,8 +152,9 @@ class Appliance:
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
-        if not self.courier.close(STORE_CLOSE_SECONDS):
-            self.log.error("the writer did not finish in time", store="courier")
+        for name, part in (("courier", self.courier), ("broker", self.broker)):
+            if not part.close(STORE_CLOSE_SECONDS):
+                self.log.error("the writer did not finish in time", store=name)
 
     def _open_tokens(self) -> Tokens:
         settings = self.settings.auth
@@ -187,6 +195,7 @@ class Appliance:
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
             *self.jobs.routes(),
+            *self.broker.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -207,7 +216,7 @@ class Appliance:
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store]
+        stores = [self.store, self.auth_store, self.broker.store]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(
@@ -234,6 +243,8 @@ class Appliance:
         sockets = {"/ws": Upgrade("hub:read", self._serve_hub, token_in_query=True)}
         for path, serve, query in self.courier.sockets():
             sockets[path] = Upgrade(USE, serve, query, near=True)
+        for path, serve in self.broker.sockets():
+            sockets[path] = Upgrade(None, serve)
         return sockets
 
     def _serve_hub(self, socket: Socket, principal: Principal, charge: Any, _query: Any) -> int:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from appliance.broker.settings import BrokerSettings
 from appliance.courier.settings import CourierSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
@@ -23,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
+    broker: BrokerSettings = BrokerSettings()
     webhooks: WebhookSettings = WebhookSettings()
     jobs: JobsSettings = JobsSettings()
     log: LogSettings = LogSettings()

@@ -13,6 +13,8 @@ SCOPES_MAX = 1000
 
 GRANTABLE = frozenset(
     {"admin", "hub:admin", "hub:read", "hub:post", "export:read", "metrics:read", "docs:read"}
+
+    | {"broker:accept", "broker:read", "broker:admin"}
 )
 BY_CHANNEL = frozenset({"hub:read", "hub:post"})
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
