@@ -27,6 +27,7 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
+from appliance.receiving import Receiving
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -105,6 +106,7 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
+        self.received = Receiving(settings, datadir, clock, log, self.book)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -114,6 +116,8 @@ class Appliance:
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
+            *self.received.loops,
+            hub_loops.Checkpointer(self.received.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -132,6 +136,7 @@ class Appliance:
         self.stopping = True
         self.feed.close()
         self.courier.end()
+        self.received.end()
         self.entry.close_sockets(SOCKETS_CLOSE_SECONDS)
 
     def stop(self) -> None:
@@ -142,8 +147,9 @@ class Appliance:
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
-        if not self.courier.close(STORE_CLOSE_SECONDS):
-            self.log.error("the writer did not finish in time", store="courier")
+        for part, store_name in ((self.courier, "courier"), (self.received, "inbox")):
+            if not part.close(STORE_CLOSE_SECONDS):
+                self.log.error("the writer did not finish in time", store=store_name)
 
     def _open_tokens(self) -> Tokens:
         settings = self.settings.auth
@@ -183,6 +189,7 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
+            *self.received.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -203,7 +210,7 @@ class Appliance:
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store]
+        stores = [self.store, self.auth_store, self.received.store]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(

@@ -34,6 +34,11 @@ ELSEWHERE = {
         "appliance.courier.cli:app",
         "Envelopes: enqueue, subscribe, stats, dead letters.",
     ),
+    "inbox": ("appliance.outbox.inbox.cli:app", "What meshes sent here: list, watch, topics."),
+    "identity": (
+        "appliance.outbox.identity.cli:app",
+        "The member key: show, accept-host, remint, rotate.",
+    ),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",

@@ -28,6 +28,7 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log, StandardLibraryHandler
+from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
@@ -95,6 +96,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     try:
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
+        recover_inbox(datadir, settings.inbox, clock, log)
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
         listener = bind(settings, datadir, log)
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
@@ -181,6 +183,7 @@ def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
         [listener], appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
     )
     appliance.start()
+    appliance.received.start_up()
     announce(appliance, listener.getsockname()[1])
     log.info(
         "serving",

@@ -7,6 +7,9 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.outbox.hooks.settings import HookSettings
+from appliance.outbox.identity.settings import IdentitySettings
+from appliance.outbox.inbox.settings import InboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -22,6 +25,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
+    inbox: InboxSettings = InboxSettings()
+    hooks: HookSettings = HookSettings()
+    identity: IdentitySettings = IdentitySettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()

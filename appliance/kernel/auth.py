@@ -62,14 +62,23 @@ class TokenBook:
         self.used: set[str] = set()  # ids seen since somebody last emptied it
         self._watches: dict[int, tuple[Principal, Call]] = {}
         self._last_watch = 0
+        self._lent: dict[str, Principal] = {}
         self._take(entries)
 
     def replace(self, entries: Iterable[tuple[str, Principal]]) -> None:
         self._take(entries)
         self.end(0)
 
+    def lend(self, token: str, principal: Principal, most: int) -> None:
+        """A credential of this process alone, until its time is over; whatever `replace` does.
+        At most so many at once: the oldest ends for a new one."""
+        while len(self._lent) >= max(1, most):
+            del self._lent[next(iter(self._lent))]
+        self._lent[hash_token(token)] = principal
+
     def find(self, token: str) -> Principal | None:
-        principal = self._principals.get(hash_token(token))
+        digest = hash_token(token)
+        principal = self._principals.get(digest) or self._lent.get(digest)
         if principal is not None:
             self.used.add(principal.id)
         return principal
@@ -79,6 +88,8 @@ class TokenBook:
         if principal is ANONYMOUS:
             return True
         current = self._by_credential.get((principal.id, principal.credential))
+        if current is None and principal in self._lent.values():
+            current = principal
         return current is not None and not is_over(current, now_ms)
 
     def watch(self, principal: Principal, over: Call) -> Call:
@@ -100,6 +111,8 @@ class TokenBook:
 
     def end(self, now_ms: int) -> int:
         """Tell those who watch a credential that is over; how many it were."""
+        for digest in [d for d, lent in self._lent.items() if is_over(lent, now_ms)]:
+            del self._lent[digest]
         ended = [
             number
             for number, (principal, _) in self._watches.items()

@@ -30,7 +30,9 @@ App = falcon.App[falcon.Request, Response]
 class Mounted:
     """An operation with everything that can be prepared before the first request."""
 
-    __slots__ = ("body", "by_channel", "cost", "mutation", "operation", "query", "scope")
+    __slots__ = (
+        "body", "by_channel", "cost", "mutation", "operation", "query", "same_origin", "scope",
+    )  # fmt: skip
 
     def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
         bytes_max = settings.batch_bytes_max if operation.batch else settings.body_bytes_max
@@ -41,6 +43,7 @@ class Mounted:
         self.cost = operation.cost
         self.by_channel = operation.by_channel
         self.mutation = method not in READING
+        self.same_origin = self.mutation or operation.same_origin
 
 
 class Place:
@@ -94,7 +97,7 @@ class Door:
         self._guard.admit(principal, mounted.scope, req.env)
         if principal.channels is not None and not mounted.by_channel:
             _refuse_limited(principal, mounted.scope)
-        if mounted.mutation:
+        if mounted.same_origin:
             self._guard.check_origin(req.env)
         req.context.mounted = mounted
 
@@ -106,6 +109,8 @@ class Door:
 
     def _answer_other(self, req: falcon.Request, resp: Response, place: Place) -> None:
         """OPTIONS and unknown methods: told only to who may do something here."""
+        if any(mounted.operation.same_origin for mounted in place.operations.values()):
+            self._guard.check_origin(req.env)
         refusal: ApplianceError | None = None
         for mounted in place.operations.values():
             try:
