@@ -39,7 +39,7 @@ def routes(hooks: Hooks, mesh_of: MeshOf) -> list[Route]:
                               summary="What a running hook may send, with its own token"),
         }, suffix="act"),
         Route("/v1/hooks/runs", resource, {
-            "GET": Operation(wire.READ, query=wire.RunsQuery, reply=wire.Runs,
+            "GET": Operation(wire.READ, query=wire.RunsQuery, reply=wire.HookRuns,
                              by_channel=True, same_origin=True,
                              summary="Runs of hooks, newest first"),
         }, suffix="runs"),

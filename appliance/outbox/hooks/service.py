@@ -246,8 +246,8 @@ class Hooks:
             del self._grants[run_id]
         return len(over)
 
-    def runs(self, mesh: str, before: int | None, limit: int) -> wire.Runs:
-        return wire.Runs(self._store.read(writes.runs, mesh, before, limit))
+    def runs(self, mesh: str, before: int | None, limit: int) -> wire.HookRuns:
+        return wire.HookRuns(self._store.read(writes.runs, mesh, before, limit))
 
     def forget_running(self) -> None:
         self._store.write(writes.forget_running)

@@ -29,7 +29,7 @@ class RunsQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 100
 
 
-class Run(Struct, frozen=True):
+class HookRun(Struct, frozen=True):
     """`outcome`: running, ok, failed, timeout, not_started, lost (the appliance ended first)."""
 
     number: int
@@ -47,8 +47,8 @@ class Run(Struct, frozen=True):
     acts: list[dict[str, Any]]
 
 
-class Runs(Struct, frozen=True):
-    runs: list[Run]
+class HookRuns(Struct, frozen=True):
+    runs: list[HookRun]
 
 
 class NotGranted(Forbidden):

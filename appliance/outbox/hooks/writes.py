@@ -48,14 +48,14 @@ def forget_running(tx: Tx) -> int:
     return tx.execute("UPDATE hook_runs SET outcome = 'lost' WHERE outcome = 'running'").rowcount
 
 
-def runs(reader: Reader, mesh: str, before: int | None, limit: int) -> list[wire.Run]:
+def runs(reader: Reader, mesh: str, before: int | None, limit: int) -> list[wire.HookRun]:
     rows = reader.rows(
         f"SELECT {_COLUMNS} FROM hook_runs WHERE mesh = ? AND number < ? ORDER BY number DESC",
         (mesh, 2**62 if before is None else before),
         limit=limit,
     )
     return [
-        wire.Run(
+        wire.HookRun(
             number, id_, iso(at), hook, event, mesh, inbox_id, outcome, code, ms, bool(cut), said,
             msgspec.json.decode(acts),
         )

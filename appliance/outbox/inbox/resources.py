@@ -93,7 +93,7 @@ class Member:
 
     def on_post_heartbeat(self, _req: Any, resp: falcon.Response, command: wire.Heartbeat) -> None:
         del command
-        reply(resp, wire.Alive(True, iso(self._inbox.clock.now_ms())))
+        reply(resp, wire.Beat(True, iso(self._inbox.clock.now_ms())))
 
 
 class About:
@@ -109,7 +109,7 @@ class About:
         allowed = who.channels_for(wire.READ)
         links = [one for one in facts.links() if allowed is None or one.mesh in allowed]
         pending, inflight = facts.sends()
-        reply(resp, wire.Health(
+        reply(resp, wire.MeshHealth(
             connected=any(one.mesh == mesh and one.state in UP for one in links),
             lag_ms=inbox.lag_ms.get(mesh),
             queue_depth=pending,
@@ -128,7 +128,7 @@ class About:
         features = [
             name for one in self._facts.links() if one.mesh == mesh for name in one.features
         ]
-        reply(resp, wire.Version(
+        reply(resp, wire.IpcVersion(
             __version__, IPC_API, list(FEATURES), self._inbox.schema_version, features
         ))  # fmt: skip
 
@@ -158,8 +158,8 @@ def _receiving(inbox: Inbox, book: TokenBook) -> list[Route]:
                              summary="Messages received from a mesh; may wait for the next"),
         }),
         Route("/v1/events", messages, {
-            "GET": Operation(wire.READ, query=wire.EventsQuery, by_channel=True, same_origin=True,
-                             media="text/event-stream",
+            "GET": Operation(wire.READ, query=wire.InboxEventsQuery, by_channel=True,
+                             same_origin=True, media="text/event-stream",
                              errors=(*mesh_errors, wire.TooManyStreams),
                              summary="Events of a mesh as they happen, as server-sent events"),
         }, suffix="events"),
@@ -176,7 +176,7 @@ def _receiving(inbox: Inbox, book: TokenBook) -> list[Route]:
                               summary="Receive it no more"),
         }, suffix="unsubscribe"),
         Route("/v1/topic/list", topics, {
-            "GET": Operation(wire.READ, query=wire.MeshQuery, reply=wire.Topics,
+            "GET": Operation(wire.READ, query=wire.MeshQuery, reply=wire.InboxTopics,
                              by_channel=True, same_origin=True, errors=mesh_errors,
                              summary="Topics of a mesh, and which are received"),
         }, suffix="list"),
@@ -199,7 +199,7 @@ def _member(inbox: Inbox) -> list[Route]:
                               summary="What this appliance says of itself in a mesh"),
         }, suffix="profile"),
         Route("/v1/heartbeat", member, {
-            "POST": Operation(wire.WRITE, body=wire.Heartbeat, reply=wire.Alive,
+            "POST": Operation(wire.WRITE, body=wire.Heartbeat, reply=wire.Beat,
                               by_channel=True, same_origin=True, example={},
                               summary="Is anybody there"),
         }, suffix="heartbeat"),
@@ -211,12 +211,12 @@ def _about(inbox: Inbox, facts: Facts) -> list[Route]:
     scope = OPEN if inbox.settings.public_health_check else wire.READ
     return [
         Route("/v1/health", about, {
-            "GET": Operation(scope, query=wire.MeshQuery, reply=wire.Health,
+            "GET": Operation(scope, query=wire.MeshQuery, reply=wire.MeshHealth,
                              by_channel=True, same_origin=True, errors=(wire.NoSuchMesh,),
                              summary="How it stands with a mesh: link, queue, lag"),
         }, suffix="health"),
         Route("/v1/version", about, {
-            "GET": Operation(scope, query=wire.MeshQuery, reply=wire.Version,
+            "GET": Operation(scope, query=wire.MeshQuery, reply=wire.IpcVersion,
                              by_channel=True, same_origin=True, errors=(wire.NoSuchMesh,),
                              summary="Versions, and what was negotiated with the broker"),
         }, suffix="version"),

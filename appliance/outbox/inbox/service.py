@@ -211,7 +211,7 @@ class Inbox:
         changed = self._store.write(writes.unsubscribe, mesh, command.topic)
         return wire.TopicChanged(mesh, command.topic, False, changed)
 
-    def topics(self, asked: str | None, who: Principal) -> wire.Topics:
+    def topics(self, asked: str | None, who: Principal) -> wire.InboxTopics:
         """The broker's list; while it can't be asked, what was subscribed to from here."""
         mesh = self.mesh_of(asked, who, wire.READ)
         ours = dict(self._store.read(queries.topics, mesh, self.settings.topics_max))
@@ -223,10 +223,10 @@ class Inbox:
             except ApplianceError:
                 complete = False
         topics = [
-            wire.Topic(name, subscribed, iso(ours[name]) if name in ours else None)
+            wire.InboxTopic(name, subscribed, iso(ours[name]) if name in ours else None)
             for name, subscribed in sorted(named.items())
         ]
-        return wire.Topics(mesh, topics, complete)
+        return wire.InboxTopics(mesh, topics, complete)
 
     def remembered_topics(self, mesh: str) -> list[str]:
         rows = self._store.read(queries.topics, mesh, self.settings.topics_max)

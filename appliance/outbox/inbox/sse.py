@@ -19,7 +19,7 @@ class EventStream:
         inbox: Inbox,
         book: TokenBook,
         who: Principal,
-        query: wire.EventsQuery,
+        query: wire.InboxEventsQuery,
         last_event_id: str | None,
     ) -> None:
         self._inbox = inbox
@@ -80,7 +80,7 @@ class EventStream:
                 return
 
 
-def _start(query: wire.EventsQuery, last_event_id: str | None, head: int) -> int:
+def _start(query: wire.InboxEventsQuery, last_event_id: str | None, head: int) -> int:
     """The header of a reconnecting client wins, then `since`, then: from now on.
 
     A cursor beyond the head is of another store: then all there is comes, as on a page.

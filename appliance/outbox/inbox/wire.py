@@ -92,7 +92,7 @@ class InboxQuery(Struct, frozen=True, rename={"sender": "from"}):
     wait: Annotated[float, Meta(ge=0, description="seconds")] = 0.0
 
 
-class EventsQuery(Struct, frozen=True):
+class InboxEventsQuery(Struct, frozen=True):
     """Messages after the cursor `since` first, then everything as it happens."""
 
     mesh: MeshName | None = None
@@ -145,17 +145,17 @@ class TopicChanged(Struct, frozen=True):
     changed: bool
 
 
-class Topic(Struct, frozen=True):
+class InboxTopic(Struct, frozen=True):
     name: str
     subscribed: bool
     subscribed_at: str | None
 
 
-class Topics(Struct, frozen=True):
+class InboxTopics(Struct, frozen=True):
     """`complete`: the broker was asked; else only what was subscribed to from here is known."""
 
     mesh: str
-    topics: list[Topic]
+    topics: list[InboxTopic]
     complete: bool
 
 
@@ -169,7 +169,7 @@ class LinkState(Struct, frozen=True):
     features: list[str]
 
 
-class Health(Struct, frozen=True):
+class MeshHealth(Struct, frozen=True):
     """Of one mesh; `links` tells of all."""
 
     connected: bool
@@ -185,7 +185,7 @@ class Health(Struct, frozen=True):
     links: list[LinkState]
 
 
-class Version(Struct, frozen=True):
+class IpcVersion(Struct, frozen=True):
     daemon_version: str
     ipc_api: str
     ipc_features: list[str]
@@ -205,7 +205,7 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Alive(Struct, frozen=True):
+class Beat(Struct, frozen=True):
     ok: bool
     now: str
 
