@@ -327,6 +327,7 @@ def test_a_kill_anywhere_leaves_exactly_one_row(tmp_path, when):
         until_gone(played)
 
     with broker(part) as scripted:
+
         def start(point):
             return subprocess.run(
                 [sys.executable, "-c", KILLED, str(tmp_path), scripted.place().url, point],

@@ -97,9 +97,7 @@ def event(**changed):
 
     values = msgspec.to_builtins(push(1, **changed))
     values["broker_message_id"] = values.pop("message_id")
-    return of_message(
-        InboxMessage(number=1, id="in_1", received_at="", own=False, **values)
-    )
+    return of_message(InboxMessage(number=1, id="in_1", received_at="", own=False, **values))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,10 @@ def event(**changed):
     [
         (event(), ["on-message", "on-topic-alerts"]),
         (event(**DM), ["on-message", "on-dm"]),
-        (event(meta={"mentions": [OWN.public_hex]}), ["on-message", "on-mention", "on-topic-alerts"]),
+        (
+            event(meta={"mentions": [OWN.public_hex]}),
+            ["on-message", "on-mention", "on-topic-alerts"],
+        ),
         (event(meta={"mentions": ["us", 5]}), ["on-message", "on-mention", "on-topic-alerts"]),
         (event(meta={"mentions": "us"}), ["on-message", "on-topic-alerts"]),
         (event(meta={"mentions": ["them"]}), ["on-message", "on-topic-alerts"]),
@@ -401,7 +402,9 @@ def test_a_grant_opens_what_it_says_for_one_event_and_five_minutes(stage, tmp_pa
     with pytest.raises(wire.NotGranted):
         played.hooks.act(who, wire.Act("reply:event", "late"))
     with pytest.raises(wire.NotGranted):
-        played.hooks.act(Principal("server", "s", frozenset({"admin"})), wire.Act("reply:event", "x"))
+        played.hooks.act(
+            Principal("server", "s", frozenset({"admin"})), wire.Act("reply:event", "x")
+        )
 
 
 def test_lent_credentials_end_and_have_a_limit():

@@ -144,9 +144,10 @@ def test_files_are_the_owners_alone_and_the_key_stays(place, machine):
     again = place.load(machine)
     assert again.public_hex == first.public_hex
     VerifyKey(bytes.fromhex(first.public_hex)).verify(b"text", again.sign(b"text"))
-    assert machine.root.joinpath("etc/machine-id").read_text().strip() not in place.file(
-        "host_fingerprint.json"
-    ).read_text()
+    assert (
+        machine.root.joinpath("etc/machine-id").read_text().strip()
+        not in place.file("host_fingerprint.json").read_text()
+    )
 
 
 def test_a_copy_on_another_machine_is_refused_and_both_ways_out_work(place, machine, other):
@@ -220,7 +221,10 @@ def test_a_containers_card_means_nothing(place, machine, mark):
 
 @pytest.mark.parametrize(
     "name",
-    "lo docker0 br-1a2b veth12 tap0 tun1 tailscale0 wg0 utun3 ppp0 vboxnet0 vmnet8 awdl0 llw0".split(),
+    [
+        *("lo", "docker0", "br-1a2b", "veth12", "tap0", "tun1", "tailscale0", "wg0"),
+        *("utun3", "ppp0", "vboxnet0", "vmnet8", "awdl0", "llw0"),
+    ],
 )
 def test_virtual_cards_are_passed_over(machine, name):
     machine.card(name, "52:54:00:00:00:01")

@@ -63,13 +63,18 @@ def test_a_message_without_an_id_of_its_sender_is_known_by_the_brokers(house):
 
 
 def test_what_is_stored_is_what_came(house):
-    came = push(1, meta={"z": 1, "a": ["é", None]}, reply_to_id="bm_0", body="héllo 😀\n", topic=None,
-                destination_kind="dm", destination_ref=OWN.public_hex, priority="now")  # fmt: skip
+    to_us = {"topic": None, "destination_kind": "dm", "destination_ref": OWN.public_hex}
+    meta = {"z": 1, "a": ["é", None]}
+    came = push(1, meta=meta, reply_to_id="bm_0", body="héllo 😀\n", priority="now", **to_us)
     house.inbox.receive(came)
     message = page(house).messages[0]
     assert (message.body, message.reply_to_id, message.topic) == ("héllo 😀\n", "bm_0", None)
     assert bytes(message.meta) == '{"z":1,"a":["é",null]}'.encode()
-    assert (message.priority, message.destination_ref, message.own) == ("now", OWN.public_hex, False)
+    assert (message.priority, message.destination_ref, message.own) == (
+        "now",
+        OWN.public_hex,
+        False,
+    )
     assert house.heard[0].message.meta == came.meta
 
 
