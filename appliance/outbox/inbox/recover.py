@@ -4,12 +4,10 @@ What brokers were told is stored is lost then, but what they still hold comes; a
 does not start would lose more. The hub's store is never treated so.
 """
 
-import sqlite3
-from contextlib import closing
-
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.log import Log
+from appliance.kernel.soundness import is_damaged
 from appliance.outbox.inbox import metrics
 from appliance.outbox.inbox.settings import InboxSettings
 
@@ -41,16 +39,4 @@ def recover(datadir: DataDir, settings: InboxSettings, clock: Clock, log: Log) -
 def _is_damaged(datadir: DataDir, settings: InboxSettings) -> bool:
     """The whole check for a file that is small enough, else the quick one."""
     database = datadir.database(STORE)
-    size = database.stat().st_size
-    if size == 0:
-        return True
-    pragma = "integrity_check" if size <= settings.check_bytes_max else "quick_check"
-    try:
-        uri = database.absolute().as_uri() + "?mode=rw"
-        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
-            row = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
-    except sqlite3.DatabaseError as error:
-        # Busy or full is no damage; what is, starts with the file's own words.
-        code = getattr(error, "sqlite_errorname", "")
-        return code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
-    return row is None or row[0] != "ok"
+    return is_damaged(database, quick=database.stat().st_size > settings.check_bytes_max)
