@@ -29,6 +29,7 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
+from appliance.receiving import Receiving
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -111,6 +112,7 @@ class Appliance:
         self.broker = broker_parts.Parts(
             settings.broker, settings.store, settings.socket, datadir, clock, log
         )
+        self.received = Receiving(settings, datadir, clock, log, self.book)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -123,6 +125,8 @@ class Appliance:
             *self.jobs.loops,
             *self.broker.loops,
             hub_loops.Checkpointer(self.broker.store, clock, log),
+            *self.received.loops,
+            hub_loops.Checkpointer(self.received.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -142,6 +146,7 @@ class Appliance:
         self.stopping = True
         self.feed.close()
         self.courier.end()
+        self.received.end()
         self.entry.close_sockets(SOCKETS_CLOSE_SECONDS)
 
     def stop(self) -> None:
@@ -152,7 +157,11 @@ class Appliance:
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
-        for name, part in (("courier", self.courier), ("broker", self.broker)):
+        for name, part in (
+            ("courier", self.courier),
+            ("broker", self.broker),
+            ("inbox", self.received),
+        ):
             if not part.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=name)
 
@@ -196,6 +205,7 @@ class Appliance:
             *self.courier.routes(),
             *self.jobs.routes(),
             *self.broker.routes(),
+            *self.received.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -216,7 +226,7 @@ class Appliance:
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store, self.broker.store]
+        stores = [self.store, self.auth_store, self.broker.store, self.received.store]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(

@@ -39,6 +39,11 @@ ELSEWHERE = {
         "Meshes of the broker: members, topics, queues, subscriptions.",
     ),
     "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
+    "inbox": ("appliance.outbox.inbox.cli:app", "What meshes sent here: list, watch, topics."),
+    "identity": (
+        "appliance.outbox.identity.cli:app",
+        "The member key: show, accept-host, remint, rotate.",
+    ),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",

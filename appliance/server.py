@@ -29,6 +29,7 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log, StandardLibraryHandler
+from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
@@ -96,15 +97,19 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     try:
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
+        recover_inbox(datadir, settings.inbox, clock, log)
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
-        listener = bind(settings, datadir, log)
+        listeners = [bind(settings, datadir, log)]
+        if settings.http.unix_socket:
+            listeners.append(listen_on_file(datadir))
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
         try:
-            run(appliance, listener, log)
+            run(appliance, listeners, log)
         finally:
             appliance.stop()
             with suppress(OSError):  # what ended us is the news, not that the file stays
                 datadir.server_file.unlink(missing_ok=True)
+                datadir.socket_file.unlink(missing_ok=True)
     finally:
         lock.release()
     log.info("stopped", instance_id=instance_id)
@@ -171,7 +176,28 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
+def listen_on_file(datadir: DataDir) -> socket.socket:
+    """`.agentlip/sock`, for this user alone. Under the writer lock: what lies there is old."""
+    path = datadir.socket_file
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise PortTaken(
+            f"can't listen on {path.name}: {error.strerror or error}",
+            hint="a socket's path has at most 107 bytes; use a workspace with a shorter one,"
+            " or leave http.unix_socket out",
+        ) from error
+    finally:
+        os.umask(before)
+    return listener
+
+
+def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
     """Serve until SIGTERM or SIGINT."""
 
     def on_signal(number: int) -> None:
@@ -180,14 +206,16 @@ def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
         appliance.end_streams()
 
     worker = Worker(
-        [listener], appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
+        listeners, appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
     )
     appliance.start()
-    announce(appliance, listener.getsockname()[1])
+    appliance.received.start_up()
+    port = listeners[0].getsockname()[1]
+    announce(appliance, port)
     log.info(
         "serving",
         host=appliance.settings.http.host,
-        port=listener.getsockname()[1],
+        port=port,
         instance_id=appliance.identity.instance_id,
         db_id=appliance.hub.db_id,
         epoch=appliance.identity.epoch,

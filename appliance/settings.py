@@ -9,6 +9,9 @@ from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.outbox.hooks.settings import HookSettings
+from appliance.outbox.identity.settings import IdentitySettings
+from appliance.outbox.inbox.settings import InboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -25,6 +28,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
     broker: BrokerSettings = BrokerSettings()
+    inbox: InboxSettings = InboxSettings()
+    hooks: HookSettings = HookSettings()
+    identity: IdentitySettings = IdentitySettings()
     webhooks: WebhookSettings = WebhookSettings()
     jobs: JobsSettings = JobsSettings()
     log: LogSettings = LogSettings()

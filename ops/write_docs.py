@@ -61,6 +61,7 @@ ANSWERS = (
     "appliance.courier",
     "appliance.jobs.wire",
     "appliance.broker",
+    "appliance.outbox",
 )
 
 SETTINGS = """\

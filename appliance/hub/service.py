@@ -161,7 +161,7 @@ class Hub:
 
     def begin_messages(
         self,
-        commands: Sequence[wire.CreateMessage | wire.BatchMessage],
+        commands: Sequence[wire.CreateMessage | wire.BatchMessage | ApplianceError],
         principal: Principal,
         keys: Sequence[str | None],
     ) -> Callable[[], list[Reply | ApplianceError]]:

@@ -50,6 +50,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 ANONYMOUS = Principal("anonymous", "anonymous", frozenset())
+OWNER = Principal("owner", "this user, by the socket's file", frozenset({ADMIN}))
 
 
 class TokenBook:
@@ -62,23 +63,34 @@ class TokenBook:
         self.used: set[str] = set()  # ids seen since somebody last emptied it
         self._watches: dict[int, tuple[Principal, Call]] = {}
         self._last_watch = 0
+        self._lent: dict[str, Principal] = {}
         self._take(entries)
 
     def replace(self, entries: Iterable[tuple[str, Principal]]) -> None:
         self._take(entries)
         self.end(0)
 
+    def lend(self, token: str, principal: Principal, most: int) -> None:
+        """A credential of this process alone, until its time is over; whatever `replace` does.
+        At most so many at once: the oldest ends for a new one."""
+        while len(self._lent) >= max(1, most):
+            del self._lent[next(iter(self._lent))]
+        self._lent[hash_token(token)] = principal
+
     def find(self, token: str) -> Principal | None:
-        principal = self._principals.get(hash_token(token))
+        digest = hash_token(token)
+        principal = self._principals.get(digest) or self._lent.get(digest)
         if principal is not None:
             self.used.add(principal.id)
         return principal
 
     def in_force(self, principal: Principal, now_ms: int) -> bool:
         """Whether that credential still opens what it opened."""
-        if principal is ANONYMOUS:
+        if principal is ANONYMOUS or principal is OWNER:
             return True
         current = self._by_credential.get((principal.id, principal.credential))
+        if current is None and principal in self._lent.values():
+            current = principal
         return current is not None and not is_over(current, now_ms)
 
     def watch(self, principal: Principal, over: Call) -> Call:
@@ -90,7 +102,7 @@ class TokenBook:
         number = self._last_watch
         if not self.in_force(principal, 0):
             over()
-        elif principal is not ANONYMOUS:
+        elif principal is not ANONYMOUS and principal is not OWNER:
             self._watches[number] = (principal, over)
 
         def stop() -> None:
@@ -100,6 +112,8 @@ class TokenBook:
 
     def end(self, now_ms: int) -> int:
         """Tell those who watch a credential that is over; how many it were."""
+        for digest in [d for d, lent in self._lent.items() if is_over(lent, now_ms)]:
+            del self._lent[digest]
         ended = [
             number
             for number, (principal, _) in self._watches.items()

@@ -23,7 +23,7 @@ from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Forbidden, Missing, Unavailable
 
 DIRECTORY = ".agentlip"
-STORES = ("auth", "hub", "courier", "broker")
+STORES = ("auth", "hub", "courier", "broker", "inbox")
 FOLDERS = ("locks", "logs", "backups")
 
 _SMALL_FILE_BYTES_MAX = 65_536
@@ -96,6 +96,7 @@ class DataDir:
         self.dir = self.workspace / DIRECTORY
         self.token_file = self.dir / "token"
         self.server_file = self.dir / "server.json"
+        self.socket_file = self.dir / "sock"
         self.lock_file = self.dir / "locks" / "writer.lock"
         self.logs = self.dir / "logs"
         self.backups = self.dir / "backups"

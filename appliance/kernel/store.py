@@ -37,7 +37,7 @@ from appliance.kernel.trouble import (
     StoreSuspect,
     translated,
 )
-from appliance.kernel.writer import StoreSettings, Writer, empty_wal, move_wal, wal_bytes
+from appliance.kernel.writer import StoreSettings, Writer, empty_wal, move_wal, vacuum, wal_bytes
 from appliance.kernel.writerchild import Order
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.kernel.writerthread import WriterThread
@@ -274,6 +274,10 @@ class Store:
         long = self.wal_bytes() > self.settings.wal_bytes_truncate
         self._maintain(empty_wal if long else move_wal)
         return True
+
+    def vacuum(self) -> None:
+        """Write the file anew without its free pages. Writes wait; for small files only."""
+        self._maintain(vacuum)
 
     def _maintain(self, function: Callable[[Reader], Any]) -> None:
         """Have the writer run `function` between two batches, outside a transaction."""

@@ -171,3 +171,8 @@ def empty_wal(reader: Reader) -> None:
         reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         reader.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
+
+
+def vacuum(reader: Reader) -> None:
+    """Give free pages back to the file system; the file is written anew."""
+    reader.execute("VACUUM").fetchall()

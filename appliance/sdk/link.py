@@ -8,6 +8,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -42,16 +43,21 @@ class LinkRefused(ApplianceError):
 
 
 class Link:
-    """An open WebSocket to `path` of an appliance."""
+    """An open WebSocket to `path` of an appliance.
 
-    def __init__(self, endpoint: Endpoint, path: str) -> None:
+    `ca_file`: certificates to trust instead of the system's. `heard`: when bytes came last,
+    in seconds of the monotonic clock; also those of a ping.
+    """
+
+    def __init__(self, endpoint: Endpoint, path: str, ca_file: str | None = None) -> None:
         scheme = "wss" if endpoint.secure else "ws"
         uri = parse_uri(f"{scheme}://{endpoint.authority}{endpoint.prefix}{path}")
         self._protocol = ClientProtocol(uri, max_size=FRAME_BYTES_MAX)
         self._lock = threading.Lock()
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
-        self._socket = _dial(endpoint)
+        self._socket = _dial(endpoint, ca_file)
+        self.heard = time.monotonic()
         try:
             self._shake_hands(endpoint)
         except BaseException:
@@ -118,6 +124,7 @@ class Link:
             data = self._socket.recv(READ_BYTES)
         except OSError as error:
             raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
+        self.heard = time.monotonic()
         with self._lock:
             if data:
                 self._protocol.receive_data(data)
@@ -162,7 +169,7 @@ class Link:
                 raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
 
 
-def _dial(endpoint: Endpoint) -> socket.socket:
+def _dial(endpoint: Endpoint, ca_file: str | None) -> socket.socket:
     try:
         plain = socket.create_connection((endpoint.host, endpoint.port), CONNECT_SECONDS_MAX)
     except OSError as error:
@@ -170,4 +177,9 @@ def _dial(endpoint: Endpoint) -> socket.socket:
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not endpoint.secure:
         return plain
-    return ssl.create_default_context().wrap_socket(plain, server_hostname=endpoint.host)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        return context.wrap_socket(plain, server_hostname=endpoint.host)
+    except OSError as error:
+        plain.close()
+        raise HubNotRunning(f"no TLS with {endpoint.url}: {type(error).__name__}") from None

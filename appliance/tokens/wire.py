@@ -12,11 +12,22 @@ DAYS_MAX = 36_500
 SCOPES_MAX = 1000
 
 GRANTABLE = frozenset(
-    {"admin", "hub:admin", "hub:read", "hub:post", "export:read", "metrics:read", "docs:read"}
-
+    {
+        "admin",
+        "docs:read",
+        "hub:admin",
+        "hub:post",
+        "hub:read",
+        "inbox:admin",
+        "inbox:read",
+        "inbox:write",
+        "metrics:read",
+        "export:read",
+    }
     | {"broker:accept", "broker:read", "broker:admin"}
 )
-BY_CHANNEL = frozenset({"hub:read", "hub:post"})
+BY_CHANNEL = frozenset({"hub:read", "hub:post", "inbox:read", "inbox:write"})
+"""Scopes that may be limited: the hub's to channels, the inbox's to meshes."""
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Scope = Annotated[

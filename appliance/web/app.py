@@ -31,7 +31,8 @@ class Mounted:
     """An operation with everything that can be prepared before the first request."""
 
     __slots__ = (
-        "body", "by_channel", "cost", "mutation", "operation", "query", "scope", "signer",
+        "body", "by_channel", "cost", "mutation", "operation", "query", "same_origin", "scope",
+        "signer",
     )  # fmt: skip
 
     def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
@@ -46,6 +47,7 @@ class Mounted:
         self.by_channel = operation.by_channel
         self.signer = operation.signer
         self.mutation = method not in READING
+        self.same_origin = self.mutation or operation.same_origin
 
 
 class Place:
@@ -101,7 +103,7 @@ class Door:
         self._guard.admit(principal, mounted.scope, req.env)
         if principal.channels is not None and not mounted.by_channel:
             _refuse_limited(principal, mounted.scope)
-        if mounted.mutation:
+        if mounted.same_origin:
             self._guard.check_origin(req.env)
         req.context.mounted = mounted
 
@@ -113,6 +115,8 @@ class Door:
 
     def _answer_other(self, req: falcon.Request, resp: Response, place: Place) -> None:
         """OPTIONS and unknown methods: told only to who may do something here."""
+        if any(mounted.operation.same_origin for mounted in place.operations.values()):
+            self._guard.check_origin(req.env)
         refusal: ApplianceError | None = None
         for mounted in place.operations.values():
             try:

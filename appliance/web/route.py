@@ -43,6 +43,7 @@ class Operation(msgspec.Struct, frozen=True):
              if nobody signed it. It gets the environ, and what it returns gets the body's bytes
     by_channel  looks itself at the channels a token is limited to; without it a token that is
              limited for this scope is refused
+    same_origin  no page of another origin may even read it (mutations are refused to such anyway)
     media    content type of the answer, where it is not JSON
     errors   error classes worth naming in the documentation beside the usual ones
     example  a request body for the documentation
@@ -61,6 +62,7 @@ class Operation(msgspec.Struct, frozen=True):
     probe: bool = False
     signer: Signer | None = None
     by_channel: bool = False
+    same_origin: bool = False
     media: str = "application/json"
     errors: tuple[type[Exception], ...] = ()
     example: Any = None

@@ -1,7 +1,7 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import broker, events, host, hub, jobs, settings, store, tokens
+from doctor.checks import broker, events, host, hub, identity, jobs, settings, store, tokens
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -12,4 +12,5 @@ CHECKS: tuple[Check, ...] = (
     *jobs.CHECKS,
     *tokens.CHECKS,
     *broker.CHECKS,
+    *identity.CHECKS,
 )

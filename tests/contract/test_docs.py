@@ -133,7 +133,17 @@ def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
 # -- examples ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/export.md", "docs/protocol.md", "docs/broker.md"])
+WITH_EXAMPLES = [
+    "README.md",
+    "docs/broker.md",
+    "docs/export.md",
+    "docs/identity.md",
+    "docs/inbox.md",
+    "docs/protocol.md",
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples_do_what_they_show(name, tmp_path):
     """Blocks marked `sh run`, in order, in one shell, in the workspace of a served hub.
 

@@ -1,0 +1,24 @@
+"""Is a database file whole? Asked before anything else opens it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+BUSY_SECONDS = 5.0
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+def is_damaged(database: Path, *, quick: bool) -> bool:
+    """SQLite's own check, the quick one or all of it. An empty file was one with content."""
+    if database.stat().st_size == 0:
+        return True
+    uri = database.absolute().as_uri() + "?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
+            row = connection.execute(
+                f"PRAGMA {'quick' if quick else 'integrity'}_check(1)"
+            ).fetchone()
+    except sqlite3.DatabaseError as error:
+        # Busy, or no room, is no damage.
+        return (getattr(error, "sqlite_errorname", None) or "").startswith(_DAMAGE)
+    return row is None or row[0] != "ok"

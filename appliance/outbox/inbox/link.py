@@ -1,0 +1,362 @@
+"""The link to a broker elsewhere: hello, negotiation, pushes stored, then acked. For ever.
+
+    waiting ──pause over──▶ connecting ──negotiated──▶ connected
+       ▲                        │                          │
+       └──── lost, silent, replaced, refused ◀─────────────┤
+                                │                          │
+    stopped ◀── 4010, 4011, 4012, revoked ─────────────────┘
+
+A round takes what has come and returns, so a stop waits for no broker.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.outbox.inbox import metrics, negotiation, wire
+from appliance.outbox.inbox.service import Inbox, Signer
+from appliance.outbox.inbox.settings import BrokerPlace
+from appliance.outbox.inbox.signed import hello_text
+from appliance.sdk.discovery import Endpoint
+from appliance.sdk.link import Link, LinkBroken, LinkRefused
+
+PATH = "/broker/v1/link"
+REPLACED, CONNECTED = 4003, 4004
+REVOKED = "member_revoked"
+LISTEN_SECONDS = 1.0
+STATES = ("connecting", "connected", "waiting", "stopped")
+
+
+class Stopped(Exception):
+    """This link must not come up again by itself; the text says why."""
+
+
+class Receiver(Loop):
+    """One mesh's link. `adopt` hears for how many days the broker knows ids (None: for ever)."""
+
+    name = "inbox_link"
+    interval_seconds = 0.005
+    jitter = 0.0
+
+    def __init__(
+        self,
+        place: BrokerPlace,
+        inbox: Inbox,
+        signer: Signer,
+        clock: Clock,
+        log: Log,
+        adopt: Callable[[str, int | None], None] = lambda _mesh, _days: None,
+        dial: Callable[..., Link] = Link,
+    ) -> None:
+        super().__init__(clock, log)
+        self.mesh = place.mesh
+        self.state, self.reason, self.since_ms = "waiting", "not tried yet", clock.now_ms()
+        self.features: dict[str, dict[str, Any]] = {}
+        self.broker_version: str | None = None
+        self.member_name: str | None = None
+        self._place = place
+        self._inbox = inbox
+        self._signer = signer
+        self._adopt = adopt
+        self._dial = dial
+        self._link: Link | None = None
+        self._failures = 0
+        self._next_try = float("-inf")
+        self._heard = 0.0
+        self._early: deque[bytes] = deque()
+        self._refused_told = 0
+
+    @property
+    def connected(self) -> bool:
+        return self.state == "connected"
+
+    def shown(self) -> wire.LinkState:
+        return wire.LinkState(
+            self.mesh, self.state, self.reason, iso(self.since_ms), sorted(self.features)
+        )
+
+    def say(self, frame: dict[str, Any]) -> None:
+        """To the broker, while the link is up; it is said again after each hello."""
+        if self.connected and self._link is not None:
+            with suppress(Unavailable):  # the next round notices
+                self._link.send(msgspec.json.encode(frame))
+
+    def stop(self, timeout_seconds: float = 0.5) -> None:
+        super().stop(timeout_seconds)
+        self._hang_up()
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        """Connects when it is time; else takes what has come. Raises nothing of a broker's."""
+        counts = {"received": 0}
+        left = self._next_try - self.clock.monotonic()
+        if self.state == "stopped" or left > 0:
+            self._stop.wait(
+                LISTEN_SECONDS if self.state == "stopped" else min(LISTEN_SECONDS, left)
+            )
+            return counts
+        try:
+            if self._link is None:
+                self._connect(now_ms)
+            counts["received"] = self._listen()
+        except Stopped as stop:
+            self._end_for_good(str(stop))
+        except LinkBroken as error:
+            self._lost(error.details.get("code"), error.message)
+        except Unauthenticated as error:
+            self._refused("UNAUTHORIZED", error.message)
+        except (Unavailable, LinkRefused) as error:
+            self._wait("refused" if isinstance(error, LinkRefused) else "lost", error.message)
+        return counts
+
+    # -- coming up ---------------------------------------------------------------------------
+
+    def _connect(self, now_ms: int) -> None:
+        self._become("connecting", "")
+        self._link = self._dial(endpoint_of(self._place.url), PATH, self._place.ca_file)
+        self._heard = self.clock.monotonic()
+        member = self._signer.public_hex
+        signature = self._signer.sign(hello_text(self.mesh, member, now_ms)).hex()
+        self._send(
+            type="hello", mesh=self.mesh, member=member, timestamp=now_ms, signature=signature
+        )
+        ack = self._expect("hello_ack")
+        version, name = ack.get("broker_version"), ack.get("name")
+        self.broker_version = version if isinstance(version, str) else None
+        self.member_name = name if isinstance(name, str) else None
+        require = list(negotiation.REQUIRED)
+        optional = list(negotiation.OPTIONAL)
+        self._send(type="negotiate", require=require, optional=optional)
+        answer = self._expect("negotiated")
+        agreed = negotiation.agree(answer.get("supported"), answer.get("missing_required"))
+        if agreed.problem is not None:
+            self._tell_negotiation(agreed.problem.reason, agreed.problem.code, answer)
+            raise Stopped(agreed.problem.reason)
+        for problem in agreed.dropped:
+            self.log.warning(
+                "feature_optional_param_invalid", mesh=self.mesh, feature=problem.reason
+            )
+        self._adopt_window(agreed)
+        self.features = agreed.features
+        self._failures = 0
+        self._become("connected", "")
+        self._inbox.announce("daemon_reconnect", self.mesh)
+        profile = self._inbox.profile(self.mesh)
+        if profile.status != "idle":
+            self._send(type="status", status=profile.status)
+
+    def _adopt_window(self, agreed: negotiation.Agreed) -> None:
+        try:
+            self._adopt(self.mesh, agreed.retention_days)
+        except ApplianceError as error:
+            raise Stopped(error.message) from None
+
+    def _expect(self, kind: str) -> dict[str, Any]:
+        """The next frame of that kind, in time. What came right behind it is kept."""
+        deadline = self.clock.monotonic() + self._inbox.settings.hello_seconds
+        assert self._link is not None
+        while self.clock.monotonic() < deadline:
+            while self._early:
+                frame = decoded(self._early.popleft())
+                if frame.get("type") == kind:
+                    return frame
+                if frame.get("type") == "error":
+                    self._heed(frame)
+            self._early.extend(self._link.receive(LISTEN_SECONDS))
+        raise LinkBroken(f"the broker did not say {kind} in time")
+
+    def _heed(self, frame: dict[str, Any]) -> None:
+        code = str(frame.get("code"))
+        if code == "MEMBER_REVOKED":
+            raise Stopped(REVOKED)
+        raise LinkRefused(f"the broker refused the link: {code[:60]}")
+
+    # -- being up ----------------------------------------------------------------------------
+
+    def _listen(self) -> int:
+        """Stores what came, then acks it: in this order, whatever happens between."""
+        assert self._link is not None
+        messages = list(self._early) or self._link.receive(LISTEN_SECONDS)
+        self._early.clear()
+        now = self.clock.monotonic()
+        if not messages:
+            if now - max(self._heard, self._link.heard) > self._inbox.settings.silence_seconds:
+                raise LinkBroken("the broker is silent", details={"code": "silent"})
+            return 0
+        self._heard = now
+        pushes = [push for message in messages if (push := self._hear(message)) is not None]
+        most = self._inbox.settings.push_max
+        for start in range(0, len(pushes), most):
+            piece = pushes[start : start + most]
+            self._inbox.receive_many(piece, "link")
+            self._send(type="client_ack", message_ids=[push.message_id for push in piece])
+        return len(pushes)
+
+    def _hear(self, message: bytes) -> wire.Push | None:
+        frame = decoded(message)
+        kind = frame.pop("type", None)
+        if kind == "push":
+            return self._checked(frame, len(message))
+        if kind == "event":
+            self._event(frame)
+        elif kind == "error":
+            self.log.warning(
+                "the broker refused a frame", mesh=self.mesh, code=str(frame.get("code"))[:60]
+            )
+        elif kind is None:
+            metrics.invalid.labels("frame").inc()
+        return None
+
+    def _checked(self, frame: dict[str, Any], size: int) -> wire.Push | None:
+        """A push that may be stored. What is refused is not acked: the broker keeps it."""
+        try:
+            push = msgspec.convert(frame, wire.Push)
+        except msgspec.ValidationError as error:
+            self._refuse("push", _field(str(error)))
+            return None
+        if push.mesh != self.mesh:
+            self._refuse("mesh", "mesh")
+        elif size > self._inbox.settings.text_bytes_max + 16_384:
+            self._refuse("size", "body")
+        elif not _is_text(push.body, push.sender_name, push.topic or "", push.destination_ref):
+            self._refuse("push", "text")
+        else:
+            return push
+        return None
+
+    def _refuse(self, what: str, field: str) -> None:
+        metrics.invalid.labels(what).inc()
+        self._refused_told += 1
+        if self._refused_told & (self._refused_told - 1) == 0:  # 1st, 2nd, 4th, 8th, …
+            self.log.warning(
+                "a push was refused; the broker keeps it", mesh=self.mesh, what=what, field=field
+            )
+
+    def _event(self, frame: dict[str, Any]) -> None:
+        name, member = str(frame.get("event")), frame.get("member")
+        if name == REVOKED and member == self._signer.public_hex:
+            raise Stopped(REVOKED)
+        if name in ("peer_join", "peer_leave") and isinstance(member, str):
+            self._inbox.announce(name, self.mesh, pubkey=member[:64])
+
+    # -- going down --------------------------------------------------------------------------
+
+    def _lost(self, code: Any, message: str) -> None:
+        if code in negotiation.NAMES:
+            self._tell_negotiation(message, code, {})
+            self._end_for_good(negotiation.NAMES[code])
+        elif code in (REPLACED, CONNECTED):
+            # Somebody else has our key, or a former self of ours is still there: no race.
+            self.log.warning("this member is connected from elsewhere", mesh=self.mesh, code=code)
+            self._failures += 100
+            self._wait("replaced", "replaced_by_newer_connection" if code == REPLACED
+                       else "member_already_connected")  # fmt: skip
+        else:
+            self._wait("silent" if code == "silent" else "lost", message)
+
+    def _refused(self, code: str, message: str) -> None:
+        if message == REVOKED:
+            self._end_for_good(REVOKED)
+        elif message == "member_keypair_rotated":
+            self._wait("refused", message)
+        else:
+            self._failures += 3
+            self._wait("refused", message or code)
+
+    def _wait(self, why: str, message: str) -> None:
+        was_up = self.connected
+        self._hang_up()
+        metrics.reconnects.labels(why).inc()
+        settings = self._inbox.settings
+        pause_ms = min(
+            settings.backoff_first_ms * settings.backoff_factor ** min(self._failures, 64),
+            settings.backoff_max_ms,
+        )
+        pause_ms *= 1 + settings.backoff_jitter * (2 * random.random() - 1)
+        self._failures += 1
+        self._next_try = self.clock.monotonic() + pause_ms / 1000
+        if was_up or self._failures == 1 or message != self.reason:
+            self.log.info("no link to the broker", mesh=self.mesh, why=why, reason=message)
+        self._become("waiting", message)
+        if was_up:
+            self._inbox.announce("daemon_disconnect", self.mesh, reason=why)
+
+    def _end_for_good(self, reason: str) -> None:
+        was_up = self.connected
+        self._hang_up()
+        metrics.reconnects.labels("stopped").inc()
+        self.log.error("the link to the broker is given up", mesh=self.mesh, reason=reason)
+        self._become("stopped", reason)
+        if was_up:
+            self._inbox.announce("daemon_disconnect", self.mesh, reason=reason)
+
+    def _tell_negotiation(self, reason: str, code: int, answer: dict[str, Any]) -> None:
+        """All of it, once: whoever reads the log needs no second source."""
+        self.log.warning(
+            "feature negotiation failed",
+            mesh=self.mesh,
+            code=code,
+            reason=reason,
+            required=list(negotiation.REQUIRED),
+            optional=list(negotiation.OPTIONAL),
+            supported=_short(answer.get("supported")),
+            missing_required=_short(answer.get("missing_required")),
+        )
+        self._inbox.announce("feature_negotiation_failed", self.mesh, code=code, reason=reason)
+
+    def _hang_up(self) -> None:
+        link, self._link = self._link, None
+        self.features = {}
+        self._early.clear()
+        if link is not None:
+            link.close()
+
+    def _become(self, state: str, reason: str) -> None:
+        if state != self.state:
+            self.since_ms = self.clock.now_ms()
+        self.state, self.reason = state, reason
+
+    def _send(self, **frame: Any) -> None:
+        assert self._link is not None
+        self._link.send(msgspec.json.encode(frame))
+
+
+def endpoint_of(url: str) -> Endpoint:
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    return Endpoint(parts.hostname or "", port, secure, parts.path.rstrip("/"))
+
+
+def decoded(message: bytes) -> dict[str, Any]:
+    """A frame, or an empty one for what is none."""
+    try:
+        frame = msgspec.json.decode(message)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return frame if isinstance(frame, dict) else {}
+
+
+def _is_text(*texts: str) -> bool:
+    """SQLite's text: UTF-8 without NUL."""
+    try:
+        return not any(b"\0" in text.encode() for text in texts)
+    except UnicodeEncodeError:
+        return False
+
+
+def _field(problem: str) -> str:
+    """Where something is wrong, without what is there."""
+    return problem.rpartition("at `")[2].rstrip("`")[:60]
+
+
+def _short(value: Any) -> str:
+    return msgspec.json.encode(value)[:4000].decode("utf-8", "replace")

@@ -1,0 +1,158 @@
+"""Reads of the inbox. Each has a row limit, and each reads one mesh."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.kernel.auth import Executor
+from appliance.kernel.clock import iso
+from appliance.kernel.reader import Reader
+from appliance.outbox.inbox import wire
+
+COLUMNS = (
+    "number, id, client_message_id, broker_message_id, mesh, topic, destination_kind,"
+    " destination_ref, sender_pubkey, sender_name, priority, meta, body, reply_to_id,"
+    " created_at, received_at, own"
+)
+MESHES_MAX = 1000
+
+
+class Wanted(NamedTuple):
+    """Which messages. Exactly one of `after` and `newer_than_ms`, or none: the newest."""
+
+    mesh: str
+    after: int | None = None
+    newer_than_ms: int | None = None
+    topic: str | None = None
+    sender: str | None = None
+    own: bool = True
+    limit: int = 100
+    bytes_max: int = 8 * 1024 * 1024
+
+    def fits(self, message: wire.InboxMessage) -> bool:
+        """The same question about a message that just came."""
+        return (
+            message.mesh == self.mesh
+            and (self.topic is None or message.topic == self.topic)
+            and self.sender in (None, message.sender_pubkey, message.sender_name)
+            and (self.own or not message.own)
+        )
+
+
+class Found(NamedTuple):
+    messages: list[wire.InboxMessage]
+    next: int
+    has_more: bool
+    reset: bool
+
+
+def head(reader: Executor) -> int:
+    """The number of the newest row there ever was in this file."""
+    row = reader.execute("SELECT seq FROM sqlite_sequence WHERE name = 'inbox'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def messages(reader: Reader, wanted: Wanted) -> Found:
+    """In the order of arrival. A cursor from beyond the head begins anew."""
+    newest = head(reader)
+    after = wanted.after
+    reset = after is not None and after > newest
+    if reset:
+        after = 0
+    terms, values = _terms(wanted)
+    backwards = after is None and wanted.newer_than_ms is None
+    if after is not None:
+        terms.append("number > ?")
+        values.append(after)
+    elif wanted.newer_than_ms is not None:
+        terms.append("received_at > ?")
+        values.append(wanted.newer_than_ms)
+    rows = reader.rows(
+        f"SELECT {COLUMNS} FROM inbox WHERE {' AND '.join(terms)}"
+        f" ORDER BY number {'DESC' if backwards else 'ASC'}",
+        values,
+        limit=wanted.limit + 1,
+    )
+    found, cut = _fitting(rows[: wanted.limit], wanted.bytes_max)
+    more = not backwards and (cut or len(rows) > wanted.limit)
+    if backwards:
+        found.reverse()
+    last = found[-1].number if found else 0
+    return Found(found, last if more else max(last, newest), more, reset)
+
+
+def one(reader: Executor, number: int) -> wire.InboxMessage | None:
+    row = reader.execute(f"SELECT {COLUMNS} FROM inbox WHERE number = ?", (number,)).fetchone()
+    return None if row is None else message_of(row)
+
+
+def meshes(reader: Reader) -> list[str]:
+    """Those that something is stored of."""
+    rows = reader.rows(
+        "SELECT mesh FROM inbox UNION SELECT mesh FROM topics UNION SELECT mesh FROM profiles",
+        limit=MESHES_MAX,
+    )
+    return [row[0] for row in rows]
+
+
+def last_id(reader: Reader) -> str | None:
+    row = reader.row("SELECT id FROM inbox ORDER BY number DESC LIMIT 1")
+    return None if row is None else str(row[0])
+
+
+def topics(reader: Reader, mesh: str, limit: int) -> list[tuple[str, int]]:
+    return reader.rows(
+        "SELECT topic, subscribed_at FROM topics WHERE mesh = ? ORDER BY topic",
+        (mesh,),
+        limit=limit,
+    )
+
+
+def profile(reader: Executor, mesh: str) -> wire.ProfileShown:
+    row = reader.execute(
+        "SELECT summary, status, visible, changed_at FROM profiles WHERE mesh = ?", (mesh,)
+    ).fetchone()
+    if row is None:
+        return wire.ProfileShown(mesh, "", "idle", True, None)
+    return wire.ProfileShown(mesh, row[0], row[1], bool(row[2]), iso(row[3]))
+
+
+def schema_version(reader: Reader) -> int:
+    row = reader.row("SELECT value FROM meta WHERE key = 'x_schema'")
+    return 0 if row is None else int(row[0])
+
+
+def message_of(row: Any) -> wire.InboxMessage:
+    (number, id_, client_id, broker_id, mesh, topic, kind, ref, pubkey, name, priority, meta,
+     body, reply_to, created_at, received_ms, own) = row  # fmt: skip
+    return wire.InboxMessage(
+        number, id_, client_id, broker_id, mesh, topic, kind, ref, pubkey, name, priority,
+        None if meta is None else msgspec.Raw(meta.encode()), body, reply_to, created_at,
+        iso(received_ms), bool(own),
+    )  # fmt: skip
+
+
+def _terms(wanted: Wanted) -> tuple[list[str], list[Any]]:
+    terms: list[str] = ["mesh = ?"]
+    values: list[Any] = [wanted.mesh]
+    if wanted.topic is not None:
+        terms.append("topic = ?")
+        values.append(wanted.topic)
+    if wanted.sender is not None:
+        terms.append("(sender_pubkey = ? OR sender_name = ?)")
+        values += [wanted.sender, wanted.sender]
+    if not wanted.own:
+        terms.append("own = 0")
+    return terms, values
+
+
+def _fitting(rows: list[Any], bytes_max: int) -> tuple[list[wire.InboxMessage], bool]:
+    """As many as fit into a reply, at least one; and whether any was left out."""
+    found: list[wire.InboxMessage] = []
+    size = 0
+    for row in rows:
+        size += 600 + len(row[11] or "") + 2 * len(row[12] or "")
+        if found and size > bytes_max:
+            return found, True
+        found.append(message_of(row))
+    return found, False

@@ -1,0 +1,167 @@
+"""A broker elsewhere as a member asks it: signed requests, one at a time, each with limits."""
+
+import http.client
+import ssl
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.outbox.inbox import wire
+from appliance.outbox.inbox.service import Signer
+from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
+from appliance.outbox.inbox.signed import request_text, rotation_text
+
+MESHES = "/broker/v1/meshes"
+_ABSENT = 404
+
+
+class Remote:
+    """The desk of one mesh. `say` hands a frame to the link, if that is up."""
+
+    def __init__(
+        self,
+        place: BrokerPlace,
+        signer: Signer,
+        settings: InboxSettings,
+        clock: Clock,
+        say: Callable[[dict[str, Any]], None],
+    ) -> None:
+        parts = urlsplit(place.url)
+        self._host, self._port = parts.hostname or "", parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._tls = None
+        if parts.scheme == "https":
+            self._tls = ssl.create_default_context(cafile=place.ca_file)
+        self._base = f"{MESHES}/{quote(place.mesh, safe='')}"
+        self._mesh = place.mesh
+        self._signer = signer
+        self._settings = settings
+        self._clock = clock
+        self._say = say
+
+    def subscribe(self, topic: str) -> None:
+        self._ask("PUT", self._subscription(topic))
+
+    def unsubscribe(self, topic: str) -> None:
+        try:
+            self._ask("DELETE", self._subscription(topic))
+        except wire.BrokerRefused as refusal:
+            if refusal.details.get("status") != _ABSENT:
+                raise  # of a topic that is gone nobody is a subscriber
+
+    def topics(self) -> list[tuple[str, bool]]:
+        own = self._signer.public_hex
+        answer = self._ask("GET", f"{self._base}/topics")
+        return [
+            (str(place.get("name")), own in place.get("subscribers", ()))
+            for place in _list_of(answer, "places")
+        ]
+
+    def peers(self) -> list[wire.Peer]:
+        own = self._signer.public_hex
+        answer = self._ask("GET", f"{self._base}/members")
+        return [
+            wire.Peer(
+                str(one.get("pubkey")),
+                str(one.get("name")),
+                str(one.get("state")),
+                bool(one.get("connected")),
+                one.get("pubkey") == own,
+            )
+            for one in _list_of(answer, "members")
+        ]
+
+    def say_status(self, status: str, visible: bool, summary: str) -> None:
+        del visible, summary  # brokers know the status only
+        self._say({"type": "status", "status": status})
+
+    def rotate(self, new: Signer) -> None:
+        """Have the broker take the key of `new` for ours; signed with the one in force.
+
+        Asked again after an answer was lost, the old key is unknown and the new one a member.
+        """
+        old = self._signer.public_hex
+        proof = new.sign(rotation_text(self._mesh, old, new.public_hex)).hex()
+        self._ask(
+            "POST", f"{self._base}/members/{old}/rotate",
+            {"pubkey": new.public_hex, "proof": proof},
+        )  # fmt: skip
+
+    def knows(self, other: Signer) -> bool:
+        """Whether the broker takes `other` for a member."""
+        try:
+            self._ask("GET", self._base, signer=other)
+        except (wire.BrokerRefused, wire.NoBroker):
+            return False
+        return True
+
+    def _subscription(self, topic: str) -> str:
+        return f"{self._base}/topics/{quote(topic, safe='')}/subscribers/{self._signer.public_hex}"
+
+    def _ask(
+        self, method: str, path: str, content: Any = None, signer: Signer | None = None
+    ) -> Any:
+        body = b"" if content is None else msgspec.json.encode(content)
+        connection = self._connection()
+        try:
+            connection.request(
+                method,
+                self._prefix + path,
+                body or None,
+                self._headers(method, path, body, signer or self._signer),
+            )
+            reply = connection.getresponse()
+            text = reply.read(self._settings.answer_bytes_max + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise wire.NoBroker(
+                f"the broker of the mesh can't be asked: {type(error).__name__}",
+                details={"mesh": self._mesh},
+            ) from None
+        finally:
+            connection.close()
+        told = _decoded(text) if len(text) <= self._settings.answer_bytes_max else {}
+        if 200 <= reply.status < 300:
+            return told
+        if reply.status in (408, 425, 429) or reply.status >= 500:
+            raise wire.NoBroker(f"the broker answered {reply.status}", details={"mesh": self._mesh})
+        said = told.get("error")
+        raise wire.BrokerRefused(
+            f"the broker refused: {said}" if isinstance(said, str) else None,
+            details={"mesh": self._mesh, "status": reply.status, "code": told.get("code")},
+        )
+
+    def _connection(self) -> http.client.HTTPConnection:
+        seconds = self._settings.ask_seconds
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=seconds)
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=seconds, context=self._tls
+        )
+
+    def _headers(self, method: str, path: str, body: bytes, signer: Signer) -> dict[str, str]:
+        stamp = str(self._clock.now_ms())
+        headers = {
+            "Accept": "application/json",
+            "X-Agentlip-Member": signer.public_hex,
+            "X-Agentlip-Timestamp": stamp,
+            "X-Agentlip-Signature": signer.sign(request_text(method, path, stamp, body)).hex(),
+        }
+        if body:
+            headers["Content-Type"] = "application/json"
+        return headers
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    try:
+        told = msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _list_of(answer: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = answer.get(name)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -1,0 +1,1 @@
+"""Schema of what this appliance received: `inbox.sqlite3`."""

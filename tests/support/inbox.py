@@ -1,0 +1,178 @@
+"""An inbox on a real file, and a broker that plays a script over a real socket."""
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.schema import create_workspace
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.outbox.identity import keys
+from appliance.outbox.inbox import wire
+from appliance.outbox.inbox.service import Inbox
+from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
+
+OWN = keys.make("2026-02-04T20:00:00.000Z")
+ALICE = "a" * 64
+SUPPORTED = {
+    "client_message_id_dedupe": {
+        "params": {
+            "version": 2,
+            "mode": "retention_scoped",
+            "dedupe_retention_days": 30,
+            "request_fingerprint": True,
+        }
+    },
+    "max_payload": {"params": {"version": 1, "inline_bytes": 65536, "blob_bytes": 65536}},
+}
+
+
+def push(number: int = 1, **changed: Any) -> wire.Push:
+    values: dict[str, Any] = {
+        "message_id": f"bm_{number}",
+        "client_message_id": f"c{number}",
+        "mesh": "default",
+        "topic": "alerts",
+        "destination_kind": "topic",
+        "destination_ref": "alerts",
+        "sender_pubkey": ALICE,
+        "sender_name": "alice",
+        "priority": "next",
+        "meta": None,
+        "body": f"message {number}",
+        "reply_to_id": None,
+        "created_at": "2026-02-04T20:00:00.000Z",
+    }
+    return wire.Push(**{**values, **changed})
+
+
+class House:
+    """An Inbox over its store, without a server."""
+
+    def __init__(self, workspace: Path, clock: Any = None, **settings: Any) -> None:
+        self.clock = clock or SystemClock()
+        self.lines = io.BytesIO()
+        self.log = Log(self.lines, clock=self.clock)
+        self.datadir = DataDir(workspace)
+        self.settings = InboxSettings(**settings)
+        create_workspace(self.datadir, clock=self.clock, log=self.log)
+        meshes = [place.mesh for place in self.settings.brokers]
+        self.inbox = Inbox(self.settings, self.clock, self.log, lambda: OWN.public_hex, meshes)
+        self.store = Store(
+            "inbox",
+            self.datadir.database("inbox"),
+            StoreSettings(readers=1, free_bytes_min=0),
+            self.clock,
+            self.log,
+            publish=self.inbox.publish,
+        )
+        self.inbox.open(self.store)
+        self.heard: list[Any] = []
+        self.inbox.listeners.append(self.heard.append)
+
+    def rows(self, sql: str = "SELECT client_message_id FROM inbox ORDER BY number") -> list[Any]:
+        import sqlite3
+
+        uri = self.datadir.database("inbox").as_uri() + "?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            return [row[0] if len(row) == 1 else row for row in connection.execute(sql)]
+
+    def said(self, message: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.lines.getvalue().splitlines()]
+        return [line for line in lines if line["msg"] == message]
+
+    def close(self) -> None:
+        self.store.close()
+
+
+Part = Callable[["Played"], None]
+
+
+class Played:
+    """One connection of the scripted broker."""
+
+    def __init__(self, socket: ServerConnection) -> None:
+        self.socket = socket
+        self.hello: dict[str, Any] = {}
+
+    def say(self, **frame: Any) -> None:
+        self.socket.send(json.dumps(frame))
+
+    def hear(self, kind: str) -> dict[str, Any]:
+        frame: dict[str, Any] = json.loads(self.socket.recv(20))
+        assert frame["type"] == kind, frame
+        return frame
+
+    def shake_hands(self, supported: Any = SUPPORTED, missing: Any = ()) -> dict[str, Any]:
+        self.hello = self.hear("hello")
+        self.say(type="hello_ack", mesh=self.hello["mesh"], name="us", broker_version="9.9")
+        asked = self.hear("negotiate")
+        self.say(type="negotiated", supported=supported, missing_required=list(missing))
+        return asked
+
+    def push(self, one: wire.Push) -> None:
+        import msgspec
+
+        self.say(type="push", **msgspec.to_builtins(one))
+
+    def acked(self) -> list[str]:
+        """What the next ack names; what else is said in between is passed over."""
+        while (frame := json.loads(self.socket.recv(20)))["type"] != "client_ack":
+            pass
+        found: list[str] = frame["message_ids"]
+        return found
+
+
+class ScriptedBroker:
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.failures: list[BaseException] = []
+        self.connections = 0
+
+    def place(self, mesh: str = "default") -> BrokerPlace:
+        return BrokerPlace(mesh=mesh, url=f"http://127.0.0.1:{self.port}")
+
+
+@contextmanager
+def broker(*parts: Part) -> Iterator[ScriptedBroker]:
+    """Connections play `parts` in order, the last one for ever. What a part asserts is raised
+    at the end."""
+    script = list(parts)
+
+    def play(socket: ServerConnection) -> None:
+        scripted.connections += 1
+        part = script.pop(0) if len(script) > 1 else script[0]
+        try:
+            with suppress(ConnectionClosed):
+                part(Played(socket))
+        except BaseException as failure:
+            scripted.failures.append(failure)
+
+    with serve(play, "127.0.0.1", 0) as server:
+        scripted = ScriptedBroker(server.socket.getsockname()[1])
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield scripted
+        finally:
+            server.shutdown()
+            thread.join()
+    for failure in scripted.failures:
+        raise failure
+
+
+def until_gone(played: Played) -> None:
+    """Stay until the other side hangs up."""
+    with suppress(ConnectionClosed, TimeoutError):
+        while True:
+            played.socket.recv(20)
