@@ -5,7 +5,7 @@ open: one that closes it takes the locks of the other. So a log is read by one o
 """
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ from appliance.jobs import segment, tablefile
 from appliance.jobs.segment import Run
 from appliance.jobs.settings import Format
 from appliance.jobs.source import DATA, READ, TS, Batch, Log, LogUnreadable, moment_of, open_log
+from appliance.kernel.ahead import ahead
 from appliance.kernel.datadir import DataDir
 
 ROWS = tablefile.ROW_GROUP_ROWS
@@ -37,9 +38,13 @@ def open_fast(datadir: DataDir, format_name: Format) -> Iterator[Log]:
 class ArrowLog(Log):
     """The same verbs; `read` gives batches of Arrow's arrays."""
 
-    def read(self, after: int, rows: int) -> Batch | None:
+    def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
+        """Read while the former batch is written; nobody else may ask the log meanwhile."""
+        return ahead(super().batches(after))
+
+    def read(self, after: int) -> Batch | None:
         with self._cursor(ROWS) as cursor:
-            cursor.execute(READ, (after, min(rows, ROWS)))
+            cursor.execute(READ, (after, ROWS))
             table = cursor.fetch_arrow_table()
         return Columns(table) if table.num_rows else None
 

@@ -19,7 +19,7 @@ from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.export import Exporter, Round, limits_of
 from appliance.jobs.segment import name_of
 from appliance.jobs.settings import Format, JobsSettings
-from appliance.jobs.source import Log, open_log
+from appliance.jobs.source import open_log
 from appliance.jobs.wire import Manifest
 from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
@@ -71,9 +71,8 @@ def export_segments(
         if follow:
             _follow(session, exporter, settings)
         else:
-            progress = _Progress(session, log, catalogue)
+            progress = _Progress(session)
             done = exporter.run(due_only=due, tell=progress.add)
-            progress.end()
             _tell(session, done, target)
 
 
@@ -163,9 +162,8 @@ def _follow(session: Session, exporter: Exporter, settings: JobsSettings) -> Non
 class _Progress:
     """A line on standard error each second, for people only."""
 
-    def __init__(self, session: Session, log: Log, catalogue: Catalogue) -> None:
+    def __init__(self, session: Session) -> None:
         self._shown = sys.stderr.isatty() and not session.machine
-        self._newest = log.newest()
         self._rows = 0
         self._clock = SystemClock()
         self._begun = self._told = self._clock.monotonic()
@@ -176,9 +174,6 @@ class _Progress:
         if self._shown and now - self._told >= 1:
             self._told = now
             note(f"{self._rows:,} events, {self._rows / (now - self._begun):,.0f}/s")
-
-    def end(self) -> None:
-        self._shown = False
 
 
 def _tell(session: Session, done: Round, out: Path) -> None:

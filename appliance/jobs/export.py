@@ -1,6 +1,7 @@
 """The log's way into segments: read on from the newest one, fill a piece, close it, publish it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,31 +76,36 @@ class Exporter:
         return result
 
     def _read_on(self, cursor: int, result: Round, tell: Tell | None, done: Done | None) -> None:
-        while (batch := self._log.read(cursor, self._room())) is not None:
-            for run in batch.runs():
-                self._take(batch, run, result, done)
-                cursor = batch.ids[run.stop - 1]
-            if tell is not None:
-                tell(len(batch.ids))
+        with closing(self._log.batches(cursor)) as batches:
+            for previous, batch in batches:
+                for run in batch.runs():
+                    self._take(batch, run, previous, result, done)
+                if tell is not None:
+                    tell(len(batch.ids))
 
-    def _take(self, batch: Batch, run: Run, result: Round, done: Done | None) -> None:
-        first = batch.ids[run.start]
-        if self._open is not None and not segment.takes(self._open.piece, run.date, first):
+    def _take(
+        self, batch: Batch, run: Run, previous: int, result: Round, done: Done | None
+    ) -> None:
+        opened = self._open
+        if opened and not segment.takes(opened.piece, run.date, batch.ids[run.start]):
             self._close(result, done)
-        if self._open is None:
-            self._open = self._begin(batch, run)
-        self._open.add(self._with_epoch(batch, run), batch, run)
-        if segment.is_full(self._open.piece, self._limits):
-            self._close(result, done)
+        taken = self._open.piece.rows if self._open else 0
+        rows_max = self._limits.rows_max
+        for part in segment.pieces(run, rows_max - taken, rows_max):
+            if self._open is None:
+                before = batch.ids[part.start - 1] if part.start else previous
+                self._open = self._begin(batch, part, before)
+            self._open.add(self._with_epoch(batch, part), batch, part)
+            if segment.is_full(self._open.piece, self._limits):
+                self._close(result, done)
 
-    def _begin(self, batch: Batch, run: Run) -> "_Open":
-        first = batch.ids[run.start]
-        # Not the cursor: after a restore that may lie in a history that is no more.
-        previous = self._log.before(first)
+    def _begin(self, batch: Batch, run: Run, previous: int) -> "_Open":
         path = self._catalogue.temporary(run.date)
         file = tablefile.create(path, self._format, self._columns)
-        first_ms = batch.first_ms(run.start)
-        return _Open(file, path, previous, Piece(run.date, first, first, 0, 0, first_ms))
+        first = batch.ids[run.start]
+        return _Open(
+            file, path, previous, Piece(run.date, first, first, 0, 0, batch.first_ms(run.start))
+        )
 
     def _close(self, result: Round, done: Done | None) -> None:
         assert self._open is not None
@@ -153,11 +159,6 @@ class Exporter:
         if segment.is_due(first_ms, self._limits, self._now()):
             return True
         return self._log.count(start) >= self._limits.rows_max
-
-    def _room(self) -> int:
-        """Rows to read: no more than the open piece can take."""
-        taken = self._open.piece.rows if self._open is not None else 0
-        return self._limits.rows_max - taken
 
     def _with_epoch(self, batch: Batch, run: Run) -> list[Sequence[Any]]:
         columns = list(batch.part(run.start, run.stop))

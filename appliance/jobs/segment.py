@@ -73,6 +73,15 @@ def runs(ids: Sequence[int], dates: Sequence[str] | str) -> list[Run]:
     return [*found, Run(start, len(ids), dates[start])]
 
 
+def pieces(run: Run, room: int, rows_max: int) -> list[Run]:
+    """A run, cut where segments are full: the first takes `room` rows, others `rows_max`."""
+    found = []
+    while run.stop - run.start > room:
+        found.append(run._replace(stop=run.start + room))
+        run, room = run._replace(start=run.start + room), rows_max
+    return [*found, run]
+
+
 class Piece(NamedTuple):
     """A piece that is being filled: what decides whether it is closed."""
 

@@ -1,7 +1,7 @@
 """The log read from the hub's database, beside a running hub or alone. Never writes."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from operator import itemgetter
@@ -107,10 +107,20 @@ class Log:
         found = self._ask(sql, event_id)
         return instant_ms(*found[0]) if found else None
 
-    def read(self, after: int, rows: int) -> Batch | None:
+    def read(self, after: int) -> Batch | None:
         """The next events; None at the end of the log."""
-        found = self._ask(READ, after, min(rows, ROWS))
+        found = self._ask(READ, after, ROWS)
         return Rows(list(zip(*found, strict=True))) if found else None
+
+    def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
+        """All events above that one, each batch with the id of the event before it."""
+        previous: int | None = None
+        while (batch := self.read(after)) is not None:
+            if previous is None:
+                # Not `after`: since a restore that may lie in a history that is no more.
+                previous = self.before(batch.ids[0])
+            yield previous, batch
+            previous = after = batch.ids[-1]
 
     @contextmanager
     def moment(self) -> Iterator[None]:

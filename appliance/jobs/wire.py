@@ -59,9 +59,10 @@ class SnapshotManifest(Struct, frozen=True, kw_only=True):
 
 
 class Segment(Struct, frozen=True):
-    """A segment as the listing tells it. `name` is what to download."""
+    """A segment as the listing tells it: its manifest, with `name`, which is what to download."""
 
     name: str
+    kind: str
     epoch: str
     date: str
     first_event_id: int
@@ -73,6 +74,8 @@ class Segment(Struct, frozen=True):
     sha256: str
     schema_version: int
     created_at: str
+    workspace_id: str | None
+    replaces: tuple[str, ...]
 
 
 class SegmentList(Struct, frozen=True):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -38,6 +39,9 @@ def listed(hub):
 
 def test_all_segments_are_listed_page_by_page_with_a_cursor(hub, listed):
     assert [one["rows"] for one in listed] == [20] * 5
+    told = {key: value for key, value in listed[0].items() if key != "name"}
+    manifest = manifests(hub.datadir.dir / "export")[0]
+    assert {**told, "file": listed[0]["name"]} == json.loads(msgspec.json.encode(manifest))
     found, after = [], 0
     while True:
         page = hub.http.get(f"{LIST}?after={after}&limit=2").body

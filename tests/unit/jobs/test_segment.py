@@ -78,6 +78,17 @@ def test_runs_cover_a_batch_and_each_could_stand_in_one_segment(steps):
         )
 
 
+@given(some.integers(1, 300), some.integers(1, 50), some.integers(1, 50))
+def test_a_run_is_cut_where_segments_are_full(rows, room, rows_max):
+    found = segment.pieces(Run(5, 5 + rows, DAY), room, rows_max)
+    assert [n for one in found for n in range(one.start, one.stop)] == list(range(5, 5 + rows))
+    sizes = [one.stop - one.start for one in found]
+    assert min(sizes) >= 1
+    assert sizes[0] == min(rows, room)
+    assert all(size == rows_max for size in sizes[1:-1])
+    assert all(size <= rows_max for size in sizes[1:])
+
+
 def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over():
     piece = Piece(DAY, 1, 50, 50, 500, 0)
     assert not segment.is_full(piece, LIMITS)
