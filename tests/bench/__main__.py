@@ -1,4 +1,4 @@
-"""`python -m tests.bench hub` or `courier`: measures, and prints one JSON object on stdout.
+"""`python -m tests.bench SUITE`: measures, and prints one JSON object on stdout.
 
 Exit code 1 when a row lost work, was refused or could not run; a target that is not reached
 is a result and no failure.
@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
 from tests.bench.hub import suite as hub
 from tests.bench.target import Refused
 
-SUITES: dict[str, Any] = {"hub": hub, "courier": courier}
+SUITES: dict[str, Any] = {"hub": hub, "courier": courier, "broker": broker}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
