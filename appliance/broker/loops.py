@@ -1,12 +1,13 @@
 """The broker's background work: delivering, webhooks, leases, retention, the orphan check."""
 
 from appliance.broker import metrics, queries, retention, writes
-from appliance.broker.registry import Registry
+from appliance.broker.registry import SWEPT, Registry
 from appliance.broker.service import TURNS_MAX, Broker
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.loop import Loop
 
 FIRST_PAUSE_MS = 1000
+CHECKED = "checked_ms"
 
 
 class Deliverer(Loop):
@@ -52,6 +53,7 @@ class LeaseSweeper(Loop):
         expired = 0
         while (found := self._broker.expire_leases()) > 0:
             expired += found
+        metrics.outstanding.set(self._broker.store.read(queries.outstanding))
         return {"expired": expired}
 
 
@@ -115,9 +117,8 @@ class DedupeRetention(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         broker = self._broker
-        last = broker.store.read(queries.meta, "swept_ms")
-        hours = broker.settings.retention_hours
-        if not retention.is_due(now_ms, None if last is None else int(last), hours):
+        last = broker.store.read(queries.noted_ms, SWEPT)
+        if not retention.is_due(now_ms, last, broker.settings.retention_hours):
             return {"messages": 0, "ids": 0}
         return self.sweep(now_ms)
 
@@ -140,21 +141,27 @@ class DedupeRetention(Loop):
             ids += removed
             rounds -= 1
         if rounds > 0:
-            store.write(writes.note_sweep)
+            store.write(writes.note_time, SWEPT)
         metrics.swept.labels("messages").inc(messages)
         metrics.swept.labels("ids").inc(ids)
         return {"messages": messages, "ids": ids}
 
 
 class OrphanCheck(Loop):
-    """Looks for rows that break the promise; there must be none, ever."""
+    """Once a day: looks for rows that break the promise; there must be none, ever."""
 
     name = "broker_orphans"
+    interval_seconds = 60.0
 
     def __init__(self, broker: Broker, registry: Registry) -> None:
         super().__init__(broker.clock, broker.log)
+        self._broker = broker
         self._registry = registry
-        self.interval_seconds = broker.settings.retention_hours * 3600
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        store, hours = self._broker.store, self._broker.settings.retention_hours
+        if not retention.is_due(now_ms, store.read(queries.noted_ms, CHECKED), hours):
+            return {"orphans": self._registry.orphans_found or 0}
+        # Noted first: a look that takes too long is not repeated at once.
+        store.write(writes.note_time, CHECKED)
         return {"orphans": len(self._registry.orphans().orphans)}

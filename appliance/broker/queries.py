@@ -67,9 +67,10 @@ def last_history(reader: Executor) -> str | None:
     return None if row is None else row[0]
 
 
-def meta(reader: Executor, key: str) -> str | None:
+def noted_ms(reader: Executor, key: str) -> int | None:
+    """When that was done last."""
     row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else int(row[0])
 
 
 # -- accepting -------------------------------------------------------------------------------
@@ -172,6 +173,15 @@ def message(reader: Executor, mesh: str, message_id: str, kind: str) -> wire.Pus
             (message_id,),
         ).fetchone()
     return None if row is None else push_of(mesh, message_id, row)
+
+
+def has_leases(reader: Executor) -> bool:
+    sql = "SELECT 1 FROM delivery_queue WHERE lease_owner IS NOT NULL LIMIT 1"
+    return reader.execute(sql).fetchone() is not None
+
+
+def outstanding(reader: Executor) -> int:
+    return int(reader.execute("SELECT count(*) FROM delivery_queue").fetchone()[0])
 
 
 def waiting_hooks(

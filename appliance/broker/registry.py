@@ -9,6 +9,8 @@ from appliance.broker.service import Broker
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 
+SWEPT = "swept_ms"
+
 
 class Registry:
     def __init__(self, broker: Broker) -> None:
@@ -168,13 +170,13 @@ class Registry:
     def status(self) -> wire.Status:
         broker = self._broker
         counted = self._store.read(queries.counts)
-        swept = self._store.read(queries.meta, "swept_ms")
+        swept = self._store.read(queries.noted_ms, SWEPT)
         return wire.Status(
             meshes=len(broker.directory.by_id),
             members=broker.directory.members,
             links=len(broker.dispatch),
             orphans=self.orphans_found,
-            swept_at=None if swept is None else iso(int(swept)),
+            swept_at=None if swept is None else iso(swept),
             **counted,
         )
 

@@ -328,9 +328,10 @@ def sweep_dedupe(tx: Tx, limit: int) -> int:
     return len(rows)
 
 
-def note_sweep(tx: Tx) -> None:
+def note_time(tx: Tx, key: str) -> None:
+    """When something was done last, for the next process too."""
     tx.execute(
-        "INSERT INTO meta (key, value) VALUES ('swept_ms', ?)"
+        "INSERT INTO meta (key, value) VALUES (?, ?)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (str(tx.now_ms),),
+        (key, str(tx.now_ms)),
     )
