@@ -25,7 +25,7 @@ class Sizes:
         self.repeats = 1 if quick else 3
         self.singles = 200 if quick else 8_000
         self.alone = 100 if quick else 3_000
-        self.bulk = 2_000 if quick else 40_000
+        self.bulk = 2_000 if quick else 20_000
 
 
 class Bench:
