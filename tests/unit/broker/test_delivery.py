@@ -1,9 +1,12 @@
 """Delivering: leases, acks, priorities, connections that come and go, and nobody held up."""
 
+import sqlite3
+
 import pytest
 
 from appliance.broker import wire
 from appliance.broker.dispatch import AlreadyConnected
+from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
 from tests.support.broker import House, key
 
@@ -81,6 +84,30 @@ def test_ack_that_comes_after_the_lease_still_counts(house):
     house.deliver()
     assert slow.bodies == ["hello"]
     assert house.count("delivery_queue") == 0
+
+
+def test_ack_that_could_not_be_written_is_written_later(tmp_path):
+    class Failing(BatchRunner):
+        broken = False
+
+        def commit(self):
+            if Failing.broken:
+                raise sqlite3.OperationalError("not now")
+            super().commit()
+
+    house = House(tmp_path, runner=Failing)
+    bert = house.connect("bert")
+    house.send("m1", to="bert")
+    house.deliver()
+    bert.link.run_once(0)
+    Failing.broken = True
+    with pytest.raises(sqlite3.OperationalError):
+        house.deliver()
+    Failing.broken = False
+    house.deliver()
+    assert bert.bodies == ["hello"]
+    assert house.count("delivery_queue") == 0
+    house.close()
 
 
 def test_late_ack_does_not_take_what_another_connection_holds(house):
