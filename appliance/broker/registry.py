@@ -1,5 +1,6 @@
 """Meshes, members, topics, queues, webhooks: changed here, and told to who is connected."""
 
+import re
 from typing import Any
 
 from appliance.broker import changes, inspect, metrics, queries, signature, wire
@@ -10,6 +11,7 @@ from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 
 SWEPT = "swept_ms"
+_URL = re.compile(r"https?://\S+")
 
 
 class Registry:
@@ -145,8 +147,10 @@ class Registry:
         return wire.HookList([row.shown() for row in rows])
 
     def add_hook(self, slug: str, command: wire.CreateHook) -> wire.HookShown:
-        self._need_hooks()
         mesh, most = self._mesh(slug), self._settings.places_max
+        if not _URL.fullmatch(command.url):
+            raise Invalid("url is no address of a web server", details={"field": "url"})
+        self._need_hooks()
         hook_id = self._store.write(changes.add_hook, mesh.id, command.url, most)
         rows = self._store.read(queries.hooks, mesh.id, most)
         return wire.HookShown(next(row.shown() for row in rows if row.id == hook_id))
