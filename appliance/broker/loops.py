@@ -1,6 +1,7 @@
 """The broker's background work: delivering, webhooks, leases, retention, the orphan check."""
 
 from appliance.broker import metrics, queries, retention, writes
+from appliance.broker.model import HookRow
 from appliance.broker.registry import SWEPT, Registry
 from appliance.broker.service import TURNS_MAX, Broker
 from appliance.kernel.errors import ApplianceError, Unavailable
@@ -72,32 +73,31 @@ class HookDeliverer(Loop):
         broker = self._broker
         if broker.hook_sink is None:
             return {"taken": 0, "failed": 0}
-        rows = broker.store.read(queries.waiting_hooks, now_ms, broker.settings.webhook_rows_max)
+        most = broker.settings.webhook_rows_max
+        rows = broker.store.read(queries.waiting_hooks, broker.directory.hooks, now_ms, most)
         taken = failed = 0
-        for id_, mesh_id, recipient, message_id, kind, attempts in rows:
-            done = self._hand_over(mesh_id, recipient, message_id, kind)
-            most = int(broker.settings.retry_seconds_max * 1000)
-            pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempts, 20), most)
+        for hook, id_, message_id, kind, attempts in rows:
+            done = self._hand_over(hook, message_id, kind)
+            longest = int(broker.settings.retry_seconds_max * 1000)
+            pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempts, 20), longest)
             broker.store.write(writes.finish_hook, id_, done, pause_ms)
             taken += done
             failed += not done
         metrics.deliveries.labels("hook_taken").inc(taken)
         metrics.deliveries.labels("hook_failed").inc(failed)
-        if len(rows) == broker.settings.webhook_rows_max:
-            self.nudge()
+        if taken:
+            self.nudge()  # there may be more
         return {"taken": taken, "failed": failed}
 
-    def _hand_over(self, mesh_id: str, recipient: str, message_id: str, kind: str) -> bool:
-        """True also when there is nothing left to deliver, or nobody to deliver it to."""
+    def _hand_over(self, hook: HookRow, message_id: str, kind: str) -> bool:
+        """True also when the message is gone: there is nothing left to deliver."""
         broker = self._broker
-        mesh = broker.directory.by_id[mesh_id]
-        hook_id = recipient.removeprefix("webhook:")
-        url = broker.store.read(queries.hook_url, mesh_id, hook_id)
+        mesh = broker.directory.by_id[hook.mesh_id]
         push = broker.store.read(queries.message, mesh.slug, message_id, kind)
-        if url is None or push is None or broker.hook_sink is None:
+        if push is None or broker.hook_sink is None:
             return True
         try:
-            return broker.hook_sink(url, push)
+            return broker.hook_sink(hook.url, push)
         except ApplianceError:
             return False
         except Exception as error:

@@ -152,6 +152,7 @@ class Registry:
             raise Invalid("url is no address of a web server", details={"field": "url"})
         self._need_hooks()
         hook_id = self._store.write(changes.add_hook, mesh.id, command.url, most)
+        self._broker.reload()
         rows = self._store.read(queries.hooks, mesh.id, most)
         return wire.HookShown(next(row.shown() for row in rows if row.id == hook_id))
 
@@ -159,6 +160,7 @@ class Registry:
         mesh = self._mesh(slug)
         if not self._store.write(changes.remove_hook, mesh.id, hook_id):
             raise wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+        self._broker.reload()
         return wire.Done(True)
 
     # -- looking ---------------------------------------------------------------------------------
