@@ -29,10 +29,10 @@ def create_mesh(tx: Tx, command: wire.CreateMesh, most: int) -> MeshRow:
 
 
 def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
-    for name in command.__struct_fields__:
-        value = getattr(command, name)
+    for column in command.__struct_fields__:
+        value = getattr(command, column)
         if value is not None:
-            tx.execute(f"UPDATE mesh SET {name} = ? WHERE id = ?", (value, mesh_id))
+            tx.execute(f"UPDATE mesh SET {column} = ? WHERE id = ?", (value, mesh_id))
 
 
 def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str, most: int) -> None:

@@ -26,6 +26,7 @@ from appliance.broker.service import Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
+from appliance.kernel.native import yield_to_loop
 from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
 from appliance.web.frame import text_frame
@@ -39,6 +40,7 @@ from appliance.web.socket import (
 
 _decoder: msgspec.json.Decoder[wire.Frame] = msgspec.json.Decoder(wire.Frame)
 _encode = msgspec.json.Encoder().encode
+TURN_FRAMES = 64
 QUIET = {"idle": 2, "working": 0, "dnd": 0}
 
 
@@ -54,6 +56,7 @@ class Link:
         self._settings = settings
         self._signal = Signal()
         self._out: list[Claim] = []
+        self._frames = 0
         self._place: tuple[MeshRow, MemberRow] | None = None
         self._receiver: Receiver | None = None
 
@@ -112,6 +115,10 @@ class Link:
                 self._refuse(error)
         if acked and self._receiver is not None:
             self._broker.dispatch.ack(self._receiver, acked)
+        self._frames += len(messages)
+        if self._frames >= TURN_FRAMES:
+            self._frames = 0
+            yield_to_loop()  # a member that never stops talking leaves others their turn
 
     def _hear(self, said: wire.Frame, acked: list[str]) -> None:
         if isinstance(said, wire.Hello):

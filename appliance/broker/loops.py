@@ -1,12 +1,14 @@
 """The broker's background work: delivering, webhooks, leases, retention, the orphan check."""
 
 from appliance.broker import metrics, queries, retention, writes
-from appliance.broker.registry import Registry
+from appliance.broker.model import HookRow
+from appliance.broker.registry import SWEPT, Registry
 from appliance.broker.service import TURNS_MAX, Broker
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.loop import Loop
 
 FIRST_PAUSE_MS = 1000
+CHECKED = "checked_ms"
 
 
 class Deliverer(Loop):
@@ -52,6 +54,7 @@ class LeaseSweeper(Loop):
         expired = 0
         while (found := self._broker.expire_leases()) > 0:
             expired += found
+        metrics.outstanding.set(self._broker.store.read(queries.outstanding))
         return {"expired": expired}
 
 
@@ -70,32 +73,31 @@ class HookDeliverer(Loop):
         broker = self._broker
         if broker.hook_sink is None:
             return {"taken": 0, "failed": 0}
-        rows = broker.store.read(queries.waiting_hooks, now_ms, broker.settings.webhook_rows_max)
+        most = broker.settings.webhook_rows_max
+        rows = broker.store.read(queries.waiting_hooks, broker.directory.hooks, now_ms, most)
         taken = failed = 0
-        for id_, mesh_id, recipient, message_id, kind, attempts in rows:
-            done = self._hand_over(mesh_id, recipient, message_id, kind)
-            most = int(broker.settings.retry_seconds_max * 1000)
-            pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempts, 20), most)
+        for hook, id_, message_id, kind, attempts in rows:
+            done = self._hand_over(hook, message_id, kind)
+            longest = int(broker.settings.retry_seconds_max * 1000)
+            pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempts, 20), longest)
             broker.store.write(writes.finish_hook, id_, done, pause_ms)
             taken += done
             failed += not done
         metrics.deliveries.labels("hook_taken").inc(taken)
         metrics.deliveries.labels("hook_failed").inc(failed)
-        if len(rows) == broker.settings.webhook_rows_max:
-            self.nudge()
+        if taken:
+            self.nudge()  # there may be more
         return {"taken": taken, "failed": failed}
 
-    def _hand_over(self, mesh_id: str, recipient: str, message_id: str, kind: str) -> bool:
-        """True also when there is nothing left to deliver, or nobody to deliver it to."""
+    def _hand_over(self, hook: HookRow, message_id: str, kind: str) -> bool:
+        """True also when the message is gone: there is nothing left to deliver."""
         broker = self._broker
-        mesh = broker.directory.by_id[mesh_id]
-        hook_id = recipient.removeprefix("webhook:")
-        url = broker.store.read(queries.hook_url, mesh_id, hook_id)
+        mesh = broker.directory.by_id[hook.mesh_id]
         push = broker.store.read(queries.message, mesh.slug, message_id, kind)
-        if url is None or push is None or broker.hook_sink is None:
+        if push is None or broker.hook_sink is None:
             return True
         try:
-            return broker.hook_sink(url, push)
+            return broker.hook_sink(hook.url, push)
         except ApplianceError:
             return False
         except Exception as error:
@@ -115,9 +117,8 @@ class DedupeRetention(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         broker = self._broker
-        last = broker.store.read(queries.meta, "swept_ms")
-        hours = broker.settings.retention_hours
-        if not retention.is_due(now_ms, None if last is None else int(last), hours):
+        last = broker.store.read(queries.noted_ms, SWEPT)
+        if not retention.is_due(now_ms, last, broker.settings.retention_hours):
             return {"messages": 0, "ids": 0}
         return self.sweep(now_ms)
 
@@ -140,21 +141,27 @@ class DedupeRetention(Loop):
             ids += removed
             rounds -= 1
         if rounds > 0:
-            store.write(writes.note_sweep)
+            store.write(writes.note_time, SWEPT)
         metrics.swept.labels("messages").inc(messages)
         metrics.swept.labels("ids").inc(ids)
         return {"messages": messages, "ids": ids}
 
 
 class OrphanCheck(Loop):
-    """Looks for rows that break the promise; there must be none, ever."""
+    """Once a day: looks for rows that break the promise; there must be none, ever."""
 
     name = "broker_orphans"
+    interval_seconds = 60.0
 
     def __init__(self, broker: Broker, registry: Registry) -> None:
         super().__init__(broker.clock, broker.log)
+        self._broker = broker
         self._registry = registry
-        self.interval_seconds = broker.settings.retention_hours * 3600
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        store, hours = self._broker.store, self._broker.settings.retention_hours
+        if not retention.is_due(now_ms, store.read(queries.noted_ms, CHECKED), hours):
+            return {"orphans": self._registry.orphans_found or 0}
+        # Noted first: a look that takes too long is not repeated at once.
+        store.write(writes.note_time, CHECKED)
         return {"orphans": len(self._registry.orphans().orphans)}

@@ -10,6 +10,7 @@ misconfigured = gauge(
     "broker_dedupe_misconfig", "Meshes that keep messages for longer than their ids"
 )
 deliveries = counter("broker_deliveries_total", "What became of deliveries", ("outcome",))
+outstanding = gauge("broker_deliveries_outstanding", "Deliveries not acked, as of the last sweep")
 links = gauge("broker_links", "Receivers connected", ("kind",))
 negotiations = counter("broker_negotiations_total", "Links opened and refused", ("outcome",))
 swept = counter("broker_swept_total", "Rows removed by retention", ("what",))

@@ -66,6 +66,7 @@ class Directory:
         meshes: Iterable[MeshRow] = (),
         members: Iterable[MemberRow] = (),
         queues: Iterable[tuple[str, str, str]] = (),
+        hooks: Iterable[HookRow] = (),
     ) -> None:
         """`queues`: (mesh_id, name, consumer)."""
         self.by_slug: dict[str, MeshRow] = {}
@@ -73,6 +74,7 @@ class Directory:
         for mesh in meshes:
             self.by_slug[mesh.slug] = self.by_id[mesh.id] = mesh
         self._members: dict[tuple[str, str], MemberRow] = {}
+        self.hooks = tuple(hooks)
         self._keys: set[str] = set()
         for member in members:
             self._members[member.mesh_id, member.pubkey] = member

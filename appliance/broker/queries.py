@@ -7,13 +7,14 @@ import msgspec
 
 from appliance.broker import wire
 from appliance.broker.model import Directory, HookRow, MemberRow, MeshRow
-from appliance.broker.phase import Known
+from appliance.broker.phase import RANKS, Known
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
 
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 SUCCESSORS_MAX = 100
+LOWEST = max(RANKS.values())
 MESSAGE = (
     "coalesce(t.client_message_id, q.client_message_id), t.topic,"
     " coalesce(q.destination_kind, 'topic'), coalesce(t.topic, q.destination_ref),"
@@ -55,10 +56,14 @@ def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
         " ORDER BY mesh_id, name LIMIT ?",
         (members_max * 10,),
     )
+    hooks = reader.execute(
+        "SELECT mesh_id, id, url, added_ms FROM webhook ORDER BY id LIMIT ?", (members_max,)
+    )
     return Directory(
         [MeshRow(*row) for row in meshes.fetchall()],
         [MemberRow(*row) for row in members.fetchall()],
         queues.fetchall(),
+        [HookRow(*row) for row in hooks.fetchall()],
     )
 
 
@@ -67,9 +72,10 @@ def last_history(reader: Executor) -> str | None:
     return None if row is None else row[0]
 
 
-def meta(reader: Executor, key: str) -> str | None:
+def noted_ms(reader: Executor, key: str) -> int | None:
+    """When that was done last."""
     row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else int(row[0])
 
 
 # -- accepting -------------------------------------------------------------------------------
@@ -174,16 +180,28 @@ def message(reader: Executor, mesh: str, message_id: str, kind: str) -> wire.Pus
     return None if row is None else push_of(mesh, message_id, row)
 
 
+def has_leases(reader: Executor) -> bool:
+    sql = "SELECT 1 FROM delivery_queue WHERE lease_owner IS NOT NULL LIMIT 1"
+    return reader.execute(sql).fetchone() is not None
+
+
+def outstanding(reader: Executor) -> int:
+    return int(reader.execute("SELECT count(*) FROM delivery_queue").fetchone()[0])
+
+
 def waiting_hooks(
-    reader: Executor, now_ms: int, limit: int
-) -> list[tuple[int, str, str, str, str, int]]:
-    """(id, mesh, recipient, message, kind, attempts) that wait for a webhook."""
-    return reader.execute(
-        "SELECT id, mesh_id, recipient, broker_message_id, kind, attempts FROM delivery_queue"
-        " WHERE recipient LIKE 'webhook:%' AND lease_owner IS NULL AND ready_ms <= ?"
-        " ORDER BY id LIMIT ?",
-        (now_ms, limit),
-    ).fetchall()
+    reader: Executor, hooks: Sequence[HookRow], now_ms: int, limit: int
+) -> list[tuple[HookRow, int, str, str, int]]:
+    """(webhook, id, message, kind, attempts) that wait for these, each webhook's own in order.
+
+    All get their share of `limit`, so that one which takes nothing leaves room for the others.
+    """
+    found = []
+    share = max(1, limit // max(1, len(hooks)))
+    for hook in hooks:
+        rows = ready(reader, hook.mesh_id, f"webhook:{hook.id}", LOWEST, now_ms, share)
+        found += [(hook, *row) for row in rows]
+    return found
 
 
 # -- looking ---------------------------------------------------------------------------------

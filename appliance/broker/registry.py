@@ -1,5 +1,6 @@
 """Meshes, members, topics, queues, webhooks: changed here, and told to who is connected."""
 
+import re
 from typing import Any
 
 from appliance.broker import changes, inspect, metrics, queries, signature, wire
@@ -8,6 +9,9 @@ from appliance.broker.model import MeshRow
 from appliance.broker.service import Broker
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
+
+SWEPT = "swept_ms"
+_URL = re.compile(r"https?://\S+")
 
 
 class Registry:
@@ -143,9 +147,12 @@ class Registry:
         return wire.HookList([row.shown() for row in rows])
 
     def add_hook(self, slug: str, command: wire.CreateHook) -> wire.HookShown:
-        self._need_hooks()
         mesh, most = self._mesh(slug), self._settings.places_max
+        if not _URL.fullmatch(command.url):
+            raise Invalid("url is no address of a web server", details={"field": "url"})
+        self._need_hooks()
         hook_id = self._store.write(changes.add_hook, mesh.id, command.url, most)
+        self._broker.reload()
         rows = self._store.read(queries.hooks, mesh.id, most)
         return wire.HookShown(next(row.shown() for row in rows if row.id == hook_id))
 
@@ -153,6 +160,7 @@ class Registry:
         mesh = self._mesh(slug)
         if not self._store.write(changes.remove_hook, mesh.id, hook_id):
             raise wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+        self._broker.reload()
         return wire.Done(True)
 
     # -- looking ---------------------------------------------------------------------------------
@@ -168,13 +176,13 @@ class Registry:
     def status(self) -> wire.Status:
         broker = self._broker
         counted = self._store.read(queries.counts)
-        swept = self._store.read(queries.meta, "swept_ms")
+        swept = self._store.read(queries.noted_ms, SWEPT)
         return wire.Status(
             meshes=len(broker.directory.by_id),
             members=broker.directory.members,
             links=len(broker.dispatch),
             orphans=self.orphans_found,
-            swept_at=None if swept is None else iso(int(swept)),
+            swept_at=None if swept is None else iso(swept),
             **counted,
         )
 

@@ -6,6 +6,7 @@ Broker.subscribe_local(mesh, member, callback)         deliveries in this proces
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from appliance.broker import metrics, phase, queries, retention, wire, writes
@@ -56,8 +57,9 @@ class Broker:
         """Ids go on above those that are stored; leases of connections that are gone end."""
         self.store.seed_ids(self.store.read(queries.last_history))
         self.reload()
-        if self.store.read(queries.counts)["leased"]:
-            self.store.write(writes.release_all)
+        if self.store.read(queries.has_leases):
+            with suppress(Unavailable):  # with a full disk they run out by themselves
+                self.store.write(writes.release_all)
 
     def reload(self) -> None:
         """Take meshes and members from the store, after a change of them."""

@@ -21,7 +21,6 @@ ACCEPT, READ, ADMIN, SUBSCRIBE = "broker:accept", "broker:read", "broker:admin",
 BATCH_MAX = 200
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999
-KEY_PATTERN = "^[0-9a-f]{64}$"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 Kind = Literal["topic", "dm", "queue"]
@@ -31,9 +30,9 @@ Mode = Literal["retention_scoped", "permanent"]
 Concurrency = Literal["prefer_newest", "prefer_oldest", "allow_concurrent"]
 Slug = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=NAME_PATTERN)]
-Pubkey = Annotated[str, Meta(pattern=KEY_PATTERN, description="ed25519 public key")]
-Hex32 = Annotated[str, Meta(pattern=KEY_PATTERN, description="32 bytes in hexadecimal")]
-Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{128}$", description="64 bytes in hexadecimal")]
+Pubkey = Annotated[str, Meta(min_length=64, max_length=64, description="ed25519, hexadecimal")]
+Hex32 = Annotated[str, Meta(min_length=64, max_length=64, description="lowercase hexadecimal")]
+Hex64 = Annotated[str, Meta(min_length=128, max_length=128, description="lowercase hexadecimal")]
 Id = Annotated[str, Meta(min_length=1, max_length=255)]
 RetentionDays = Annotated[int, Meta(ge=RETENTION_DAYS_MIN, le=RETENTION_DAYS_MAX)]
 KeepDays = Annotated[int, Meta(ge=1, le=36_500)]
@@ -183,7 +182,7 @@ class PlaceList(Struct, frozen=True):
 class CreateHook(Struct, frozen=True):
     """A webhook that can be subscribed to topics, as `webhook:ID`."""
 
-    url: Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^https?://\S+$")]
+    url: Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
 class Hook(Struct, frozen=True):

@@ -289,15 +289,16 @@ def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
             (mesh_id, before_ms, limit - removed),
         ).fetchall()
         for (message_id,) in rows:
-            _remove_message(tx, table, mesh_id, message_id)
+            tx.execute(f"DELETE FROM {table} WHERE id = ?", (message_id,))
+            _remove_derived(tx, mesh_id, message_id)
         removed += len(rows)
     return removed
 
 
-def _remove_message(tx: Tx, table: str, mesh_id: str, message_id: str) -> None:
-    tx.execute(f"DELETE FROM {table} WHERE id = ?", (message_id,))
-    for derived in ("message_history", "mention_index", "delivery_queue"):
-        tx.execute(f"DELETE FROM {derived} WHERE broker_message_id = ?", (message_id,))
+def _remove_derived(tx: Tx, mesh_id: str, message_id: str) -> None:
+    """What speaks of a message that is gone; its id stays, and says so."""
+    for table in ("message_history", "mention_index", "delivery_queue"):
+        tx.execute(f"DELETE FROM {table} WHERE broker_message_id = ?", (message_id,))
     flipped = tx.execute(
         "UPDATE client_message_dedupe SET history_available = 0 WHERE broker_message_id = ?",
         (message_id,),
@@ -328,9 +329,10 @@ def sweep_dedupe(tx: Tx, limit: int) -> int:
     return len(rows)
 
 
-def note_sweep(tx: Tx) -> None:
+def note_time(tx: Tx, key: str) -> None:
+    """When something was done last, for the next process too."""
     tx.execute(
-        "INSERT INTO meta (key, value) VALUES ('swept_ms', ?)"
+        "INSERT INTO meta (key, value) VALUES (?, ?)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (str(tx.now_ms),),
+        (key, str(tx.now_ms)),
     )

@@ -138,7 +138,8 @@ def _operation(
         described["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
     else:
         described["security"] = [{"bearer": []}]
-        described["description"] = f"Scope `{operation.scope}`."
+        signed = "" if operation.signer is None else ", or a signature instead of a token"
+        described["description"] = f"Scope `{operation.scope}`{signed}."
     if operation.body is not None:
         media: dict[str, Any] = {"schema": by_type[_key(operation.body)]}
         if operation.example is not None:

@@ -2,7 +2,7 @@
 -- Why: the receiver's promise (outbox spec v8, 4.6 and 4.7): a dedupe row exists exactly when the message was accepted.
 -- opens-with: 1
 --
--- Types and statements are those that PostgreSQL has too, so that it can become a second store. No foreign key leads
+-- Types and queries are those that PostgreSQL has too, so that it can become a second store. No foreign key leads
 -- from the dedupe row to its message: the message may be gone long before.
 
 CREATE TABLE meta (
@@ -72,7 +72,7 @@ CREATE TABLE client_message_dedupe (
   expires_ms INTEGER,                   -- NULL: permanent
   history_available INTEGER NOT NULL DEFAULT 1 CHECK (history_available IN (0, 1)),
   PRIMARY KEY (mesh_id, client_message_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dedupe_expires ON client_message_dedupe (expires_ms) WHERE expires_ms IS NOT NULL;
 CREATE INDEX dedupe_message ON client_message_dedupe (broker_message_id);
@@ -118,10 +118,10 @@ CREATE TABLE message_history (          -- ids rise in the order of acceptance: 
   destination_ref TEXT NOT NULL,
   sender_pubkey TEXT NOT NULL,
   created_ms INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX history_message ON message_history (broker_message_id);
-CREATE INDEX history_place ON message_history (mesh_id, destination_kind, destination_ref, id);
+CREATE INDEX history_mesh ON message_history (mesh_id, id);
 
 CREATE TABLE delivery_queue (           -- work outstanding: a row goes when its receiver has said so
   id INTEGER PRIMARY KEY,
@@ -146,7 +146,7 @@ CREATE TABLE mention_index (
   mentioned_pubkey TEXT NOT NULL,
   broker_message_id TEXT NOT NULL,
   PRIMARY KEY (mesh_id, mentioned_pubkey, broker_message_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX mention_message ON mention_index (broker_message_id);
 
@@ -154,4 +154,4 @@ CREATE TABLE message_tombstone (        -- a message that was removed while its 
   broker_message_id TEXT PRIMARY KEY NOT NULL,
   mesh_id TEXT NOT NULL,
   removed_ms INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;

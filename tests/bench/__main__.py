@@ -1,4 +1,4 @@
-"""`python -m tests.bench hub`, `courier` or `export`: measures, prints one JSON object on stdout.
+"""`python -m tests.bench SUITE`: measures, prints one JSON object on stdout.
 
 Exit code 1 when a row lost work, was refused or could not run; a target that is not reached
 is a result and no failure.
@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
 from tests.bench.target import Refused
 
-SUITES: dict[str, Any] = {"hub": hub, "courier": courier, "export": export}
+SUITES: dict[str, Any] = {"hub": hub, "courier": courier, "export": export, "broker": broker}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -93,6 +93,7 @@ for name in ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client"):
     sys.modules[name] = None
 import appliance.sdk
 names = ["appliance.cli", "appliance.daemon", "appliance.hub.cli", "appliance.hub.wire"]
+names += ["appliance.broker.cli", "appliance.broker.wire"]
 names += ["appliance.hub.webhooks.cli", "appliance.hub.webhooks.wire", "appliance.mcp.cli"]
 names += [m.name for m in pkgutil.walk_packages(appliance.sdk.__path__, "appliance.sdk.")]
 for name in names:

@@ -1,4 +1,4 @@
-"""The broker at random: sends, deliveries, lost acks, faults around commits, restarts, sweeps.
+"""The broker at random: sends, deliveries, lost acks, faults, restarts, sweeps.
 
 What must hold whatever happens: an id is used up exactly when its message was accepted; who
 should get a message has it or will; the orphan check finds nothing.

@@ -1,5 +1,8 @@
 """Accepting: every row of the contract's tables, and that a refusal leaves nothing."""
 
+import sqlite3
+
+import gevent
 import pytest
 
 from appliance.broker import wire
@@ -283,6 +286,42 @@ def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
     ]
     assert house.orphans() == []
     house.close()
+
+
+class Faulty(BatchRunner):
+    """Fails at its next commit: before it, or after it."""
+
+    plan: list[str] = []
+
+    def commit(self):
+        fault = self.plan.pop() if self.plan else None
+        if fault == "before":
+            raise sqlite3.OperationalError("before")
+        super().commit()
+        if fault == "after":
+            raise sqlite3.OperationalError("after")
+
+
+@pytest.mark.parametrize(("fault", "stored", "retry"), [("before", 0, 201), ("after", 1, 200)])
+def test_fault_around_the_commit_is_a_fault_told_and_the_retry_finds_out(
+    tmp_path, fault, stored, retry
+):
+    """The crash after the broker's commit and before its answer: the same send is a duplicate."""
+    house = House(tmp_path, runner=Faulty)
+    Faulty.plan = [fault]
+    assert house.send("m1", to="bert")[0] == 500
+    assert house.count("client_message_dedupe") == stored
+    assert house.orphans() == []
+    assert house.send("m1", to="bert")[0] == retry
+    assert house.connect("bert").turn() == ["hello"]
+    house.close()
+
+
+def test_two_that_send_the_same_at_once_store_it_once(house):
+    sends = [gevent.spawn(house.send, "m1") for _ in range(8)]
+    gevent.joinall(sends)
+    assert sorted(one.value[0] for one in sends) == [200] * 7 + [201]
+    assert len({one.value[1]["broker_message_id"] for one in sends}) == 1
 
 
 # -- who sent it -------------------------------------------------------------------------

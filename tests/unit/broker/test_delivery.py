@@ -1,9 +1,12 @@
 """Delivering: leases, acks, priorities, connections that come and go, and nobody held up."""
 
+import sqlite3
+
 import pytest
 
 from appliance.broker import wire
 from appliance.broker.dispatch import AlreadyConnected
+from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
 from tests.support.broker import House, key
 
@@ -81,6 +84,30 @@ def test_ack_that_comes_after_the_lease_still_counts(house):
     house.deliver()
     assert slow.bodies == ["hello"]
     assert house.count("delivery_queue") == 0
+
+
+def test_ack_that_could_not_be_written_is_written_later(tmp_path):
+    class Failing(BatchRunner):
+        broken = False
+
+        def commit(self):
+            if Failing.broken:
+                raise sqlite3.OperationalError("not now")
+            super().commit()
+
+    house = House(tmp_path, runner=Failing)
+    bert = house.connect("bert")
+    house.send("m1", to="bert")
+    house.deliver()
+    bert.link.run_once(0)
+    Failing.broken = True
+    with pytest.raises(sqlite3.OperationalError):
+        house.deliver()
+    Failing.broken = False
+    house.deliver()
+    assert bert.bodies == ["hello"]
+    assert house.count("delivery_queue") == 0
+    house.close()
 
 
 def test_late_ack_does_not_take_what_another_connection_holds(house):
@@ -296,6 +323,19 @@ def test_renamed_member_and_its_peers_are_told(house):
         }
 
 
+def test_member_that_has_left_is_shown_as_gone(house):
+    """An earlier implementation had ghosts among the peers."""
+
+    def connected():
+        return [one.name for one in house.registry.members("lab").members if one.connected]
+
+    bert = house.connect("bert")
+    house.connect("cleo")
+    assert connected() == ["bert", "cleo"]
+    bert.link.stop()
+    assert connected() == ["cleo"]
+
+
 def test_peers_are_told_who_joins_and_leaves(house):
     bert, cleo = house.connect("bert"), house.connect("cleo")
     cleo.link.stop()
@@ -330,6 +370,27 @@ def test_new_key_without_proof_is_refused(house):
 def test_webhooks_are_refused_where_nothing_delivers_them(house):
     with pytest.raises(wire.NoWebhooks):
         house.registry.add_hook("lab", wire.CreateHook("http://127.0.0.1:9/x"))
+
+
+def test_webhook_that_takes_nothing_leaves_the_others_their_share(tmp_path):
+    taken = []
+
+    def sink(url, push):
+        if url.endswith("slow"):
+            raise Unavailable
+        taken.append(push.body)
+        return True
+
+    house = House(tmp_path, hook_sink=sink, webhook_rows_max=4)
+    for name in ("slow", "quick"):
+        hook = house.registry.add_hook("lab", wire.CreateHook(f"http://127.0.0.1:9/{name}"))
+        house.registry.subscribe("lab", "topic", "alerts", f"webhook:{hook.webhook.id}")
+    for number in range(6):
+        house.send(f"m{number}", str(number))
+    while house.hooks.run_once(house.clock.now_ms())["taken"]:
+        pass
+    assert taken == [str(number) for number in range(6)]
+    house.close()
 
 
 def test_webhook_is_handed_over_once_and_tried_again_until_it_is_taken(tmp_path):

@@ -114,6 +114,12 @@ def test_orphan_is_counted_logged_and_told(tmp_path):
         lambda tx: tx.execute("DELETE FROM topic_message WHERE id = ?", (message_id,)) and None
     )
     assert house.orphan_check.run_once(house.clock.now_ms()) == {"orphans": 1}
+    assert house.orphan_check.run_once(house.clock.now_ms()) == {"orphans": 1}
+    house.clock.pass_seconds(DAY_SECONDS)
+    assert house.orphan_check.run_once(house.clock.now_ms()) == {"orphans": 1}
+    assert house.rows("SELECT value FROM meta WHERE key = 'checked_ms'") == [
+        (str(house.clock.now_ms()),)
+    ]
     [found] = house.orphans()
     assert (found.rule, found.mesh, found.broker_message_id) == ("message", "lab", message_id)
     assert house.lines.entries()[-1]["msg"] == "broker_atomicity_violation_found"
