@@ -270,7 +270,7 @@ class Inbox:
         mesh = self.mesh_of(asked, who, wire.READ)
         desk = self.desks.get(mesh)
         if desk is None:
-            raise wire.NoBroker(details={"mesh": mesh})
+            raise wire.NoBrokerKnown(details={"mesh": mesh})
         return wire.Peers(mesh, desk.peers())
 
 
