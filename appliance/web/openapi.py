@@ -43,6 +43,7 @@ _FAILURES = {
     422: "The idempotency key was used with another body",
     429: "A rate limit is used up; see Retry-After (RATE_LIMITED)",
     500: "A fault of the appliance; quote the request_id (INTERNAL_ERROR)",
+    502: "Somebody else who had to be asked refused (see code)",
     503: "Not now; see Retry-After (SERVICE_UNAVAILABLE)",
 }
 _ALWAYS = (400, 401, 403, 404, 405, 421, 429, 500, 503)

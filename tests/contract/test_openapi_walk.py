@@ -23,9 +23,10 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live"}  # these answer for ever
-EXAMPLES = 25
+ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live", "GET /v1/events"}  # these answer for ever
+EXAMPLES = 20
 SETTINGS = "[hub]\nwait_seconds_max = 0.02\n[courier]\nwait_seconds_max = 0.05\nblock_ms = 50\n"
+SETTINGS += "[inbox]\nwait_seconds_max = 0.05\n"
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,8 @@ class Receiver(Loop):
         self._heard = 0.0
         self._early: deque[bytes] = deque()
         self._refused_told = 0
+        self._told = ""
+        self._revoked_key = ""
 
     @property
     def connected(self) -> bool:
@@ -97,6 +99,8 @@ class Receiver(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         """Connects when it is time; else takes what has come. Raises nothing of a broker's."""
         counts = {"received": 0}
+        if self.reason == REVOKED and self._revoked_key != self._signer.public_hex:
+            self._become("waiting", "the key is another one now")
         left = self._next_try - self.clock.monotonic()
         if self.state == "stopped" or left > 0:
             self._stop.wait(
@@ -146,7 +150,7 @@ class Receiver(Loop):
             )
         self._adopt_window(agreed)
         self.features = agreed.features
-        self._failures = 0
+        self._failures, self._told = 0, ""
         self._become("connected", "")
         self._inbox.announce("daemon_reconnect", self.mesh)
         profile = self._inbox.profile(self.mesh)
@@ -283,14 +287,17 @@ class Receiver(Loop):
         pause_ms *= 1 + settings.backoff_jitter * (2 * random.random() - 1)
         self._failures += 1
         self._next_try = self.clock.monotonic() + pause_ms / 1000
-        if was_up or self._failures == 1 or message != self.reason:
+        if was_up or message != self._told:  # once for each trouble, not for each attempt
+            self._told = message
             self.log.info("no link to the broker", mesh=self.mesh, why=why, reason=message)
         self._become("waiting", message)
         if was_up:
             self._inbox.announce("daemon_disconnect", self.mesh, reason=why)
 
     def _end_for_good(self, reason: str) -> None:
+        """Until the next start; or, for a revoked key, until we have another."""
         was_up = self.connected
+        self._revoked_key = self._signer.public_hex if reason == REVOKED else ""
         self._hang_up()
         metrics.reconnects.labels("stopped").inc()
         self.log.error("the link to the broker is given up", mesh=self.mesh, reason=reason)

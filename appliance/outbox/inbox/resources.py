@@ -185,11 +185,12 @@ def _receiving(inbox: Inbox, book: TokenBook) -> list[Route]:
 
 def _member(inbox: Inbox) -> list[Route]:
     member = Member(inbox)
+    broker_errors = (wire.NoSuchMesh, wire.OtherMesh, wire.NoBroker, wire.BrokerRefused)
     return [
         Route("/v1/peers", member, {
             "GET": Operation(wire.READ, query=wire.MeshQuery, reply=wire.Peers,
                              by_channel=True, same_origin=True,
-                             errors=(wire.NoSuchMesh, wire.NoBroker, wire.BrokerRefused),
+                             errors=(*broker_errors, wire.NoBrokerKnown),
                              summary="Members of a mesh, and who is connected"),
         }, suffix="peers"),
         Route("/v1/profile", member, {

@@ -226,6 +226,12 @@ class NoBroker(Unavailable):
     advice = "curl /v1/health says how the link is"
 
 
+class NoBrokerKnown(Missing):
+    code = "BROKER_UNKNOWN"
+    sentence = "no broker of this mesh is known here"
+    advice = "name it under [[inbox.brokers]] in agentlip.toml: docs/inbox.md"
+
+
 class BrokerRefused(Invalid):
     """`details.status` and `details.code` are the broker's."""
 
