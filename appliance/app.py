@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance import __version__
+from appliance.broker import parts as broker_parts
 from appliance.courier import parts as courier_parts
 from appliance.courier.access import USE
 from appliance.hub import loops as hub_loops
@@ -107,6 +108,9 @@ class Appliance:
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
         self.received = Receiving(settings, datadir, clock, log, self.book)
+        self.broker = broker_parts.Parts(
+            settings.broker, settings.store, settings.socket, datadir, clock, log
+        )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -118,12 +122,15 @@ class Appliance:
             *self.courier.loops,
             *self.received.loops,
             hub_loops.Checkpointer(self.received.store, clock, log),
+            *self.broker.loops,
+            hub_loops.Checkpointer(self.broker.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
             self.loops.append(hub_loops.Checkpointer(self.courier.store, clock, log))
+        implied = {**courier_parts.IMPLIED, **broker_parts.IMPLIED}
         free = courier_parts.free_scopes(settings.courier)
-        self.guard = Guard(self.book, settings.http, clock, log, free, courier_parts.IMPLIED)
+        self.guard = Guard(self.book, settings.http, clock, log, free, implied)
         self.limiter = RateLimiter(settings.limits, clock)
         self.entry = self._build_entry()
 
@@ -147,9 +154,13 @@ class Appliance:
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
-        for part, store_name in ((self.courier, "courier"), (self.received, "inbox")):
+        for name, part in (
+            ("courier", self.courier),
+            ("inbox", self.received),
+            ("broker", self.broker),
+        ):
             if not part.close(STORE_CLOSE_SECONDS):
-                self.log.error("the writer did not finish in time", store=store_name)
+                self.log.error("the writer did not finish in time", store=name)
 
     def _open_tokens(self) -> Tokens:
         settings = self.settings.auth
@@ -190,6 +201,7 @@ class Appliance:
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
             *self.received.routes(),
+            *self.broker.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -210,7 +222,7 @@ class Appliance:
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store, self.received.store]
+        stores = [self.store, self.auth_store, self.received.store, self.broker.store]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(
@@ -237,6 +249,8 @@ class Appliance:
         sockets = {"/ws": Upgrade("hub:read", self._serve_hub, token_in_query=True)}
         for path, serve, query in self.courier.sockets():
             sockets[path] = Upgrade(USE, serve, query, near=True)
+        for path, serve in self.broker.sockets():
+            sockets[path] = Upgrade(None, serve)
         return sockets
 
     def _serve_hub(self, socket: Socket, principal: Principal, charge: Any, _query: Any) -> int:

@@ -39,6 +39,11 @@ ELSEWHERE = {
         "appliance.outbox.identity.cli:app",
         "The member key: show, accept-host, remint, rotate.",
     ),
+    "mesh": (
+        "appliance.broker.cli:meshes",
+        "Meshes of the broker: members, topics, queues, subscriptions.",
+    ),
+    "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",

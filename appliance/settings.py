@@ -2,6 +2,7 @@
 
 import msgspec
 
+from appliance.broker.settings import BrokerSettings
 from appliance.courier.settings import CourierSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
@@ -28,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inbox: InboxSettings = InboxSettings()
     hooks: HookSettings = HookSettings()
     identity: IdentitySettings = IdentitySettings()
+    broker: BrokerSettings = BrokerSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()

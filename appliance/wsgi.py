@@ -40,7 +40,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 class Upgrade:
     """What serves the sockets of one path.
 
-    scope          asked of the caller
+    scope          asked of the caller; None: the socket's first frame says who it is
     serve          (socket, principal, charge, query) → close code; `query` is a `query` struct
     query          struct of the query parameters; None: they are not looked at
     token_in_query browsers may carry the token there (the hub's socket only)
@@ -49,7 +49,7 @@ class Upgrade:
 
     def __init__(
         self,
-        scope: str,
+        scope: str | None,
         serve: Serve,
         query: Any = None,
         *,
@@ -73,7 +73,10 @@ class TooManySockets(Unavailable):
 
 class NoSuchSocket(Missing):
     sentence = "there is no WebSocket at this path"
-    advice = "the hub's is /ws; the courier's are /v1/subscribe, /v1/publish and /v1/live"
+    advice = (
+        "the hub's is /ws; the courier's are /v1/subscribe, /v1/publish and /v1/live,"
+        " the broker's /broker/v1/link"
+    )
 
 
 class Entry:
@@ -173,6 +176,8 @@ class Entry:
 
     def _principal(self, environ: dict[str, Any], upgrade: Upgrade) -> Principal:
         principal = self._guard.authenticate(environ, socket=True)
+        if upgrade.scope is None:
+            return principal
         if upgrade.near:
             self._guard.admit(principal, upgrade.scope, environ)
             return principal

@@ -60,6 +60,7 @@ ANSWERS = (
     "appliance.tokens",
     "appliance.courier",
     "appliance.outbox",
+    "appliance.broker",
 )
 
 SETTINGS = """\

@@ -7,7 +7,7 @@ the work twice. Waiting has a limit, in attempts and in seconds.
 import http.client
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,6 +26,7 @@ SHORTEST_PAUSE_SECONDS = 0.01
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 RETRY_AFTER_SECONDS_MAX = 3600.0
+NO_HEADERS: Mapping[str, str] = {}
 BUSY = frozenset({429, 502, 503, 504})
 
 
@@ -69,8 +70,17 @@ class HubClient:
         given = {name: value for name, value in query.items() if value is not None}
         return self._insist("GET", f"{path}?{urlencode(given)}" if given else path, None, None)
 
-    def post(self, path: str, body: Any, key: str | None = None) -> Json:
-        return self._insist("POST", path, msgspec.json.encode(body), _key(key))
+    def post(
+        self,
+        path: str,
+        body: Any,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        return self._insist("POST", path, msgspec.json.encode(body), _key(key), headers or {})
+
+    def put(self, path: str) -> Json:
+        return self._insist("PUT", path, None, None)
 
     def patch(self, path: str, body: Any, key: str | None = None) -> Json:
         return self._insist("PATCH", path, msgspec.json.encode(body), _key(key))
@@ -78,11 +88,18 @@ class HubClient:
     def delete(self, path: str) -> Json:
         return self._insist("DELETE", path, None, None)
 
-    def _insist(self, method: str, path: str, body: bytes | None, key: str | None) -> Json:
+    def _insist(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        key: str | None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Json:
         waited = 0.0
         for attempt in range(1, self._retry.attempts_max + 1):
             try:
-                return self._ask(method, path, body, key)
+                return self._ask(method, path, body, {**_key_header(key), **headers})
             except ApplianceError as error:
                 if self._found_new_token(error):
                     continue
@@ -120,10 +137,11 @@ class HubClient:
             return max(error.retry_after, SHORTEST_PAUSE_SECONDS)
         return pause if error.http_status in BUSY else None
 
-    def _ask(self, method: str, path: str, body: bytes | None, key: str | None) -> Json:
+    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
         connection, endpoint = self._connected()
         try:
-            connection.request(method, endpoint.prefix + path, body, _headers(endpoint, body, key))
+            sent = {**_headers(endpoint, body), **headers}
+            connection.request(method, endpoint.prefix + path, body, sent)
             reply = connection.getresponse()
             text = reply.read(REPLY_BYTES_MAX)
         except ConnectionRefusedError:
@@ -158,14 +176,16 @@ class ConnectionBroken(Unavailable):
     advice = "agentlipd status"
 
 
-def _headers(endpoint: Endpoint, body: bytes | None, key: str | None) -> dict[str, str]:
+def _key_header(key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": key} if key else {}
+
+
+def _headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
     headers = {"Accept": "application/json"}
     if body is not None:
         headers["Content-Type"] = "application/json"
     if endpoint.token:
         headers["Authorization"] = f"Bearer {endpoint.token}"
-    if key:
-        headers["Idempotency-Key"] = key
     return headers
 
 

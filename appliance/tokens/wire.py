@@ -14,6 +14,9 @@ SCOPES_MAX = 1000
 GRANTABLE = frozenset(
     {
         "admin",
+        "broker:accept",
+        "broker:admin",
+        "broker:read",
         "docs:read",
         "hub:admin",
         "hub:post",

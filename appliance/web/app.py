@@ -31,7 +31,7 @@ class Mounted:
     """An operation with everything that can be prepared before the first request."""
 
     __slots__ = (
-        "body", "by_channel", "cost", "mutation", "operation", "query", "same_origin", "scope",
+        "body", "by_channel", "cost", "mutation", "operation", "query", "same_origin", "scope", "signer",
     )  # fmt: skip
 
     def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
@@ -42,6 +42,7 @@ class Mounted:
         self.body = None if operation.body is None else BodyPlan(operation.body, bytes_max)
         self.cost = operation.cost
         self.by_channel = operation.by_channel
+        self.signer = operation.signer
         self.mutation = method not in READING
         self.same_origin = self.mutation or operation.same_origin
 
@@ -94,6 +95,8 @@ class Door:
             self._answer_other(req, resp, place)
             return
         principal: Principal = req.context.principal
+        if mounted.signer is not None and principal is ANONYMOUS:
+            principal = req.context.principal = _signed(req, mounted)
         self._guard.admit(principal, mounted.scope, req.env)
         if principal.channels is not None and not mounted.by_channel:
             _refuse_limited(principal, mounted.scope)
@@ -129,6 +132,16 @@ class Door:
         resp.complete = True
 
 
+def _signed(req: falcon.Request, mounted: Mounted) -> Principal:
+    """Who signed the request. What is signed is the body, so it is read here, once."""
+    judge = None if mounted.signer is None else mounted.signer(req.env)
+    if judge is None:
+        return ANONYMOUS
+    raw = b"" if mounted.body is None else mounted.body.read(req.env)
+    req.context.raw_body = raw
+    return judge(raw)
+
+
 def _refuse_limited(principal: Principal, scope: str | None) -> None:
     if scope is not None and principal.channels_for(scope) is not None:
         raise Forbidden(
@@ -155,7 +168,8 @@ class Body:
         plan = mounted.body
         if plan is None:
             return
-        context.raw_body = raw = plan.read(environ)
+        raw = context.raw_body if context.raw_body is not None else plan.read(environ)
+        context.raw_body = raw
         params["command"] = command = plan.decode(raw)
         if mounted.cost is not None:
             self._charge(context, mounted.cost(command))

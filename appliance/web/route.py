@@ -9,11 +9,16 @@ from typing import Any
 
 import msgspec
 
+from appliance.kernel.auth import Principal
+
 OPEN: None = None
 """The scope of an operation that anybody may call. It has to be written out."""
 
 READ_DOCS = "docs:read"
 """Pages that describe the appliance: free on loopback, for who knows a token elsewhere."""
+
+Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
+"""Raises Unauthenticated as soon as it knows, preferably before the body is read."""
 
 DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
 """A path parameter that its route does not describe further."""
@@ -32,6 +37,8 @@ class Operation(msgspec.Struct, frozen=True):
     cost     how many requests a decoded body counts as, for batches
     batch    the larger body limit holds
     probe    a health probe: never limited, and its Host header is not judged on a network bind
+    signer   judges signed requests: from a request without a token it makes the caller, or None
+             if nobody signed it. It gets the environ, and what it returns gets the body's bytes
     by_channel  looks itself at the channels a token is limited to; without it a token that is
              limited for this scope is refused
     same_origin  no page of another origin may even read it (mutations are refused to such anyway)
@@ -50,6 +57,7 @@ class Operation(msgspec.Struct, frozen=True):
     cost: Callable[[Any], int] | None = None
     batch: bool = False
     probe: bool = False
+    signer: Signer | None = None
     by_channel: bool = False
     same_origin: bool = False
     media: str = "application/json"

@@ -340,4 +340,6 @@ class Socket:
 # We compress nothing, and choose the subprotocol ourselves (it may carry a token).
 NOT_NEGOTIATED = ("HTTP_SEC_WEBSOCKET_EXTENSIONS", "HTTP_SEC_WEBSOCKET_PROTOCOL")
 DATA_OPCODES = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
-KNOWN_CODES = frozenset({1000, 1001, 1002, 1006, 1007, 1008, 1009, 1011, 4401})
+KNOWN_CODES = frozenset(
+    {1000, 1001, 1002, 1006, 1007, 1008, 1009, 1011, 4003, 4004, 4010, 4011, 4012, 4401}
+)

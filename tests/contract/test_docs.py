@@ -133,7 +133,13 @@ def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
 # -- examples ----------------------------------------------------------------------------
 
 
-WITH_EXAMPLES = ["README.md", "docs/protocol.md", "docs/inbox.md", "docs/identity.md"]
+WITH_EXAMPLES = [
+    "README.md",
+    "docs/protocol.md",
+    "docs/inbox.md",
+    "docs/identity.md",
+    "docs/broker.md",
+]
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)

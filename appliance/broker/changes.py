@@ -1,0 +1,173 @@
+"""Changes of meshes, members, topics, queues and subscriptions, each in its transaction."""
+
+import msgspec
+
+from appliance.broker import queries, wire
+from appliance.broker.model import MeshRow
+from appliance.kernel.batch import Tx
+
+
+def create_mesh(tx: Tx, command: wire.CreateMesh, most: int) -> MeshRow:
+    _check_room(tx, "SELECT count(*) FROM mesh", (), most)
+    row = MeshRow(
+        tx.new_id("mesh_"),
+        command.slug,
+        command.dedupe_mode,
+        command.dedupe_retention_days,
+        command.message_retention_days,
+        command.concurrency,
+        tx.now_ms,
+    )
+    made = tx.execute(
+        "INSERT INTO mesh (id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
+        " concurrency, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (slug) DO NOTHING",
+        msgspec.structs.astuple(row),
+    ).rowcount
+    if not made:
+        raise wire.MeshTaken(details={"mesh": command.slug})
+    return row
+
+
+def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
+    for name in command.__struct_fields__:
+        value = getattr(command, name)
+        if value is not None:
+            tx.execute(f"UPDATE mesh SET {name} = ? WHERE id = ?", (value, mesh_id))
+
+
+def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str, most: int) -> None:
+    _check_room(tx, "SELECT count(*) FROM member", (), most)
+    _insert_member(tx, mesh_id, pubkey, name)
+
+
+def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
+    taken = tx.execute(
+        "SELECT 1 FROM member WHERE mesh_id = ? AND name = ? AND pubkey <> ?"
+        " AND revoked_ms IS NULL",
+        (mesh_id, name, pubkey),
+    ).fetchone()
+    if taken:
+        raise wire.MemberTaken(details={"name": name})
+    tx.execute(
+        "UPDATE member SET name = ? WHERE mesh_id = ? AND pubkey = ?", (name, mesh_id, pubkey)
+    )
+
+
+def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
+    """Its subscriptions and what was on its way to it go as well. False: it was revoked before."""
+    done = tx.execute(
+        "UPDATE member SET revoked_ms = ? WHERE mesh_id = ? AND pubkey = ? AND revoked_ms IS NULL",
+        (tx.now_ms, mesh_id, pubkey),
+    ).rowcount
+    _forget_receiver(tx, mesh_id, pubkey)
+    return done == 1
+
+
+def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
+    """The member goes on under another key: subscriptions and deliveries move, in one commit."""
+    tx.execute(
+        "UPDATE member SET revoked_ms = ?, successor = ? WHERE mesh_id = ? AND pubkey = ?",
+        (tx.now_ms, new, mesh_id, old),
+    )
+    _insert_member(tx, mesh_id, new, name)
+    tx.execute(
+        "UPDATE subscription SET subscriber = ? WHERE mesh_id = ? AND subscriber = ?",
+        (new, mesh_id, old),
+    )
+    tx.execute(
+        "UPDATE delivery_queue SET recipient = ?, lease_owner = NULL, lease_until_ms = NULL"
+        " WHERE mesh_id = ? AND recipient = ?",
+        (new, mesh_id, old),
+    )
+
+
+def create_place(tx: Tx, mesh_id: str, kind: str, name: str, most: int) -> bool:
+    """False: it was there."""
+    _check_room(
+        tx, "SELECT count(*) FROM place WHERE mesh_id = ? AND kind = ?", (mesh_id, kind), most
+    )
+    return (
+        tx.execute(
+            "INSERT INTO place (mesh_id, kind, name, created_ms) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (mesh_id, kind, name) DO NOTHING",
+            (mesh_id, kind, name, tx.now_ms),
+        ).rowcount
+        == 1
+    )
+
+
+def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, most: int) -> bool:
+    """False: it was subscribed."""
+    if not queries.has_place(tx, mesh_id, kind, name):
+        raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
+    if subscriber.startswith("webhook:"):
+        if queries.hook_url(tx, mesh_id, subscriber.removeprefix("webhook:")) is None:
+            raise wire.NoSuchHook(details={"subscriber": subscriber[:100]})
+    elif not queries.is_active(tx, mesh_id, subscriber):
+        raise wire.NoSuchMember(details={"member": subscriber[:100]})
+    _check_room(
+        tx,
+        "SELECT count(*) FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?",
+        (mesh_id, kind, name),
+        most,
+    )
+    return (
+        tx.execute(
+            "INSERT INTO subscription (mesh_id, kind, name, subscriber, since_ms)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (mesh_id, kind, name, subscriber) DO NOTHING",
+            (mesh_id, kind, name, subscriber, tx.now_ms),
+        ).rowcount
+        == 1
+    )
+
+
+def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
+    """What is on its way already still arrives."""
+    return (
+        tx.execute(
+            "DELETE FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?"
+            " AND subscriber = ?",
+            (mesh_id, kind, name, subscriber),
+        ).rowcount
+        == 1
+    )
+
+
+def add_hook(tx: Tx, mesh_id: str, url: str, most: int) -> str:
+    _check_room(tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), most)
+    hook_id = tx.new_id("bhook_")
+    tx.execute(
+        "INSERT INTO webhook (mesh_id, id, url, added_ms) VALUES (?, ?, ?, ?)",
+        (mesh_id, hook_id, url, tx.now_ms),
+    )
+    return hook_id
+
+
+def remove_hook(tx: Tx, mesh_id: str, hook_id: str) -> bool:
+    done = tx.execute(
+        "DELETE FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
+    ).rowcount
+    _forget_receiver(tx, mesh_id, f"webhook:{hook_id}")
+    return done == 1
+
+
+def _insert_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
+    made = tx.execute(
+        "INSERT INTO member (mesh_id, pubkey, name, added_ms) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (mesh_id, pubkey, name, tx.now_ms),
+    ).rowcount
+    if not made:
+        raise wire.MemberTaken(details={"name": name})
+
+
+def _forget_receiver(tx: Tx, mesh_id: str, receiver: str) -> None:
+    tx.execute("DELETE FROM subscription WHERE mesh_id = ? AND subscriber = ?", (mesh_id, receiver))
+    tx.execute(
+        "DELETE FROM delivery_queue WHERE mesh_id = ? AND recipient = ?", (mesh_id, receiver)
+    )
+
+
+def _check_room(tx: Tx, sql: str, parameters: tuple[str, ...], most: int) -> None:
+    if tx.execute(sql, parameters).fetchone()[0] >= most:
+        raise wire.TooManyRows(details={"limit": most})

@@ -1,0 +1,85 @@
+"""The broker put together: what app.py mounts, starts and stops, and what joints.py may ask for."""
+
+from collections.abc import Callable
+from typing import Any
+
+from appliance.broker import wire
+from appliance.broker.dispatch import Dispatch
+from appliance.broker.link import Link
+from appliance.broker.local import Callback, LocalLink, OnEvent
+from appliance.broker.loops import (
+    DedupeRetention,
+    Deliverer,
+    HookDeliverer,
+    LeaseSweeper,
+    OrphanCheck,
+)
+from appliance.broker.registry import Registry
+from appliance.broker.resources import routes
+from appliance.broker.service import Broker, HookSink
+from appliance.broker.settings import BrokerSettings
+from appliance.kernel.auth import Principal
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.web.route import Route
+from appliance.web.socket import Socket, SocketSettings
+
+
+class Parts:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: StoreSettings,
+        sockets: SocketSettings,
+        datadir: DataDir,
+        clock: Clock,
+        log: Log,
+        hook_sink: HookSink | None = None,
+    ) -> None:
+        dispatch = Dispatch(settings.links_max)
+        self.store = Store(
+            "broker", datadir.database("broker"), store, clock, log, publish=dispatch.told
+        )
+        self.broker = Broker(self.store, dispatch, settings, clock, log, hook_sink)
+        self.broker.open()
+        self.registry = Registry(self.broker)
+        self.retention = DedupeRetention(self.broker)
+        self.loops: list[Loop] = [
+            Deliverer(self.broker),
+            LeaseSweeper(self.broker),
+            HookDeliverer(self.broker),
+            self.retention,
+            OrphanCheck(self.broker, self.registry),
+        ]
+        self._sockets = sockets
+
+    def routes(self) -> list[Route]:
+        return routes(self.broker, self.registry)
+
+    def sockets(self) -> list[tuple[str, Any]]:
+        """(path, what serves it). The first frame says who it is, so no scope is asked."""
+        return [("/broker/v1/link", self._link)]
+
+    def subscribe_local(
+        self, mesh: str, member: str, callback: Callback, on_event: OnEvent | None = None
+    ) -> LocalLink:
+        """Deliveries for a receiver in this process, from now until its `stop`."""
+        link = LocalLink(self.broker, mesh, member, callback, on_event)
+        link.start()
+        return link
+
+    def close(self, timeout_seconds: float) -> bool:
+        return self.store.close(timeout_seconds)
+
+    def _link(
+        self, socket: Socket, who: Principal, _charge: Callable[[int], None], _query: Any
+    ) -> int:
+        return Link(socket, self.broker, who, self._sockets).run()
+
+
+IMPLIED = {wire.READ: (wire.ADMIN,), wire.SUBSCRIBE: (wire.ADMIN,)}
+"""What the guard has to know of our scopes: whoever manages members may do what they may."""

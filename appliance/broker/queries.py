@@ -1,0 +1,266 @@
+"""The broker's reads. `reader` is a Reader or a Tx: both execute; every list has a limit."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.broker import wire
+from appliance.broker.model import Directory, HookRow, MemberRow, MeshRow
+from appliance.broker.phase import Known
+from appliance.kernel.auth import Executor
+from appliance.kernel.clock import iso
+
+_meta = msgspec.json.Decoder(dict[str, Any]).decode
+
+SUCCESSORS_MAX = 100
+MESSAGE = (
+    "coalesce(t.client_message_id, q.client_message_id), t.topic,"
+    " coalesce(q.destination_kind, 'topic'), coalesce(t.topic, q.destination_ref),"
+    " coalesce(t.sender_pubkey, q.sender_pubkey), coalesce(t.sender_name, q.sender_name),"
+    " coalesce(t.priority, q.priority), coalesce(t.meta, q.meta), coalesce(t.body, q.body),"
+    " coalesce(t.reply_to_id, q.reply_to_id), coalesce(t.created_ms, q.created_ms)"
+)
+JOINED = (
+    " LEFT JOIN topic_message AS t ON t.id = {0}.broker_message_id"
+    " LEFT JOIN message_queue AS q ON q.id = {0}.broker_message_id"
+)
+
+
+def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> wire.Push:
+    """`row`: the columns of MESSAGE."""
+    client_id, topic, kind, ref, pubkey, name, priority, meta, body, reply_to, created_ms = row
+    return wire.Push(
+        message_id, client_id, mesh, topic, kind, ref, pubkey, name, priority,
+        None if meta is None else _meta(meta), body, reply_to, iso(created_ms),
+    )  # fmt: skip
+
+
+# -- the picture in memory -------------------------------------------------------------------
+
+
+def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
+    meshes = reader.execute(
+        "SELECT id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
+        " concurrency, created_ms FROM mesh ORDER BY slug LIMIT ?",
+        (meshes_max,),
+    )
+    members = reader.execute(
+        "SELECT mesh_id, pubkey, name, added_ms, revoked_ms, successor FROM member"
+        " ORDER BY mesh_id, name, pubkey LIMIT ?",
+        (members_max,),
+    )
+    queues = reader.execute(
+        "SELECT mesh_id, name, subscriber FROM subscription WHERE kind = 'queue'"
+        " ORDER BY mesh_id, name LIMIT ?",
+        (members_max * 10,),
+    )
+    return Directory(
+        [MeshRow(*row) for row in meshes.fetchall()],
+        [MemberRow(*row) for row in members.fetchall()],
+        queues.fetchall(),
+    )
+
+
+def last_history(reader: Executor) -> str | None:
+    row = reader.execute("SELECT max(id) FROM message_history").fetchone()
+    return None if row is None else row[0]
+
+
+def meta(reader: Executor, key: str) -> str | None:
+    row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+# -- accepting -------------------------------------------------------------------------------
+
+
+def known(reader: Executor, mesh_id: str, client_message_id: str) -> Known | None:
+    row = reader.execute(
+        "SELECT broker_message_id, history_id, request_fingerprint, history_available,"
+        " first_seen_ms FROM client_message_dedupe"
+        " WHERE mesh_id = ? AND client_message_id = ?",
+        (mesh_id, client_message_id),
+    ).fetchone()
+    return None if row is None else Known(row[0], row[1], bytes(row[2]), bool(row[3]), row[4])
+
+
+def known_many(reader: Executor, ids: Iterable[tuple[str, str]]) -> list[Known | None]:
+    return [known(reader, *one) for one in ids]
+
+
+def has_place(reader: Executor, mesh_id: str, kind: str, name: str) -> bool:
+    sql = "SELECT 1 FROM place WHERE mesh_id = ? AND kind = ? AND name = ?"
+    return reader.execute(sql, (mesh_id, kind, name)).fetchone() is not None
+
+
+def is_active(reader: Executor, mesh_id: str, pubkey: str) -> bool:
+    sql = "SELECT 1 FROM member WHERE mesh_id = ? AND pubkey = ? AND revoked_ms IS NULL"
+    return reader.execute(sql, (mesh_id, pubkey)).fetchone() is not None
+
+
+def current_key(reader: Executor, mesh_id: str, pubkey: str) -> str | None:
+    """The key under which that member is reached now; None: nobody is."""
+    for _ in range(SUCCESSORS_MAX):
+        row = reader.execute(
+            "SELECT revoked_ms, successor FROM member WHERE mesh_id = ? AND pubkey = ?",
+            (mesh_id, pubkey),
+        ).fetchone()
+        if row is None:
+            return None
+        if row[0] is None:
+            return pubkey
+        if row[1] is None:
+            return None
+        pubkey = row[1]
+    return None
+
+
+def subscribers(
+    reader: Executor, mesh_id: str, kind: str, name: str, limit: int
+) -> tuple[str, ...]:
+    rows = reader.execute(
+        "SELECT subscriber FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?"
+        " ORDER BY subscriber LIMIT ?",
+        (mesh_id, kind, name, limit),
+    ).fetchall()
+    return tuple([row[0] for row in rows])
+
+
+def mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list[str]:
+    """Keys of the active members that go by these keys or names."""
+    found = []
+    for one in named:
+        row = reader.execute(
+            "SELECT pubkey FROM member WHERE mesh_id = ? AND (pubkey = ? OR name = ?)"
+            " AND revoked_ms IS NULL",
+            (mesh_id, one, one),
+        ).fetchone()
+        if row is not None and row[0] not in found:
+            found.append(row[0])
+    return found
+
+
+# -- delivering ------------------------------------------------------------------------------
+
+
+def ready(
+    reader: Executor, mesh_id: str, recipient: str, rank_max: int, now_ms: int, limit: int
+) -> list[tuple[int, str, str, int]]:
+    """(id, message, kind, attempts) of deliveries nobody has, urgent and old ones first."""
+    return reader.execute(
+        "SELECT id, broker_message_id, kind, attempts FROM delivery_queue"
+        " WHERE mesh_id = ? AND recipient = ? AND lease_owner IS NULL AND rank <= ?"
+        " AND ready_ms <= ? ORDER BY rank, id LIMIT ?",
+        (mesh_id, recipient, rank_max, now_ms, limit),
+    ).fetchall()
+
+
+def message(reader: Executor, mesh: str, message_id: str, kind: str) -> wire.Push | None:
+    """By its id; `kind` says in which table it is."""
+    if kind == "topic":
+        row = reader.execute(
+            "SELECT client_message_id, topic, 'topic', topic, sender_pubkey, sender_name,"
+            " priority, meta, body, reply_to_id, created_ms FROM topic_message WHERE id = ?",
+            (message_id,),
+        ).fetchone()
+    else:
+        row = reader.execute(
+            "SELECT client_message_id, NULL, destination_kind, destination_ref, sender_pubkey,"
+            " sender_name, priority, meta, body, reply_to_id, created_ms FROM message_queue"
+            " WHERE id = ?",
+            (message_id,),
+        ).fetchone()
+    return None if row is None else push_of(mesh, message_id, row)
+
+
+def waiting_hooks(
+    reader: Executor, now_ms: int, limit: int
+) -> list[tuple[int, str, str, str, str, int]]:
+    """(id, mesh, recipient, message, kind, attempts) that wait for a webhook."""
+    return reader.execute(
+        "SELECT id, mesh_id, recipient, broker_message_id, kind, attempts FROM delivery_queue"
+        " WHERE recipient LIKE 'webhook:%' AND lease_owner IS NULL AND ready_ms <= ?"
+        " ORDER BY id LIMIT ?",
+        (now_ms, limit),
+    ).fetchall()
+
+
+# -- looking ---------------------------------------------------------------------------------
+
+
+def history(
+    reader: Executor, mesh_id: str, mesh: str, member: str | None, after: str, limit: int
+) -> list[wire.Past]:
+    """In the order of acceptance; for a member what it may see, for None everything."""
+    seen = ""
+    parameters: list[Any] = [mesh_id, after]
+    if member is not None:
+        seen = (
+            " AND (h.sender_pubkey = ? OR (h.destination_kind = 'dm' AND h.destination_ref = ?)"
+            " OR EXISTS (SELECT 1 FROM subscription AS s WHERE s.mesh_id = h.mesh_id"
+            " AND s.kind = h.destination_kind AND s.name = h.destination_ref"
+            " AND s.subscriber = ? AND h.destination_kind = 'topic'))"
+        )
+        parameters += [member] * 3
+    rows = reader.execute(
+        "SELECT h.id, h.broker_message_id, " + MESSAGE + " FROM message_history AS h"
+        + JOINED.format("h") + " WHERE h.mesh_id = ? AND h.id > ?" + seen
+        + " ORDER BY h.id LIMIT ?",
+        (*parameters, limit),
+    ).fetchall()  # fmt: skip
+    return [wire.Past(row[0], push_of(mesh, row[1], row[2:])) for row in rows]
+
+
+def places(reader: Executor, mesh_id: str, kind: str, limit: int) -> list[wire.Place]:
+    rows = reader.execute(
+        "SELECT name, created_ms FROM place WHERE mesh_id = ? AND kind = ? ORDER BY name LIMIT ?",
+        (mesh_id, kind, limit),
+    ).fetchall()
+    return [
+        wire.Place(
+            kind,  # type: ignore[arg-type]
+            name,
+            iso(created_ms),
+            list(subscribers(reader, mesh_id, kind, name, limit)),
+        )
+        for name, created_ms in rows
+    ]
+
+
+def place(reader: Executor, mesh_id: str, kind: str, name: str, limit: int) -> wire.Place:
+    row = reader.execute(
+        "SELECT created_ms FROM place WHERE mesh_id = ? AND kind = ? AND name = ?",
+        (mesh_id, kind, name),
+    ).fetchone()
+    if row is None:
+        raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
+    found = list(subscribers(reader, mesh_id, kind, name, limit))
+    return wire.Place(kind, name, iso(row[0]), found)  # type: ignore[arg-type]
+
+
+def hooks(reader: Executor, mesh_id: str, limit: int) -> list[HookRow]:
+    rows = reader.execute(
+        "SELECT mesh_id, id, url, added_ms FROM webhook WHERE mesh_id = ? ORDER BY id LIMIT ?",
+        (mesh_id, limit),
+    ).fetchall()
+    return [HookRow(*row) for row in rows]
+
+
+def hook_url(reader: Executor, mesh_id: str, hook_id: str) -> str | None:
+    row = reader.execute(
+        "SELECT url FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def counts(reader: Executor) -> dict[str, int]:
+    found = {}
+    for name, sql in (
+        ("messages", "SELECT count(*) FROM message_history"),
+        ("dedupe", "SELECT count(*) FROM client_message_dedupe"),
+        ("waiting", "SELECT count(*) FROM delivery_queue WHERE lease_owner IS NULL"),
+        ("leased", "SELECT count(*) FROM delivery_queue WHERE lease_owner IS NOT NULL"),
+    ):
+        found[name] = int(reader.execute(sql).fetchone()[0])
+    return found

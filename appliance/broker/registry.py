@@ -1,0 +1,231 @@
+"""Meshes, members, topics, queues, webhooks: changed here, and told to who is connected."""
+
+from typing import Any
+
+from appliance.broker import changes, inspect, metrics, queries, signature, wire
+from appliance.broker.dispatch import REVOKED
+from appliance.broker.model import MeshRow
+from appliance.broker.service import Broker
+from appliance.kernel.clock import iso
+from appliance.kernel.errors import Invalid
+
+
+class Registry:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._store = broker.store
+        self._settings = broker.settings
+        self.orphans_found: int | None = None
+
+    # -- meshes ------------------------------------------------------------------------------
+
+    def meshes(self, member: str | None) -> wire.MeshList:
+        """All; for a member its own."""
+        rows = self._broker.directory.by_slug.values()
+        if member is not None:
+            rows_of = {one.mesh_id for one in self._broker.directory.of_key(member)}
+            return wire.MeshList([row.shown() for row in rows if row.id in rows_of])
+        return wire.MeshList([row.shown() for row in rows])
+
+    def create_mesh(self, command: wire.CreateMesh) -> wire.MeshShown:
+        row = self._store.write(changes.create_mesh, command, self._settings.meshes_max)
+        self._broker.reload()
+        return wire.MeshShown(row.shown())
+
+    def show_mesh(self, slug: str) -> wire.MeshShown:
+        return wire.MeshShown(self._mesh(slug).shown())
+
+    def change_mesh(self, slug: str, command: wire.ChangeMesh) -> wire.MeshShown:
+        self._store.write(changes.change_mesh, self._mesh(slug).id, command)
+        self._broker.reload()
+        return self.show_mesh(slug)
+
+    # -- members -----------------------------------------------------------------------------
+
+    def members(self, slug: str) -> wire.MemberList:
+        mesh, broker = self._mesh(slug), self._broker
+        return wire.MemberList(
+            [
+                row.shown(bool(broker.dispatch.connected(mesh.id, row.pubkey)))
+                for row in broker.directory.of_mesh(mesh.id)
+            ]
+        )
+
+    def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberShown:
+        mesh = self._mesh(slug)
+        check_key(command.pubkey)
+        most = self._settings.members_max
+        self._store.write(changes.add_member, mesh.id, command.pubkey, command.name, most)
+        self._broker.reload()
+        return self._member(mesh, command.pubkey)
+
+    def rename_member(
+        self, slug: str, key_or_name: str, command: wire.RenameMember
+    ) -> wire.MemberShown:
+        """Messages keep the name that their sender had."""
+        mesh = self._mesh(slug)
+        pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
+        self._store.write(changes.rename_member, mesh.id, pubkey, command.name)
+        self._broker.reload()
+        self._tell(mesh, "member_renamed", pubkey, name=command.name)
+        return self._member(mesh, pubkey)
+
+    def revoke_member(self, slug: str, key_or_name: str) -> wire.MemberShown:
+        """At once: what it sends is refused, its connections hear why and end."""
+        mesh = self._mesh(slug)
+        pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
+        done = self._store.write(changes.revoke_member, mesh.id, pubkey)
+        self._broker.reload()
+        if done:
+            self._tell(mesh, "member_revoked", pubkey)
+        for receiver in self._broker.dispatch.connected(mesh.id, pubkey):
+            receiver.close(REVOKED, "member_revoked")
+        return self._member(mesh, pubkey)
+
+    def rotate_member(
+        self, slug: str, key_or_name: str, command: wire.RotateMember
+    ) -> wire.MemberShown:
+        """The member goes on under a new key, whose possession the proof shows."""
+        mesh = self._mesh(slug)
+        old = self._broker.directory.find(mesh.id, key_or_name)
+        self._broker.directory.member(mesh.id, old.pubkey)
+        check_key(command.pubkey)
+        text = signature.rotation_text(slug, old.pubkey, command.pubkey)
+        if not signature.is_good(command.pubkey, text, command.proof):
+            raise wire.BadSignature("the proof is not the new key's signature")
+        self._store.write(changes.rotate_member, mesh.id, old.pubkey, command.pubkey, old.name)
+        self._broker.reload()
+        self._tell(mesh, "member_keypair_rotated", old.pubkey, successor=command.pubkey)
+        for receiver in self._broker.dispatch.connected(mesh.id, old.pubkey):
+            receiver.close(REVOKED, "member_keypair_rotated")
+        return self._member(mesh, command.pubkey)
+
+    # -- topics and queues ---------------------------------------------------------------------
+
+    def places(self, slug: str, kind: str) -> wire.PlaceList:
+        mesh = self._mesh(slug)
+        most = self._settings.places_max
+        return wire.PlaceList(self._store.read(queries.places, mesh.id, kind, most))
+
+    def create_place(self, slug: str, kind: str, name: str) -> tuple[wire.PlaceShown, bool]:
+        mesh = self._mesh(slug)
+        made = self._store.write(
+            changes.create_place, mesh.id, kind, name, self._settings.places_max
+        )
+        return self._place(mesh, kind, name), made
+
+    def subscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.Done:
+        mesh = self._mesh(slug)
+        if subscriber.startswith("webhook:"):
+            if kind == "queue":
+                raise Invalid("webhooks subscribe to topics", details={"field": "subscriber"})
+            self._need_hooks()
+        else:
+            subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
+        most = self._settings.subscribers_max
+        done = self._store.write(changes.subscribe, mesh.id, kind, name, subscriber, most)
+        self._broker.reload()
+        return wire.Done(done)
+
+    def unsubscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.Done:
+        mesh = self._mesh(slug)
+        if not subscriber.startswith("webhook:"):
+            subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
+        done = self._store.write(changes.unsubscribe, mesh.id, kind, name, subscriber)
+        self._broker.reload()
+        return wire.Done(done)
+
+    # -- webhooks ------------------------------------------------------------------------------
+
+    def hooks(self, slug: str) -> wire.HookList:
+        mesh = self._mesh(slug)
+        rows = self._store.read(queries.hooks, mesh.id, self._settings.places_max)
+        return wire.HookList([row.shown() for row in rows])
+
+    def add_hook(self, slug: str, command: wire.CreateHook) -> wire.HookShown:
+        self._need_hooks()
+        mesh, most = self._mesh(slug), self._settings.places_max
+        hook_id = self._store.write(changes.add_hook, mesh.id, command.url, most)
+        rows = self._store.read(queries.hooks, mesh.id, most)
+        return wire.HookShown(next(row.shown() for row in rows if row.id == hook_id))
+
+    def remove_hook(self, slug: str, hook_id: str) -> wire.Done:
+        mesh = self._mesh(slug)
+        if not self._store.write(changes.remove_hook, mesh.id, hook_id):
+            raise wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+        return wire.Done(True)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def history(self, slug: str, member: str | None, query: wire.HistoryQuery) -> wire.History:
+        mesh = self._mesh(slug)
+        limit = min(query.limit, self._settings.page_max)
+        found = self._store.read(queries.history, mesh.id, slug, member, query.after, limit + 1)
+        page = found[:limit]
+        after = page[-1].history_id if page else query.after
+        return wire.History(page, after, len(found) > limit)
+
+    def status(self) -> wire.Status:
+        broker = self._broker
+        counted = self._store.read(queries.counts)
+        swept = self._store.read(queries.meta, "swept_ms")
+        return wire.Status(
+            meshes=len(broker.directory.by_id),
+            members=broker.directory.members,
+            links=len(broker.dispatch),
+            orphans=self.orphans_found,
+            swept_at=None if swept is None else iso(int(swept)),
+            **counted,
+        )
+
+    def orphans(self) -> wire.Orphans:
+        """Look now. Anything found is a fault of the broker, and logged as such."""
+        before_ms = self._broker.clock.now_ms() - int(self._settings.fanout_seconds_max * 1000)
+        most = self._settings.orphan_rows_max
+        found = self._store.read(inspect.orphans, before_ms, most)
+        self.orphans_found = len(found)
+        metrics.orphans.set(len(found))
+        metrics.orphan_checks.labels("something" if found else "nothing").inc()
+        if found:
+            rules = sorted({one.rule for one in found})
+            self._broker.log.error(
+                "broker_atomicity_violation_found", count=len(found), rules=rules
+            )
+        slugs = {mesh.id: mesh.slug for mesh in self._broker.directory.by_id.values()}
+        return wire.Orphans(
+            [
+                wire.Orphan(one.rule, slugs.get(one.mesh, one.mesh), one.broker_message_id,
+                            one.sentence)
+                for one in found[:most]
+            ]
+        )  # fmt: skip
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _mesh(self, slug: str) -> MeshRow:
+        return self._broker.directory.mesh(slug)
+
+    def _member(self, mesh: MeshRow, pubkey: str) -> wire.MemberShown:
+        connected = bool(self._broker.dispatch.connected(mesh.id, pubkey))
+        return wire.MemberShown(self._broker.directory.find(mesh.id, pubkey).shown(connected))
+
+    def _place(self, mesh: MeshRow, kind: str, name: str) -> wire.PlaceShown:
+        most = self._settings.subscribers_max
+        return wire.PlaceShown(self._store.read(queries.place, mesh.id, kind, name, most))
+
+    def _tell(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:
+        frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}
+        self._broker.dispatch.tell(mesh.id, frame)
+
+    def _need_hooks(self) -> None:
+        if self._broker.hook_sink is None:
+            raise wire.NoWebhooks
+
+
+def check_key(pubkey: str) -> None:
+    if not signature.is_key(pubkey):
+        raise Invalid(
+            "pubkey is no ed25519 public key",
+            details={"field": "pubkey"},
+            hint="64 lowercase hexadecimal digits; agentlip mesh keygen makes a pair",
+        )

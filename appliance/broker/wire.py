@@ -1,0 +1,461 @@
+"""What crosses the broker's door: sends and their answers, meshes, frames of the link, errors."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from appliance.kernel.errors import (
+    ApplianceError,
+    Conflict,
+    Exhausted,
+    Forbidden,
+    Invalid,
+    Missing,
+    PayloadTooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+
+ACCEPT, READ, ADMIN, SUBSCRIBE = "broker:accept", "broker:read", "broker:admin", "broker:subscribe"
+BATCH_MAX = 200
+RETENTION_DAYS_MIN = 7
+RETENTION_DAYS_MAX = 3_999
+KEY_PATTERN = "^[0-9a-f]{64}$"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+Kind = Literal["topic", "dm", "queue"]
+PlaceKind = Literal["topic", "queue"]
+Priority = Literal["now", "next", "low"]
+Mode = Literal["retention_scoped", "permanent"]
+Concurrency = Literal["prefer_newest", "prefer_oldest", "allow_concurrent"]
+Slug = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=NAME_PATTERN)]
+Pubkey = Annotated[str, Meta(pattern=KEY_PATTERN, description="ed25519 public key")]
+Hex32 = Annotated[str, Meta(pattern=KEY_PATTERN, description="32 bytes in hexadecimal")]
+Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{128}$", description="64 bytes in hexadecimal")]
+Id = Annotated[str, Meta(min_length=1, max_length=255)]
+RetentionDays = Annotated[int, Meta(ge=RETENTION_DAYS_MIN, le=RETENTION_DAYS_MAX)]
+KeepDays = Annotated[int, Meta(ge=1, le=36_500)]
+Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
+
+
+# -- sending -------------------------------------------------------------------------------
+
+
+class AcceptItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One send. `meta.mentions` may name members, by key or name; it is part of the fingerprint."""
+
+    mesh: Slug
+    client_message_id: Id
+    request_fingerprint: Hex32
+    destination_kind: Kind
+    destination_ref: Id
+    body: str
+    priority: Priority = "next"
+    envelope_version: Literal[1] = 1
+    reply_to_id: Id | None = None
+    meta: dict[str, Any] | None = None
+
+
+class AcceptBatch(Struct, frozen=True):
+    """Items are judged one by one: what is wrong with one is told in its own result."""
+
+    items: Annotated[list[Raw], Meta(min_length=1, max_length=BATCH_MAX)]
+
+
+class Receipt(Struct, frozen=True):
+    """201, or 200 with `duplicate` when the same was accepted before. Then it is also told when
+    that was, and whether the message is still there (`history_available`)."""
+
+    broker_message_id: str
+    client_message_id: str
+    history_id: str
+    duplicate: bool = False
+    history_available: bool | None = None
+    first_seen_at: str | None = None
+
+    def told(self) -> dict[str, Any]:
+        named = msgspec.structs.asdict(self)
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class Result(Struct, frozen=True):
+    status: int
+    body: dict[str, Any]
+
+
+class Results(Struct, frozen=True):
+    results: list[Result]
+
+
+# -- meshes --------------------------------------------------------------------------------
+
+
+class CreateMesh(Struct, frozen=True):
+    slug: Slug
+    dedupe_mode: Mode = "retention_scoped"
+    dedupe_retention_days: RetentionDays = 365
+    message_retention_days: KeepDays = 90
+    concurrency: Concurrency = "prefer_newest"
+
+
+class ChangeMesh(Struct, frozen=True):
+    """What is left out stays. Ids that were given an end keep it."""
+
+    dedupe_mode: Mode | None = None
+    dedupe_retention_days: RetentionDays | None = None
+    message_retention_days: KeepDays | None = None
+    concurrency: Concurrency | None = None
+
+
+class Mesh(Struct, frozen=True):
+    slug: str
+    dedupe_mode: Mode
+    dedupe_retention_days: int
+    message_retention_days: int
+    concurrency: Concurrency
+    created_at: str
+
+
+class MeshShown(Struct, frozen=True):
+    mesh: Mesh
+
+
+class MeshList(Struct, frozen=True):
+    meshes: list[Mesh]
+
+
+class AddMember(Struct, frozen=True):
+    pubkey: Pubkey
+    name: Name
+
+
+class RenameMember(Struct, frozen=True):
+    name: Name
+
+
+class RotateMember(Struct, frozen=True):
+    """Asked for by the member itself, signed with its old key; `proof` is signed by the new."""
+
+    pubkey: Pubkey
+    proof: Hex64
+
+
+class Member(Struct, frozen=True):
+    """`state` is active or revoked; `connected` holds for this moment."""
+
+    pubkey: str
+    name: str
+    state: Literal["active", "revoked"]
+    added_at: str
+    connected: bool = False
+    successor: str | None = None
+
+
+class MemberShown(Struct, frozen=True):
+    member: Member
+
+
+class MemberList(Struct, frozen=True):
+    members: list[Member]
+
+
+class CreatePlace(Struct, frozen=True):
+    name: Name
+
+
+class Place(Struct, frozen=True):
+    kind: PlaceKind
+    name: str
+    created_at: str
+    subscribers: list[str]
+
+
+class PlaceShown(Struct, frozen=True):
+    place: Place
+
+
+class PlaceList(Struct, frozen=True):
+    places: list[Place]
+
+
+class CreateHook(Struct, frozen=True):
+    """A webhook that can be subscribed to topics, as `webhook:ID`."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^https?://\S+$")]
+
+
+class Hook(Struct, frozen=True):
+    id: str
+    url: str
+    added_at: str
+
+
+class HookShown(Struct, frozen=True):
+    webhook: Hook
+
+
+class HookList(Struct, frozen=True):
+    webhooks: list[Hook]
+
+
+class Done(Struct, frozen=True):
+    changed: bool
+
+
+# -- looking -------------------------------------------------------------------------------
+
+
+class HistoryQuery(Struct, frozen=True):
+    """A member gets what went to it, from it, and into its topics."""
+
+    after: Annotated[str, Meta(max_length=64, description="a history_id; none: the oldest")] = ""
+    limit: Limit = 100
+
+
+class Push(Struct, frozen=True):
+    """A message as receivers get it. `topic` is null unless it went to one."""
+
+    message_id: str
+    client_message_id: str | None
+    mesh: str
+    topic: str | None
+    destination_kind: Kind
+    destination_ref: str
+    sender_pubkey: str
+    sender_name: str
+    priority: Priority
+    meta: dict[str, Any] | None
+    body: str
+    reply_to_id: str | None
+    created_at: str
+
+
+class Past(Struct, frozen=True):
+    history_id: str
+    message: Push
+
+
+class History(Struct, frozen=True):
+    """`next`: what to ask for after this page."""
+
+    history: list[Past]
+    next: str
+    has_more: bool
+
+
+class Status(Struct, frozen=True):
+    """Counts of all meshes. `waiting`: deliveries nobody holds; `orphans`: of the last look."""
+
+    meshes: int
+    members: int
+    links: int
+    messages: int
+    dedupe: int
+    waiting: int
+    leased: int
+    orphans: int | None
+    swept_at: str | None
+
+
+class Orphan(Struct, frozen=True):
+    """A row that breaks the promise: which rule, of which message, in a sentence."""
+
+    rule: str
+    mesh: str
+    broker_message_id: str
+    sentence: str
+
+
+class Orphans(Struct, frozen=True):
+    orphans: list[Orphan]
+
+
+# -- the link ------------------------------------------------------------------------------
+
+
+class Hello(Struct, frozen=True, tag="hello", tag_field="type"):
+    """The first frame. Signed over the text of `signature.hello_text`."""
+
+    mesh: str
+    member: Pubkey
+    timestamp: int = 0
+    signature: str = ""
+
+
+class Feature(Struct, frozen=True):
+    """A feature with the parameters that the receiver needs of it."""
+
+    name: str
+    params: dict[str, Any] = {}
+
+
+class Negotiate(Struct, frozen=True, tag="negotiate", tag_field="type"):
+    """The second frame. A feature by its name, or with parameters."""
+
+    require: Annotated[list[str | Feature], Meta(max_length=50)] = []
+    optional: Annotated[list[str | Feature], Meta(max_length=50)] = []
+
+
+class ClientAck(Struct, frozen=True, tag="client_ack", tag_field="type"):
+    """The receiver has stored these. One may be said without a list."""
+
+    message_id: str | None = None
+    message_ids: Annotated[list[str], Meta(max_length=1000)] = []
+
+
+class Presence(Struct, frozen=True, tag="status", tag_field="type"):
+    """An idle receiver gets everything; one that works or wants no disturbance only `now`."""
+
+    status: Literal["idle", "working", "dnd"]
+
+
+Frame = Hello | Negotiate | ClientAck | Presence
+
+
+# -- errors --------------------------------------------------------------------------------
+
+
+class NoSuchMesh(Missing):
+    code = "MESH_NOT_FOUND"
+    sentence = "there is no such mesh"
+    advice = "agentlip mesh list"
+
+
+class NoSuchMember(Missing):
+    code = "MEMBER_NOT_FOUND"
+    sentence = "there is no such member"
+    advice = "agentlip mesh members MESH"
+
+
+class NotAMember(Forbidden):
+    code = "NOT_A_MEMBER"
+    sentence = "this key is no member of the mesh"
+    advice = "agentlip mesh add-member MESH NAME --key KEY"
+
+
+class MemberIsRevoked(Forbidden):
+    code = "MEMBER_REVOKED"
+    sentence = "this member was revoked"
+    advice = "a revoked key never comes back; make another key and have it added"
+
+
+class NotYours(Forbidden):
+    sentence = "a member may do that for itself only"
+
+
+class NoSuchDestination(Missing):
+    code = "DESTINATION_NOT_FOUND"
+    sentence = "the destination does not exist"
+    advice = "a dm goes to a member's whole public key; agentlip mesh topics MESH lists topics"
+
+
+class NoSuchHook(Missing):
+    sentence = "there is no such webhook"
+    advice = "agentlip mesh webhooks MESH"
+
+
+class FingerprintDiffers(Invalid):
+    """`broker_fingerprint_prefix`: what we make of what was sent."""
+
+    code = "FINGERPRINT_DIFFERS"
+    sentence = "request_fingerprint is not that of this request"
+    advice = "compare the canonical form: docs/broker.md, fingerprint"
+
+
+class KeyReused(Conflict):
+    """Another request under an id that is used up; the sender has to take a new id."""
+
+    code = "IDEMPOTENCY_KEY_REUSED"
+    sentence = "client_message_id was used for another request"
+    advice = "send this one under a new client_message_id"
+
+
+class MeshBusy(Exhausted):
+    sentence = "this mesh accepts no more messages in this second"
+    advice = "send the same again after retry_after seconds, or raise broker.rate_per_second"
+
+
+class BodyTooLarge(PayloadTooLarge):
+    sentence = "the message is larger than the broker takes"
+    advice = "max_payload of the negotiation says how much; broker.inline_bytes_max sets it"
+
+
+class TooManyMentions(Invalid):
+    sentence = "meta.mentions names too many members"
+    advice = "send it to a topic instead"
+
+
+class BadSignature(Unauthenticated):
+    code = "BAD_SIGNATURE"
+    sentence = "the signature is not this member's over this request"
+    advice = "what is signed, byte for byte: docs/broker.md, signatures"
+
+
+class StaleSignature(Unauthenticated):
+    """`details` carries the broker's time, so that a clock can be set right."""
+
+    code = "STALE_SIGNATURE"
+    sentence = "the signature's time is too far from ours, or was used before"
+    advice = "set the clock; details say what time it is here"
+
+
+class MeshTaken(Conflict):
+    code = "ALREADY_EXISTS"
+    sentence = "there is a mesh of that name"
+    advice = "agentlip mesh show MESH"
+
+
+class MemberTaken(Conflict):
+    code = "ALREADY_EXISTS"
+    sentence = "a member has that key or that name, or had that key"
+    advice = "agentlip mesh members MESH"
+
+
+class TooManyRows(Conflict):
+    code = "TOO_MANY"
+    sentence = "there are as many of them as there may be"
+    advice = "the limits stand in [broker] of agentlip.toml"
+
+
+class NoWebhooks(Conflict):
+    code = "WEBHOOKS_NOT_AVAILABLE"
+    sentence = "this appliance delivers to no webhooks"
+    advice = "members receive over GET /broker/v1/link"
+
+
+class TooManyLinks(Unavailable):
+    sentence = "too many receivers are connected"
+    advice = "raise broker.links_max"
+
+
+def refused(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
+    """A refusal as the result of one item: the usual body without a request's id."""
+    body: dict[str, Any] = {
+        "error": error.message,
+        "code": error.code,
+        "details": error.details,
+        "hint": error.hint,
+        **error.extra,
+    }
+    if error.retry_after is not None:
+        body["retry_after"] = error.retry_after
+    return status, body
+
+
+def decoded(item: Any) -> AcceptItem:
+    """An item from JSON or a mapping; raises Invalid naming the field."""
+    if isinstance(item, AcceptItem):
+        return item
+    try:
+        if isinstance(item, Raw):
+            return _item(item)
+        return msgspec.convert(item, AcceptItem)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the item is not valid: {error}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Invalid("the item is not valid JSON") from None
+
+
+_item = msgspec.json.Decoder(AcceptItem).decode

@@ -1,0 +1,1 @@
+"""Schema of the broker: `broker.sqlite3`."""

@@ -1,0 +1,65 @@
+"""`agentlip mesh` and `agentlip broker`, as processes."""
+
+import pytest
+
+from tests.support.broker import key
+from tests.support.commands import agentlip
+from tests.support.hubprocess import served
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("broker"), "--no-limits") as hub:
+        yield hub
+
+
+def run(hub, *arguments):
+    return agentlip(*arguments, cwd=hub.workspace)
+
+
+def test_a_mesh_is_made_filled_used_and_looked_at(hub):
+    assert run(hub, "mesh", "create", "lab", "--keep-days", "30").code == 0
+    assert run(hub, "mesh", "create", "lab").code == 2
+    pair = run(hub, "mesh", "keygen", "--out", "anna.key")
+    seed = hub.workspace / "anna.key"
+    assert seed.stat().st_mode & 0o777 == 0o600
+    assert pair.out.strip() not in seed.read_text()
+    assert run(hub, "mesh", "keygen", "--out", "anna.key").code == 2
+    assert run(hub, "mesh", "add-member", "lab", "anna", "--key", pair.out.strip()).code == 0
+    assert run(hub, "mesh", "add-member", "lab", "bert", "--key", key("bert")).code == 0
+    assert run(hub, "mesh", "add-topic", "lab", "alerts").out == "topic alerts\n"
+    assert run(hub, "mesh", "subscribe", "lab", "alerts", "bert").code == 0
+    [topic] = run(hub, "mesh", "topics", "lab", "--json").json
+    assert topic["subscribers"] == [key("bert")]
+    send = ("broker", "accept", "lab", "--as", "anna", "--topic", "alerts", "--id", "m1")
+    first = run(hub, *send, "hello", "--json").json
+    assert first["duplicate"] is False
+    assert (
+        run(hub, *send, "hello", "--json").json["broker_message_id"] == (first["broker_message_id"])
+    )
+    assert run(hub, *send, "else").code == 2
+    assert run(hub, "broker", "accept", "lab", "x", "--as", "anna", "--to", "nobody").code == 1
+    [past] = run(hub, "broker", "history", "lab", "--json").json
+    assert past["message"]["body"] == "hello"
+    status = run(hub, "broker", "status", "--json").json
+    assert (status["messages"], status["waiting"]) == (1, 1)
+    assert run(hub, "broker", "orphans").code == 0
+
+
+def test_members_and_meshes_are_changed(hub):
+    assert run(hub, "mesh", "create", "other").code == 0
+    assert run(hub, "mesh", "update", "other", "--permanent").code == 0
+    assert run(hub, "mesh", "update", "other").code == 1
+    meshes = {row["slug"]: row for row in run(hub, "mesh", "list", "--json").json}
+    assert meshes["other"]["dedupe_mode"] == "permanent"
+    assert run(hub, "mesh", "add-member", "other", "cleo", "--key", key("cleo")).code == 0
+    assert run(hub, "mesh", "rename-member", "other", "cleo", "cleopatra").code == 0
+    assert run(hub, "mesh", "revoke-member", "other", "cleopatra").code == 0
+    [member] = run(hub, "mesh", "members", "other", "--json").json
+    assert (member["name"], member["state"]) == ("cleopatra", "revoked")
+    assert run(hub, "mesh", "add-member", "other", "cleo", "--key", key("cleo")).code == 2
+    assert run(hub, "mesh", "add-topic", "other", "jobs", "--queue").out == "queue jobs\n"
+    assert run(hub, "mesh", "unsubscribe", "other", "jobs", key("cleo"), "--queue").code == 0
+    assert "WEBHOOKS_NOT_AVAILABLE" in (
+        run(hub, "mesh", "add-webhook", "other", "http://127.0.0.1:9/", "--json").err
+    )

@@ -1,0 +1,283 @@
+"""The broker on HTTP: who may do what, signatures, and the bodies of its answers."""
+
+import json
+
+import pytest
+
+from appliance.broker import wire
+from appliance.broker.signature import request_text, rotation_text, sign
+from tests.support.broker import ACCEPT_TOKEN, READ_TOKEN, House, item, key, seed, signed
+from tests.support.http import TOKEN
+
+ACCEPT, BATCH = "/broker/v1/accept", "/broker/v1/accept/batch"
+LAB = "/broker/v1/meshes/lab"
+
+
+@pytest.fixture
+def house(tmp_path):
+    house = House(tmp_path)
+    yield house
+    house.close()
+
+
+# -- signatures --------------------------------------------------------------------------
+
+
+def test_signed_request_needs_no_token(house):
+    answer = house.ask("anna", "POST", ACCEPT, item("m1"))
+    assert answer.status_code == 201
+    assert answer.json["duplicate"] is False
+    again = house.ask("anna", "POST", ACCEPT, item("m1"))
+    assert again.status_code == 200
+    assert again.json["history_available"] is True
+    other = house.ask("anna", "POST", ACCEPT, item("m1", "else"))
+    assert other.status_code == 409
+    assert {"conflict", "broker_fingerprint_prefix", "client_message_id", "code", "error"} <= set(
+        other.json
+    )
+
+
+def sign_as(name, method, path, stamp, body):
+    return sign(seed(name), request_text(method, path, stamp, body))
+
+
+WRONG = {
+    "another member's": lambda now, raw: {
+        "X-Agentlip-Signature": sign_as("bert", "POST", ACCEPT, now, raw)
+    },
+    "of another path": lambda now, raw: {
+        "X-Agentlip-Signature": sign_as("anna", "POST", BATCH, now, raw)
+    },
+    "of another method": lambda now, raw: {
+        "X-Agentlip-Signature": sign_as("anna", "PUT", ACCEPT, now, raw)
+    },
+    "of another body": lambda now, raw: {
+        "X-Agentlip-Signature": sign_as("anna", "POST", ACCEPT, now, raw + b" ")
+    },
+    "of another time": lambda now, raw: {
+        "X-Agentlip-Signature": sign_as("anna", "POST", ACCEPT, now + "0", raw)
+    },
+    "cut short": lambda now, raw: {"X-Agentlip-Signature": "00"},
+    "of a stranger": lambda now, raw: {
+        "X-Agentlip-Member": key("stranger"),
+        "X-Agentlip-Signature": sign_as("stranger", "POST", ACCEPT, now, raw),
+    },
+    "without a member": lambda now, raw: {"X-Agentlip-Member": ""},
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_signature_that_does_not_fit_is_refused(house, fault):
+    raw = json.dumps(item("m1")).encode()
+    change = WRONG[fault](str(house.clock.now_ms()), raw)
+    answer = house.ask("anna", "POST", ACCEPT, item("m1"), **change)
+    assert answer.status_code == 401
+    assert answer.json["code"] == "BAD_SIGNATURE"
+    assert house.count("client_message_dedupe") == 0
+
+
+@pytest.mark.parametrize("seconds", [-301, 301])
+def test_signature_too_far_from_our_time_is_refused_and_told_our_time(house, seconds):
+    raw = json.dumps(item("m1")).encode()
+    headers = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms() + seconds * 1000)
+    answer = house.ask("anna", "POST", ACCEPT, item("m1"), **headers)
+    assert answer.status_code == 401
+    assert answer.json["code"] == "STALE_SIGNATURE"
+    assert answer.json["details"]["now_ms"] == house.clock.now_ms()
+    near = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms() + 299_000)
+    assert house.ask("anna", "POST", ACCEPT, item("m1"), **near).status_code == 201
+
+
+def test_body_of_a_stranger_is_not_read(house):
+    """Who can't be right is refused before the body comes."""
+    headers = signed("stranger", "POST", ACCEPT, b"", house.clock.now_ms())
+    answer = house.client().simulate_post(
+        ACCEPT, body=b"x" * 10, headers={**headers, "Content-Length": "99999999999"}
+    )
+    assert answer.status_code == 401
+
+
+def test_signature_opens_nothing_but_a_members_own(house):
+    for method, path, body in (
+        ("POST", "/broker/v1/meshes", {"slug": "mine"}),
+        ("PATCH", LAB, {"concurrency": "allow_concurrent"}),
+        ("POST", f"{LAB}/members", {"pubkey": key("x"), "name": "x"}),
+        ("DELETE", f"{LAB}/members/bert", None),
+        ("POST", f"{LAB}/topics", {"name": "x"}),
+        ("POST", "/broker/v1/orphans", None),
+    ):
+        assert house.ask("anna", method, path, body).status_code == 401, path
+    for method, path, body in (
+        ("PUT", f"{LAB}/topics/alerts/subscribers/{key('bert')}", None),
+        ("DELETE", f"{LAB}/topics/alerts/subscribers/bert", None),
+        ("PATCH", f"{LAB}/members/bert", {"name": "x"}),
+        ("POST", f"{LAB}/members/bert/rotate", {"pubkey": key("x"), "proof": "0" * 128}),
+    ):
+        answer = house.ask("anna", method, path, body)
+        assert (answer.status_code, answer.json["code"]) == (403, "FORBIDDEN"), path
+
+
+def test_member_sees_its_own_meshes_and_no_other(house):
+    house.registry.create_mesh(wire.CreateMesh("other"))
+    meshes = house.ask("anna", "GET", "/broker/v1/meshes").json["meshes"]
+    assert [mesh["slug"] for mesh in meshes] == ["lab"]
+    for path in ("", "/members", "/topics", "/queues", "/history"):
+        answer = house.ask("anna", "GET", f"/broker/v1/meshes/other{path}")
+        assert (answer.status_code, answer.json["code"]) == (403, "NOT_A_MEMBER")
+        assert house.ask("anna", "GET", LAB + path).status_code == 200
+
+
+def test_member_subscribes_renames_and_rotates_itself(house):
+    path = f"{LAB}/topics/alerts/subscribers/{key('anna')}"
+    assert house.ask("anna", "PUT", path).json == {"changed": True}
+    assert house.ask("anna", "PUT", path).json == {"changed": False}
+    assert house.ask("anna", "DELETE", path).json == {"changed": True}
+    renamed = house.ask("anna", "PATCH", f"{LAB}/members/{key('anna')}", {"name": "anne"})
+    assert renamed.json["member"]["name"] == "anne"
+    proof = sign(seed("new"), rotation_text("lab", key("anna"), key("new")))
+    body = {"pubkey": key("new"), "proof": proof}
+    assert house.ask("anna", "POST", f"{LAB}/members/anne/rotate", body).status_code == 201
+    assert house.ask("new", "POST", ACCEPT, item("m1")).status_code == 201
+    assert house.ask("anna", "POST", ACCEPT, item("m2")).json["code"] == "MEMBER_REVOKED"
+
+
+def test_member_reads_of_the_history_only_what_it_may(house):
+    house.send("m1", "to bert", to="bert")
+    house.send("m2", "to all")
+    house.send("m3", "from cleo to anna", sender="cleo", to="anna")
+
+    def bodies(name):
+        page = house.ask(name, "GET", f"{LAB}/history").json
+        return [past["message"]["body"] for past in page["history"]]
+
+    assert bodies("anna") == ["to bert", "to all", "from cleo to anna"]
+    assert bodies("bert") == ["to bert", "to all"]
+    assert bodies("cleo") == ["to all", "from cleo to anna"]
+
+
+def test_history_is_paged_without_a_gap(house):
+    for number in range(7):
+        house.send(f"m{number}", str(number))
+    after, seen = "", []
+    while True:
+        page = house.registry.history("lab", None, wire.HistoryQuery(after, 3))
+        seen += [past.message.body for past in page.history]
+        after = page.next
+        if not page.has_more:
+            break
+    assert seen == [str(number) for number in range(7)]
+
+
+# -- tokens ------------------------------------------------------------------------------
+
+
+def test_token_sends_for_the_member_it_names(house):
+    client = house.client(ACCEPT_TOKEN)
+    named = {"X-Agentlip-Member": key("bert")}
+    assert client.simulate_post(ACCEPT, json=item("m1"), headers=named).status_code == 201
+    assert house.rows("SELECT sender_name FROM topic_message") == [("bert",)]
+    nobody = client.simulate_post(ACCEPT, json=item("m2"))
+    assert (nobody.status_code, nobody.json["details"]["field"]) == (400, "X-Agentlip-Member")
+
+
+def test_each_scope_opens_its_own(house):
+    nobody, reader, sender = house.client(), house.client(READ_TOKEN), house.client(ACCEPT_TOKEN)
+    admin = house.client(TOKEN)
+    assert nobody.simulate_get(LAB).status_code == 401
+    assert reader.simulate_get(LAB).status_code == 200
+    assert reader.simulate_post(ACCEPT, json=item("m1")).status_code == 403
+    assert sender.simulate_get("/broker/v1/status").status_code == 403
+    assert reader.simulate_put(f"{LAB}/topics/alerts/subscribers/anna").status_code == 403
+    assert admin.simulate_put(f"{LAB}/topics/alerts/subscribers/anna").status_code == 200
+
+
+# -- batches and limits ------------------------------------------------------------------
+
+
+def test_batch_has_a_result_for_each_item(house):
+    items = [item("m1"), item("m1", "else"), {"mesh": 1}, item("m2", to="bert")]
+    answer = house.ask("anna", "POST", BATCH, {"items": items})
+    assert answer.status_code == 200
+    results = answer.json["results"]
+    assert [one["status"] for one in results] == [201, 409, 400, 201]
+    assert results[1]["body"]["conflict"] == "request_fingerprint_mismatch"
+    assert results[2]["body"]["code"] == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("count", [0, 201])
+def test_batch_has_1_to_200_items(house, count):
+    answer = house.ask("anna", "POST", BATCH, {"items": [item("m1")] * count})
+    assert answer.status_code == 400
+
+
+def test_saturated_mesh_says_when_to_come_again(tmp_path):
+    house = House(tmp_path, rate_per_second=1)
+    assert house.ask("anna", "POST", ACCEPT, item("m1")).status_code == 201
+    answer = house.ask("anna", "POST", ACCEPT, item("m2"))
+    assert answer.status_code == 429
+    assert answer.headers["retry-after"] == "1"
+    results = house.ask("anna", "POST", BATCH, {"items": [item("m1"), item("m2")]}).json["results"]
+    assert [one["status"] for one in results] == [200, 429]
+    assert results[1]["body"]["retry_after"] == 1.0
+    house.close()
+
+
+# -- managing ----------------------------------------------------------------------------
+
+
+def test_mesh_is_made_shown_changed_and_made_only_once(house):
+    client = house.client(TOKEN)
+    made = client.simulate_post("/broker/v1/meshes", json={"slug": "m"})
+    assert made.status_code == 201
+    assert made.json["mesh"]["dedupe_retention_days"] == 365
+    again = client.simulate_post("/broker/v1/meshes", json={"slug": "m"})
+    assert (again.status_code, again.json["code"]) == (409, "ALREADY_EXISTS")
+    changed = client.simulate_patch("/broker/v1/meshes/m", json={"dedupe_mode": "permanent"})
+    assert changed.json["mesh"]["dedupe_mode"] == "permanent"
+    assert client.simulate_get("/broker/v1/meshes/none").json["code"] == "MESH_NOT_FOUND"
+
+
+def test_retention_below_seven_days_is_refused(house):
+    client = house.client(TOKEN)
+    body = {"slug": "m", "dedupe_retention_days": 6}
+    assert client.simulate_post("/broker/v1/meshes", json=body).status_code == 400
+    assert client.simulate_patch(LAB, json={"dedupe_retention_days": 6}).status_code == 400
+
+
+@pytest.mark.parametrize("pubkey", ["00" * 32, "f" * 64, key("x").upper(), "x", key("x")[:-1]])
+def test_member_needs_a_key_that_can_sign(house, pubkey):
+    body = {"pubkey": pubkey, "name": "x"}
+    answer = house.client(TOKEN).simulate_post(f"{LAB}/members", json=body)
+    assert answer.status_code == 400
+
+
+def test_limits_of_meshes_members_and_places_hold(tmp_path):
+    house = House(tmp_path, members_max=3, meshes_max=1, places_max=1, subscribers_max=2)
+    client = house.client(TOKEN)
+    for path, body in (
+        ("/broker/v1/meshes", {"slug": "m"}),
+        (f"{LAB}/members", {"pubkey": key("x"), "name": "x"}),
+        (f"{LAB}/topics", {"name": "x"}),
+    ):
+        answer = client.simulate_post(path, json=body)
+        assert (answer.status_code, answer.json["code"]) == (409, "TOO_MANY"), path
+    full = client.simulate_put(f"{LAB}/topics/alerts/subscribers/anna")
+    assert (full.status_code, full.json["code"]) == (409, "TOO_MANY")
+    house.close()
+
+
+def test_status_counts_and_orphans_are_looked_for(house):
+    house.send("m1")
+    assert house.client(TOKEN).simulate_post("/broker/v1/orphans").json == {"orphans": []}
+    status = house.client(READ_TOKEN).simulate_get("/broker/v1/status").json
+    assert status == {
+        "meshes": 1,
+        "members": 3,
+        "links": 0,
+        "messages": 1,
+        "dedupe": 1,
+        "waiting": 2,
+        "leased": 0,
+        "orphans": 0,
+        "swept_at": None,
+    }

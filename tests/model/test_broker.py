@@ -1,0 +1,276 @@
+"""The broker driven at random: sends, deliveries, lost acks, faults around commits, restarts, sweeps.
+
+What must hold whatever happens: an id is used up exactly when its message was accepted; who
+should get a message has it or will; the orphan check finds nothing.
+"""
+
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from appliance.broker import wire
+from appliance.kernel.batch import BatchRunner
+from tests.support.broker import House, Mailbox, item, key
+from tests.support.clock import FakeClock
+
+DAY_SECONDS = 86_400
+KEEP_DAYS, DEDUPE_DAYS = 3, 7
+NAMES = ("anna", "bert", "cleo")
+PLACES = ({"topic": "alerts"}, {"queue": "jobs"}, {"to": "bert"}, {"topic": "nowhere"})
+ids = st.sampled_from([f"m{number}" for number in range(6)])
+bodies = st.sampled_from(["one", "two"])
+places = st.sampled_from(PLACES)
+names = st.sampled_from(NAMES)
+
+
+class Faulty(BatchRunner):
+    """Fails when told to, before its commit or after it."""
+
+    plan: list[str] = []
+
+    def commit(self) -> None:
+        fault = self.plan.pop() if self.plan else None
+        if fault == "before":
+            raise sqlite3.OperationalError("fault before the commit")
+        super().commit()
+        if fault == "after":
+            raise sqlite3.OperationalError("fault after the commit")
+
+
+class Known:
+    """An id that the broker has said to be used up."""
+
+    def __init__(self, given, body, seen_ms):
+        self.given = given
+        self.message_id = body["broker_message_id"]
+        self.history_id = body["history_id"]
+        self.seen_ms = seen_ms
+
+
+class BrokerMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.clock = FakeClock()
+        Faulty.plan = []
+        self.known: dict[str, Known] = {}
+        self.in_doubt: set[str] = set()
+        self.got: dict[str, set[str]] = {name: set() for name in NAMES}
+        self.boxes: dict[str, Mailbox] = {}
+        self.refusing: set[str] = set()
+
+    @initialize()
+    def open(self):
+        self.house = House(self.folder, runner=Faulty, clock=self.clock)
+        if self.house.broker.directory.by_slug["lab"].message_retention_days != KEEP_DAYS:
+            self.house.registry.change_mesh(
+                "lab",
+                wire.ChangeMesh(
+                    dedupe_retention_days=DEDUPE_DAYS, message_retention_days=KEEP_DAYS
+                ),
+            )
+
+    def teardown(self):
+        Faulty.plan = []
+        if hasattr(self, "house"):
+            self.drain()
+            self.house.close()
+        shutil.rmtree(self.folder)
+
+    # -- sending -------------------------------------------------------------------------
+
+    @rule(id_=ids, body=bodies, place=places, sender=names)
+    def send(self, id_, body, place, sender):
+        given = item(id_, body, **place)
+        self.judge(given, self.house.broker.accept(key(sender), given))
+
+    @rule(given=st.lists(st.tuples(ids, bodies, places), min_size=1, max_size=5), sender=names)
+    def send_batch(self, given, sender):
+        items = [item(id_, body, **place) for id_, body, place in given]
+        answers = self.house.broker.accept_many(key(sender), items)
+        for one, answer in zip(items, answers, strict=True):
+            self.judge(one, answer)
+
+    @rule(id_=ids, body=bodies, place=places, fault=st.sampled_from(["before", "after"]))
+    def send_with_a_fault(self, id_, body, place, fault):
+        """The sender hears of a fault: then it may be stored or not, and asks again."""
+        given = item(id_, body, **place)
+        Faulty.plan = [fault]
+        status, told = self.house.broker.accept(key("anna"), given)
+        assert status == 500, told
+        Faulty.plan = []
+        before = id_ in self.known
+        answer = self.house.broker.accept(key("anna"), given)
+        if not before and answer[0] in (200, 201):
+            assert answer[0] == (201 if fault == "before" else 200)
+        self.judge(given, answer, repeat=True)
+
+    def judge(self, given, answer, repeat=False):
+        status, body = answer
+        id_ = given["client_message_id"]
+        known = self.known.get(id_)
+        if known is not None:
+            same = known.given["request_fingerprint"] == given["request_fingerprint"]
+            assert status == (200 if same else 409), body
+            if same:
+                assert body["broker_message_id"] == known.message_id
+                assert body["history_id"] == known.history_id
+                assert body["history_available"] == self.is_stored(known.message_id)
+        elif given["destination_ref"] == "nowhere":
+            assert status == 404
+        else:
+            assert status == 201 or (repeat and status == 200), body
+            self.known[id_] = Known(given, body, self.clock.now_ms())
+
+    # -- receiving -----------------------------------------------------------------------
+
+    @rule(name=names)
+    def connect(self, name):
+        old = self.boxes.pop(name, None)
+        if old is not None:
+            old.link.stop()
+        self.refusing.discard(name)
+        self.boxes[name] = Mailbox(self.house, name, self.taker(name))
+
+    def taker(self, name):
+        def take(pushes):
+            if name in self.refusing:
+                return []
+            self.got[name].update(push.message_id for push in pushes)
+            return None
+
+        return take
+
+    @precondition(lambda self: self.boxes)
+    @rule(name=names)
+    def disconnect(self, name):
+        box = self.boxes.pop(name, None)
+        if box is not None:
+            box.link.stop()
+
+    @rule(name=names)
+    def refuse_or_not(self, name):
+        self.refusing ^= {name}
+
+    @rule(faults=st.lists(st.sampled_from(["before", "after"]), max_size=1))
+    def deliver(self, faults):
+        Faulty.plan = list(faults)
+        try:
+            self.house.deliverer.run_once(self.clock.now_ms())
+        except sqlite3.OperationalError:
+            assert faults
+        Faulty.plan = []
+
+    @precondition(lambda self: self.boxes)
+    @rule()
+    def receive(self):
+        for box in self.boxes.values():
+            box.link.run_once(self.clock.now_ms())
+
+    @precondition(lambda self: self.boxes)
+    @rule(lost=st.booleans())
+    def leases_run_out(self, lost):
+        """What was pushed may have been lost on the way."""
+        self.house.deliverer.run_once(self.clock.now_ms())
+        for box in self.boxes.values():
+            if lost:
+                box.link._out.clear()
+        self.clock.pass_seconds(31)
+        self.house.sweeper.run_once(self.clock.now_ms())
+
+    # -- time and restarts ---------------------------------------------------------------
+
+    @rule(days=st.sampled_from([0, 1, 4]))
+    def sweep(self, days):
+        self.clock.pass_seconds(days * DAY_SECONDS)
+        self.house.retention.sweep(self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        self.known = {
+            id_: one
+            for id_, one in self.known.items()
+            if one.seen_ms + DEDUPE_DAYS * DAY_SECONDS * 1000 > now_ms
+        }
+
+    @rule()
+    def restart(self):
+        """Without a goodbye: what was in memory is gone."""
+        self.boxes.clear()
+        self.house.close()
+        self.open()
+
+    # -- what holds ----------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_orphaned(self):
+        if hasattr(self, "house"):
+            assert self.house.orphans() == []
+
+    @invariant()
+    def ids_used_up_are_those_that_were_said_to_be(self):
+        if hasattr(self, "house"):
+            rows = self.house.rows(
+                "SELECT client_message_id, broker_message_id FROM client_message_dedupe"
+            )
+            assert dict(rows) == {id_: one.message_id for id_, one in self.known.items()}
+
+    @invariant()
+    def whoever_should_get_a_message_has_it_or_will(self):
+        if not hasattr(self, "house"):
+            return
+        rows = self.house.rows("SELECT broker_message_id, recipient FROM delivery_queue")
+        outstanding = set(rows)
+        senders = dict(
+            self.house.rows("SELECT broker_message_id, sender_pubkey FROM message_history")
+        )
+        for one in self.known.values():
+            if one.message_id not in senders:
+                continue
+            for recipient, holders in recipients_of(one.given, senders[one.message_id]):
+                if (one.message_id, recipient) not in outstanding:
+                    assert any(one.message_id in self.got[name] for name in holders)
+
+    def is_stored(self, message_id):
+        return bool(
+            self.house.rows(
+                "SELECT 1 FROM topic_message WHERE id = ?1"
+                " UNION ALL SELECT 1 FROM message_queue WHERE id = ?1",
+                message_id,
+            )
+        )
+
+    def drain(self):
+        """Everybody comes and takes: then nothing is left."""
+        self.refusing.clear()
+        for name in NAMES:
+            self.connect(name)
+        for _ in range(4):
+            self.clock.pass_seconds(61)
+            self.house.sweeper.run_once(self.clock.now_ms())
+            for box in self.boxes.values():
+                box.turn()
+        assert self.house.count("delivery_queue") == 0
+        self.whoever_should_get_a_message_has_it_or_will()
+
+
+def recipients_of(given, sender):
+    """(recipient, names of whom any may have it)."""
+    ref = given["destination_ref"]
+    if given["destination_kind"] == "topic":
+        return [(key(name), [name]) for name in ("bert", "cleo") if key(name) != sender]
+    if given["destination_kind"] == "queue":
+        return [(f"queue:{ref}", ["bert"])]
+    return [(ref, ["bert"])]
+
+
+TestBroker = BrokerMachine.TestCase
+TestBroker.settings = settings(
+    max_examples=40,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,341 @@
+"""The link of a served broker: hello, negotiation, pushes, acks, close codes."""
+
+import json
+import time
+from contextlib import contextmanager
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.support.broker import hello, item, key, signed
+from tests.support.servedhub import serve
+
+PATH = "/broker/v1/link"
+LAB = "/broker/v1/meshes/lab"
+SETTINGS = """
+[broker]
+lease_seconds = 1.0
+sweep_seconds = 0.2
+[socket]
+hello_seconds_max = 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("broker"), settings=SETTINGS) as hub:
+        furnish(hub)
+        yield hub
+
+
+def furnish(hub):
+    hub.made(hub.http.post("/broker/v1/meshes", {"slug": "lab"}))
+    for name in ("anna", "bert", "cleo", "dora", "emil"):
+        hub.made(hub.http.post(f"{LAB}/members", {"pubkey": key(name), "name": name}))
+    hub.made(hub.http.post(f"{LAB}/topics", {"name": "alerts"}))
+    assert hub.http("PUT", f"{LAB}/topics/alerts/subscribers/bert").status == 200
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def dialled(hub, token=None):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = hub.url.replace("http://", "ws://") + PATH
+    with connect(url, additional_headers=headers, compression=None, close_timeout=2) as socket:
+        yield socket
+
+
+@contextmanager
+def linked(hub, name):
+    """A link that is open."""
+    with dialled(hub) as socket:
+        say(socket, hello(name, now_ms()))
+        assert hear(socket)["type"] == "hello_ack"
+        say(socket, {"type": "negotiate", "require": ["client_message_id_dedupe"]})
+        assert hear(socket)["type"] == "negotiated"
+        yield socket
+
+
+def say(socket, frame):
+    socket.send(json.dumps(frame))
+
+
+def hear(socket, seconds=10):
+    return json.loads(socket.recv(timeout=seconds))
+
+
+def push_of(socket):
+    """The next push; events between are dropped."""
+    while (frame := hear(socket))["type"] != "push":
+        assert frame["type"] == "event"
+    return frame
+
+
+def closed(socket):
+    """The code and reason of the close, and the frames before it."""
+    frames = []
+    try:
+        while True:
+            frames.append(hear(socket))
+    except ConnectionClosed as error:
+        return error.rcvd.code, error.rcvd.reason, frames
+
+
+def post(hub, name, body, path="/broker/v1/accept"):
+    raw = json.dumps(body).encode()
+    client = hub.connect(None)
+    try:
+        return client("POST", path, raw=raw, headers=signed(name, "POST", path, raw, now_ms()))
+    finally:
+        client.close()
+
+
+def test_push_reaches_the_member_and_the_ack_ends_it(hub):
+    with linked(hub, "bert") as bert:
+        sent = post(hub, "anna", item("m1", "built", meta={"run": 7})).body
+        push = push_of(bert)
+        assert push == {
+            "type": "push",
+            "message_id": sent["broker_message_id"],
+            "client_message_id": "m1",
+            "mesh": "lab",
+            "topic": "alerts",
+            "destination_kind": "topic",
+            "destination_ref": "alerts",
+            "sender_pubkey": key("anna"),
+            "sender_name": "anna",
+            "priority": "next",
+            "meta": {"run": 7},
+            "body": "built",
+            "reply_to_id": None,
+            "created_at": push["created_at"],
+        }
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+        wait_for(hub, leased=0, waiting=0)
+
+
+def test_push_without_an_ack_comes_again(hub):
+    with linked(hub, "cleo") as cleo:
+        post(hub, "anna", item("m2", "again", to="cleo"))
+        first = push_of(cleo)
+        assert push_of(cleo) == first
+        say(cleo, {"type": "client_ack", "message_ids": [first["message_id"], "unknown"]})
+        wait_for(hub, leased=0, waiting=0)
+
+
+def test_what_a_broken_connection_held_comes_on_the_next(hub):
+    with linked(hub, "cleo") as cleo:
+        post(hub, "anna", item("m3", "held", to="cleo"))
+        push_of(cleo)
+        cleo.socket.close()
+    with linked(hub, "cleo") as cleo:
+        push = push_of(cleo)
+        assert push["body"] == "held"
+        say(cleo, {"type": "client_ack", "message_id": push["message_id"]})
+        wait_for(hub, leased=0, waiting=0)
+
+
+def wait_for(hub, **wanted):
+    deadline = time.monotonic() + 10
+    while True:
+        status = hub.http.get("/broker/v1/status").body
+        if all(status[name] == value for name, value in wanted.items()):
+            return
+        assert time.monotonic() < deadline, status
+
+
+# -- who may come in ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"signature": "0" * 128}, "BAD_SIGNATURE"),
+        ({"signature": ""}, "BAD_SIGNATURE"),
+        ({"timestamp": 1}, "STALE_SIGNATURE"),
+        ({"mesh": "nowhere"}, "BAD_SIGNATURE"),
+        ({"member": key("bert")}, "BAD_SIGNATURE"),
+    ],
+)
+def test_hello_that_is_not_the_members_ends_the_link(hub, change, code):
+    with dialled(hub) as socket:
+        say(socket, {**hello("anna", now_ms()), **change})
+        number, _, frames = closed(socket)
+    assert number == 4401
+    assert frames[-1]["code"] == code
+
+
+def test_hello_is_good_once(hub):
+    once = hello("anna", now_ms())
+    with dialled(hub) as socket:
+        say(socket, once)
+        assert hear(socket)["name"] == "anna"
+    with dialled(hub) as socket:
+        say(socket, once)
+        assert closed(socket)[0] == 4401
+
+
+def test_silence_and_other_frames_before_hello_end_the_link(hub):
+    with dialled(hub) as socket:
+        assert closed(socket)[:2] == (1008, "hello and negotiate did not come in time")
+    with dialled(hub) as socket:
+        say(socket, {"type": "client_ack", "message_id": "x"})
+        assert closed(socket)[0] == 4401
+
+
+def test_token_may_link_for_the_member_it_names_and_others_may_not(hub):
+    frame = {"type": "hello", "mesh": "lab", "member": key("anna")}
+    with dialled(hub, hub.token) as socket:
+        say(socket, frame)
+        assert hear(socket)["type"] == "hello_ack"
+    reading = hub.http.post("/api/v1/tokens", {"name": "r", "scopes": ["broker:read"]}).body
+    with dialled(hub, reading["secret"]) as socket:
+        say(socket, frame)
+        assert closed(socket)[0] == 4401
+
+
+# -- negotiation -------------------------------------------------------------------------
+
+DEDUPE, PAYLOAD = "client_message_id_dedupe", "max_payload"
+
+
+@pytest.mark.parametrize(
+    ("require", "code", "reason"),
+    [
+        (["key_epoch"], 4010, "feature_unavailable: key_epoch"),
+        ([{"name": DEDUPE, "params": {"version": 3}}], 4011, f"{DEDUPE}.version"),
+        ([{"name": DEDUPE, "params": {"mode": "permanent"}}], 4011, f"{DEDUPE}.mode"),
+        ([{"name": PAYLOAD, "params": {"inline_bytes": 65_537}}], 4012, f"{PAYLOAD}.inline_bytes"),
+    ],
+)
+def test_link_that_lacks_what_is_required_is_closed_with_its_code(hub, require, code, reason):
+    with dialled(hub) as socket:
+        say(socket, hello("emil", now_ms()))
+        hear(socket)
+        say(socket, {"type": "negotiate", "require": [DEDUPE, *require], "optional": ["x"]})
+        number, why, frames = closed(socket)
+    assert number == code
+    assert reason in why
+    assert frames[0]["missing_required"] == (["key_epoch"] if code == 4010 else [])
+    assert frames[0]["supported"][DEDUPE]["params"]["dedupe_retention_days"] == 365
+
+
+# -- two connections, revocation ---------------------------------------------------------
+
+
+def test_newer_connection_replaces_the_older_with_4003(hub):
+    with linked(hub, "dora") as older, linked(hub, "dora"):
+        assert closed(older)[:2] == (4003, "replaced_by_newer_connection")
+
+
+def test_older_connection_stays_and_the_newer_is_refused_with_4004(hub):
+    hub.http.patch(LAB, {"concurrency": "prefer_oldest"})
+    try:
+        with linked(hub, "dora") as older, dialled(hub) as newer:
+            say(newer, hello("dora", now_ms()))
+            say(newer, {"type": "negotiate"})
+            assert closed(newer)[:2] == (4004, "member_already_connected")
+            post(hub, "anna", item("m4", "older", to="dora"))
+            push = push_of(older)
+            say(older, {"type": "client_ack", "message_id": push["message_id"]})
+    finally:
+        hub.http.patch(LAB, {"concurrency": "prefer_newest"})
+
+
+def test_revoked_member_is_told_and_closed_and_stays_out(hub):
+    with linked(hub, "emil") as emil:
+        assert hub.http("DELETE", f"{LAB}/members/emil").status == 200
+        code, reason, frames = closed(emil)
+    assert (code, reason) == (4401, "member_revoked")
+    assert frames[-1]["event"] == "member_revoked"
+    with dialled(hub) as socket:
+        say(socket, hello("emil", now_ms()))
+        assert closed(socket)[2][-1]["code"] == "MEMBER_REVOKED"
+    assert post(hub, "emil", item("m5")).body["code"] == "MEMBER_REVOKED"
+
+
+# -- bad frames, busy receivers ----------------------------------------------------------
+
+
+def test_frame_that_is_wrong_is_answered_and_changes_nothing(hub):
+    with linked(hub, "bert") as bert:
+        for frame in ({"type": "nonsense"}, {"type": "client_ack", "message_ids": 1}, [], "x"):
+            say(bert, frame)
+            assert hear(bert)["type"] == "error"
+        bert.send("{")
+        assert hear(bert)["type"] == "error"
+        say(bert, {"type": "hello", "mesh": "lab", "member": key("bert")})
+        assert hear(bert)["type"] == "error"
+        post(hub, "anna", item("m6", "still here", to="bert"))
+        push = push_of(bert)
+        assert push["body"] == "still here"
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+
+
+def test_busy_member_hears_only_what_is_urgent(hub):
+    with linked(hub, "bert") as bert:
+        say(bert, {"type": "status", "status": "dnd"})
+        say(bert, {"type": "nonsense"})
+        hear(bert)  # answered in order: the status is known now
+        post(hub, "anna", item("m7", "later", to="bert"))
+        post(hub, "anna", item("m8", "urgent", to="bert", priority="now"))
+        push = push_of(bert)
+        assert push["body"] == "urgent"
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+        say(bert, {"type": "status", "status": "idle"})
+        push = push_of(bert)
+        assert push["body"] == "later"
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+
+
+# -- kill -9 -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_every_accepted_message_arrives_and_no_row_is_orphaned(tmp_path):
+    """What was answered 201 is delivered; what was not answered may be sent again under its id."""
+    with serve(tmp_path, settings=SETTINGS) as hub:
+        furnish(hub)
+        accepted, got, sent = {}, {}, 0
+        for _round in range(5):
+            stop_at = sent + 40
+            with linked(hub, "bert") as bert:
+                try:
+                    while sent < stop_at:
+                        batch = [item(f"k{n}", str(n), to="bert") for n in range(sent, sent + 10)]
+                        body = {"items": batch}
+                        if sent == stop_at - 10:
+                            hub.kill()
+                        answer = post(hub, "anna", body, "/broker/v1/accept/batch")
+                        for given, result in zip(batch, answer.body["results"], strict=True):
+                            assert result["status"] in (200, 201)
+                            accepted[given["client_message_id"]] = result["body"]
+                        sent += 10
+                        push = push_of(bert)
+                        got.setdefault(push["client_message_id"], set()).add(push["message_id"])
+                        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+                except (OSError, ConnectionClosed):
+                    pass
+            hub.start()
+        drained(hub, got)
+        assert {id_: {body["broker_message_id"]} for id_, body in accepted.items()}.items() <= (
+            got.items()
+        )
+        assert all(len(ids) == 1 for ids in got.values())
+        assert hub.http.post("/broker/v1/orphans").body == {"orphans": []}
+
+
+def drained(hub, got):
+    with linked(hub, "bert") as bert:
+        while hub.http.get("/broker/v1/status").body["waiting"] or True:
+            try:
+                push = json.loads(bert.recv(timeout=2))
+            except TimeoutError:
+                return
+            if push["type"] == "push":
+                got.setdefault(push["client_message_id"], set()).add(push["message_id"])
+                say(bert, {"type": "client_ack", "message_id": push["message_id"]})

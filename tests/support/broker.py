@@ -1,0 +1,263 @@
+"""A broker on a clock that stands still, with members whose keys are known, and its app."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from falcon.testing import Result
+
+from appliance.broker import parts, wire
+from appliance.broker.dispatch import Dispatch
+from appliance.broker.local import LocalLink
+from appliance.broker.loops import (
+    DedupeRetention,
+    Deliverer,
+    HookDeliverer,
+    LeaseSweeper,
+    OrphanCheck,
+)
+from appliance.broker.registry import Registry
+from appliance.broker.resources import routes
+from appliance.broker.service import Broker
+from appliance.broker.settings import BrokerSettings
+from appliance.broker.signature import hello_text, public_key, request_text, sign
+from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
+from appliance.kernel.batch import BatchRunner
+from appliance.kernel.clock import Clock
+from appliance.kernel.fingerprint import fingerprint
+from appliance.kernel.log import Log
+from appliance.kernel.schema import migrate
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.web.app import make_app
+from appliance.web.guard import Guard
+from appliance.web.limits import RateLimiter
+from appliance.web.settings import HttpSettings
+from tests.support.clock import FakeClock
+from tests.support.http import NO_LIMITS, TOKEN, Client, Lines
+
+ACCEPT_TOKEN, READ_TOKEN = "a" * 64, "r" * 64
+
+
+def seed(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def key(name: str) -> str:
+    return public_key(seed(name))
+
+
+def item(
+    id_: str,
+    body: str = "hello",
+    *,
+    mesh: str = "lab",
+    topic: str | None = None,
+    queue: str | None = None,
+    to: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """A send with its right fingerprint; a dm to a member by name."""
+    if to is not None:
+        kind, ref = "dm", to if len(to) == 64 else key(to)
+    else:
+        kind, ref = ("queue", queue) if queue is not None else ("topic", topic or "alerts")
+    digest = fingerprint(
+        kind,  # type: ignore[arg-type]
+        ref,  # type: ignore[arg-type]
+        body.encode("utf-8", "surrogatepass"),
+        reply_to_id=more.get("reply_to_id"),
+        priority=more.get("priority", "next"),
+        meta=more.get("meta"),
+    )
+    return {
+        "mesh": mesh,
+        "client_message_id": id_,
+        "request_fingerprint": digest.hex(),
+        "envelope_version": 1,
+        "destination_kind": kind,
+        "destination_ref": ref,
+        "body": body,
+        **more,
+    }
+
+
+def signed(
+    name: str, method: str, path: str, body: bytes, now_ms: int, **wrong: str
+) -> dict[str, str]:
+    """The headers of a member's request."""
+    stamp = str(now_ms)
+    return {
+        "X-Agentlip-Member": key(name),
+        "X-Agentlip-Timestamp": stamp,
+        "X-Agentlip-Signature": sign(seed(name), request_text(method, path, stamp, body)),
+        **wrong,
+    }
+
+
+def hello(name: str, now_ms: int, mesh: str = "lab", **more: Any) -> dict[str, Any]:
+    text = hello_text(mesh, key(name), now_ms)
+    return {
+        "type": "hello",
+        "mesh": mesh,
+        "member": key(name),
+        "timestamp": now_ms,
+        "signature": sign(seed(name), text),
+        **more,
+    }
+
+
+class House:
+    """Mesh `lab` has anna, bert and cleo; bert and cleo hear `alerts`, bert works on `jobs`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        runner: type[BatchRunner] = BatchRunner,
+        clock: Clock | None = None,
+        hook_sink: Any = None,
+        furnish: bool = True,
+        **values: Any,
+    ) -> None:
+        self.path = folder / "broker.sqlite3"
+        self.clock = FakeClock() if clock is None else clock
+        self.lines = Lines()
+        self.log = Log(self.lines, clock=self.clock)
+        if not self.path.exists():
+            migrate(
+                self.path, "broker", clock=self.clock, backups=folder, log=Log(sys.stderr.buffer)
+            )
+        self.settings = BrokerSettings(**values)
+        dispatch = Dispatch(self.settings.links_max)
+        self.store = Store(
+            "broker",
+            self.path,
+            StoreSettings(synchronous="NORMAL", readers=1, free_bytes_min=0),
+            self.clock,
+            self.log,
+            publish=dispatch.told,
+            runner=runner,
+        )
+        self.broker = Broker(self.store, dispatch, self.settings, self.clock, self.log, hook_sink)
+        self.broker.open()
+        self.registry = Registry(self.broker)
+        self.deliverer = Deliverer(self.broker)
+        self.sweeper = LeaseSweeper(self.broker)
+        self.hooks = HookDeliverer(self.broker)
+        self.retention = DedupeRetention(self.broker)
+        self.orphan_check = OrphanCheck(self.broker, self.registry)
+        if furnish and "lab" not in self.broker.directory.by_slug:
+            self.furnish()
+
+    def furnish(self) -> None:
+        self.registry.create_mesh(wire.CreateMesh("lab"))
+        for name in ("anna", "bert", "cleo"):
+            self.registry.add_member("lab", wire.AddMember(key(name), name))
+        self.registry.create_place("lab", "topic", "alerts")
+        self.registry.create_place("lab", "queue", "jobs")
+        for name in ("bert", "cleo"):
+            self.registry.subscribe("lab", "topic", "alerts", name)
+        self.registry.subscribe("lab", "queue", "jobs", "bert")
+
+    def close(self) -> None:
+        assert self.store.close()
+
+    # -- sending -----------------------------------------------------------------------------
+
+    def send(self, id_: str, body: str = "hello", sender: str = "anna", **more: Any) -> Any:
+        return self.broker.accept(key(sender), item(id_, body, **more))
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def connect(self, name: str, callback: Any = None) -> "Mailbox":
+        return Mailbox(self, name, callback)
+
+    def deliver(self) -> None:
+        """Until nothing is left to be handed out."""
+        while self.deliverer.run_once(self.clock.now_ms())["turns"]:
+            pass
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def rows(self, sql: str, *parameters: Any) -> list[Any]:
+        return self.store.read(lambda reader: reader.execute(sql, parameters).fetchall())
+
+    def count(self, table: str) -> int:
+        return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])
+
+    def counts(self) -> dict[str, int]:
+        tables = (
+            "client_message_dedupe",
+            "topic_message",
+            "message_queue",
+            "message_history",
+            "delivery_queue",
+            "mention_index",
+        )
+        return {table: self.count(table) for table in tables}
+
+    def orphans(self) -> list[wire.Orphan]:
+        return self.registry.orphans().orphans
+
+    # -- over HTTP -----------------------------------------------------------------------------
+
+    def client(self, token: str | None = None, *, limits: Any = NO_LIMITS, **more: Any) -> Client:
+        book = TokenBook(
+            (hash_token(secret), Principal(name, name, frozenset(scopes)))
+            for secret, name, scopes in (
+                (TOKEN, "workspace", [ADMIN]),
+                (ACCEPT_TOKEN, "sender", [wire.ACCEPT]),
+                (READ_TOKEN, "reader", [wire.READ]),
+            )
+        )
+        http = HttpSettings()
+        app = make_app(
+            routes(self.broker, self.registry),
+            Guard(book, http, self.clock, self.log, implied=parts.IMPLIED),
+            RateLimiter(limits, self.clock),
+            settings=http,
+            log=self.log,
+            clock=self.clock,
+            instance_id="broker-1",
+        )
+        return Client(app, token, **more)
+
+    def ask(self, name: str, method: str, path: str, body: Any = None, **wrong: str) -> Result:
+        """A request signed by that member."""
+        raw = b"" if body is None else json.dumps(body).encode()
+        headers = signed(name, method, path, raw, self.clock.now_ms(), **wrong)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        query = None
+        return self.client().simulate_request(
+            method, path, body=raw, headers=headers, query_string=query
+        )
+
+
+class Mailbox:
+    """A local receiver that keeps what it gets, and acks it unless told otherwise."""
+
+    def __init__(self, house: House, name: str, callback: Any = None) -> None:
+        self.house = house
+        self.got: list[wire.Push] = []
+        self.events: list[dict[str, Any]] = []
+        self.link = LocalLink(
+            house.broker, "lab", key(name), callback or self._keep, self.events.append
+        )
+
+    def _keep(self, pushes: list[wire.Push]) -> None:
+        self.got += pushes
+
+    @property
+    def bodies(self) -> list[str]:
+        return [push.body for push in self.got]
+
+    def turn(self) -> list[str]:
+        """Claim, receive, ack; everything received so far."""
+        self.house.deliver()
+        self.link.run_once(self.house.clock.now_ms())
+        self.house.deliver()
+        return self.bodies

@@ -1,0 +1,313 @@
+"""Accepting: every row of the contract's tables, and that a refusal leaves nothing."""
+
+import pytest
+
+from appliance.broker import wire
+from appliance.kernel.batch import BatchRunner
+from tests.support.broker import House, item, key
+
+NOTHING = {
+    "client_message_dedupe": 0,
+    "topic_message": 0,
+    "message_queue": 0,
+    "message_history": 0,
+    "delivery_queue": 0,
+    "mention_index": 0,
+}
+
+
+@pytest.fixture
+def house(tmp_path):
+    house = House(tmp_path)
+    yield house
+    assert house.orphans() == []
+    house.close()
+
+
+# -- the answers of contract §7 ----------------------------------------------------------
+
+
+def test_first_send_is_201_with_all_its_rows(house):
+    status, body = house.send("m1", meta={"mentions": ["cleo", key("bert"), "nobody"]})
+    assert status == 201
+    assert body == {
+        "broker_message_id": body["broker_message_id"],
+        "client_message_id": "m1",
+        "history_id": body["history_id"],
+        "duplicate": False,
+    }
+    assert house.counts() == {
+        "client_message_dedupe": 1,
+        "topic_message": 1,
+        "message_queue": 0,
+        "message_history": 1,
+        "delivery_queue": 2,
+        "mention_index": 2,
+    }
+    rows = house.rows("SELECT id, client_message_id FROM topic_message")
+    assert rows == [(body["broker_message_id"], "m1")]
+    rows = house.rows("SELECT recipient FROM delivery_queue ORDER BY recipient")
+    assert [row[0] for row in rows] == sorted([key("bert"), key("cleo")])
+
+
+def test_same_id_and_fingerprint_is_200_with_the_first_answer(house):
+    _, first = house.send("m1")
+    house.clock.pass_seconds(5)
+    before = house.counts()
+    status, again = house.send("m1")
+    assert status == 200
+    assert again == {
+        **first,
+        "duplicate": True,
+        "history_available": True,
+        "first_seen_at": "2026-02-02T02:40:00.000Z",
+    }
+    assert house.counts() == before
+
+
+def test_same_id_and_another_fingerprint_is_409_with_the_stored_prefix(house):
+    first = item("m1")
+    house.send("m1")
+    before = house.counts()
+    status, body = house.send("m1", "something else")
+    assert status == 409
+    assert body["code"] == "IDEMPOTENCY_KEY_REUSED"
+    assert body["conflict"] == "request_fingerprint_mismatch"
+    assert body["client_message_id"] == "m1"
+    assert body["broker_fingerprint_prefix"] == first["request_fingerprint"][:16]
+    assert house.counts() == before
+
+
+def test_ids_of_two_meshes_do_not_meet(house):
+    house.registry.create_mesh(wire.CreateMesh("other"))
+    house.registry.add_member("other", wire.AddMember(key("anna"), "anna"))
+    house.registry.create_place("other", "topic", "alerts")
+    assert house.send("m1")[0] == 201
+    assert house.send("m1", "else", mesh="other")[0] == 201
+
+
+@pytest.mark.parametrize("more", [{"topic": "alerts"}, {"queue": "jobs"}, {"to": "bert"}])
+def test_each_kind_of_destination_is_accepted_and_found_again(house, more):
+    status, first = house.send("m1", reply_to_id="bmsg_before", priority="low", **more)
+    assert status == 201
+    assert house.send("m1", reply_to_id="bmsg_before", priority="low", **more)[0] == 200
+    [past] = house.registry.history("lab", None, wire.HistoryQuery()).history
+    assert past.history_id == first["history_id"]
+    message = past.message
+    assert (message.body, message.reply_to_id, message.priority) == ("hello", "bmsg_before", "low")
+    assert (message.sender_pubkey, message.sender_name) == (key("anna"), "anna")
+    assert message.topic == more.get("topic")
+
+
+# -- B1: refused before anything is looked at --------------------------------------------
+
+REVOKED = "dora"
+B1 = {
+    "mesh exists": ({"mesh": "nowhere"}, 404, "MESH_NOT_FOUND"),
+    "fingerprint is that of the request": (
+        {"request_fingerprint": "0" * 64},
+        400,
+        "FINGERPRINT_DIFFERS",
+    ),
+    "fingerprint has 32 bytes": ({"request_fingerprint": "00"}, 400, "INVALID_INPUT"),
+    "destination kind is one of three": ({"destination_kind": "mail"}, 400, "INVALID_INPUT"),
+    "destination is named": ({"destination_ref": ""}, 400, "INVALID_INPUT"),
+    "id is given": ({"client_message_id": ""}, 400, "INVALID_INPUT"),
+    "id is not too long": ({"client_message_id": "x" * 256}, 400, "INVALID_INPUT"),
+    "envelope version is known": ({"envelope_version": 2}, 400, "INVALID_INPUT"),
+    "priority is one of three": ({"priority": "soon"}, 400, "INVALID_INPUT"),
+    "no field is unknown": ({"nonce": "x"}, 400, "INVALID_INPUT"),
+    "meta is an object": ({"meta": [1]}, 400, "INVALID_INPUT"),
+    "body is no longer than max_payload": ({"body": "ä" * 40_000}, 400, "PAYLOAD_TOO_LARGE"),
+    "meta is not too long": ({"meta": {"a": "x" * 17_000}}, 400, "PAYLOAD_TOO_LARGE"),
+    "text has no NUL": ({"body": "a\0b"}, 400, "INVALID_INPUT"),
+    "text is Unicode": ({"body": "\ud800"}, 400, "INVALID_INPUT"),
+    "meta has a canonical form": ({"meta": {"a": float("inf")}}, 400, "INVALID_INPUT"),
+    "mentions are bounded": (
+        {"meta": {"mentions": [str(number) for number in range(51)]}},
+        400,
+        "INVALID_INPUT",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", B1)
+def test_b1_refusal_uses_no_id_up(house, rule):
+    change, status, code = B1[rule]
+    given = item("m1")
+    try:
+        given = item("m1", **{name: change[name] for name in change if name in ("body", "meta")})
+    except Exception:  # what has no fingerprint keeps that of another
+        given = {**given, **change}
+    answer = house.broker.accept(key("anna"), {**given, **change})
+    assert (answer[0], answer[1]["code"]) == (status, code)
+    assert house.counts() == NOTHING
+    assert house.send("m1")[0] == 201
+
+
+def test_fingerprint_that_differs_is_told_what_it_should_be(house):
+    wrong = {**item("m1"), "request_fingerprint": "0" * 64}
+    _, body = house.broker.accept(key("anna"), wrong)
+    assert body["broker_fingerprint_prefix"] == item("m1")["request_fingerprint"][:16]
+
+
+def test_stranger_and_revoked_member_are_refused(house):
+    assert house.send("m1", sender="stranger")[1]["code"] == "NOT_A_MEMBER"
+    house.registry.revoke_member("lab", "anna")
+    status, body = house.send("m1")
+    assert (status, body["code"]) == (403, "MEMBER_REVOKED")
+    assert house.counts() == NOTHING
+
+
+# -- B2: refused inside the transaction --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"topic": "nowhere"},
+        {"queue": "nowhere"},
+        {"queue": "alerts"},
+        {"to": "stranger"},
+        {"to": "d00d" * 16},
+    ],
+)
+def test_b2_refusal_uses_no_id_up(house, more):
+    status, body = house.send("m1", **more)
+    assert (status, body["code"]) == (404, "DESTINATION_NOT_FOUND")
+    assert house.counts() == NOTHING
+    assert house.send("m1")[0] == 201
+
+
+def test_dm_to_the_beginning_of_a_key_is_refused_and_not_lost(house):
+    """An earlier implementation took it, and nobody ever got it."""
+    prefix = key("bert")[:16]
+    given = item("m1", to=key("bert"))
+    status, body = house.broker.accept(
+        key("anna"),
+        {**given, "destination_ref": prefix, "request_fingerprint": fingerprint_to(prefix)},
+    )
+    assert (status, body["code"]) == (404, "DESTINATION_NOT_FOUND")
+
+
+def fingerprint_to(ref):
+    from appliance.kernel.fingerprint import fingerprint
+
+    return fingerprint("dm", ref, b"hello").hex()
+
+
+def test_dm_to_a_revoked_member_is_refused(house):
+    house.registry.revoke_member("lab", "bert")
+    assert house.send("m1", to="bert")[1]["code"] == "DESTINATION_NOT_FOUND"
+
+
+def test_duplicate_is_answered_even_when_the_destination_has_gone_since(house):
+    """The retry of what was delivered must not be told that it failed (contract §13)."""
+    assert house.send("m1", to="bert")[0] == 201
+    house.registry.revoke_member("lab", "bert")
+    assert house.send("m1", to="bert")[0] == 200
+
+
+# -- the limit: the id is looked up before it --------------------------------------------
+
+
+def test_known_id_is_answered_while_the_mesh_is_saturated(tmp_path):
+    """Decision 31. Message committed, ack lost, window full: the retry hears 200 and no 4xx."""
+    house = House(tmp_path, rate_per_second=2)
+    assert house.send("m1")[0] == 201
+    assert house.send("m2")[0] == 201
+    status, body = house.send("m3")
+    assert (status, body["code"]) == (429, "RATE_LIMITED")
+    assert body["retry_after"] == pytest.approx(0.5)
+    assert house.send("m1")[0] == 200
+    assert house.send("m1", "else")[0] == 409
+    assert house.count("client_message_dedupe") == 2
+    house.clock.pass_seconds(0.5)
+    assert house.send("m3")[0] == 201
+    house.close()
+
+
+def test_duplicate_costs_nothing_of_the_limit(tmp_path):
+    house = House(tmp_path, rate_per_second=2)
+    house.send("m1")
+    assert [house.send("m1")[0] for _ in range(5)] == [200] * 5
+    assert house.send("m2")[0] == 201
+    house.close()
+
+
+# -- batches -----------------------------------------------------------------------------
+
+
+def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
+    commits = []
+
+    class Counting(BatchRunner):
+        def commit(self):
+            commits.append(1)
+            super().commit()
+
+    house = House(tmp_path, runner=Counting)
+    commits.clear()
+    items = [
+        item("m1"),
+        item("m1"),
+        item("m1", "else"),
+        {"mesh": "lab"},
+        item("m2", topic="nowhere"),
+        item("m3", to="bert"),
+        "nonsense",
+    ]
+    answers = house.broker.accept_many(key("anna"), items)
+    assert [status for status, _ in answers] == [201, 200, 409, 400, 404, 201, 400]
+    assert len(commits) == 1
+    assert house.orphans() == []
+    house.close()
+
+
+def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
+    house = House(tmp_path)
+    house.store.write(
+        lambda tx: (
+            tx.execute(
+                "CREATE TRIGGER poison BEFORE INSERT ON message_history"
+                " WHEN NEW.destination_kind = 'dm' BEGIN SELECT RAISE(ABORT, 'poison'); END"
+            )
+            and None
+        )
+    )
+    answers = house.broker.accept_many(key("anna"), [item("m1"), item("m2", to="bert"), item("m3")])
+    assert [status for status, _ in answers] == [201, 500, 201]
+    assert house.rows("SELECT client_message_id FROM client_message_dedupe ORDER BY 1") == [
+        ("m1",),
+        ("m3",),
+    ]
+    assert house.orphans() == []
+    house.close()
+
+
+# -- who sent it -------------------------------------------------------------------------
+
+
+def test_sender_is_who_signed_and_nobody_the_item_names(house):
+    """An earlier implementation attributed messages to the wrong sender."""
+    given = {**item("m1"), "sender_pubkey": key("cleo")}
+    assert house.broker.accept(key("anna"), given)[0] == 400
+    house.send("m1", sender="bert")
+    assert house.rows("SELECT sender_pubkey, sender_name FROM topic_message") == [
+        (key("bert"), "bert")
+    ]
+
+
+def test_nobody_hears_its_own_words_back(house):
+    house.send("m1", sender="bert")
+    assert house.rows("SELECT recipient FROM delivery_queue") == [(key("cleo"),)]
+
+
+def test_names_of_messages_stay_when_a_member_is_renamed(house):
+    house.send("m1")
+    house.registry.rename_member("lab", "anna", wire.RenameMember("anne"))
+    house.send("m2")
+    assert house.rows("SELECT sender_name FROM topic_message ORDER BY id") == [
+        ("anna",),
+        ("anne",),
+    ]

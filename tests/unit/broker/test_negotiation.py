@@ -1,0 +1,87 @@
+"""Negotiation: every row of the table, on both sides of it."""
+
+import pytest
+
+from appliance.broker import negotiation, wire
+from appliance.broker.model import MeshRow
+from appliance.broker.negotiation import BELOW_FLOOR, PARAM_INVALID, UNAVAILABLE
+
+SCOPED = MeshRow("mesh_1", "lab", "retention_scoped", 30, 7, "prefer_newest", 1)
+PERMANENT = MeshRow("mesh_1", "lab", "permanent", 30, 7, "prefer_newest", 1)
+DEDUPE, PAYLOAD, EPOCH = "client_message_id_dedupe", "max_payload", "key_epoch"
+GOOD = {"version": 2, "mode": "retention_scoped", "dedupe_retention_days": 7,
+        "request_fingerprint": True}  # fmt: skip
+SIZES = {"version": 1, "inline_bytes": 1024, "blob_bytes": 1024}
+
+
+@pytest.mark.parametrize("mesh", [SCOPED, PERMANENT])
+def test_what_is_offered_is_good_by_the_table(mesh):
+    supported = negotiation.offered(mesh, 65_536)
+    assert set(supported) == {
+        DEDUPE,
+        "concurrent_connection_policy",
+        "member_keypair_rotated_event",
+        PAYLOAD,
+    }
+    for name, offer in supported.items():
+        assert negotiation.check_offer(name, offer["params"]) is None
+    assert negotiation.judge(list(supported), supported) == ([], None)
+    assert ("dedupe_retention_days" in supported[DEDUPE]["params"]) is (mesh is SCOPED)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "code", "param"),
+    [
+        (DEDUPE, {**GOOD, "version": 1}, PARAM_INVALID, "version"),
+        (DEDUPE, {**GOOD, "mode": "sometimes"}, PARAM_INVALID, "mode"),
+        (DEDUPE, {**GOOD, "request_fingerprint": False}, PARAM_INVALID, "request_fingerprint"),
+        (DEDUPE, {**GOOD, "dedupe_retention_days": 6}, BELOW_FLOOR, "dedupe_retention_days"),
+        (DEDUPE, {**GOOD, "dedupe_retention_days": "9"}, PARAM_INVALID, "dedupe_retention_days"),
+        (DEDUPE, {"version": 2}, PARAM_INVALID, "mode"),
+        (PAYLOAD, {**SIZES, "inline_bytes": 1023}, BELOW_FLOOR, "inline_bytes"),
+        (PAYLOAD, {**SIZES, "blob_bytes": 0}, BELOW_FLOOR, "blob_bytes"),
+        (PAYLOAD, {"version": 1, "inline_bytes": 1024}, PARAM_INVALID, "blob_bytes"),
+        (PAYLOAD, {**SIZES, "version": 2}, PARAM_INVALID, "version"),
+        (EPOCH, {"version": 1, "max_concurrent_epochs": 0}, BELOW_FLOOR, "max_concurrent_epochs"),
+        (EPOCH, {"version": 1, "max_concurrent_epochs": True}, PARAM_INVALID, None),
+        ("concurrent_connection_policy", {"version": 2}, PARAM_INVALID, "version"),
+        ("member_keypair_rotated_event", {}, PARAM_INVALID, "version"),
+    ],
+)
+def test_offer_that_breaks_the_table_is_named_with_its_code(name, params, code, param):
+    problem = negotiation.check_offer(name, params)
+    assert problem.code == code
+    assert param is None or problem.param == param
+    required = negotiation.judge([name], {name: {"params": params}})
+    assert required == ([], problem)
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"dedupe_retention_days": 30}, None),
+        ({"dedupe_retention_days": 31}, BELOW_FLOOR),
+        ({"mode": "retention_scoped", "request_fingerprint": True}, None),
+        ({"mode": "permanent"}, PARAM_INVALID),
+        ({"version": 1}, PARAM_INVALID),
+        ({"colour": "blue"}, PARAM_INVALID),
+    ],
+)
+def test_what_a_receiver_asks_for_is_a_minimum_or_the_same(wish, code):
+    supported = negotiation.offered(SCOPED, 65_536)
+    _, problem = negotiation.judge([wire.Feature(DEDUPE, wish)], supported)
+    assert (problem.code if problem else None) == code
+
+
+def test_permanent_ids_outlive_every_wish():
+    supported = negotiation.offered(PERMANENT, 65_536)
+    wish = wire.Feature(DEDUPE, {"dedupe_retention_days": 3_999})
+    assert negotiation.judge([wish], supported) == ([], None)
+
+
+def test_what_is_missing_is_named_before_anything_is_judged():
+    supported = negotiation.offered(SCOPED, 65_536)
+    bad = wire.Feature(DEDUPE, {"version": 9})
+    missing, problem = negotiation.judge([bad, EPOCH, "telepathy"], supported)
+    assert missing == [EPOCH, "telepathy"]
+    assert (problem.code, problem.reason) == (UNAVAILABLE, "feature_unavailable: key_epoch")
