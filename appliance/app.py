@@ -27,6 +27,7 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
+from appliance.outbox import parts as outbox_parts
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -105,6 +106,9 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
+        self.outbox = outbox_parts.Parts(
+            settings.outbox, settings.store, datadir, clock, log, apart=self._writer_apart()
+        )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -114,6 +118,8 @@ class Appliance:
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
+            *self.outbox.loops,
+            hub_loops.Checkpointer(self.outbox.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -142,8 +148,9 @@ class Appliance:
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
-        if not self.courier.close(STORE_CLOSE_SECONDS):
-            self.log.error("the writer did not finish in time", store="courier")
+        for name, part in (("courier", self.courier), ("outbox", self.outbox)):
+            if not part.close(STORE_CLOSE_SECONDS):
+                self.log.error("the writer did not finish in time", store=name)
 
     def _open_tokens(self) -> Tokens:
         settings = self.settings.auth
@@ -183,6 +190,7 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
+            *self.outbox.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -197,13 +205,17 @@ class Appliance:
             return None
         return Apart(self.lock.descriptor, self._look_for_untold, self.settings.log.level)
 
+    def _writer_apart(self) -> Apart:
+        """For a store whose writer's events nobody follows."""
+        return Apart(self.lock.descriptor, lambda: None, self.settings.log.level)
+
     def _look_for_untold(self) -> None:
         """The writer died: what it had committed and not told is in the log."""
         self.feed.jump(self.hub.newest_event())
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store]
+        stores = [self.store, self.auth_store, self.outbox.store]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(

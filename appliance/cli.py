@@ -34,6 +34,8 @@ ELSEWHERE = {
         "appliance.courier.cli:app",
         "Envelopes: enqueue, subscribe, stats, dead letters.",
     ),
+    "send": ("appliance.outbox.cli_send:app", "Send a message that survives anything, once."),
+    "outbox": ("appliance.outbox.cli:app", "Sends: list, inspect, requeue, drop, prune, export."),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",

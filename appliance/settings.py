@@ -7,6 +7,7 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.outbox.settings import OutboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -23,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    outbox: OutboxSettings = OutboxSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()

@@ -59,6 +59,7 @@ ANSWERS = (
     "appliance.hub",
     "appliance.tokens",
     "appliance.courier",
+    "appliance.outbox",
 )
 
 SETTINGS = """\

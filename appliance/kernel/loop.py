@@ -17,21 +17,30 @@ _success = gauge("loop_last_success_timestamp_seconds", "End of the last good ro
 
 
 class Loop:
-    """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`."""
+    """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`.
+
+    `nudge` has the next round at once, but not sooner after the last than `shortest_seconds`.
+    """
 
     name = "loop"
     interval_seconds = 1.0
     jitter = 0.1  # of the interval, so that loops don't fall into step
+    shortest_seconds = 0.0
 
     def __init__(self, clock: Clock, log: Log) -> None:
         self.clock = clock
         self.log = log
         self._stop = Event()
+        self._nudged = Event()
         self._greenlet: Any = None
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """One bounded round; counts of what it did."""
         raise NotImplementedError
+
+    def nudge(self) -> None:
+        """There is something to do."""
+        self._nudged.set()
 
     def start(self) -> None:
         self._stop.clear()
@@ -40,12 +49,13 @@ class Loop:
     def stop(self, timeout_seconds: float = 0.5) -> None:
         """Ends after the round that is running; without a start it does nothing."""
         self._stop.set()
+        self._nudged.set()
         if self._greenlet is not None:
             self._greenlet.join(timeout_seconds)
             self._greenlet.kill(block=False)
 
     def _run(self) -> None:
-        while not self._stop.wait(self.interval_seconds * (1 + self.jitter * random.random())):
+        while not self._rested():
             _rounds.labels(self.name).inc()
             started = self.clock.monotonic()
             try:
@@ -56,6 +66,14 @@ class Loop:
             else:
                 _success.labels(self.name).set(self.clock.now_ms() / 1000)
             _seconds.labels(self.name).observe(self.clock.monotonic() - started)
+
+    def _rested(self) -> bool:
+        """Waits for the next round; true when there is none."""
+        if self.shortest_seconds and self._stop.wait(self.shortest_seconds):
+            return True
+        self._nudged.wait(self.interval_seconds * (1 + self.jitter * random.random()))
+        self._nudged.clear()
+        return self._stop.is_set()
 
 
 class LoopDelay(Loop):

@@ -11,7 +11,10 @@ GRACE_SECONDS_MAX = 7 * 86_400
 DAYS_MAX = 36_500
 SCOPES_MAX = 1000
 
-GRANTABLE = frozenset({"admin", "hub:admin", "hub:read", "hub:post", "metrics:read", "docs:read"})
+GRANTABLE = frozenset(
+    {"admin", "hub:admin", "hub:read", "hub:post", "metrics:read", "docs:read"}
+    | {"outbox:send", "outbox:read", "outbox:admin"}
+)
 BY_CHANNEL = frozenset({"hub:read", "hub:post"})
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
