@@ -73,7 +73,7 @@ class Loop:
             return True
         self._nudged.wait(self.interval_seconds * (1 + self.jitter * random.random()))
         self._nudged.clear()
-        return self._stop.is_set()
+        return bool(self._stop.is_set())
 
 
 class LoopDelay(Loop):

@@ -59,7 +59,7 @@ def show_state(session: Session) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in state["depth"].items() if count)
     age = state["oldest_pending_seconds"]
     told = f"{state['level']}, {state['fill']:.0%} full: {counts or 'nothing waits'}"
-    told += f"; the oldest waits for {age:.0f} s" if age else ""
+    told += f"; the oldest waits for {age:.0f} s" if state["depth"]["pending"] else ""
     left = state["open_routes"]
     session.answer(state, told + (f"\nleft alone for a while: {', '.join(left)}" if left else ""))
 

@@ -50,7 +50,6 @@ class Watch(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox = self._outbox
         standing = outbox.store.read(queries.standing)
-        outbox.standing = standing
         depth = standing.depth
         outbox.gauge.looked(depth["pending"] + depth["inflight"], standing.bytes_used)
         for status, count in depth.items():

@@ -12,7 +12,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Apart, Store
 from appliance.kernel.writer import StoreSettings
-from appliance.outbox import metrics, model, queries, writes
+from appliance.outbox import metrics, queries, writes
 from appliance.outbox.brokerhttp import HttpTarget, Signer
 from appliance.outbox.loops import Drain, Sweep, Watch
 from appliance.outbox.operator import Operator
@@ -22,7 +22,6 @@ from appliance.outbox.service import BROKER, Outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import ByMesh, Closing, LocalTarget, Target
 from appliance.web.route import Route
-
 
 RESTARTED = "the appliance was restarted while it was delivered"
 
@@ -54,7 +53,6 @@ class Parts:
             store,
             clock,
             log,
-            database=model.database,
             apart=apart if settings.writer == "process" else None,
         )
         self.outbox = Outbox(self.store, settings, registry, clock, log, tell)

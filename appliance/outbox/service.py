@@ -7,7 +7,7 @@ import msgspec
 
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.config import BadSettings
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
@@ -62,7 +62,6 @@ class Outbox:
         self.tell = tell
         self.nudge: Callable[[str], None] = lambda _route: None
         self.gauge = Gauge(settings.sends_max, settings.bytes_max)
-        self.standing = queries.Standing({}, None, 0)
         self.open_routes: Callable[[], list[str]] = list
         self._ids = IdFactory(clock)
         self._in_flight = 0
@@ -120,7 +119,7 @@ class Outbox:
         """Each by itself, in order; one that is refused keeps nobody else. A key of the whole
         request is every item's that has none, with its place added."""
         if len(commands) > self.settings.batch_max:
-            raise wire.Invalid(
+            raise Invalid(
                 f"more than {self.settings.batch_max} items",
                 details={"field": "items", "max": self.settings.batch_max},
             )
@@ -188,7 +187,7 @@ class Outbox:
             )
         if isinstance(target, Placing):
             return target.place(to)
-        if isinstance(target, Bounded) and not target.serves(mesh):
+        if not _serves(target, mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
         return kind, ref, f"{name}:{mesh}"
@@ -279,13 +278,11 @@ class Outbox:
         )
 
     def state(self) -> wire.OutboxState:
-        standing, gauge = self.standing, self.gauge
+        standing, gauge = self.store.read(queries.standing), self.gauge
         age_ms = 0 if standing.oldest_ms is None else self.clock.now_ms() - standing.oldest_ms
         served = [self.settings.mesh, *(one.mesh for one in self.settings.brokers)]
         broker = self.targets.get(BROKER)
-        meshes = sorted(
-            {mesh for mesh in served if not isinstance(broker, Bounded) or broker.serves(mesh)}
-        )
+        meshes = sorted({mesh for mesh in served if _serves(broker, mesh)})
         return wire.OutboxState(
             enabled=self.settings.enabled,
             level=gauge.level,
@@ -311,6 +308,10 @@ class Outbox:
 
     def new_id(self) -> str:
         return self._ids.new("")
+
+
+def _serves(target: Any, mesh: str) -> bool:
+    return not isinstance(target, Bounded) or target.serves(mesh)
 
 
 def message_of(row: Row) -> str | None:

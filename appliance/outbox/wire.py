@@ -18,6 +18,7 @@ Reference = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Member = Annotated[str, Meta(min_length=1, max_length=200)]
 RowId = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 
 
@@ -54,8 +55,8 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
     client_message_id: str
     status: Literal["queued", "inflight"] | UnsetType = UNSET
-    broker_message_id: str | None | UnsetType = UNSET
-    history_id: str | None | UnsetType = UNSET
+    broker_message_id: str | UnsetType | None = UNSET
+    history_id: str | UnsetType | None = UNSET
     duplicate: bool = False
 
 
@@ -154,7 +155,7 @@ class Patch(Struct, frozen=True, forbid_unknown_fields=True):
     """What the new send says instead; what is left out stays."""
 
     message: str | UnsetType = UNSET
-    meta: dict[str, Any] | None | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType | None = UNSET
 
 
 class Requeue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,7 +170,7 @@ class Requeue(Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Name | None = None
     to: Destination | None = None
     error_contains: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    older_than_seconds: Annotated[float, Meta(ge=0)] | None = None
+    older_than_seconds: Seconds | None = None
     limit: Limit = 100
     dry_run: bool = False
 
@@ -204,7 +205,7 @@ class Prune(Struct, frozen=True, forbid_unknown_fields=True):
 
     confirm: bool = False
     dead: bool = False
-    older_than_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    older_than_seconds: Seconds = 0.0
 
 
 class Pruned(Struct, frozen=True):

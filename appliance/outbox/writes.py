@@ -136,7 +136,8 @@ def claim_in_order(
 
 
 def _take(tx: Tx, rows: list[Row], bytes_max: int) -> list[Row]:
-    taken, total = [], 0
+    taken: list[Row] = []
+    total = 0
     for row in rows:
         total += len(row.payload) + len(row.meta or "")
         if taken and total > bytes_max:
