@@ -178,6 +178,7 @@ class HttpTarget:
             pieces.append(piece)
         if reply.length:
             raise http.client.IncompleteRead(b"")
+        reply.close()  # else the connection believes that it is still being read
         return b"".join(pieces)
 
     def _headers(self, path: str, body: bytes) -> dict[str, str]:
