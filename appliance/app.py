@@ -29,6 +29,7 @@ from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
 from appliance.receiving import Receiving
+from appliance.outbox import parts as outbox_parts
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper
@@ -110,6 +111,8 @@ class Appliance:
         self.received = Receiving(settings, datadir, clock, log, self.book)
         self.broker = broker_parts.Parts(
             settings.broker, settings.store, settings.socket, datadir, clock, log
+        self.outbox = outbox_parts.Parts(
+            settings.outbox, settings.store, datadir, clock, log, apart=self._writer_apart()
         )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
@@ -124,6 +127,8 @@ class Appliance:
             hub_loops.Checkpointer(self.received.store, clock, log),
             *self.broker.loops,
             hub_loops.Checkpointer(self.broker.store, clock, log),
+            *self.outbox.loops,
+            hub_loops.Checkpointer(self.outbox.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -158,7 +163,10 @@ class Appliance:
             ("courier", self.courier),
             ("inbox", self.received),
             ("broker", self.broker),
+            ("outbox", self.outbox),
         ):
+            if not part.close(STORE_CLOSE_SECONDS):
+                self.log.error("the writer did not finish in time", store=name)
             if not part.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=name)
 
@@ -202,6 +210,7 @@ class Appliance:
             *self.courier.routes(),
             *self.received.routes(),
             *self.broker.routes(),
+            *self.outbox.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -216,13 +225,17 @@ class Appliance:
             return None
         return Apart(self.lock.descriptor, self._look_for_untold, self.settings.log.level)
 
+    def _writer_apart(self) -> Apart:
+        """For a store whose writer's events nobody follows."""
+        return Apart(self.lock.descriptor, lambda: None, self.settings.log.level)
+
     def _look_for_untold(self) -> None:
         """The writer died: what it had committed and not told is in the log."""
         self.feed.jump(self.hub.newest_event())
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store, self.received.store, self.broker.store]
+        stores = [self.store, self.auth_store, self.received.store, self.broker.store, self.outbox.store]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(

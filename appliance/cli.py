@@ -44,6 +44,8 @@ ELSEWHERE = {
         "Meshes of the broker: members, topics, queues, subscriptions.",
     ),
     "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
+    "send": ("appliance.outbox.cli_send:app", "Send a message that survives anything, once."),
+    "outbox": ("appliance.outbox.cli:app", "Sends: list, inspect, requeue, drop, prune, export."),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",

@@ -11,6 +11,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.outbox.hooks.settings import HookSettings
 from appliance.outbox.identity.settings import IdentitySettings
 from appliance.outbox.inbox.settings import InboxSettings
+from appliance.outbox.settings import OutboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -31,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: IdentitySettings = IdentitySettings()
     broker: BrokerSettings = BrokerSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    outbox: OutboxSettings = OutboxSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()

@@ -25,6 +25,9 @@ GRANTABLE = frozenset(
         "inbox:read",
         "inbox:write",
         "metrics:read",
+        "outbox:admin",
+        "outbox:read",
+        "outbox:send",
     }
 )
 BY_CHANNEL = frozenset({"hub:read", "hub:post", "inbox:read", "inbox:write"})

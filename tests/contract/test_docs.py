@@ -139,6 +139,7 @@ WITH_EXAMPLES = [
     "docs/inbox.md",
     "docs/identity.md",
     "docs/broker.md",
+    "docs/outbox.md",
 ]
 
 
