@@ -23,8 +23,7 @@ from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.outbox.inbox import metrics, negotiation, wire
-from appliance.outbox.inbox.remote import Signer
-from appliance.outbox.inbox.service import Inbox
+from appliance.outbox.inbox.service import Inbox, Signer
 from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.outbox.inbox.signed import hello_text
 from appliance.sdk.discovery import Endpoint

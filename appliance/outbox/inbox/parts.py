@@ -19,7 +19,7 @@ from appliance.outbox.inbox.link import STATES, Receiver
 from appliance.outbox.inbox.loops import Sweeper
 from appliance.outbox.inbox.remote import Remote
 from appliance.outbox.inbox.resources import Facts, routes
-from appliance.outbox.inbox.service import Inbox
+from appliance.outbox.inbox.service import Inbox, Rotating
 from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 from appliance.web.route import Route
 
@@ -86,7 +86,7 @@ class Parts:
         taken: list[str] = []
         missing: list[str] = []
         for mesh, desk in self.inbox.desks.items():
-            if not isinstance(desk, Remote):
+            if not isinstance(desk, Rotating):
                 continue
             try:
                 desk.rotate(new)
@@ -128,7 +128,7 @@ def brokers_of(settings: InboxSettings, places: Sequence[BrokerPlace]) -> dict[s
     return found
 
 
-def _knows_already(desk: Remote, error: ApplianceError, new: Keys) -> bool:
+def _knows_already(desk: Rotating, error: ApplianceError, new: Keys) -> bool:
     """After a lost answer the broker knows the new key for a member, and the old one not."""
     if not isinstance(error, wire.BrokerRefused):
         return False

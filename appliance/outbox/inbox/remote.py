@@ -3,24 +3,19 @@
 import http.client
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.outbox.inbox import wire
+from appliance.outbox.inbox.service import Signer
 from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 from appliance.outbox.inbox.signed import request_text, rotation_text
 
 MESHES = "/broker/v1/meshes"
 _ABSENT = 404
-
-
-class Signer(Protocol):
-    @property
-    def public_hex(self) -> str: ...
-    def sign(self, text: bytes) -> bytes: ...
 
 
 class Remote:

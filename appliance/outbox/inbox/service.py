@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso, utc
@@ -30,6 +30,23 @@ class Desk(Protocol):
 
     def peers(self) -> list[wire.Peer]: ...
     def say_status(self, status: str, visible: bool, summary: str) -> None: ...
+
+
+class Signer(Protocol):
+    """A member's key: its public half, and 64 bytes for a text."""
+
+    @property
+    def public_hex(self) -> str: ...
+    def sign(self, text: bytes) -> bytes: ...
+
+
+@runtime_checkable
+class Rotating(Protocol):
+    """A desk whose broker can take another key for ours."""
+
+    def rotate(self, new: Signer) -> None: ...
+    def knows(self, other: Signer) -> bool:
+        """Whether the broker takes `other` for a member; never raises."""
 
 
 class Inbox:
