@@ -1,6 +1,6 @@
 """The inbox put together: what app.py mounts, starts and stops."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from appliance.kernel.auth import TokenBook
@@ -67,7 +67,7 @@ class Parts:
             Sweeper(self.store, settings, clock, log),
             *self.receivers.values(),
         ]
-        self.local: Mapping[str, wire.LinkState] = {}
+        self.local: dict[str, wire.LinkState] = {}
         self._book = book
         self._facts = Facts(self.links, self._broker_version, sends, clock.monotonic())
         self._bind_metrics()
@@ -130,6 +130,4 @@ def brokers_of(settings: InboxSettings, places: Sequence[BrokerPlace]) -> dict[s
 
 def _knows_already(desk: Rotating, error: ApplianceError, new: Keys) -> bool:
     """After a lost answer the broker knows the new key for a member, and the old one not."""
-    if not isinstance(error, wire.BrokerRefused):
-        return False
-    return desk.knows(new)
+    return not isinstance(error, wire.NoBroker) and desk.knows(new)

@@ -88,6 +88,10 @@ class Inbox:
     def meshes(self) -> list[str]:
         return sorted(self._meshes)
 
+    def know(self, mesh: str) -> None:
+        """This appliance is a member of that mesh."""
+        self._meshes.add(mesh)
+
     @property
     def own_key(self) -> str:
         return self._own_key()
