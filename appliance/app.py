@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from appliance import __version__
+from appliance import __version__, joints
 from appliance.broker import parts as broker_parts
 from appliance.courier import parts as courier_parts
 from appliance.courier.access import USE
@@ -28,6 +28,7 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
+from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.receiving import Receiving
 from appliance.outbox import parts as outbox_parts
 from appliance.settings import Settings
@@ -108,12 +109,22 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
-        self.received = Receiving(settings, datadir, clock, log, self.book)
+        self.received = Receiving(
+            settings, datadir, clock, log, self.book,
+            places=[BrokerPlace(one.mesh, one.url, one.ca_file) for one in settings.outbox.brokers],
+            sends=self._sends, adopt=lambda mesh, days: self.outbox.outbox.adopt(mesh, days),
+        )  # fmt: skip
         self.broker = broker_parts.Parts(
             settings.broker, settings.store, settings.socket, datadir, clock, log
-        self.outbox = outbox_parts.Parts(
-            settings.outbox, settings.store, datadir, clock, log, apart=self._writer_apart()
         )
+        member = self.received.member.identity
+        self.outbox = outbox_parts.Parts(
+            settings.outbox, settings.store, datadir, clock, log,
+            local=joints.home_target(self.broker, lambda: member.public_hex),
+            signer=member, apart=self._writer_apart(),
+        )  # fmt: skip
+        self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
+        home = joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -128,6 +139,7 @@ class Appliance:
             *self.broker.loops,
             hub_loops.Checkpointer(self.broker.store, clock, log),
             *self.outbox.loops,
+            home,
             hub_loops.Checkpointer(self.outbox.store, clock, log),
             Checkup(self.checkup, clock, log),
         ]
@@ -165,8 +177,6 @@ class Appliance:
             ("broker", self.broker),
             ("outbox", self.outbox),
         ):
-            if not part.close(STORE_CLOSE_SECONDS):
-                self.log.error("the writer did not finish in time", store=name)
             if not part.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=name)
 
@@ -235,7 +245,13 @@ class Appliance:
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store, self.received.store, self.broker.store, self.outbox.store]
+        stores = [
+            self.store,
+            self.auth_store,
+            self.received.store,
+            self.broker.store,
+            self.outbox.store,
+        ]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(
@@ -257,6 +273,11 @@ class Appliance:
             }
         failing = {found.check for found in findings if found.severity is Severity.CRITICAL}
         return health.Verdict(is_ready(findings), sorted(failing), details)
+
+    def _sends(self) -> tuple[int, int]:
+        """How many sends wait, and how many are in flight."""
+        depth = self.outbox.outbox.standing.depth
+        return depth.get("pending", 0), depth.get("inflight", 0)
 
     def _sockets(self) -> dict[str, Upgrade]:
         sockets = {"/ws": Upgrade("hub:read", self._serve_hub, token_in_query=True)}
