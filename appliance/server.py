@@ -98,13 +98,16 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
-        listener = bind(settings, datadir, log)
+        listeners = [bind(settings, datadir, log)]
+        if settings.http.unix_socket:
+            listeners.append(listen_on_file(datadir))
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
         try:
-            run(appliance, listener, log)
+            run(appliance, listeners, log)
         finally:
             appliance.stop()
             datadir.server_file.unlink(missing_ok=True)
+            datadir.socket_file.unlink(missing_ok=True)
     finally:
         lock.release()
     log.info("stopped", instance_id=instance_id)
@@ -171,7 +174,28 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
+def listen_on_file(datadir: DataDir) -> socket.socket:
+    """`.agentlip/sock`, for this user alone. Under the writer lock: what lies there is old."""
+    path = datadir.socket_file
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise PortTaken(
+            f"can't listen on {path.name}: {error.strerror or error}",
+            hint="a socket's path has at most 107 bytes; use a workspace with a shorter one,"
+            " or leave http.unix_socket out",
+        ) from error
+    finally:
+        os.umask(before)
+    return listener
+
+
+def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
     """Serve until SIGTERM or SIGINT."""
 
     def on_signal(number: int) -> None:
@@ -180,15 +204,16 @@ def run(appliance: Appliance, listener: socket.socket, log: Log) -> None:
         appliance.end_streams()
 
     worker = Worker(
-        [listener], appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
+        listeners, appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
     )
     appliance.start()
     appliance.received.start_up()
-    announce(appliance, listener.getsockname()[1])
+    port = listeners[0].getsockname()[1]
+    announce(appliance, port)
     log.info(
         "serving",
         host=appliance.settings.http.host,
-        port=listener.getsockname()[1],
+        port=port,
         instance_id=appliance.identity.instance_id,
         db_id=appliance.hub.db_id,
         epoch=appliance.identity.epoch,

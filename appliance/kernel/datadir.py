@@ -96,6 +96,7 @@ class DataDir:
         self.dir = self.workspace / DIRECTORY
         self.token_file = self.dir / "token"
         self.server_file = self.dir / "server.json"
+        self.socket_file = self.dir / "sock"
         self.lock_file = self.dir / "locks" / "writer.lock"
         self.logs = self.dir / "logs"
         self.backups = self.dir / "backups"

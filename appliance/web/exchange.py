@@ -31,6 +31,7 @@ from gunicorn.util import is_hoppish, unquote_to_wsgi_str
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.web import errors
+from appliance.web.guard import UNIX
 from appliance.web.observe import HEADERS
 from appliance.web.settings import HttpSettings
 
@@ -241,9 +242,11 @@ def unread_bytes(request: Request) -> int:
     return int(reader.length) if isinstance(reader, LengthReader) else 0
 
 
-def environ_base(cfg: Any, listener: tuple[str, str]) -> dict[str, Any]:
-    """What all environs of a listener share."""
+def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
+    """What all environs of a listener share. None: it is a socket file."""
+    host, port = listener or ("", "")
     return {
+        **({UNIX: True} if listener is None else {}),
         "wsgi.errors": WSGIErrorsWrapper(cfg),
         "wsgi.version": (1, 0),
         "wsgi.multithread": True,
@@ -253,8 +256,8 @@ def environ_base(cfg: Any, listener: tuple[str, str]) -> dict[str, Any]:
         "wsgi.input_terminated": True,
         "wsgi.url_scheme": "http",
         "SERVER_SOFTWARE": "agentlip",
-        "SERVER_NAME": listener[0],
-        "SERVER_PORT": listener[1],
+        "SERVER_NAME": host,
+        "SERVER_PORT": port,
         "SCRIPT_NAME": "",
     }
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from appliance.kernel.auth import ANONYMOUS, Principal, TokenBook, is_over
+from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_over
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
@@ -23,6 +23,9 @@ from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
 
 Environ = Mapping[str, Any]
+
+UNIX = "agentlip.unix"
+"""In the environ of what came over a socket file; no header can put it there."""
 
 FREE_ON_LOOPBACK = frozenset({"docs:read", "hub:read", "metrics:read"})
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -80,7 +83,7 @@ class Guard:
         if socket and token is None:
             token = _subprotocol_token(environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", ""))
         if token is None:
-            return ANONYMOUS
+            return OWNER if self._is_owner(environ) else ANONYMOUS
         if not self._is_near(environ):
             self._watch_plain(environ)
         principal = self._book.find(token)
@@ -167,11 +170,15 @@ class Guard:
                 return str(told)
         return str(environ.get("wsgi.url_scheme", "http"))
 
+    def _is_owner(self, environ: Environ) -> bool:
+        """Came over the socket's file, which is this user's alone, and for nobody else."""
+        return UNIX in environ and not _is_forwarded(environ)
+
     def _is_near(self, environ: Environ) -> bool:
         """From this machine, and not on behalf of another one."""
-        if "HTTP_X_FORWARDED_FOR" in environ or "HTTP_FORWARDED" in environ:
+        if _is_forwarded(environ):
             return False
-        return is_loopback(environ.get("REMOTE_ADDR", ""))
+        return UNIX in environ or is_loopback(environ.get("REMOTE_ADDR", ""))
 
     def _is_proxy(self, address: str) -> bool:
         known = self._trusted.get(address)
@@ -198,6 +205,10 @@ class Guard:
                 address=self.address(environ),
                 hint="put a TLS proxy in front and name it in [http] trusted_proxies",
             )
+
+
+def _is_forwarded(environ: Environ) -> bool:
+    return "HTTP_X_FORWARDED_FOR" in environ or "HTTP_FORWARDED" in environ
 
 
 def bearer(header: str) -> str:

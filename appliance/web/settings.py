@@ -17,6 +17,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unsafe_network: bool = False
     """Must be true to bind beyond loopback: a token over plain HTTP can be read on the way."""
 
+    unix_socket: bool = False
+    """Also listen on `.agentlip/sock`: this user needs no token there, nobody else gets in."""
+
     allowed_hosts: tuple[str, ...] = ()
     """Names a `Host` header may carry besides loopback's. Empty on other binds: any."""
 

@@ -155,7 +155,7 @@ class Worker(GeventWorker):
         for listener in self.sockets:
             listener.setblocking(True)
             name = listener.getsockname()
-            place = (str(name[0]), str(name[1])) if isinstance(name, tuple) else ("", "")
+            place = (str(name[0]), str(name[1])) if isinstance(name, tuple) else None
             server = StreamServer(
                 listener,
                 handle=partial(self.handle, environ_base(self.cfg, place)),
@@ -172,8 +172,11 @@ class Worker(GeventWorker):
 
     def handle(self, base: dict[str, Any], client: socket.socket, addr: Any) -> None:
         """A connection's life: requests one after another until somebody has enough."""
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer = (str(addr[0]), str(addr[1])) if isinstance(addr, tuple) else ("", "")
+        if isinstance(addr, tuple):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer = (str(addr[0]), str(addr[1]))
+        else:
+            peer = ("unix", str(client.fileno()))
         connection = Connection(self._sweeps, client, peer)
         self._connections.add(connection)
         parser = RequestParser(self.cfg, client, addr)

@@ -32,6 +32,7 @@ NOT_OURS = {
 }
 _FACTS = {"daemon_disconnect": "on-disconnect", "daemon_reconnect": "on-reconnect"}
 _TOPIC_SCOPE = re.compile(r"topic:([^\s:*]{1,200}):post")
+HOPS = "agentlip_hops"
 REPLY, SENDER = "reply:event", "dm:send:sender"
 
 
@@ -82,6 +83,12 @@ def granted(command: HookCommand, message: InboxMessage | None) -> tuple[str, ..
         elif posts and posts[1] == message.topic:
             found.append(scope)
     return tuple(dict.fromkeys(found))
+
+
+def hops(meta: Any) -> int:
+    """How many hooks this message comes from, one answering another."""
+    found = meta.get(HOPS) if isinstance(meta, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 
 def label(name: str) -> str:

@@ -3,7 +3,7 @@
 from appliance.kernel.metrics import counter, gauge, histogram
 
 runs = counter("hook_invocations_total", "Runs of hooks", ("hook", "outcome"))
-"""outcome: ok, failed, timeout, not_started, dropped"""
+"""outcome: ok, failed, timeout, not_started, dropped; hops: a message came from too many hooks"""
 
 seconds = histogram(
     "hook_duration_seconds", "Time of a run", ("hook",), (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60)

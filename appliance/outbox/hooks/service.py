@@ -99,7 +99,17 @@ class Hooks:
             return
         if event.message is not None and event.message.own and not self.settings.own:
             return
+        if event.message is not None and self._went_round(event.message):
+            return
         self._offer(matching.names_of(event, self._own(event.mesh)), event)
+
+    def _went_round(self, message: InboxMessage) -> bool:
+        """Two hooks that answer each other would do so for ever."""
+        if matching.hops(message.meta) < self.settings.hops_max:
+            return False
+        metrics.runs.labels("none", "hops").inc()
+        self._log.warning("a message came from too many hooks; none is called", id=message.id)
+        return True
 
     def start_up(self, mesh: str) -> None:
         if self.enabled:
@@ -298,4 +308,5 @@ def order_of(grant: Grant, scope: str, message: str, meta: dict[str, Any] | None
         to = f"#{event.topic}"
     if kind == "reply":
         reply_to = event.broker_message_id
+    meta = {**(meta or {}), matching.HOPS: matching.hops(event.meta) + 1}
     return Order(grant.mesh, to, message, f"hook-{random_id()}", reply_to, meta)

@@ -26,6 +26,7 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Literal["auto", "on", "off"] = "auto"  # auto: off in CI
     commands: tuple[HookCommand, ...] = ()  # when, and what
     own: bool = False  # also for messages of this member itself
+    hops_max: Positive = 4  # hooks that a message may come from, one answering another
     seconds_max: Seconds = 30.0  # a run's time; then TERM to its process group
     kill_after_seconds: Seconds = 5.0  # and KILL
     at_once_max: Annotated[int, Meta(ge=1, le=64)] = 8  # runs at the same time

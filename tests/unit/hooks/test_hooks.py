@@ -325,6 +325,24 @@ def test_what_a_crash_cut_off_is_told_as_lost(stage):
     assert played.runs()[0].outcome == "lost"
 
 
+def test_hooks_that_answer_each_other_come_to_an_end(stage):
+    played = stage(python(said("again"), scopes=("reply:event",)), hops_max=3)
+    meta, rounds = None, 0
+    while True:
+        rounds += 1
+        played.receive(push(rounds, meta=meta))
+        if not played.work():
+            break
+        meta = played.sent[-1].meta
+    assert (rounds, meta) == (4, {"agentlip_hops": 3})
+    assert played.house.said("a message came from too many hooks; none is called")
+
+
+@pytest.mark.parametrize("meta", [{"agentlip_hops": "9"}, {"agentlip_hops": True}, {}, None])
+def test_other_counts_of_hops_are_none(meta):
+    assert matching.hops(meta) == 0
+
+
 # -- what it may send ------------------------------------------------------------------------
 
 
