@@ -18,7 +18,8 @@ class Ledger:
     """What was accepted, once for each id, in order; `trouble` may answer in its place.
 
     `trouble(item)` gives an Answer instead of accepting; `lost(item)`, asked after accepting,
-    true where the answer is lost on its way back.
+    true where the answer is lost on its way back. `trouble` may also raise: then nothing was
+    accepted.
     """
 
     def __init__(self) -> None:
@@ -35,9 +36,10 @@ class Ledger:
     def take(self, item: dict[str, Any]) -> Answer:
         client_id = item["client_message_id"]
         self.asked.append(client_id)
+        known = self.rows.get((item["mesh"], client_id))
         refused = self.trouble(item)
-        if refused is not None:
-            return refused
+        if refused is not None and (known is None or refused[0] >= 500):
+            return refused  # what is known is looked up before anything is refused
         digest = fingerprint(
             item["destination_kind"],
             item["destination_ref"],
@@ -47,7 +49,6 @@ class Ledger:
             meta=item.get("meta"),
         )
         assert digest.hex() == item["request_fingerprint"], "the fingerprint is another one here"
-        known = self.rows.get((item["mesh"], client_id))
         if known is None:
             known = {**item, "broker_message_id": f"bm_{len(self.rows) + 1}"}
             self.rows[item["mesh"], client_id] = known
