@@ -1,5 +1,5 @@
-"""Sends driven at random through accepts, drains, faults at commits, crashes, lost answers, refusals,
-requeues, drops and age: none is lost, none arrives twice, no id is freed."""
+"""Sends driven at random: faults at commits, crashes, lost answers, refusals, requeues, drops, age.
+None is lost, none arrives twice, no id is freed."""
 
 import io
 import tempfile
