@@ -276,7 +276,7 @@ class Appliance:
 
     def _sends(self) -> tuple[int, int]:
         """How many sends wait, and how many are in flight."""
-        depth = self.outbox.outbox.standing.depth
+        depth = self.outbox.outbox.state().depth
         return depth.get("pending", 0), depth.get("inflight", 0)
 
     def _sockets(self) -> dict[str, Upgrade]:

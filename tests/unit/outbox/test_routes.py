@@ -6,7 +6,7 @@ import pytest
 
 from appliance.outbox import wire
 from appliance.outbox.target import Delivered, Later, Refused
-from tests.unit.outbox.conftest import House
+from tests.support.outbox import House
 
 
 def always(status, body=None, wait=None):
