@@ -112,6 +112,7 @@ def test_a_broker_that_is_not_there_is_tried_for_ever(house):
     go(receiver, lambda: receiver._failures >= 6)
     assert receiver.state == "waiting"
     assert "nothing answers" in receiver.reason
+    assert len(house.said("no link to the broker")) == 1
 
 
 @pytest.mark.parametrize("code", [4010, 4011, 4012])

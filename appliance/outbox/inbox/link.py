@@ -74,6 +74,7 @@ class Receiver(Loop):
         self._heard = 0.0
         self._early: deque[bytes] = deque()
         self._refused_told = 0
+        self._told = ""
 
     @property
     def connected(self) -> bool:
@@ -146,7 +147,7 @@ class Receiver(Loop):
             )
         self._adopt_window(agreed)
         self.features = agreed.features
-        self._failures = 0
+        self._failures, self._told = 0, ""
         self._become("connected", "")
         self._inbox.announce("daemon_reconnect", self.mesh)
         profile = self._inbox.profile(self.mesh)
@@ -283,7 +284,8 @@ class Receiver(Loop):
         pause_ms *= 1 + settings.backoff_jitter * (2 * random.random() - 1)
         self._failures += 1
         self._next_try = self.clock.monotonic() + pause_ms / 1000
-        if was_up or self._failures == 1 or message != self.reason:
+        if was_up or message != self._told:  # once for each trouble, not for each attempt
+            self._told = message
             self.log.info("no link to the broker", mesh=self.mesh, why=why, reason=message)
         self._become("waiting", message)
         if was_up:
