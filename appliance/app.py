@@ -28,9 +28,9 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
+from appliance.outbox import parts as outbox_parts
 from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.receiving import Receiving
-from appliance.outbox import parts as outbox_parts
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
 from appliance.tokens.loops import TokenKeeper

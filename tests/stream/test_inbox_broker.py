@@ -16,7 +16,9 @@ def key_of(hub):
 
 
 def messages(hub, **query):
-    asked = "&".join(f"{name}={value}" for name, value in {"since": 0, "limit": 1000, **query}.items())
+    asked = "&".join(
+        f"{name}={value}" for name, value in {"since": 0, "limit": 1000, **query}.items()
+    )
     return hub.http.get(f"/v1/inbox?{asked}").body["messages"]
 
 
@@ -86,7 +88,9 @@ def test_topics_and_peers_are_the_brokers(home, receiver):
             ("hugo", True), ("rita", True),
         }  # fmt: skip
     sent = send(home, "#alerts", "fire")
-    until(lambda: [one["client_message_id"] for one in messages(receiver, topic="alerts")] == [sent])
+    until(
+        lambda: [one["client_message_id"] for one in messages(receiver, topic="alerts")] == [sent]
+    )
     answer = receiver.http.post("/v1/topic/subscribe", {"topic": "nowhere"})
     assert (answer.status, answer.body["code"]) == (502, "BROKER_REFUSED")
     assert answer.body["details"]["status"] == 404
@@ -172,7 +176,10 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         until(lambda: len(messages(hub)) == 2, what="the note and the hook's answer are here")
         note, answer = messages(hub)
         assert (note["body"], note["own"]) == ("note to self", True)
-        assert (answer["body"], answer["reply_to_id"]) == ("from the hook", note["broker_message_id"])
+        assert (answer["body"], answer["reply_to_id"]) == (
+            "from the hook",
+            note["broker_message_id"],
+        )
         assert answer["meta"] == {"agentlip_hops": 1}
         until(lambda: len(hub.http.get("/v1/hooks/runs").body["runs"]) == 1)
         (run,) = hub.http.get("/v1/hooks/runs").body["runs"]
