@@ -2,6 +2,7 @@
 and its inbox, a hook's acts and the outbox. Each knows only its own side's shapes."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -71,10 +72,8 @@ class HomeDesk:
         self._registry.subscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
 
     def unsubscribe(self, topic: str) -> None:
-        try:
+        with suppress(broker_wire.NoSuchDestination):  # nobody subscribes to what is gone
             self._registry.unsubscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
-        except broker_wire.NoSuchDestination:
-            pass  # of a topic that is gone nobody is a subscriber
 
     def topics(self) -> list[tuple[str, bool]]:
         own = self._signer.public_hex

@@ -163,7 +163,7 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         tmp_path / "alone",
         settings='[hooks]\nenabled = "on"\nown = true\nhops_max = 1\n'
         '[[hooks.commands]]\non = "on-dm"\nscopes = ["reply:event"]\n'
-        """run = ["python3", "-c", 'import json; print(json.dumps({"reply": "from the hook"}))']\n""",
+        """run = ["python3", "-c", 'print("{\\"reply\\": \\"a hook\\"}")']\n""",
     )
     try:
         hub.start()
@@ -177,7 +177,7 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         note, answer = messages(hub)
         assert (note["body"], note["own"]) == ("note to self", True)
         assert (answer["body"], answer["reply_to_id"]) == (
-            "from the hook",
+            "a hook",
             note["broker_message_id"],
         )
         assert answer["meta"] == {"agentlip_hops": 1}
