@@ -120,8 +120,10 @@ class Appliance:
         member = self.received.member.identity
         self.outbox = outbox_parts.Parts(
             settings.outbox, settings.store, datadir, clock, log,
-            local=joints.home_target(self.broker, lambda: member.public_hex),
-            signer=member, apart=self._writer_apart(),
+            local=joints.home_target(
+                self.broker, lambda mesh: member.in_mesh(mesh).public_hex
+            ),
+            signer=member.in_mesh, apart=self._writer_apart(),
         )  # fmt: skip
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         home = joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)

@@ -16,6 +16,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.hooks.service import Order
+from appliance.outbox.identity.service import Identity
 from appliance.outbox.inbox import wire as inbox_wire
 from appliance.outbox.inbox.parts import Parts as InboxParts
 from appliance.outbox.inbox.service import Signer
@@ -26,11 +27,13 @@ from appliance.outbox.target import LocalTarget, Outgoing, item_of
 PLACE_KIND = "topic"
 
 
-def home_target(broker: BrokerParts, own_key: Callable[[], str]) -> LocalTarget:
+def home_target(broker: BrokerParts, own_key: Callable[[str], str]) -> LocalTarget:
     """Sends to the broker of this same appliance, as the member that we are there."""
 
     def ask(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
-        answers = broker.broker.accept_many(own_key(), [item_of(send) for send in sends])
+        # All sends of one call are of one mesh.
+        key = own_key(sends[0].mesh)
+        answers = broker.broker.accept_many(key, [item_of(send) for send in sends])
         told = []
         for status, body in answers:
             shown = body if isinstance(body, dict) else msgspec.to_builtins(body)
@@ -98,6 +101,10 @@ class HomeDesk:
         command = broker_wire.RotateMember(new.public_hex, proof)
         self._registry.rotate_member(self._mesh, old, command)
 
+    @property
+    def is_member(self) -> bool:
+        return self.knows(self._signer)
+
     def knows(self, other: Signer) -> bool:
         try:
             mesh = self._broker.directory.mesh(self._mesh)
@@ -117,19 +124,18 @@ class HomeMeshes(Loop):
     interval_seconds = 1.0
 
     def __init__(
-        self, broker: BrokerParts, inbox: InboxParts, signer: Signer, clock: Clock, log: Log
+        self, broker: BrokerParts, inbox: InboxParts, identity: Identity, clock: Clock, log: Log
     ) -> None:
         super().__init__(clock, log)
         self._broker = broker
         self._parts = inbox
-        self._signer = signer
+        self._identity = identity
         self._links: dict[str, LocalLink] = {}
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         directory = self._broker.broker.directory
-        own = {member.mesh_id for member in directory.of_key(self._signer.public_hex)}
-        ours = {slug for slug, mesh in directory.by_slug.items() if mesh.id in own}
-        ours -= set(self._parts.receivers)
+        elsewhere = self._parts.receivers
+        ours = {slug for slug in directory.by_slug if slug not in elsewhere and self._is_in(slug)}
         for slug in list(self._links):
             if slug not in ours or self._links[slug].closed is not None:
                 self._leave(slug)
@@ -153,11 +159,12 @@ class HomeMeshes(Loop):
             if name in ("peer_join", "peer_leave"):
                 inbox.announce(str(name), slug, pubkey=member)
 
-        desk = HomeDesk(self._broker, slug, self._signer)
+        signer = self._identity.in_mesh(slug)
+        desk = HomeDesk(self._broker, slug, signer)
         inbox.know(slug)
         inbox.desks[slug] = desk
         try:
-            link = self._broker.subscribe_local(slug, self._signer.public_hex, take, hear)
+            link = self._broker.subscribe_local(slug, signer.public_hex, take, hear)
         except ApplianceError as error:
             self._parts.local[slug] = _state(slug, "waiting", error.message, now_ms)
             return
@@ -166,6 +173,9 @@ class HomeMeshes(Loop):
         link.set_status(inbox.profile(slug).status)
         self._parts.local[slug] = _state(slug, "local", "", now_ms)
         inbox.announce("daemon_reconnect", slug)
+
+    def _is_in(self, slug: str) -> bool:
+        return HomeDesk(self._broker, slug, self._identity.in_mesh(slug)).is_member
 
     def _leave(self, slug: str) -> None:
         link = self._links.pop(slug)

@@ -38,7 +38,7 @@ class Parts:
         log: Log,
         *,
         local: LocalTarget | None = None,
-        signer: Signer | None = None,
+        signer: Callable[[str], Signer] | None = None,
         targets: tuple[Target, ...] = (),
         apart: Apart | None = None,
         tell: Callable[[str, dict[str, Any]], None] = lambda _name, _facts: None,
@@ -96,10 +96,18 @@ class Parts:
             self._log.info("sends that were in flight are tried again", count=found)
 
 
-def _remote(settings: OutboxSettings, signer: Signer | None, clock: Clock) -> dict[str, HttpTarget]:
+def _remote(
+    settings: OutboxSettings, signer: Callable[[str], Signer] | None, clock: Clock
+) -> dict[str, HttpTarget]:
     remote: dict[str, HttpTarget] = {}
     for broker in settings.brokers:
         if broker.mesh in remote:
             raise BadSettings(f"settings: outbox.brokers: {broker.mesh} has two brokers")
-        remote[broker.mesh] = HttpTarget(broker.url, signer, clock, settings, broker.ca_file)
+        remote[broker.mesh] = HttpTarget(
+            broker.url,
+            None if signer is None else signer(broker.mesh),
+            clock,
+            settings,
+            broker.ca_file,
+        )
     return remote

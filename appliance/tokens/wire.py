@@ -30,8 +30,8 @@ GRANTABLE = frozenset(
         "outbox:send",
     }
 )
-BY_CHANNEL = frozenset({"hub:read", "hub:post", "inbox:read", "inbox:write"})
-"""Scopes that may be limited: the hub's to channels, the inbox's to meshes."""
+BY_CHANNEL = frozenset({"hub:read", "hub:post"})
+BY_MESH = frozenset({"inbox:read", "inbox:write"})
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Scope = Annotated[
@@ -129,10 +129,10 @@ def check_scopes(scopes: list[str]) -> list[str]:
         scope, at, channel_id = text.partition("@")
         if scope not in GRANTABLE:
             raise UnknownScope(details={"scope": text})
-        if at and scope not in BY_CHANNEL:
+        if at and scope not in BY_CHANNEL | BY_MESH:
             raise UnknownScope(
                 "this scope can't be limited to a channel", details={"scope": text},
-                hint="limited can be: " + ", ".join(sorted(BY_CHANNEL)),
+                hint="limited can be: " + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
             )  # fmt: skip
         if at and not _CHANNEL_ID.fullmatch(channel_id):
             raise UnknownScope("what stands behind @ is no channel's id", details={"scope": text})

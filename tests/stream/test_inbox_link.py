@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from nacl.signing import VerifyKey
 
+from appliance.outbox.identity import keys
 from appliance.outbox.inbox.link import Receiver
 from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.outbox.inbox.signed import hello_text
@@ -229,6 +230,39 @@ def test_a_hello_of_a_revoked_member_ends_it(house, way):
     with broker(part) as scripted:
         receiver = receiver_of(house, scripted.place())
         go(receiver, lambda: receiver.state == "stopped")
+
+
+def test_a_revoked_key_that_was_rotated_comes_again_with_the_new_one(house):
+    """The broker took the new key before we had finished: the old one is revoked meanwhile."""
+
+    class Signer:
+        def __init__(self):
+            self.keys = OWN
+
+        public_hex = property(lambda self: self.keys.public_hex)
+
+        def sign(self, text):
+            return self.keys.sign(text)
+
+    def no(played):
+        assert played.hear("hello")["member"] == OWN.public_hex
+        played.say(type="error", error="revoked", code="MEMBER_REVOKED")
+        until_gone(played)
+
+    def yes(played):
+        played.shake_hands()
+        assert played.hello["member"] == new.public_hex
+        played.push(push(1))
+        until_gone(played)
+
+    new, signer = keys.make("2026"), Signer()
+    with broker(no, yes) as scripted:
+        receiver = Receiver(scripted.place(), house.inbox, signer, house.clock, house.log)
+        go(receiver, lambda: receiver.state == "stopped")
+        receiver.run_once(0)
+        assert scripted.connections == 1
+        signer.keys = new
+        go(receiver, lambda: house.rows() == ["c1"])
 
 
 def test_a_hello_that_is_refused_is_tried_again(house):

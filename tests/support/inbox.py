@@ -67,7 +67,10 @@ class House:
         self.settings = InboxSettings(**settings)
         create_workspace(self.datadir, clock=self.clock, log=self.log)
         meshes = [place.mesh for place in self.settings.brokers]
-        self.inbox = Inbox(self.settings, self.clock, self.log, lambda: OWN.public_hex, meshes)
+        own = OWN.public_hex
+        self.inbox = Inbox(
+            self.settings, self.clock, self.log, lambda: own, lambda key: key == own, meshes
+        )
         self.store = Store(
             "inbox",
             self.datadir.database("inbox"),

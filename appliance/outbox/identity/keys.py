@@ -43,6 +43,13 @@ class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.signing.sign(text).signature
 
 
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`keypair-next.json`: the key to come, and the meshes whose brokers have taken it."""
+
+    keys: Keys
+    taken: tuple[str, ...] = ()
+
+
 class Archived(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ed25519_pubkey: str
     x25519_pubkey: str
@@ -75,13 +82,19 @@ def make(created_at: str) -> Keys:
 def read_keys(text: bytes) -> Keys:
     """Raises BadKeys for what is no key, or whose halves do not belong together."""
     try:
-        keys = msgspec.json.decode(text, type=Keys)
-        again = _keys_of(keys.signing, keys.created_at)
-    except (msgspec.DecodeError, ValueError, CryptoError, TypeError) as error:
+        return _checked(msgspec.json.decode(text, type=Keys))
+    except msgspec.DecodeError as error:
         raise BadKeys("keypair_malformed") from error
-    if msgspec.structs.replace(again, schema_version=keys.schema_version) != keys:
-        raise BadKeys("keypair_mismatch")
-    return keys
+
+
+def read_rotation(text: bytes) -> Rotation:
+    """Raises BadKeys as well."""
+    try:
+        rotation = msgspec.json.decode(text, type=Rotation)
+    except msgspec.DecodeError as error:
+        raise BadKeys("keypair_malformed") from error
+    _checked(rotation.keys)
+    return rotation
 
 
 def read_archive(text: bytes) -> Archive:
@@ -114,7 +127,8 @@ def archived(keys: Keys, rotated_out_at: str, expires_at: str) -> Archived:
 
 def add(archive: Archive, key: Archived, now: str, most: int) -> tuple[Archive, int]:
     """The archive with `key`, without what is over; and how many gave way before their time."""
-    kept = [one for one in (*archive.keys, key) if one.expires_at > now]
+    others = [one for one in archive.keys if one.key_id != key.key_id]
+    kept = [one for one in (*others, key) if one.expires_at > now]
     surplus = max(0, len(kept) - most)
     return Archive(tuple(kept[surplus:]), most), surplus
 
@@ -126,6 +140,16 @@ def without_expired(archive: Archive, now: str) -> Archive:
 
 def text_of(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def _checked(keys: Keys) -> Keys:
+    try:
+        again = _keys_of(keys.signing, keys.created_at)
+    except (ValueError, CryptoError, TypeError) as error:
+        raise BadKeys("keypair_malformed") from error
+    if msgspec.structs.replace(again, schema_version=keys.schema_version) != keys:
+        raise BadKeys("keypair_mismatch")
+    return keys
 
 
 def _keys_of(signing: SigningKey, created_at: str) -> Keys:

@@ -31,7 +31,8 @@ def routes(identity: Identity, tell: Tell) -> list[Route]:
         }),
         Route("/v1/identity/rotate", resource, {
             "POST": Operation(wire.ADMIN, reply=wire.Rotated, same_origin=True,
-                              errors=(wire.OnlyPersistent, wire.RotationUnfinished),
+                              errors=(wire.OnlyPersistent, wire.RotationRuns,
+                                      wire.RotationUnfinished),
                               summary="Another member key, told to every broker first"),
         }, suffix="rotate"),
     ]  # fmt: skip

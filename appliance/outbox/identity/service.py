@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir
@@ -18,14 +19,30 @@ from appliance.outbox.identity.files import (
     told,
 )
 from appliance.outbox.identity.host import Fingerprint
-from appliance.outbox.identity.keys import Archive, BadKeys, Keys
+from appliance.outbox.identity.keys import Archive, BadKeys, Keys, Rotation
 from appliance.outbox.identity.mode import choose
 from appliance.outbox.identity.settings import IdentitySettings
 
 DAY_MS = 86_400_000
 
-Tell = Callable[[Keys, Keys], tuple[list[str], list[str]]]
-"""(old, new) → meshes whose brokers took the new key, and those that did not."""
+Told = Literal["taken", "refused", "unknown"]
+Tell = Callable[[Keys, Keys], Mapping[str, Told]]
+"""(old, new) → for each mesh whether its broker took the new key; unknown: it may have."""
+
+
+class MeshKey:
+    """The key that speaks in one mesh: in the midst of a rotation not the same in all."""
+
+    def __init__(self, identity: "Identity", mesh: str) -> None:
+        self._identity = identity
+        self._mesh = mesh
+
+    @property
+    def public_hex(self) -> str:
+        return self._identity.keys_in(self._mesh).ed25519_pubkey
+
+    def sign(self, text: bytes) -> bytes:
+        return self._identity.keys_in(self._mesh).sign(text)
 
 
 class Identity:
@@ -45,7 +62,9 @@ class Identity:
         self._settings = settings
         self._files = files
         self._keys = held
-        self._signing = held.signing
+        self._rotation: Rotation | None = None
+        self._rotating = False
+        self._own: frozenset[str] = frozenset()
         self._here = here
         self._clock = clock
         self._log = log
@@ -77,7 +96,9 @@ class Identity:
         now = iso(clock.now_ms())
         if chosen.mode == "ephemeral":
             held = keys.make(now)
-            return cls(settings, files, held, "ephemeral", here, "same", clock, log)
+            identity = cls(settings, files, held, "ephemeral", here, "same", clock, log)
+            identity.resume()
+            return identity
         for name in files.open_to_others():
             log.warning("a file of the identity can be read by others", file=name)
         held, made = _held(files, now)
@@ -89,7 +110,7 @@ class Identity:
         if verdict == "other":
             _refuse_or_tell(settings, log, known_to_others)
         identity = cls(settings, files, held, "persistent", here, verdict, clock, log)
-        identity.tidy_archive()
+        identity.resume()
         return identity
 
     @property
@@ -98,7 +119,20 @@ class Identity:
 
     def sign(self, text: bytes) -> bytes:
         """64 bytes, ed25519."""
-        return self._signing.sign(text).signature
+        return self._keys.sign(text)
+
+    def in_mesh(self, mesh: str) -> MeshKey:
+        """What signs for that mesh, now and after a rotation."""
+        return MeshKey(self, mesh)
+
+    def keys_in(self, mesh: str) -> Keys:
+        """The key that the broker of a mesh knows."""
+        rotation = self._rotation
+        return rotation.keys if rotation is not None and mesh in rotation.taken else self._keys
+
+    def is_own(self, pubkey: str) -> bool:
+        """Ours, or was until lately."""
+        return pubkey in self._own
 
     def shown(self) -> wire.IdentityShown:
         archive = self._archive() if self.mode == "persistent" else Archive()
@@ -110,7 +144,7 @@ class Identity:
             host_fingerprint=self._here.fingerprint,
             host=self.verdict,
             clone_policy=self._settings.clone_policy,
-            rotation_unfinished=self.mode == "persistent" and self._files.read(NEXT) is not None,
+            rotation_unfinished=self._rotation is not None,
             archived=told(archive),
         )
 
@@ -122,18 +156,33 @@ class Identity:
         """
         if self.mode != "persistent":
             raise wire.OnlyPersistent
-        new = self._next()
-        old = self._keys
-        taken, missing = tell(old, new)
+        if self._rotating:
+            raise wire.RotationRuns
+        self._rotating = True
+        try:
+            return self._rotate(tell)
+        finally:
+            self._rotating = False
+            self._note_own()
+
+    def _rotate(self, tell: Tell) -> wire.Rotated:
+        old, new = self._keys, self._begin().keys
+        self._note_own()
+        told_of = tell(old, new)
+        taken = [mesh for mesh, what in told_of.items() if what == "taken"]
+        missing = [mesh for mesh, what in told_of.items() if what != "taken"]
         if missing:
             metrics.rotations.labels("unfinished").inc()
-            if not taken:
-                self._files.remove(NEXT)
+            if taken or "unknown" in told_of.values():
+                self._keep(Rotation(new, tuple(taken)))
+            else:
+                self._files.remove(NEXT)  # nobody can have it
+                self._rotation = None
             raise wire.RotationUnfinished(details={"taken": taken, "missing": missing})
         until = self._put_into_archive(old)
         self._files.write(KEYPAIR, new)
         self._files.remove(NEXT)
-        self._keys, self._signing = new, new.signing
+        self._keys, self._rotation = new, None
         metrics.rotations.labels("done").inc()
         self._log.info("the member key was rotated", key_id=new.key_id, former=old.key_id)
         return wire.Rotated(new.ed25519_pubkey, old.ed25519_pubkey, taken, until)
@@ -148,16 +197,39 @@ class Identity:
             self._files.write(ARCHIVE, after)
         return len(before.keys) - len(after.keys)
 
-    def _next(self) -> Keys:
+    def resume(self) -> None:
+        """At the start: an unfinished rotation, and what is over."""
+        if self.mode == "persistent":
+            self._rotation = self._unfinished()
+            self.tidy_archive()
+        self._note_own()
+
+    def _unfinished(self) -> Rotation | None:
         text = self._files.read(NEXT)
-        if text is not None:
-            try:
-                return keys.read_keys(text)
-            except BadKeys:
-                self._files.put_aside(NEXT, self._clock.now_ms())
-        new = keys.make(iso(self._clock.now_ms()))
-        self._files.write(NEXT, new)
-        return new
+        try:
+            return None if text is None else keys.read_rotation(text)
+        except BadKeys as error:
+            aside = self._files.put_aside(NEXT, self._clock.now_ms())
+            self._log.warning(str(error), kept_as=aside)
+            return None
+
+    def _begin(self) -> Rotation:
+        """The rotation that is under way, or a new one."""
+        if self._rotation is None:
+            self._keep(Rotation(keys.make(iso(self._clock.now_ms()))))
+        assert self._rotation is not None
+        return self._rotation
+
+    def _keep(self, rotation: Rotation) -> None:
+        self._files.write(NEXT, rotation)
+        self._rotation = rotation
+
+    def _note_own(self) -> None:
+        kept = self._archive().keys if self.mode == "persistent" else ()
+        coming = () if self._rotation is None else (self._rotation.keys.ed25519_pubkey,)
+        self._own = frozenset(
+            (self.public_hex, *coming, *(archived.ed25519_pubkey for archived in kept))
+        )
 
     def _put_into_archive(self, old: Keys) -> str:
         now_ms = self._clock.now_ms()

@@ -66,6 +66,11 @@ class RotationUnfinished(Unavailable):
     advice = "agentlip identity rotate: again, it goes on with the same new key"
 
 
+class RotationRuns(Conflict):
+    sentence = "the member key is being rotated by somebody else"
+    advice = "agentlip identity show"
+
+
 class NoKeys(Forbidden):
     code = "NO_IDENTITY"
     sentence = "this workspace has no member key yet"

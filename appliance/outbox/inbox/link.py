@@ -75,6 +75,7 @@ class Receiver(Loop):
         self._early: deque[bytes] = deque()
         self._refused_told = 0
         self._told = ""
+        self._revoked_key = ""
 
     @property
     def connected(self) -> bool:
@@ -98,6 +99,8 @@ class Receiver(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         """Connects when it is time; else takes what has come. Raises nothing of a broker's."""
         counts = {"received": 0}
+        if self.reason == REVOKED and self._revoked_key != self._signer.public_hex:
+            self._become("waiting", "the key is another one now")
         left = self._next_try - self.clock.monotonic()
         if self.state == "stopped" or left > 0:
             self._stop.wait(
@@ -292,7 +295,9 @@ class Receiver(Loop):
             self._inbox.announce("daemon_disconnect", self.mesh, reason=why)
 
     def _end_for_good(self, reason: str) -> None:
+        """Until the next start; or, for a revoked key, until we have another."""
         was_up = self.connected
+        self._revoked_key = self._signer.public_hex if reason == REVOKED else ""
         self._hang_up()
         metrics.reconnects.labels("stopped").inc()
         self.log.error("the link to the broker is given up", mesh=self.mesh, reason=reason)

@@ -13,7 +13,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox.identity.keys import Keys
-from appliance.outbox.identity.service import Identity
+from appliance.outbox.identity.service import Identity, Told
 from appliance.outbox.inbox import metrics, queries, wire
 from appliance.outbox.inbox.link import STATES, Receiver
 from appliance.outbox.inbox.loops import Sweeper
@@ -49,19 +49,21 @@ class Parts:
     ) -> None:
         self.identity = identity
         brokers = brokers_of(settings, places)
-        self.inbox = Inbox(settings, clock, log, lambda: identity.public_hex, brokers)
+        self.inbox = Inbox(
+            settings, clock, log, lambda: identity.public_hex, identity.is_own, brokers
+        )
         self.store = Store(
             STORE, datadir.database(STORE), store, clock, log, publish=self.inbox.publish
         )
         self.store.seed_ids(self.store.read(queries.last_id))
         self.inbox.open(self.store)
         self.receivers = {
-            mesh: Receiver(place, self.inbox, identity, clock, log, adopt)
+            mesh: Receiver(place, self.inbox, identity.in_mesh(mesh), clock, log, adopt)
             for mesh, place in brokers.items()
         }
         for mesh, place in brokers.items():
             self.inbox.desks[mesh] = Remote(
-                place, identity, settings, clock, self.receivers[mesh].say
+                place, identity.in_mesh(mesh), settings, clock, self.receivers[mesh].say
             )
         self.loops: list[Loop] = [
             Sweeper(self.store, settings, clock, log),
@@ -80,21 +82,14 @@ class Parts:
         own = [receiver.shown() for receiver in self.receivers.values()]
         return [*own, *self.local.values()]
 
-    def tell_rotation(self, old: Keys, new: Keys) -> tuple[list[str], list[str]]:
-        """Have every broker take the new key; meshes that did, and those that did not."""
-        del old  # the identity still signs with it
-        taken: list[str] = []
-        missing: list[str] = []
-        for mesh, desk in self.inbox.desks.items():
-            if not isinstance(desk, Rotating):
-                continue
-            try:
-                desk.rotate(new)
-            except ApplianceError as error:
-                (taken if _knows_already(desk, error, new) else missing).append(mesh)
-            else:
-                taken.append(mesh)
-        return taken, missing
+    def tell_rotation(self, old: Keys, new: Keys) -> dict[str, Told]:
+        """Have every broker take the new key; what became of it, by mesh."""
+        del old  # desks sign with what their broker knows
+        return {
+            mesh: _told(desk, new)
+            for mesh, desk in self.inbox.desks.items()
+            if isinstance(desk, Rotating)
+        }
 
     def end(self) -> None:
         """Whoever waits is answered now."""
@@ -128,6 +123,12 @@ def brokers_of(settings: InboxSettings, places: Sequence[BrokerPlace]) -> dict[s
     return found
 
 
-def _knows_already(desk: Rotating, error: ApplianceError, new: Keys) -> bool:
-    """After a lost answer the broker knows the new key for a member, and the old one not."""
-    return not isinstance(error, wire.NoBroker) and desk.knows(new)
+def _told(desk: Rotating, new: Keys) -> Told:
+    try:
+        desk.rotate(new)
+    except wire.NoBroker:
+        return "taken" if desk.knows(new) else "unknown"
+    except ApplianceError:
+        # After a lost answer the broker knows the new key for a member, and the old one not.
+        return "taken" if desk.knows(new) else "refused"
+    return "taken"

@@ -50,9 +50,10 @@ class Rotating(Protocol):
 
 
 class Inbox:
-    """`own_key`: our public key now. `on_new` hears of each new message after its commit.
+    """Opened with its store; then `listeners` hear of each event after its commit.
 
-    `desks`: the broker to ask for each mesh; a mesh without one only receives.
+    own_key  our public key now; `is_own` says whether one is ours, or was lately
+    desks    the broker to ask, by mesh; a mesh without one only receives
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Inbox:
         clock: Clock,
         log: Log,
         own_key: Callable[[], str],
+        is_own: Callable[[str], bool],
         meshes: Iterable[str] = (),
     ) -> None:
         self.settings = settings
@@ -74,6 +76,7 @@ class Inbox:
         self.schema_version = 0
         self._log = log
         self._own_key = own_key
+        self._is_own = is_own
         self._meshes = {settings.mesh, *meshes}
         self._store: Store
 
@@ -105,9 +108,8 @@ class Inbox:
 
     def receive_many(self, pushes: Sequence[wire.Push], way: str) -> list[bool]:
         """Those of one transaction, in order."""
-        own = self.own_key
         outcomes = self._store.write_many(
-            [(writes.receive, (push, push.sender_pubkey == own)) for push in pushes]
+            [(writes.receive, (push, self._is_own(push.sender_pubkey))) for push in pushes]
         )
         done = [bool(outcome.unwrap()) for outcome in outcomes]
         for push, new in zip(pushes, done, strict=True):

@@ -267,7 +267,7 @@ def test_halves_that_do_not_belong_together_are_no_key(place, machine):
 
 
 def agree(_old, _new):
-    return ["work"], []
+    return {"work": "taken"}
 
 
 def test_a_rotation_archives_what_decrypts_and_keeps_no_old_signing_key(place, machine):
@@ -309,31 +309,66 @@ def test_a_full_archive_gives_up_its_oldest(place, machine):
     assert "archived keys gave way before their time" in place.said
 
 
-def test_a_rotation_that_nobody_took_leaves_nothing(place, machine):
+def test_a_rotation_that_everybody_refused_leaves_nothing(place, machine):
     identity = place.load(machine)
     before = identity.public_hex
     with pytest.raises(wire.RotationUnfinished):
-        identity.rotate(lambda _old, _new: ([], ["work"]))
+        identity.rotate(lambda _old, _new: {"work": "refused"})
     assert identity.public_hex == before
+    assert not identity.shown().rotation_unfinished
     assert not place.file("keypair-next.json").exists()
     assert not place.file("keypair-archive.json").exists()
 
 
-def test_a_rotation_that_some_took_goes_on_with_the_same_key(place, machine):
+@pytest.mark.parametrize("first", ["taken", "unknown"])
+def test_a_rotation_that_some_may_have_taken_goes_on_with_the_same_key(place, machine, first):
+    """An answer that was lost must not lose the key that the broker knows now."""
     identity = place.load(machine)
     before, offered = identity.public_hex, []
 
     def half(_old, new):
         offered.append(new.ed25519_pubkey)
-        return ["work"], ["home"]
+        return {"work": first, "home": "unknown"}
 
     with pytest.raises(wire.RotationUnfinished) as refusal:
         identity.rotate(half)
-    assert refusal.value.details == {"taken": ["work"], "missing": ["home"]}
-    again = place.load(machine)  # a restart in between
-    assert (again.public_hex, again.shown().rotation_unfinished) == (before, True)
-    assert again.rotate(agree).pubkey == offered[0]
-    assert not again.shown().rotation_unfinished
+    assert "home" in refusal.value.details["missing"]
+    for one in (identity, place.load(machine)):  # also after a restart
+        assert (one.public_hex, one.shown().rotation_unfinished) == (before, True)
+        assert one.in_mesh("home").public_hex == before
+        assert one.in_mesh("work").public_hex == (offered[0] if first == "taken" else before)
+        assert all(one.is_own(key) for key in (before, offered[0]))
+        work = one.in_mesh("work")
+        VerifyKey(bytes.fromhex(work.public_hex)).verify(b"text", work.sign(b"text"))
+    assert one.rotate(agree).pubkey == offered[0]
+    assert not one.shown().rotation_unfinished
+    assert one.is_own(before)
+
+
+def test_one_rotation_at_a_time(place, machine):
+    identity = place.load(machine)
+
+    def again(_old, _new):
+        with pytest.raises(wire.RotationRuns):
+            identity.rotate(agree)
+        return {}
+
+    identity.rotate(again)
+
+
+def test_a_crash_between_archive_and_key_archives_once(place, machine):
+    identity = place.load(machine)
+    kept = place.file("keypair.json").read_bytes()
+    new = keys.make("2026")
+    place.file("keypair-next.json").write_text(keys.text_of(keys.Rotation(new, ("work",))))
+    place.load(machine).rotate(agree)
+    # As if the process had ended before the key was replaced, and after the archive was.
+    place.file("keypair.json").write_bytes(kept)
+    place.file("keypair-next.json").write_text(keys.text_of(keys.Rotation(new, ("work",))))
+    again = place.load(machine)
+    again.rotate(agree)
+    assert again.public_hex == new.ed25519_pubkey
+    assert [key.pubkey for key in again.shown().archived] == [identity.public_hex]
 
 
 def one_key():
