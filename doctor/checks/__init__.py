@@ -1,7 +1,7 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import events, host, hub, settings, store, tokens
+from doctor.checks import events, host, hub, outbox, settings, store, tokens
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -10,4 +10,5 @@ CHECKS: tuple[Check, ...] = (
     *events.CHECKS,
     *hub.CHECKS,
     *tokens.CHECKS,
+    *outbox.CHECKS,
 )
