@@ -1,5 +1,6 @@
 """The outbox's verbs: accept a send, look at sends, and what an operator may do with them."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,12 +17,15 @@ from appliance.outbox import destination, maxage, metrics, queries, states, wire
 from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.target import Bounded, Placing, Targets
+from appliance.outbox.target import Bounded, Placing, Target, Targets
 from appliance.outbox.writes import Found, New
 
 BROKER = "broker"
 OPERATOR = "operator"
 ROW_BYTES = 400  # of a row beside its payload, for the estimate between two looks
+
+ID_CHARACTERS_MAX = 255
+_ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -66,6 +70,7 @@ class Outbox:
         self._ids = IdFactory(clock)
         self._in_flight = 0
         self._max_age: dict[str, int] = {}
+        self._known_faces: dict[Target, tuple[Placing | None, Bounded | None]] = {}
         self._default_hours = self._checked(settings.retention_days)
 
     # -- greatest age --------------------------------------------------------------------
@@ -151,6 +156,11 @@ class Outbox:
         given = command.client_message_id
         if key is not None and given is not None and key != given:
             raise wire.TwoIds
+        if key is not None and not _ID.fullmatch(key):
+            raise Invalid(
+                f"an id has 1 to {ID_CHARACTERS_MAX} visible ASCII characters",
+                details={"field": "Idempotency-Key"},
+            )
         mesh = command.mesh or settings.mesh
         target = command.target or BROKER
         kind, ref, route = self._place(target, mesh, command.to)
@@ -185,12 +195,24 @@ class Outbox:
             raise wire.NoSuchTarget(
                 details={"field": "target"}, hint=f"one of: {', '.join(sorted(self.targets))}"
             )
-        if isinstance(target, Placing):
-            return target.place(to)
-        if not _serves(target, mesh):
+        placing, bounded = self._faces(target)
+        if placing is not None:
+            return placing.place(to)
+        if bounded is not None and not bounded.serves(mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
         return kind, ref, f"{name}:{mesh}"
+
+    def _faces(self, target: Target) -> tuple[Placing | None, Bounded | None]:
+        """What else a target is; asked once, for protocols are slow to ask for."""
+        known = self._known_faces.get(target)
+        if known is None:
+            known = (
+                target if isinstance(target, Placing) else None,
+                target if isinstance(target, Bounded) else None,
+            )
+            self._known_faces[target] = known
+        return known
 
     def check_size(self, name: str, size: int, most: int) -> None:
         if size > most:
@@ -282,7 +304,8 @@ class Outbox:
         age_ms = 0 if standing.oldest_ms is None else self.clock.now_ms() - standing.oldest_ms
         served = [self.settings.mesh, *(one.mesh for one in self.settings.brokers)]
         broker = self.targets.get(BROKER)
-        meshes = sorted({mesh for mesh in served if _serves(broker, mesh)})
+        bounded = None if broker is None else self._faces(broker)[1]
+        meshes = sorted({mesh for mesh in served if bounded is None or bounded.serves(mesh)})
         return wire.OutboxState(
             enabled=self.settings.enabled,
             level=gauge.level,
@@ -308,10 +331,6 @@ class Outbox:
 
     def new_id(self) -> str:
         return self._ids.new("")
-
-
-def _serves(target: Any, mesh: str) -> bool:
-    return not isinstance(target, Bounded) or target.serves(mesh)
 
 
 def message_of(row: Row) -> str | None:
