@@ -30,7 +30,7 @@ class Operator:
                 wire.Requeued(row.id, row.client_message_id, None, command.new_client_id)
                 for row, _ in plan
             ]
-            return wire.RequeueResult(told, dry_run=True)
+            return wire.RequeueResult(told, True, self._more(command, rows))
         store = self._outbox.store
         done = store.write(
             writes.requeue, tuple((row.id, successor) for row, successor in plan), by
@@ -41,7 +41,7 @@ class Operator:
         )
         for route in {row.route for row in rows}:
             self._outbox.nudge(route)
-        return wire.RequeueResult(done, dry_run=False)
+        return wire.RequeueResult(done, False, self._more(command, rows))
 
     def drop(self, any_id: str, by: str) -> wire.Dropped:
         return wire.Dropped(shown(self._outbox.store.write(writes.drop, any_id, by)))
@@ -57,6 +57,10 @@ class Operator:
         most = self._outbox.settings.sweep_rows_max
         pruned = self._outbox.store.write(writes.prune, command.dead, before_ms, by, most)
         return wire.Pruned(pruned, more=pruned >= most)
+
+    def _more(self, command: wire.Requeue, rows: list[Row]) -> bool:
+        limit = min(command.limit, self._outbox.settings.requeue_max)
+        return command.id is None and len(rows) >= limit
 
     def _chosen(self, command: wire.Requeue) -> list[Row]:
         outbox = self._outbox
