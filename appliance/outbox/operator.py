@@ -74,12 +74,11 @@ class Operator:
         before = None if older is None else outbox.clock.now_ms() - int(older * 1000)
         statuses = (command.status,) if command.status else (states.DEAD,)
         limit = min(command.limit, outbox.settings.requeue_max)
-        rows = outbox.store.read(
-            queries.requeuable, statuses, filters, command.error_contains, before, limit
+        # What has no payload any more can only be sent again with another one.
+        kept = command.patch is None or command.patch.message is UNSET
+        return outbox.store.read(
+            queries.requeuable, statuses, filters, command.error_contains, before, kept, limit
         )
-        if command.patch is None:  # what has no payload any more can't be sent again
-            rows = [row for row in rows if row.payload_dropped_at is None]
-        return rows
 
     def _successor(self, command: wire.Requeue, row: Row) -> Successor:
         if row.status not in states.RETIRABLE:

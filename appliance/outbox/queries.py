@@ -136,14 +136,17 @@ def requeuable(
     filters: dict[str, Any],
     error_contains: str | None,
     enqueued_before: int | None,
+    kept: bool,
     limit: int,
 ) -> list[Row]:
-    """Sends that a requeue by filter takes up, oldest first."""
+    """Sends that a requeue by filter takes up, oldest first; `kept`: with their payload."""
     marks = ", ".join("?" * len(statuses))
     terms, values = [f"status IN ({marks})"], list(statuses)
     for column, value in filters.items():
         terms.append(f"{column} = ?")
         values.append(value)
+    if kept:
+        terms.append("payload_dropped_at IS NULL")
     if error_contains is not None:
         terms.append("instr(last_error, ?) > 0")
         values.append(error_contains)
