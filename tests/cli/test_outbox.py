@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.support.broker import broker
 from tests.support.commands import agentlip
+from tests.support.farbroker import broker
 from tests.support.servedhub import serve
 from tests.support.waiting import wait_until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.broker import broker
+from tests.support.farbroker import broker
 from tests.support.servedhub import serve
 from tests.support.waiting import wait_until
 

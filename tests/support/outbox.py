@@ -16,8 +16,8 @@ from appliance.outbox.operator import Operator
 from appliance.outbox.sender import Hands, Sender
 from appliance.outbox.service import Outbox
 from appliance.outbox.settings import OutboxSettings
-from tests.support.broker import Ledger, ScriptedTarget
 from tests.support.clock import FakeClock
+from tests.support.farbroker import Ledger, ScriptedTarget
 
 
 class Faults(BatchRunner):
