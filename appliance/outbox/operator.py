@@ -70,14 +70,19 @@ class Operator:
                 raise wire.NoSuchSend(details={"id": command.id})
             return [row]
         older = command.older_than_seconds
-        filters = outbox.filters(None, command.mesh, command.to)
+        filters = outbox.filters(command.mesh, command.to)
         before = None if older is None else outbox.clock.now_ms() - int(older * 1000)
-        statuses = (command.status,) if command.status else (states.DEAD,)
         limit = min(command.limit, outbox.settings.requeue_max)
         # What has no payload any more can only be sent again with another one.
         kept = command.patch is None or command.patch.message is UNSET
         return outbox.store.read(
-            queries.requeuable, statuses, filters, command.error_contains, before, kept, limit
+            queries.requeuable,
+            command.status or states.DEAD,
+            filters,
+            command.error_contains,
+            before,
+            kept,
+            limit,
         )
 
     def _successor(self, command: wire.Requeue, row: Row) -> Successor:

@@ -6,6 +6,20 @@ from appliance.outbox.columns import COLUMNS, Row
 
 CHAIN_MAX = 100
 _OPEN = "status IN ('pending', 'inflight')"
+# Written out, for a partial index is only used for a value that stands in the statement.
+_HAS = {
+    "pending": "status = 'pending'",
+    "inflight": f"{_OPEN} AND status = 'inflight'",
+    "done": "status = 'done'",
+    "dead": "status = 'dead'",
+    "aborted": "status = 'aborted'",
+}
+_INDEX = {
+    "pending": "INDEXED BY outbox_age",
+    "inflight": "INDEXED BY outbox_open",
+    "dead": "INDEXED BY outbox_dead",
+    "aborted": "INDEXED BY outbox_aborted",
+}
 
 
 class Executor(Protocol):
@@ -53,6 +67,7 @@ def inspect(reader: Executor, any_id: str) -> tuple[Row, list[Row]] | None:
 
 def page(
     reader: Executor,
+    status: str | None,
     filters: dict[str, Any],
     after: str | None,
     before: str | None,
@@ -60,7 +75,8 @@ def page(
     oldest_first: bool,
 ) -> list[Row]:
     """Rows whose columns have the values of `filters`, by id: ids rise as rows are made."""
-    terms, values = ["1"], []
+    terms = ["1" if status is None else _HAS[status]]
+    values: list[Any] = []
     for column, value in filters.items():
         terms.append(f"{column} = ?")
         values.append(value)
@@ -72,7 +88,8 @@ def page(
         values.append(before)
     order = "ASC" if oldest_first else "DESC"
     rows = reader.execute(
-        f"SELECT {COLUMNS} FROM outbox WHERE {' AND '.join(terms)} ORDER BY id {order} LIMIT ?",
+        f"SELECT {COLUMNS} FROM outbox {_INDEX.get(status or '', '')}"
+        f" WHERE {' AND '.join(terms)} ORDER BY id {order} LIMIT ?",
         (*values, limit),
     ).fetchmany(limit)
     return [Row(*row) for row in rows]
@@ -132,7 +149,7 @@ def routes_due(reader: Executor, now_ms: int, limit: int) -> list[tuple[str, int
 
 def requeuable(
     reader: Executor,
-    statuses: tuple[str, ...],
+    status: str,
     filters: dict[str, Any],
     error_contains: str | None,
     enqueued_before: int | None,
@@ -140,8 +157,8 @@ def requeuable(
     limit: int,
 ) -> list[Row]:
     """Sends that a requeue by filter takes up, oldest first; `kept`: with their payload."""
-    marks = ", ".join("?" * len(statuses))
-    terms, values = [f"status IN ({marks})"], list(statuses)
+    terms = [_HAS[status]]
+    values: list[Any] = []
     for column, value in filters.items():
         terms.append(f"{column} = ?")
         values.append(value)
@@ -152,9 +169,10 @@ def requeuable(
         values.append(error_contains)
     if enqueued_before is not None:
         terms.append("enqueued_at <= ?")
-        values.append(enqueued_before)  # type: ignore[arg-type]
+        values.append(enqueued_before)
     rows = reader.execute(
-        f"SELECT {COLUMNS} FROM outbox WHERE {' AND '.join(terms)} ORDER BY id LIMIT ?",
+        f"SELECT {COLUMNS} FROM outbox {_INDEX[status]} WHERE {' AND '.join(terms)}"
+        " ORDER BY id LIMIT ?",
         (*values, limit),
     ).fetchmany(limit)
     return [Row(*row) for row in rows]

@@ -274,19 +274,18 @@ class Outbox:
 
     def list_sends(self, query: wire.ListQuery) -> wire.OutboxPage:
         status = "dead" if query.failed else query.status
-        filters = self.filters(status, query.mesh, query.to)
+        filters = self.filters(query.mesh, query.to)
         limit = min(query.limit, self.settings.page_max)
         oldest_first = query.after is not None and query.before is None
         rows = self.store.read(
-            queries.page, filters, query.after, query.before, limit, oldest_first
+            queries.page, status, filters, query.after, query.before, limit, oldest_first
         )
         following = rows[-1].id if len(rows) == limit else None
         return wire.OutboxPage([shown(row) for row in rows], following)
 
     def export(self, query: wire.ExportQuery) -> wire.ExportPage:
         limit = min(query.limit, self.settings.page_max)
-        filters = self.filters(query.status, None, None)
-        rows = self.store.read(queries.page, filters, query.after, None, limit, True)
+        rows = self.store.read(queries.page, query.status, {}, query.after, None, limit, True)
         sends = [wire.ExportedSend(shown(row), message_of(row), meta_of(row)) for row in rows]
         return wire.ExportPage(sends, rows[-1].id if len(rows) == limit else None)
 
@@ -318,10 +317,8 @@ class Outbox:
             open_routes=self.open_routes(),
         )
 
-    def filters(self, status: str | None, mesh: str | None, to: str | None) -> dict[str, Any]:
+    def filters(self, mesh: str | None, to: str | None) -> dict[str, Any]:
         filters: dict[str, Any] = {}
-        if status is not None:
-            filters["status"] = status
         if mesh is not None:
             filters["mesh"] = mesh
         if to is not None:
