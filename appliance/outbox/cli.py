@@ -61,7 +61,7 @@ def show_state(session: Session) -> None:
     told = f"{state['level']}, {state['fill']:.0%} full: {counts or 'nothing waits'}"
     told += f"; the oldest waits for {age:.0f} s" if state["depth"]["pending"] else ""
     left = state["open_routes"]
-    session.answer(state, told + (f"\nleft alone for a while: {', '.join(left)}" if left else ""))
+    session.answer(state, told + (f"; left alone for a while: {', '.join(left)}" if left else ""))
 
 
 @app.command("inspect")
