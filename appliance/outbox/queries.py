@@ -5,18 +5,13 @@ from typing import Any, Protocol
 from appliance.outbox.columns import COLUMNS, Row
 
 CHAIN_MAX = 100
-_OPEN = "status IN ('pending', 'inflight')"
 # Written out, for a partial index is only used for a value that stands in the statement.
 _HAS = {
-    "pending": "status = 'pending'",
-    "inflight": f"{_OPEN} AND status = 'inflight'",
-    "done": "status = 'done'",
-    "dead": "status = 'dead'",
-    "aborted": "status = 'aborted'",
+    state: f"status = '{state}'" for state in ("pending", "inflight", "done", "dead", "aborted")
 }
 _INDEX = {
-    "pending": "INDEXED BY outbox_age",
-    "inflight": "INDEXED BY outbox_open",
+    "pending": "INDEXED BY outbox_waiting",
+    "inflight": "INDEXED BY outbox_inflight",
     "dead": "INDEXED BY outbox_dead",
     "aborted": "INDEXED BY outbox_aborted",
 }
@@ -115,14 +110,16 @@ def standing(reader: Executor) -> Standing:
     """All from small indexes: delivered sends are not counted."""
     execute = reader.execute
     depth = {
-        status: execute(f"SELECT count(*) FROM outbox WHERE status = '{status}'").fetchone()[0]
-        for status in ("pending", "dead", "aborted")
+        status: execute(
+            f"SELECT count(*) FROM outbox {index} WHERE status = '{status}'"
+        ).fetchone()[0]
+        for status, index in _INDEX.items()
     }
-    (not_ended,) = execute(f"SELECT count(*) FROM outbox WHERE {_OPEN}").fetchone()
-    depth["inflight"] = not_ended - depth["pending"]
-    (oldest_ms,) = execute(
-        "SELECT min(enqueued_at) FROM outbox WHERE status = 'pending'"
+    oldest = execute(
+        "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
+        " ORDER BY id LIMIT 1"
     ).fetchone()
+    oldest_ms = None if oldest is None else oldest[0]
     (pages,) = execute("PRAGMA page_count").fetchone()
     (free,) = execute("PRAGMA freelist_count").fetchone()
     (size,) = execute("PRAGMA page_size").fetchone()
