@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.farbroker import broker
+from tests.support.ledger import broker
 from tests.support.servedhub import serve
 from tests.support.waiting import wait_until
 

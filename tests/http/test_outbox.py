@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.farbroker import broker
+from tests.support.ledger import broker
 from tests.support.servedhub import serve
 from tests.support.waiting import wait_until
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.farbroker import Cut, broker
+from tests.support.ledger import Cut, broker
 from tests.support.servedhub import ServedHub
 from tests.support.waiting import wait_until
 

@@ -17,7 +17,7 @@ from appliance.outbox.sender import Hands, Sender
 from appliance.outbox.service import Outbox
 from appliance.outbox.settings import OutboxSettings
 from tests.support.clock import FakeClock
-from tests.support.farbroker import Ledger, ScriptedTarget
+from tests.support.ledger import Ledger, ScriptedTarget
 
 
 class Faults(BatchRunner):

@@ -13,7 +13,7 @@ from appliance.kernel.fingerprint import fingerprint
 from appliance.outbox.brokerhttp import HttpTarget
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import Delivered, Later, Outgoing, Refused
-from tests.support.farbroker import Cut, broker, signed_text
+from tests.support.ledger import Cut, broker, signed_text
 
 
 class KeySigner:
