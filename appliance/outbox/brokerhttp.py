@@ -16,7 +16,15 @@ import msgspec
 from appliance.kernel.clock import Clock
 from appliance.kernel.crew import within
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.target import TRANSIENT, Later, Outgoing, Result, item_of, result_of
+from appliance.outbox.target import (
+    TRANSIENT,
+    Later,
+    Outgoing,
+    Result,
+    is_a_brokers,
+    item_of,
+    result_of,
+)
 
 ACCEPT = "/broker/v1/accept"
 BATCH = "/broker/v1/accept/batch"
@@ -85,9 +93,10 @@ class HttpTarget:
             return [Later(str(trouble)) for _ in sends]
         if answer.status == 200:
             return _results_of(sends, answer)
-        if answer.status in (404, 405):
-            self._takes_batches = False
-        if 400 <= answer.status < 500 and answer.status not in TRANSIENT:
+        for_good = 400 <= answer.status < 500 and answer.status not in TRANSIENT
+        if for_good and is_a_brokers(answer.body):
+            if answer.status in (404, 405):
+                self._takes_batches = False
             return self._one_by_one(sends)
         reason = f"the broker answered {answer.status}"
         return [Later(reason, answer.retry_after) for _ in sends]

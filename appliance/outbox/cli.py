@@ -61,7 +61,7 @@ def show_state(session: Session) -> None:
     told = f"{state['level']}, {state['fill']:.0%} full: {counts or 'nothing waits'}"
     told += f"; the oldest waits for {age:.0f} s" if state["depth"]["pending"] else ""
     left = state["open_routes"]
-    session.answer(state, told + (f"\nleft alone for a while: {', '.join(left)}" if left else ""))
+    session.answer(state, told + (f"; left alone for a while: {', '.join(left)}" if left else ""))
 
 
 @app.command("inspect")
@@ -92,6 +92,7 @@ def requeue(
     any_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="One send; without it, a filter.")
     ] = None,
+    id_flag: Annotated[str | None, typer.Option("--id", help="The same.")] = None,
     new_client_id: Annotated[
         str | None, typer.Option("--new-client-id", help="The new send's client_message_id.")
     ] = None,
@@ -118,7 +119,7 @@ def requeue(
     Example: agentlip outbox requeue --failed --error 'topic not found' --auto --dry-run
     """
     body = {
-        "id": any_id,
+        "id": any_id or id_flag,
         "new_client_id": new_client_id,
         "auto": auto,
         "patch": None if patch_payload is None else json_object(patch_payload, "--patch-payload"),
@@ -141,6 +142,8 @@ def requeue(
         ("NEW CLIENT MESSAGE ID", "new_client_message_id"),
     ]
     session.table(rows, columns, empty="nothing to requeue")
+    if answer["more"]:
+        note(f"there may be more than these {len(rows)}; do it again, or raise --limit")
     if rows and dry_run:
         note("nothing was changed; leave out --dry-run to do it")
 

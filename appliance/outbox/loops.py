@@ -39,7 +39,7 @@ class Watch(Loop):
     """Looks how much there is, how old and how large, and tells when it becomes too much."""
 
     name = "outbox_watch"
-    interval_seconds = 2.0
+    interval_seconds = 5.0
 
     def __init__(self, outbox: Outbox, open_routes: Callable[[], list[str]]) -> None:
         super().__init__(outbox.clock, outbox.log)

@@ -30,7 +30,7 @@ class Operator:
                 wire.Requeued(row.id, row.client_message_id, None, command.new_client_id)
                 for row, _ in plan
             ]
-            return wire.RequeueResult(told, dry_run=True)
+            return wire.RequeueResult(told, True, self._more(command, rows))
         store = self._outbox.store
         done = store.write(
             writes.requeue, tuple((row.id, successor) for row, successor in plan), by
@@ -41,7 +41,7 @@ class Operator:
         )
         for route in {row.route for row in rows}:
             self._outbox.nudge(route)
-        return wire.RequeueResult(done, dry_run=False)
+        return wire.RequeueResult(done, False, self._more(command, rows))
 
     def drop(self, any_id: str, by: str) -> wire.Dropped:
         return wire.Dropped(shown(self._outbox.store.write(writes.drop, any_id, by)))
@@ -58,6 +58,10 @@ class Operator:
         pruned = self._outbox.store.write(writes.prune, command.dead, before_ms, by, most)
         return wire.Pruned(pruned, more=pruned >= most)
 
+    def _more(self, command: wire.Requeue, rows: list[Row]) -> bool:
+        limit = min(command.limit, self._outbox.settings.requeue_max)
+        return command.id is None and len(rows) >= limit
+
     def _chosen(self, command: wire.Requeue) -> list[Row]:
         outbox = self._outbox
         if command.id is not None:
@@ -66,16 +70,20 @@ class Operator:
                 raise wire.NoSuchSend(details={"id": command.id})
             return [row]
         older = command.older_than_seconds
-        filters = outbox.filters(None, command.mesh, command.to)
+        filters = outbox.filters(command.mesh, command.to)
         before = None if older is None else outbox.clock.now_ms() - int(older * 1000)
-        statuses = (command.status,) if command.status else (states.DEAD,)
         limit = min(command.limit, outbox.settings.requeue_max)
-        rows = outbox.store.read(
-            queries.requeuable, statuses, filters, command.error_contains, before, limit
+        # What has no payload any more can only be sent again with another one.
+        kept = command.patch is None or command.patch.message is UNSET
+        return outbox.store.read(
+            queries.requeuable,
+            command.status or states.DEAD,
+            filters,
+            command.error_contains,
+            before,
+            kept,
+            limit,
         )
-        if command.patch is None:  # what has no payload any more can't be sent again
-            rows = [row for row in rows if row.payload_dropped_at is None]
-        return rows
 
     def _successor(self, command: wire.Requeue, row: Row) -> Successor:
         if row.status not in states.RETIRABLE:

@@ -5,7 +5,16 @@ from typing import Any, Protocol
 from appliance.outbox.columns import COLUMNS, Row
 
 CHAIN_MAX = 100
-_OPEN = "status IN ('pending', 'inflight')"
+# Written out, for a partial index is only used for a value that stands in the statement.
+_HAS = {
+    state: f"status = '{state}'" for state in ("pending", "inflight", "done", "dead", "aborted")
+}
+_INDEX = {
+    "pending": "INDEXED BY outbox_waiting",
+    "inflight": "INDEXED BY outbox_inflight",
+    "dead": "INDEXED BY outbox_dead",
+    "aborted": "INDEXED BY outbox_aborted",
+}
 
 
 class Executor(Protocol):
@@ -53,6 +62,7 @@ def inspect(reader: Executor, any_id: str) -> tuple[Row, list[Row]] | None:
 
 def page(
     reader: Executor,
+    status: str | None,
     filters: dict[str, Any],
     after: str | None,
     before: str | None,
@@ -60,7 +70,8 @@ def page(
     oldest_first: bool,
 ) -> list[Row]:
     """Rows whose columns have the values of `filters`, by id: ids rise as rows are made."""
-    terms, values = ["1"], []
+    terms = ["1" if status is None else _HAS[status]]
+    values: list[Any] = []
     for column, value in filters.items():
         terms.append(f"{column} = ?")
         values.append(value)
@@ -72,7 +83,8 @@ def page(
         values.append(before)
     order = "ASC" if oldest_first else "DESC"
     rows = reader.execute(
-        f"SELECT {COLUMNS} FROM outbox WHERE {' AND '.join(terms)} ORDER BY id {order} LIMIT ?",
+        f"SELECT {COLUMNS} FROM outbox {_INDEX.get(status or '', '')}"
+        f" WHERE {' AND '.join(terms)} ORDER BY id {order} LIMIT ?",
         (*values, limit),
     ).fetchmany(limit)
     return [Row(*row) for row in rows]
@@ -98,14 +110,16 @@ def standing(reader: Executor) -> Standing:
     """All from small indexes: delivered sends are not counted."""
     execute = reader.execute
     depth = {
-        status: execute(f"SELECT count(*) FROM outbox WHERE status = '{status}'").fetchone()[0]
-        for status in ("pending", "dead", "aborted")
+        status: execute(
+            f"SELECT count(*) FROM outbox {index} WHERE status = '{status}'"
+        ).fetchone()[0]
+        for status, index in _INDEX.items()
     }
-    (not_ended,) = execute(f"SELECT count(*) FROM outbox WHERE {_OPEN}").fetchone()
-    depth["inflight"] = not_ended - depth["pending"]
-    (oldest_ms,) = execute(
-        "SELECT min(enqueued_at) FROM outbox WHERE status = 'pending'"
+    oldest = execute(
+        "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
+        " ORDER BY id LIMIT 1"
     ).fetchone()
+    oldest_ms = None if oldest is None else oldest[0]
     (pages,) = execute("PRAGMA page_count").fetchone()
     (free,) = execute("PRAGMA freelist_count").fetchone()
     (size,) = execute("PRAGMA page_size").fetchone()
@@ -132,26 +146,30 @@ def routes_due(reader: Executor, now_ms: int, limit: int) -> list[tuple[str, int
 
 def requeuable(
     reader: Executor,
-    statuses: tuple[str, ...],
+    status: str,
     filters: dict[str, Any],
     error_contains: str | None,
     enqueued_before: int | None,
+    kept: bool,
     limit: int,
 ) -> list[Row]:
-    """Sends that a requeue by filter takes up, oldest first."""
-    marks = ", ".join("?" * len(statuses))
-    terms, values = [f"status IN ({marks})"], list(statuses)
+    """Sends that a requeue by filter takes up, oldest first; `kept`: with their payload."""
+    terms = [_HAS[status]]
+    values: list[Any] = []
     for column, value in filters.items():
         terms.append(f"{column} = ?")
         values.append(value)
+    if kept:
+        terms.append("payload_dropped_at IS NULL")
     if error_contains is not None:
         terms.append("instr(last_error, ?) > 0")
         values.append(error_contains)
     if enqueued_before is not None:
         terms.append("enqueued_at <= ?")
-        values.append(enqueued_before)  # type: ignore[arg-type]
+        values.append(enqueued_before)
     rows = reader.execute(
-        f"SELECT {COLUMNS} FROM outbox WHERE {' AND '.join(terms)} ORDER BY id LIMIT ?",
+        f"SELECT {COLUMNS} FROM outbox {_INDEX[status]} WHERE {' AND '.join(terms)}"
+        " ORDER BY id LIMIT ?",
         (*values, limit),
     ).fetchmany(limit)
     return [Row(*row) for row in rows]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.outbox import backoff, metrics, queries, states, writes
 from appliance.outbox.breaker import Breaker
@@ -160,7 +160,7 @@ class Sender:
                 if rows or route.cursor is None:
                     break
             return rows
-        except Unavailable:
+        except Exception:
             self._strays = True  # it may have been written all the same
             raise
 

@@ -1,5 +1,6 @@
 """The outbox's verbs: accept a send, look at sends, and what an operator may do with them."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,12 +17,15 @@ from appliance.outbox import destination, maxage, metrics, queries, states, wire
 from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.target import Bounded, Placing, Targets
+from appliance.outbox.target import Bounded, Placing, Target, Targets
 from appliance.outbox.writes import Found, New
 
 BROKER = "broker"
 OPERATOR = "operator"
 ROW_BYTES = 400  # of a row beside its payload, for the estimate between two looks
+
+ID_CHARACTERS_MAX = 255
+_ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -66,6 +70,7 @@ class Outbox:
         self._ids = IdFactory(clock)
         self._in_flight = 0
         self._max_age: dict[str, int] = {}
+        self._known_faces: dict[Target, tuple[Placing | None, Bounded | None]] = {}
         self._default_hours = self._checked(settings.retention_days)
 
     # -- greatest age --------------------------------------------------------------------
@@ -151,6 +156,11 @@ class Outbox:
         given = command.client_message_id
         if key is not None and given is not None and key != given:
             raise wire.TwoIds
+        if key is not None and not _ID.fullmatch(key):
+            raise Invalid(
+                f"an id has 1 to {ID_CHARACTERS_MAX} visible ASCII characters",
+                details={"field": "Idempotency-Key"},
+            )
         mesh = command.mesh or settings.mesh
         target = command.target or BROKER
         kind, ref, route = self._place(target, mesh, command.to)
@@ -185,12 +195,24 @@ class Outbox:
             raise wire.NoSuchTarget(
                 details={"field": "target"}, hint=f"one of: {', '.join(sorted(self.targets))}"
             )
-        if isinstance(target, Placing):
-            return target.place(to)
-        if not _serves(target, mesh):
+        placing, bounded = self._faces(target)
+        if placing is not None:
+            return placing.place(to)
+        if bounded is not None and not bounded.serves(mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
         return kind, ref, f"{name}:{mesh}"
+
+    def _faces(self, target: Target) -> tuple[Placing | None, Bounded | None]:
+        """What else a target is; asked once, for protocols are slow to ask for."""
+        known = self._known_faces.get(target)
+        if known is None:
+            known = (
+                target if isinstance(target, Placing) else None,
+                target if isinstance(target, Bounded) else None,
+            )
+            self._known_faces[target] = known
+        return known
 
     def check_size(self, name: str, size: int, most: int) -> None:
         if size > most:
@@ -252,19 +274,18 @@ class Outbox:
 
     def list_sends(self, query: wire.ListQuery) -> wire.OutboxPage:
         status = "dead" if query.failed else query.status
-        filters = self.filters(status, query.mesh, query.to)
+        filters = self.filters(query.mesh, query.to)
         limit = min(query.limit, self.settings.page_max)
         oldest_first = query.after is not None and query.before is None
         rows = self.store.read(
-            queries.page, filters, query.after, query.before, limit, oldest_first
+            queries.page, status, filters, query.after, query.before, limit, oldest_first
         )
         following = rows[-1].id if len(rows) == limit else None
         return wire.OutboxPage([shown(row) for row in rows], following)
 
     def export(self, query: wire.ExportQuery) -> wire.ExportPage:
         limit = min(query.limit, self.settings.page_max)
-        filters = self.filters(query.status, None, None)
-        rows = self.store.read(queries.page, filters, query.after, None, limit, True)
+        rows = self.store.read(queries.page, query.status, {}, query.after, None, limit, True)
         sends = [wire.ExportedSend(shown(row), message_of(row), meta_of(row)) for row in rows]
         return wire.ExportPage(sends, rows[-1].id if len(rows) == limit else None)
 
@@ -282,7 +303,8 @@ class Outbox:
         age_ms = 0 if standing.oldest_ms is None else self.clock.now_ms() - standing.oldest_ms
         served = [self.settings.mesh, *(one.mesh for one in self.settings.brokers)]
         broker = self.targets.get(BROKER)
-        meshes = sorted({mesh for mesh in served if _serves(broker, mesh)})
+        bounded = None if broker is None else self._faces(broker)[1]
+        meshes = sorted({mesh for mesh in served if bounded is None or bounded.serves(mesh)})
         return wire.OutboxState(
             enabled=self.settings.enabled,
             level=gauge.level,
@@ -295,10 +317,8 @@ class Outbox:
             open_routes=self.open_routes(),
         )
 
-    def filters(self, status: str | None, mesh: str | None, to: str | None) -> dict[str, Any]:
+    def filters(self, mesh: str | None, to: str | None) -> dict[str, Any]:
         filters: dict[str, Any] = {}
-        if status is not None:
-            filters["status"] = status
         if mesh is not None:
             filters["mesh"] = mesh
         if to is not None:
@@ -308,10 +328,6 @@ class Outbox:
 
     def new_id(self) -> str:
         return self._ids.new("")
-
-
-def _serves(target: Any, mesh: str) -> bool:
-    return not isinstance(target, Bounded) or target.serves(mesh)
 
 
 def message_of(row: Row) -> str | None:

@@ -54,8 +54,3 @@ ANSWERS: dict[tuple[str | None, bool], Answer] = {
 
 def answer(state: str | None, same: bool) -> Answer:
     return ANSWERS[state, state is None or same]
-
-
-def moved(state: str | None, event: str) -> str:
-    """The state after `event`; KeyError where it can't happen."""
-    return TRANSITIONS[state, event]

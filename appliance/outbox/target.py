@@ -142,6 +142,11 @@ def result_of(send: Outgoing, status: int, body: Any, retry_after: float | None 
     return Later(reason or f"the broker answered {status}", retry_after)
 
 
+def is_a_brokers(body: Any) -> bool:
+    """Whether a refusal says what is wrong, as a broker's does."""
+    return isinstance(body, dict) and bool(_reason(400, body))
+
+
 def _reason(status: int, told: Mapping[str, Any]) -> str:
     """What the broker said, short enough to keep; empty when it said nothing."""
     words = [str(told[name]) for name in ("error", "code", "conflict") if told.get(name)]

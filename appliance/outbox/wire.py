@@ -185,8 +185,11 @@ class Requeued(Struct, frozen=True):
 
 
 class RequeueResult(Struct, frozen=True):
+    """`more`: as many as the limit; others may fit the filter too."""
+
     requeued: list[Requeued]
     dry_run: bool
+    more: bool = False
 
 
 class Drop(Struct, frozen=True, forbid_unknown_fields=True):

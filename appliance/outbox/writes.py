@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from appliance.kernel.batch import Tx
+from appliance.kernel.ids import encode_ulid
 from appliance.outbox import queries, states, wire
 from appliance.outbox.columns import COLUMNS, Row
+
+ID_PREFIX = "out_"
 
 
 class New(NamedTuple):
@@ -73,7 +76,7 @@ def _compared(send: New, row: Any) -> Found:
 
 
 def _insert(tx: Tx, send: New) -> str:
-    row_id = tx.new_id("out_")
+    row_id = tx.new_id(ID_PREFIX)
     tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
         " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref,"
@@ -92,7 +95,7 @@ def reset_inflight(tx: Tx, pause_ms: int, reason: str, held: Sequence[str] = ())
     became of them, so they are tried again."""
     return tx.execute(
         "UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?,"
-        " last_error = ? WHERE status IN ('pending', 'inflight') AND status = 'inflight'"
+        " last_error = ? WHERE status = 'inflight'"
         " AND id NOT IN (SELECT value FROM json_each(?))",
         (tx.now_ms + pause_ms, reason, json.dumps(list(held))),
     ).rowcount
@@ -197,17 +200,23 @@ def settle(tx: Tx, results: Sequence[Settled]) -> int:
 
 
 def let_die(tx: Tx, mesh: str | None, others: Sequence[str], too_old_ms: int, most: int) -> int:
-    """Pending sends of a mesh (None: of all but `others`) that were accepted before that time."""
+    """Pending sends of a mesh (None: of all but `others`) that were accepted before that time.
+    Ids rise with time, so only old ones are looked at."""
     marks = ", ".join("?" * len(others))
     where = "mesh = ?" if mesh is not None else f"mesh NOT IN ({marks})"
     values = [mesh] if mesh is not None else list(others)
     return tx.execute(
         "UPDATE outbox SET status = 'dead', died_at = ?, last_error = 'older than max_age_hours'"
         " || ifnull('; before that: ' || last_error, '')"
-        " WHERE id IN (SELECT id FROM outbox WHERE status = 'pending'"
-        f" AND enqueued_at <= ? AND {where} ORDER BY enqueued_at LIMIT ?)",
-        (tx.now_ms, too_old_ms, *values, most),
+        " WHERE id IN (SELECT id FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
+        f" AND id < ? AND enqueued_at <= ? AND {where} ORDER BY id LIMIT ?)",
+        (tx.now_ms, _first_id_of(too_old_ms + 1), too_old_ms, *values, most),
     ).rowcount
+
+
+def _first_id_of(ms: int) -> str:
+    """Below every id that is made at that time or later."""
+    return ID_PREFIX + encode_ulid(max(ms, 0) << 80)
 
 
 def forget_payloads(tx: Tx, before_ms: int, most: int) -> int:

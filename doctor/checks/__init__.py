@@ -1,7 +1,7 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import broker, events, host, hub, identity, settings, store, tokens
+from doctor.checks import broker, events, host, hub, identity, outbox, settings, store, tokens
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -12,4 +12,5 @@ CHECKS: tuple[Check, ...] = (
     *tokens.CHECKS,
     *identity.CHECKS,
     *broker.CHECKS,
+    *outbox.CHECKS,
 )

@@ -47,13 +47,13 @@ CREATE INDEX outbox_pending ON outbox (route, next_attempt_at) WHERE status = 'p
 CREATE INDEX outbox_open ON outbox (route, destination_kind, destination_ref)
   WHERE status IN ('pending', 'inflight');
 
--- The oldest, for the greatest age.
-CREATE INDEX outbox_age ON outbox (enqueued_at) WHERE status = 'pending';
-
-CREATE INDEX outbox_dead ON outbox (died_at) WHERE status = 'dead';
-CREATE INDEX outbox_aborted ON outbox (aborted_at) WHERE status = 'aborted';
+-- Each state but done by itself, oldest first: ids rise with time.
+CREATE INDEX outbox_waiting ON outbox (id) WHERE status = 'pending';
+CREATE INDEX outbox_inflight ON outbox (id) WHERE status = 'inflight';
+CREATE INDEX outbox_dead ON outbox (id) WHERE status = 'dead';
+CREATE INDEX outbox_aborted ON outbox (id) WHERE status = 'aborted';
 CREATE INDEX outbox_superseded ON outbox (superseded_by) WHERE superseded_by IS NOT NULL;
 
--- Payloads of ended sends, for the sweep that drops them.
+-- Payloads of delivered sends, for the sweep that drops them.
 CREATE INDEX outbox_done ON outbox (delivered_at)
   WHERE status = 'done' AND payload_dropped_at IS NULL;

@@ -1,4 +1,4 @@
-"""`python -m tests.bench hub` or `courier`: measures, and prints one JSON object on stdout.
+"""`python -m tests.bench hub` (or `courier`, `outbox`): measures; prints one JSON object on stdout.
 
 Exit code 1 when a row lost work, was refused or could not run; a target that is not reached
 is a result and no failure.
@@ -12,15 +12,16 @@ from typing import Any
 
 from tests.bench.courier import suite as courier
 from tests.bench.hub import suite as hub
+from tests.bench.outbox import suite as outbox
 from tests.bench.target import Refused
 
-SUITES: dict[str, Any] = {"hub": hub, "courier": courier}
+SUITES: dict[str, Any] = {"hub": hub, "courier": courier, "outbox": outbox}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("suite", choices=list(SUITES))
-    parser.add_argument("--rows", help="for instance P1,P4 or C2 (default: all)")
+    parser.add_argument("--rows", help="for instance P1,P4, C2 or O1 (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs")
     parser.add_argument(
         "--workspace", type=Path, help="measure the appliance that serves it (default: start one)"

@@ -39,7 +39,6 @@ class OutboxMachine(RuleBasedStateMachine):
         self.house = House(datadir.database("outbox"))
         self.accepted: dict[str, tuple[str, str]] = {}
         self.doubtful: dict[str, set[tuple[str, str]]] = {}
-        self.patched: set[str] = set()
         self.told_done: dict[str, str] = {}
 
     requeued = Bundle("requeued")
@@ -51,8 +50,12 @@ class OutboxMachine(RuleBasedStateMachine):
         wanted = (to, text)
         try:
             status, body = self.house.send(text, key=key, to=to)
-        except wire.IdReused:
-            assert key in self.accepted or wanted not in self.doubtful.get(key, {wanted})
+        except wire.IdReused as refused:
+            possible = self.possible(key)
+            if refused.extra["conflict"].endswith("_mismatch"):
+                assert possible - {wanted}, "the same send was taken for another"
+            else:
+                assert wanted in possible, "another send was taken for the same"
             return
         except Unavailable:
             if key not in self.accepted:  # stored or not: a repetition will tell
@@ -63,6 +66,11 @@ class OutboxMachine(RuleBasedStateMachine):
         self.accepted[key] = wanted
         if status == 200:
             self.told_done[key] = body["broker_message_id"]
+
+    def possible(self, key):
+        """What the send under that id may be: known once it was answered."""
+        known = self.accepted.get(key)
+        return self.doubtful.get(key, set()) if known is None else {known}
 
     @rule(texts=st.lists(TEXTS, min_size=1, max_size=4))
     def send_batch(self, texts):
@@ -143,9 +151,11 @@ class OutboxMachine(RuleBasedStateMachine):
             (one,) = self.house.operator.requeue(command, "ann").requeued
         except ApplianceError:
             return ""
-        to, text = self.accepted.get(key) or next(iter(self.doubtful[key]))
-        if key in self.accepted:
-            self.accepted[one.new_client_message_id] = (to, patch or text)
+        successors = {(to, patch or text) for to, text in self.possible(key)}
+        if len(successors) == 1:
+            (self.accepted[one.new_client_message_id],) = successors
+        else:
+            self.doubtful[one.new_client_message_id] = successors
         return one.new_client_message_id
 
     @rule(key=consumes(requeued))

@@ -45,6 +45,13 @@ def test_two_different_ids_are_refused_and_none_is_used_up(house):
     assert house.statuses() == {}
 
 
+@pytest.mark.parametrize("key", ["a b", "é", "x" * 256, ""])
+def test_an_id_that_receivers_could_not_take_is_refused(house, key):
+    with pytest.raises(ApplianceError):
+        house.send(key=key)
+    assert house.statuses() == {}
+
+
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("state", ["pending", "inflight", "done", "dead", "aborted"])
 def test_every_row_of_the_reply_table_is_answered_so(house, state, same):

@@ -148,6 +148,17 @@ def test_a_broker_without_batches_is_asked_once_whether_it_has_them(scene, targe
     assert sum(path.endswith("batch") for path, _, _ in scene.requests) == 1
 
 
+def test_a_page_of_a_proxy_is_no_word_about_batches(scene, target):
+    """Nor a reason to send two hundred requests."""
+    scene.before = lambda _path, _body: (404, {}, b"<html>not here</html>")
+    results = target.deliver_many([send(1), send(2)])
+    assert all(isinstance(one, Later) for one in results)
+    assert len(scene.requests) == 1
+    scene.before = lambda _path, _body: None
+    target.deliver_many([send(1), send(2)])
+    assert scene.requests[-1][0].endswith("batch")
+
+
 def test_a_signature_that_is_not_accepted_kills_nothing(scene, target):
     scene.before = lambda _path, _body: (401, {}, b'{"error": "clock", "code": "X"}')
     assert isinstance(target.deliver(send()), Later)

@@ -163,8 +163,19 @@ def test_the_filter_has_a_limit_and_an_age(house):
     old = wire.Requeue(older_than_seconds=25, auto=True, dry_run=True)
     found = house.operator.requeue(old, "ann").requeued
     assert [one.client_message_id for one in found] == ["k0", "k1"]
-    found = house.operator.requeue(wire.Requeue(status="dead", auto=True, limit=3), "ann").requeued
-    assert [one.client_message_id for one in found] == ["k0", "k1", "k2"]
+    result = house.operator.requeue(wire.Requeue(status="dead", auto=True, limit=3), "ann")
+    assert [one.client_message_id for one in result.requeued] == ["k0", "k1", "k2"]
+    assert result.more
+    assert not house.operator.requeue(wire.Requeue(status="dead", auto=True), "ann").more
+
+
+def test_sends_without_a_payload_are_passed_over_by_a_filter(house):
+    for key in ("k0", "k1", "k2"):
+        dead(house, key)
+    house.set("k0", "dead", payload=b"", payload_dropped_at=1)
+    command = wire.Requeue(status="dead", auto=True, limit=2)
+    found = house.operator.requeue(command, "ann").requeued
+    assert [one.client_message_id for one in found] == ["k1", "k2"]
 
 
 def test_a_dry_run_tells_and_changes_nothing(house):

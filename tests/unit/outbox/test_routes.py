@@ -288,8 +288,11 @@ def test_claims_use_their_indexes(house: House):
             " ORDER BY destination_kind, destination_ref, rowid LIMIT 1",
             "SELECT route FROM outbox WHERE status = 'pending' AND route > 'a'"
             " ORDER BY route, next_attempt_at LIMIT 1",
-            "SELECT id FROM outbox WHERE status = 'pending' AND enqueued_at <= 5"
-            " AND mesh = 'm' ORDER BY enqueued_at LIMIT 10",
+            "SELECT id FROM outbox WHERE status = 'pending' AND id < 'out_0' AND enqueued_at <= 5"
+            " AND mesh = 'm' ORDER BY id LIMIT 10",
+            "SELECT id FROM outbox WHERE status = 'inflight' AND id NOT IN"
+            " (SELECT value FROM json_each('[]'))",
+            "SELECT id FROM outbox WHERE status = 'dead' ORDER BY id DESC LIMIT 10",
         ):
             plan = " ".join(row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + sql))
             assert "USING" in plan, plan
