@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from appliance import __version__
+from appliance import __version__, joints
 from appliance.broker import parts as broker_parts
 from appliance.courier import parts as courier_parts
 from appliance.courier.access import USE
@@ -29,6 +29,8 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
+from appliance.outbox import parts as outbox_parts
+from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.receiving import Receiving
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
@@ -108,11 +110,25 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
-        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
+        self.received = Receiving(
+            settings, datadir, clock, log, self.book,
+            places=[BrokerPlace(one.mesh, one.url, one.ca_file) for one in settings.outbox.brokers],
+            sends=self._sends, adopt=lambda mesh, days: self.outbox.outbox.adopt(mesh, days),
+        )  # fmt: skip
         self.broker = broker_parts.Parts(
             settings.broker, settings.store, settings.socket, datadir, clock, log
         )
-        self.received = Receiving(settings, datadir, clock, log, self.book)
+        member = self.received.member.identity
+        self.outbox = outbox_parts.Parts(
+            settings.outbox, settings.store, datadir, clock, log,
+            local=joints.home_target(
+                self.broker, lambda mesh: member.in_mesh(mesh).public_hex
+            ),
+            signer=member.in_mesh, apart=self._writer_apart(),
+        )  # fmt: skip
+        self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
+        home = joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
+        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -122,11 +138,14 @@ class Appliance:
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
-            *self.jobs.loops,
-            *self.broker.loops,
-            hub_loops.Checkpointer(self.broker.store, clock, log),
             *self.received.loops,
             hub_loops.Checkpointer(self.received.store, clock, log),
+            *self.broker.loops,
+            hub_loops.Checkpointer(self.broker.store, clock, log),
+            *self.outbox.loops,
+            home,
+            hub_loops.Checkpointer(self.outbox.store, clock, log),
+            *self.jobs.loops,
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -159,8 +178,9 @@ class Appliance:
                 self.log.error("the writer did not finish in time", store=store.name)
         for name, part in (
             ("courier", self.courier),
-            ("broker", self.broker),
             ("inbox", self.received),
+            ("broker", self.broker),
+            ("outbox", self.outbox),
         ):
             if not part.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=name)
@@ -203,9 +223,10 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
-            *self.jobs.routes(),
-            *self.broker.routes(),
             *self.received.routes(),
+            *self.broker.routes(),
+            *self.outbox.routes(),
+            *self.jobs.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -220,13 +241,23 @@ class Appliance:
             return None
         return Apart(self.lock.descriptor, self._look_for_untold, self.settings.log.level)
 
+    def _writer_apart(self) -> Apart:
+        """For a store whose writer's events nobody follows."""
+        return Apart(self.lock.descriptor, lambda: None, self.settings.log.level)
+
     def _look_for_untold(self) -> None:
         """The writer died: what it had committed and not told is in the log."""
         self.feed.jump(self.hub.newest_event())
 
     def checkup(self) -> Context:
         """What the doctor's checks see of this process."""
-        stores = [self.store, self.auth_store, self.broker.store, self.received.store]
+        stores = [
+            self.store,
+            self.auth_store,
+            self.received.store,
+            self.broker.store,
+            self.outbox.store,
+        ]
         if self.courier.store is not None:
             stores.append(self.courier.store)
         facts = live.facts(
@@ -248,6 +279,11 @@ class Appliance:
             }
         failing = {found.check for found in findings if found.severity is Severity.CRITICAL}
         return health.Verdict(is_ready(findings), sorted(failing), details)
+
+    def _sends(self) -> tuple[int, int]:
+        """How many sends wait, and how many are in flight."""
+        depth = self.outbox.outbox.state().depth
+        return depth.get("pending", 0), depth.get("inflight", 0)
 
     def _sockets(self) -> dict[str, Upgrade]:
         sockets = {"/ws": Upgrade("hub:read", self._serve_hub, token_in_query=True)}

@@ -34,16 +34,18 @@ ELSEWHERE = {
         "appliance.courier.cli:app",
         "Envelopes: enqueue, subscribe, stats, dead letters.",
     ),
-    "mesh": (
-        "appliance.broker.cli:meshes",
-        "Meshes of the broker: members, topics, queues, subscriptions.",
-    ),
-    "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
     "inbox": ("appliance.outbox.inbox.cli:app", "What meshes sent here: list, watch, topics."),
     "identity": (
         "appliance.outbox.identity.cli:app",
         "The member key: show, accept-host, remint, rotate.",
     ),
+    "mesh": (
+        "appliance.broker.cli:meshes",
+        "Meshes of the broker: members, topics, queues, subscriptions.",
+    ),
+    "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
+    "send": ("appliance.outbox.cli_send:app", "Send a message that survives anything, once."),
+    "outbox": ("appliance.outbox.cli:app", "Sends: list, inspect, requeue, drop, prune, export."),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",

@@ -12,6 +12,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.outbox.hooks.settings import HookSettings
 from appliance.outbox.identity.settings import IdentitySettings
 from appliance.outbox.inbox.settings import InboxSettings
+from appliance.outbox.settings import OutboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -27,11 +28,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
-    broker: BrokerSettings = BrokerSettings()
     inbox: InboxSettings = InboxSettings()
     hooks: HookSettings = HookSettings()
     identity: IdentitySettings = IdentitySettings()
+    broker: BrokerSettings = BrokerSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    outbox: OutboxSettings = OutboxSettings()
     jobs: JobsSettings = JobsSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()

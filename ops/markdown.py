@@ -77,7 +77,8 @@ def _row(field: shapes.Field) -> tuple[str, str, str]:
     elif field.default_factory is not msgspec.NODEFAULT:
         default = code(json_text(field.default_factory()))
     else:
-        default = "none" if field.default is None else code(json_text(field.default))
+        unset = field.default is None or field.default is msgspec.NODEFAULT
+        default = "none" if unset else code(json_text(field.default))
     return code(field.encode_name), _described(field.type), default
 
 

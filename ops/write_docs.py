@@ -59,9 +59,9 @@ ANSWERS = (
     "appliance.hub",
     "appliance.tokens",
     "appliance.courier",
-    "appliance.jobs.wire",
-    "appliance.broker",
     "appliance.outbox",
+    "appliance.broker",
+    "appliance.jobs.wire",
 )
 
 SETTINGS = """\

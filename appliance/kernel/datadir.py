@@ -23,7 +23,7 @@ from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Forbidden, Missing, Unavailable
 
 DIRECTORY = ".agentlip"
-STORES = ("auth", "hub", "courier", "broker", "inbox")
+STORES = ("auth", "hub", "courier", "inbox", "broker", "outbox")
 FOLDERS = ("locks", "logs", "backups")
 
 _SMALL_FILE_BYTES_MAX = 65_536

@@ -14,6 +14,9 @@ SCOPES_MAX = 1000
 GRANTABLE = frozenset(
     {
         "admin",
+        "broker:accept",
+        "broker:admin",
+        "broker:read",
         "docs:read",
         "hub:admin",
         "hub:post",
@@ -21,10 +24,12 @@ GRANTABLE = frozenset(
         "inbox:admin",
         "inbox:read",
         "inbox:write",
-        "metrics:read",
         "export:read",
+        "metrics:read",
+        "outbox:admin",
+        "outbox:read",
+        "outbox:send",
     }
-    | {"broker:accept", "broker:read", "broker:admin"}
 )
 BY_CHANNEL = frozenset({"hub:read", "hub:post"})
 BY_MESH = frozenset({"inbox:read", "inbox:write"})

@@ -45,6 +45,7 @@ _FAILURES = {
     500: "A fault of the appliance; quote the request_id (INTERNAL_ERROR)",
     502: "Somebody else who had to be asked refused (see code)",
     503: "Not now; see Retry-After (SERVICE_UNAVAILABLE)",
+    507: "There is no room for it; see Retry-After (INSUFFICIENT_STORAGE)",
 }
 _ALWAYS = (400, 401, 403, 404, 405, 421, 429, 500, 503)
 _WITH_BODY = (409, 415, 422)

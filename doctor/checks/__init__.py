@@ -1,7 +1,7 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import broker, events, host, hub, identity, jobs, settings, store, tokens
+from doctor.checks import broker, events, host, hub, identity, jobs, outbox, settings, store, tokens
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -11,6 +11,7 @@ CHECKS: tuple[Check, ...] = (
     *hub.CHECKS,
     *jobs.CHECKS,
     *tokens.CHECKS,
-    *broker.CHECKS,
     *identity.CHECKS,
+    *broker.CHECKS,
+    *outbox.CHECKS,
 )

@@ -14,15 +14,22 @@ from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
+from tests.bench.outbox import suite as outbox
 from tests.bench.target import Refused
 
-SUITES: dict[str, Any] = {"hub": hub, "courier": courier, "export": export, "broker": broker}
+SUITES: dict[str, Any] = {
+    "hub": hub,
+    "courier": courier,
+    "outbox": outbox,
+    "export": export,
+    "broker": broker,
+}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("suite", choices=list(SUITES))
-    parser.add_argument("--rows", help="for instance P1,P4 or C2 (default: all)")
+    parser.add_argument("--rows", help="for instance P1,P4, C2 or O1 (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs")
     parser.add_argument(
         "--workspace", type=Path, help="measure the appliance that serves it (default: start one)"

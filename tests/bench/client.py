@@ -93,7 +93,7 @@ class Http:
 
 
 def check(status: int, body: bytes) -> None:
-    if status not in (200, 201):
+    if status not in (200, 201, 202):
         raise RowFailed(f"status {status}: {body[:300]!r}")
 
 

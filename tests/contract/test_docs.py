@@ -135,11 +135,12 @@ def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
 
 WITH_EXAMPLES = [
     "README.md",
-    "docs/broker.md",
     "docs/export.md",
-    "docs/identity.md",
-    "docs/inbox.md",
     "docs/protocol.md",
+    "docs/inbox.md",
+    "docs/identity.md",
+    "docs/broker.md",
+    "docs/outbox.md",
 ]
 
 

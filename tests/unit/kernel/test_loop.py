@@ -51,6 +51,47 @@ def test_stopping_before_starting_and_twice_is_fine():
     loop.stop()
 
 
+class Nudged(Loop):
+    name = "test_nudged"
+    interval_seconds = 60.0
+
+    def __init__(self):
+        super().__init__(SystemClock(), Log(io.BytesIO()))
+        self.begun = []
+        self.came = Event()
+
+    def run_once(self, now_ms):
+        self.begun.append(self.clock.monotonic())
+        self.came.set()
+        return {}
+
+
+def test_a_nudge_has_the_next_round_at_once_and_is_not_forgotten():
+    loop = Nudged()
+    loop.nudge()
+    loop.start()
+    assert loop.came.wait(5)
+    loop.came.clear()
+    loop.nudge()
+    loop.nudge()
+    assert loop.came.wait(5)
+    gevent.sleep(0.01)
+    assert len(loop.begun) == 2
+    loop.stop()
+
+
+def test_nudges_do_not_have_rounds_come_sooner_than_the_shortest_pause():
+    loop = Nudged()
+    loop.shortest_seconds = 0.05
+    loop.start()
+    for _ in range(2):
+        loop.nudge()
+        assert loop.came.wait(5)
+        loop.came.clear()
+    loop.stop()
+    assert loop.begun[1] - loop.begun[0] >= 0.05
+
+
 def test_a_blocked_loop_shows_as_delay():
     delay = LoopDelay(SystemClock(), Log(io.BytesIO()))
     looking = gevent.spawn(delay.run_once, 0)

@@ -1,0 +1,194 @@
+"""Where subsystems meet: the outbox's sends and this appliance's broker, the broker's deliveries
+and its inbox, a hook's acts and the outbox. Each knows only its own side's shapes."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from appliance.broker import wire as broker_wire
+from appliance.broker.local import LocalLink
+from appliance.broker.parts import Parts as BrokerParts
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.outbox import wire as outbox_wire
+from appliance.outbox.hooks.service import Order
+from appliance.outbox.identity.service import Identity
+from appliance.outbox.inbox import wire as inbox_wire
+from appliance.outbox.inbox.parts import Parts as InboxParts
+from appliance.outbox.inbox.service import Signer
+from appliance.outbox.inbox.signed import rotation_text
+from appliance.outbox.service import Outbox
+from appliance.outbox.target import LocalTarget, Outgoing, item_of
+
+PLACE_KIND = "topic"
+
+
+def home_target(broker: BrokerParts, own_key: Callable[[str], str]) -> LocalTarget:
+    """Sends to the broker of this same appliance, as the member that we are there."""
+
+    def ask(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
+        # All sends of one call are of one mesh.
+        key = own_key(sends[0].mesh)
+        answers = broker.broker.accept_many(key, [item_of(send) for send in sends])
+        told = []
+        for status, body in answers:
+            shown = body if isinstance(body, dict) else msgspec.to_builtins(body)
+            told.append((status, shown, shown.get("retry_after")))
+        return told
+
+    return LocalTarget(ask, serves=lambda mesh: mesh in broker.broker.directory.by_slug)
+
+
+def send_order(outbox: Outbox) -> Callable[[Order], None]:
+    """What a hook may send goes the way of every send."""
+
+    def send(order: Order) -> None:
+        outbox.send(
+            outbox_wire.Send(
+                to=order.to,
+                message=order.message,
+                meta=order.meta,
+                reply_to_id=order.reply_to_id,
+                client_message_id=order.client_message_id,
+                mesh=order.mesh,
+            )
+        )
+
+    return send
+
+
+class HomeDesk:
+    """The broker of this appliance, asked as its member."""
+
+    def __init__(self, broker: BrokerParts, mesh: str, signer: Signer) -> None:
+        self._registry = broker.registry
+        self._broker = broker.broker
+        self._mesh = mesh
+        self._signer = signer
+        self.say: Callable[[str], None] = lambda _status: None
+
+    def subscribe(self, topic: str) -> None:
+        self._registry.subscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
+
+    def unsubscribe(self, topic: str) -> None:
+        with suppress(broker_wire.NoSuchDestination):  # nobody subscribes to what is gone
+            self._registry.unsubscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
+
+    def topics(self) -> list[tuple[str, bool]]:
+        own = self._signer.public_hex
+        places = self._registry.places(self._mesh, PLACE_KIND).places
+        return [(place.name, own in place.subscribers) for place in places]
+
+    def peers(self) -> list[inbox_wire.Peer]:
+        own = self._signer.public_hex
+        members = self._registry.members(self._mesh).members
+        return [
+            inbox_wire.Peer(one.pubkey, one.name, one.state, one.connected, one.pubkey == own)
+            for one in members
+        ]
+
+    def say_status(self, status: str, visible: bool, summary: str) -> None:
+        del visible, summary  # brokers know the status only
+        self.say(status)
+
+    def rotate(self, new: Signer) -> None:
+        old = self._signer.public_hex
+        proof = new.sign(rotation_text(self._mesh, old, new.public_hex)).hex()
+        command = broker_wire.RotateMember(new.public_hex, proof)
+        self._registry.rotate_member(self._mesh, old, command)
+
+    @property
+    def is_member(self) -> bool:
+        return self.knows(self._signer)
+
+    def knows(self, other: Signer) -> bool:
+        try:
+            mesh = self._broker.directory.mesh(self._mesh)
+            self._broker.directory.member(mesh.id, other.public_hex)
+        except ApplianceError:
+            return False
+        return True
+
+
+class HomeMeshes(Loop):
+    """Receives from the meshes of our own broker in which our key is a member.
+
+    Looks again and again: a mesh is made, a member added, revoked or rotated while we run.
+    """
+
+    name = "home_meshes"
+    interval_seconds = 1.0
+
+    def __init__(
+        self, broker: BrokerParts, inbox: InboxParts, identity: Identity, clock: Clock, log: Log
+    ) -> None:
+        super().__init__(clock, log)
+        self._broker = broker
+        self._parts = inbox
+        self._identity = identity
+        self._links: dict[str, LocalLink] = {}
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        directory = self._broker.broker.directory
+        elsewhere = self._parts.receivers
+        ours = {slug for slug in directory.by_slug if slug not in elsewhere and self._is_in(slug)}
+        for slug in list(self._links):
+            if slug not in ours or self._links[slug].closed is not None:
+                self._leave(slug)
+        for slug in sorted(ours - set(self._links)):
+            self._join(slug, now_ms)
+        return {"links": len(self._links)}
+
+    def stop(self, timeout_seconds: float = 0.5) -> None:
+        super().stop(timeout_seconds)
+        for slug in list(self._links):
+            self._leave(slug)
+
+    def _join(self, slug: str, now_ms: int) -> None:
+        inbox = self._parts.inbox
+
+        def take(pushes: list[broker_wire.Push]) -> None:
+            inbox.receive_many([_push(push) for push in pushes], "local")
+
+        def hear(event: dict[str, Any]) -> None:
+            name, member = event.get("event"), event.get("member")
+            if name in ("peer_join", "peer_leave"):
+                inbox.announce(str(name), slug, pubkey=member)
+
+        signer = self._identity.in_mesh(slug)
+        desk = HomeDesk(self._broker, slug, signer)
+        inbox.know(slug)
+        inbox.desks[slug] = desk
+        try:
+            link = self._broker.subscribe_local(slug, signer.public_hex, take, hear)
+        except ApplianceError as error:
+            self._parts.local[slug] = _state(slug, "waiting", error.message, now_ms)
+            return
+        self._links[slug] = link
+        desk.say = link.set_status
+        link.set_status(inbox.profile(slug).status)
+        self._parts.local[slug] = _state(slug, "local", "", now_ms)
+        inbox.announce("daemon_reconnect", slug)
+
+    def _is_in(self, slug: str) -> bool:
+        return HomeDesk(self._broker, slug, self._identity.in_mesh(slug)).is_member
+
+    def _leave(self, slug: str) -> None:
+        link = self._links.pop(slug)
+        reason = link.closed[1] if link.closed is not None else "no member"
+        link.stop()
+        self._parts.local.pop(slug, None)
+        self._parts.inbox.desks.pop(slug, None)
+        self._parts.inbox.announce("daemon_disconnect", slug, reason=reason)
+
+
+def _push(push: broker_wire.Push) -> inbox_wire.Push:
+    return inbox_wire.Push(**msgspec.structs.asdict(push))
+
+
+def _state(slug: str, state: str, reason: str, now_ms: int) -> inbox_wire.LinkState:
+    return inbox_wire.LinkState(slug, state, reason, iso(now_ms), [])

@@ -1,0 +1,175 @@
+"""Reads of the outbox. Each has a row limit."""
+
+from typing import Any, Protocol
+
+from appliance.outbox.columns import COLUMNS, Row
+
+CHAIN_MAX = 100
+# Written out, for a partial index is only used for a value that stands in the statement.
+_HAS = {
+    state: f"status = '{state}'" for state in ("pending", "inflight", "done", "dead", "aborted")
+}
+_INDEX = {
+    "pending": "INDEXED BY outbox_waiting",
+    "inflight": "INDEXED BY outbox_inflight",
+    "dead": "INDEXED BY outbox_dead",
+    "aborted": "INDEXED BY outbox_aborted",
+}
+
+
+class Executor(Protocol):
+    """A Reader, or the writer's Tx."""
+
+    @property
+    def execute(self) -> Any: ...
+
+
+def find(reader: Executor, any_id: str) -> Row | None:
+    """A send by the id of its row or the client's."""
+    for column in ("id", "client_message_id"):
+        row = reader.execute(
+            f"SELECT {COLUMNS} FROM outbox WHERE {column} = ?", (any_id,)
+        ).fetchone()
+        if row is not None:
+            return Row(*row)
+    return None
+
+
+def chain(reader: Executor, row: Row) -> list[Row]:
+    """The requeues that led to `row` and those that followed, oldest first."""
+    found = [row]
+    for _ in range(CHAIN_MAX):
+        before = reader.execute(
+            f"SELECT {COLUMNS} FROM outbox WHERE superseded_by IS NOT NULL AND superseded_by = ?",
+            (found[0].id,),
+        ).fetchone()
+        if before is None:
+            break
+        found.insert(0, Row(*before))
+    for _ in range(CHAIN_MAX):
+        following = found[-1].superseded_by
+        after = None if following is None else find(reader, following)
+        if after is None:
+            break
+        found.append(after)
+    return found
+
+
+def inspect(reader: Executor, any_id: str) -> tuple[Row, list[Row]] | None:
+    row = find(reader, any_id)
+    return None if row is None else (row, chain(reader, row))
+
+
+def page(
+    reader: Executor,
+    status: str | None,
+    filters: dict[str, Any],
+    after: str | None,
+    before: str | None,
+    limit: int,
+    oldest_first: bool,
+) -> list[Row]:
+    """Rows whose columns have the values of `filters`, by id: ids rise as rows are made."""
+    terms = ["1" if status is None else _HAS[status]]
+    values: list[Any] = []
+    for column, value in filters.items():
+        terms.append(f"{column} = ?")
+        values.append(value)
+    if after is not None:
+        terms.append("id > ?")
+        values.append(after)
+    if before is not None:
+        terms.append("id < ?")
+        values.append(before)
+    order = "ASC" if oldest_first else "DESC"
+    rows = reader.execute(
+        f"SELECT {COLUMNS} FROM outbox {_INDEX.get(status or '', '')}"
+        f" WHERE {' AND '.join(terms)} ORDER BY id {order} LIMIT ?",
+        (*values, limit),
+    ).fetchmany(limit)
+    return [Row(*row) for row in rows]
+
+
+def last_id(reader: Executor) -> str | None:
+    found: str | None = reader.execute("SELECT max(id) FROM outbox").fetchone()[0]
+    return found
+
+
+class Standing:
+    """What the watch looks at: how many there are in which state, how old, how large."""
+
+    __slots__ = ("bytes_used", "depth", "oldest_ms")
+
+    def __init__(self, depth: dict[str, int], oldest_ms: int | None, bytes_used: int) -> None:
+        self.depth = depth
+        self.oldest_ms = oldest_ms
+        self.bytes_used = bytes_used
+
+
+def standing(reader: Executor) -> Standing:
+    """All from small indexes: delivered sends are not counted."""
+    execute = reader.execute
+    depth = {
+        status: execute(
+            f"SELECT count(*) FROM outbox {index} WHERE status = '{status}'"
+        ).fetchone()[0]
+        for status, index in _INDEX.items()
+    }
+    oldest = execute(
+        "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
+        " ORDER BY id LIMIT 1"
+    ).fetchone()
+    oldest_ms = None if oldest is None else oldest[0]
+    (pages,) = execute("PRAGMA page_count").fetchone()
+    (free,) = execute("PRAGMA freelist_count").fetchone()
+    (size,) = execute("PRAGMA page_size").fetchone()
+    return Standing(depth, oldest_ms, (pages - free) * size)
+
+
+def routes_due(reader: Executor, now_ms: int, limit: int) -> list[tuple[str, int]]:
+    """Routes with pending sends and when their first is due, one step an index entry each."""
+    found: list[tuple[str, int]] = []
+    last = ""
+    while len(found) < limit:
+        row = reader.execute(
+            "SELECT route, next_attempt_at FROM outbox WHERE status = 'pending' AND route > ?"
+            " ORDER BY route, next_attempt_at LIMIT 1",
+            (last,),
+        ).fetchone()
+        if row is None:
+            break
+        last = row[0]
+        if row[1] <= now_ms:
+            found.append(row)
+    return found
+
+
+def requeuable(
+    reader: Executor,
+    status: str,
+    filters: dict[str, Any],
+    error_contains: str | None,
+    enqueued_before: int | None,
+    kept: bool,
+    limit: int,
+) -> list[Row]:
+    """Sends that a requeue by filter takes up, oldest first; `kept`: with their payload."""
+    terms = [_HAS[status]]
+    values: list[Any] = []
+    for column, value in filters.items():
+        terms.append(f"{column} = ?")
+        values.append(value)
+    if kept:
+        terms.append("payload_dropped_at IS NULL")
+    if error_contains is not None:
+        terms.append("instr(last_error, ?) > 0")
+        values.append(error_contains)
+    if enqueued_before is not None:
+        terms.append("enqueued_at <= ?")
+        values.append(enqueued_before)
+    rows = reader.execute(
+        f"SELECT {COLUMNS} FROM outbox {_INDEX[status]} WHERE {' AND '.join(terms)}"
+        " ORDER BY id LIMIT ?",
+        (*values, limit),
+    ).fetchmany(limit)
+    return [Row(*row) for row in rows]

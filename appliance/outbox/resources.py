@@ -1,0 +1,148 @@
+"""Sends on HTTP: `/v1/send`, `/v1/topic/post`, and `/v1/outbox` for who looks after them."""
+
+from typing import Any
+
+import falcon
+import msgspec
+
+from appliance.kernel.errors import ApplianceError
+from appliance.outbox import destination, wire
+from appliance.outbox.operator import Operator
+from appliance.outbox.service import Outbox
+from appliance.web import errors
+from appliance.web.media import reply, reply_bytes
+from appliance.web.route import Operation, Route
+
+SEND, READ, ADMIN = "outbox:send", "outbox:read", "outbox:admin"
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Sends:
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.Send) -> None:
+        status, body = self._outbox.send(command, req.context.idempotency_key)
+        reply(resp, body, status)
+
+    def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.SendBatch) -> None:
+        results = self._outbox.send_many(command.items, req.context.idempotency_key)
+        reply_bytes(resp, batch_body(results))
+
+    def on_post_topic(self, req: Any, resp: falcon.Response, command: wire.TopicPost) -> None:
+        status, body = self._outbox.topic_post(command, req.context.idempotency_key)
+        reply(resp, body, status)
+
+
+def batch_body(results: list[tuple[int, wire.Accepted] | ApplianceError]) -> bytes:
+    """`{"results": [{"status", "body"}, …]}`, one for each item, in order."""
+    parts = []
+    for result in results:
+        if isinstance(result, ApplianceError):
+            status, body = errors.status_of(result), _encode(refusal(result))
+        else:
+            status, body = result[0], _encode(result[1])
+        parts.append(b'{"status":%d,"body":%b}' % (status, body))
+    return b'{"results":[%b]}' % b",".join(parts)
+
+
+def refusal(error: ApplianceError) -> dict[str, Any]:
+    told = {
+        "error": error.message,
+        "code": error.code,
+        "details": error.details,
+        "hint": error.hint,
+        **error.extra,
+    }
+    if error.retry_after is not None:
+        told["retry_after"] = error.retry_after
+    return told
+
+
+class OutboxResource:
+    def __init__(self, outbox: Outbox, operator: Operator) -> None:
+        self._outbox = outbox
+        self._operator = operator
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._outbox.state())
+
+    def on_get_sends(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._outbox.list_sends(req.context.query))
+
+    def on_get_inspect(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._outbox.inspect(req.context.query.id))
+
+    def on_get_export(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._outbox.export(req.context.query))
+
+    def on_post_requeue(self, req: Any, resp: falcon.Response, command: wire.Requeue) -> None:
+        reply(resp, self._operator.requeue(command, req.context.principal.id))
+
+    def on_post_drop(self, req: Any, resp: falcon.Response, command: wire.Drop) -> None:
+        reply(resp, self._operator.drop(command.id, req.context.principal.id))
+
+    def on_post_prune(self, req: Any, resp: falcon.Response, command: wire.Prune) -> None:
+        reply(resp, self._operator.prune(command, req.context.principal.id))
+
+
+def routes(outbox: Outbox, operator: Operator) -> list[Route]:
+    sends, resource = Sends(outbox), OutboxResource(outbox, operator)
+    refusals = (
+        destination.BadDestination, wire.TwoIds, wire.NoSuchMesh, wire.NoSuchTarget,
+        wire.MessageTooLarge, wire.IdReused, wire.InsufficientStorage, wire.DaemonBusy,
+        wire.OutboxOff,
+    )  # fmt: skip
+    example = {"to": "#alerts", "message": "build done", "priority": "now"}
+    return [
+        Route("/v1/send", sends, {
+            "POST": Operation(SEND, body=wire.Send, reply=wire.Accepted, status=202, again=200,
+                              errors=refusals, example=example,
+                              summary="Accept a send; it is on the disk before the answer"),
+        }),
+        Route("/v1/send/batch", sends, {
+            "POST": Operation(SEND, body=wire.SendBatch, reply=wire.SendResults, batch=True,
+                              cost=lambda command: len(command.items),
+                              errors=(wire.DaemonBusy,), example={"items": [example]},
+                              summary="Accept up to 500 sends, each with an answer of its own"),
+        }, suffix="batch"),
+        Route("/v1/topic/post", sends, {
+            "POST": Operation(SEND, body=wire.TopicPost, reply=wire.Accepted, status=202,
+                              again=200, errors=refusals,
+                              example={"topic": "alerts", "message": "build done"},
+                              summary="Accept a send to a topic"),
+        }, suffix="topic"),
+        Route("/v1/outbox", resource, {
+            "GET": Operation(READ, reply=wire.OutboxState,
+                             summary="How much waits, how old, how full"),
+        }),
+        Route("/v1/outbox/sends", resource, {
+            "GET": Operation(READ, reply=wire.OutboxPage, query=wire.ListQuery,
+                             summary="Sends, newest first, without payloads"),
+        }, suffix="sends"),
+        Route("/v1/outbox/inspect", resource, {
+            "GET": Operation(READ, reply=wire.OutboxSend, query=wire.InspectQuery,
+                             errors=(wire.NoSuchSend,),
+                             summary="One send with its payload and its chain of requeues"),
+        }, suffix="inspect"),
+        Route("/v1/outbox/export", resource, {
+            "GET": Operation(READ, reply=wire.ExportPage, query=wire.ExportQuery,
+                             summary="Sends with their payloads, oldest first, page by page"),
+        }, suffix="export"),
+        Route("/v1/outbox/requeue", resource, {
+            "POST": Operation(ADMIN, body=wire.Requeue, reply=wire.RequeueResult,
+                              errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
+                                      wire.PayloadGone),
+                              example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
+                              summary="Retire sends that are stuck; new ones take their place"),
+        }, suffix="requeue"),
+        Route("/v1/outbox/drop", resource, {
+            "POST": Operation(ADMIN, body=wire.Drop, reply=wire.Dropped,
+                              errors=(wire.NoSuchSend, wire.WrongState),
+                              summary="Retire a send and drop its payload; its id stays"),
+        }, suffix="drop"),
+        Route("/v1/outbox/prune", resource, {
+            "POST": Operation(ADMIN, body=wire.Prune, reply=wire.Pruned,
+                              summary="Drop payloads of ended sends; their ids stay"),
+        }, suffix="prune"),
+    ]  # fmt: skip

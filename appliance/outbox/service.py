@@ -1,0 +1,369 @@
+"""The outbox's verbs: accept a send, look at sends, and what an operator may do with them."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.config import BadSettings
+from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.fingerprint import fingerprint, prefix
+from appliance.kernel.ids import IdFactory
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.outbox import destination, maxage, metrics, queries, states, wire, writes
+from appliance.outbox.columns import Row
+from appliance.outbox.pressure import Gauge
+from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.target import Bounded, Placing, Target, Targets
+from appliance.outbox.writes import Found, New
+
+BROKER = "broker"
+OPERATOR = "operator"
+ROW_BYTES = 400  # of a row beside its payload, for the estimate between two looks
+
+ID_CHARACTERS_MAX = 255
+_ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class BelowFloor(BadSettings):
+    """The broker remembers ids too shortly: contract code 4012."""
+
+    code = "FEATURE_PARAM_BELOW_FLOOR"
+    sentence = "the broker does not remember ids for long enough"
+    advice = "have the broker remember ids for 7 days at least: outbox.dedupe_retention_days"
+
+
+class AboveWindow(BadSettings):
+    code = "OUTBOX_MAX_AGE_ABOVE_DEDUPE_WINDOW"
+    sentence = "sends would be tried for longer than the broker remembers their ids"
+    advice = "lower outbox.max_age_hours, or leave it out"
+
+
+class Outbox:
+    """One per process. A verb returns when its effect is durable."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: OutboxSettings,
+        targets: Targets,
+        clock: Clock,
+        log: Log,
+        tell: Callable[[str, dict[str, Any]], None] = lambda _name, _facts: None,
+    ) -> None:
+        """`tell` hears of `outbox_pressure_high` and `outbox_pressure_over`."""
+        self.store = store
+        self.settings = settings
+        self.targets = targets
+        self.clock = clock
+        self.log = log
+        self.tell = tell
+        self.nudge: Callable[[str], None] = lambda _route: None
+        self.gauge = Gauge(settings.sends_max, settings.bytes_max)
+        self.open_routes: Callable[[], list[str]] = list
+        self._ids = IdFactory(clock)
+        self._in_flight = 0
+        self._max_age: dict[str, int] = {}
+        self._known_faces: dict[Target, tuple[Placing | None, Bounded | None]] = {}
+        self._default_hours = self._checked(settings.retention_days)
+
+    # -- greatest age --------------------------------------------------------------------
+
+    def adopt(self, mesh: str, retention_days: int | None) -> None:
+        """What the broker of a mesh said in negotiation; None: it remembers ids for ever.
+        Raises BelowFloor or AboveWindow."""
+        self._max_age[mesh] = self._checked(retention_days)
+
+    def max_age_hours(self, mesh: str) -> int:
+        return self._max_age.get(mesh, self._default_hours)
+
+    @property
+    def adopted(self) -> dict[str, int]:
+        return dict(self._max_age)
+
+    def _checked(self, retention_days: int | None) -> int:
+        found = maxage.max_age_hours(retention_days, self.settings.max_age_hours)
+        if isinstance(found, maxage.Problem):
+            kind = BelowFloor if found.code == maxage.BELOW_FLOOR else AboveWindow
+            raise kind(
+                f"outbox: {found.code}: {found.sentence}",
+                details={"reason": found.code, "close_code": found.close_code},
+            )
+        return found
+
+    # -- sending -------------------------------------------------------------------------
+
+    def send(self, command: wire.Send, key: str | None = None) -> tuple[int, wire.Accepted]:
+        """Status and body of `POST /v1/send`; raises what is refused."""
+        new = self._new(command, key)
+        (found,) = self._accept([new])
+        return self._answer(new, found)
+
+    def topic_post(
+        self, command: wire.TopicPost, key: str | None = None
+    ) -> tuple[int, wire.Accepted]:
+        send = wire.Send(
+            to=f"#{destination.topic(command.topic)}",
+            message=command.message,
+            priority=command.priority,
+            meta={"mentions": command.mentions} if command.mentions else None,
+            client_message_id=command.client_message_id,
+            mesh=command.mesh,
+        )
+        return self.send(send, key)
+
+    def send_many(
+        self, commands: Sequence[wire.Send], key: str | None = None
+    ) -> list[tuple[int, wire.Accepted] | ApplianceError]:
+        """Each by itself, in order; one that is refused keeps nobody else. A key of the whole
+        request is every item's that has none, with its place added."""
+        if len(commands) > self.settings.batch_max:
+            raise Invalid(
+                f"more than {self.settings.batch_max} items",
+                details={"field": "items", "max": self.settings.batch_max},
+            )
+        results: list[Any] = []
+        news: list[New] = []
+        for place, command in enumerate(commands):
+            own = command.client_message_id
+            given = own if own is not None or key is None else f"{key}/{place}"
+            try:
+                news.append(self._new(command, given))
+                results.append(None)
+            except ApplianceError as error:
+                metrics.sends.labels("none", "refused").inc()
+                results.append(error)
+        answers = iter(zip(news, self._accept(news) if news else (), strict=True))
+        for place, result in enumerate(results):
+            if result is None:
+                try:
+                    results[place] = self._answer(*next(answers))
+                except ApplianceError as error:
+                    results[place] = error
+        return results
+
+    def _new(self, command: wire.Send, key: str | None) -> New:
+        """All that can be said against a send before its id is used up."""
+        settings = self.settings
+        if not settings.enabled:
+            raise wire.OutboxOff
+        given = command.client_message_id
+        if key is not None and given is not None and key != given:
+            raise wire.TwoIds
+        if key is not None and not _ID.fullmatch(key):
+            raise Invalid(
+                f"an id has 1 to {ID_CHARACTERS_MAX} visible ASCII characters",
+                details={"field": "Idempotency-Key"},
+            )
+        mesh = command.mesh or settings.mesh
+        target = command.target or BROKER
+        kind, ref, route = self._place(target, mesh, command.to)
+        body = command.message.encode()
+        self.check_size("message", len(body), settings.message_bytes_max)
+        meta = _encode(command.meta).decode() if command.meta else None
+        self.check_size("meta", len(meta or ""), settings.meta_bytes_max)
+        return New(
+            client_message_id=key or given or self._ids.new(""),
+            fingerprint=fingerprint(
+                kind,
+                ref,
+                body,
+                reply_to_id=command.reply_to_id,
+                priority=command.priority,
+                meta=command.meta,
+            ),
+            payload=body,
+            mesh=mesh,
+            target=target,
+            route=route,
+            destination_kind=kind,
+            destination_ref=ref,
+            reply_to_id=command.reply_to_id,
+            priority=command.priority,
+            meta=meta,
+        )
+
+    def _place(self, name: str, mesh: str, to: str) -> tuple[Any, str, str]:
+        target = self.targets.get(name)
+        if target is None:
+            raise wire.NoSuchTarget(
+                details={"field": "target"}, hint=f"one of: {', '.join(sorted(self.targets))}"
+            )
+        placing, bounded = self._faces(target)
+        if placing is not None:
+            return placing.place(to)
+        if bounded is not None and not bounded.serves(mesh):
+            raise wire.NoSuchMesh(details={"mesh": mesh})
+        kind, ref = destination.parse(to)
+        return kind, ref, f"{name}:{mesh}"
+
+    def _faces(self, target: Target) -> tuple[Placing | None, Bounded | None]:
+        """What else a target is; asked once, for protocols are slow to ask for."""
+        known = self._known_faces.get(target)
+        if known is None:
+            known = (
+                target if isinstance(target, Placing) else None,
+                target if isinstance(target, Bounded) else None,
+            )
+            self._known_faces[target] = known
+        return known
+
+    def check_size(self, name: str, size: int, most: int) -> None:
+        if size > most:
+            raise wire.MessageTooLarge(
+                f"{name} has more than {most} bytes", details={"field": name, "bytes_max": most}
+            )
+
+    def _accept(self, news: Sequence[New]) -> list[Found]:
+        if self._in_flight >= self.settings.in_flight_max:
+            raise wire.DaemonBusy(retry_after=1.0, details={"max": self.settings.in_flight_max})
+        self._in_flight += 1
+        try:
+            found = self.store.write(writes.accept, tuple(news), self.gauge.room)
+        finally:
+            self._in_flight -= 1
+        stored = [
+            new for new, one in zip(news, found, strict=True) if one.state is None and not one.full
+        ]
+        if stored:
+            self.gauge.accepted(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
+            for route in {new.route for new in stored}:
+                self.nudge(route)
+        return found
+
+    def _answer(self, new: New, found: Found) -> tuple[int, wire.Accepted]:
+        """The table of the specification, with the fields that belong to each answer."""
+        count = metrics.sends.labels
+        kind = new.destination_kind
+        if found.full:
+            count(kind, "refused").inc()
+            raise wire.InsufficientStorage(
+                retry_after=5.0, details={"level": self.gauge.level, "fill": self.gauge.filled}
+            )
+        answer = states.answer(found.state, found.same)
+        if answer.status == 202:
+            count(kind, answer.word).inc()
+            return 202, wire.Accepted(new.client_message_id, status=answer.word)  # type: ignore[arg-type]
+        if answer.status == 200:
+            count(kind, "duplicate").inc()
+            return 200, wire.Accepted(
+                new.client_message_id,
+                broker_message_id=found.broker_message_id,
+                history_id=found.history_id,
+                duplicate=True,
+            )
+        count(kind, "conflict").inc()
+        told: dict[str, Any] = {
+            "client_message_id": new.client_message_id,
+            "conflict": answer.conflict,
+            "daemon_fingerprint_prefix": prefix(new.fingerprint),
+        }
+        if answer.tells_broker_id:
+            told["broker_message_id"] = found.broker_message_id
+        if answer.tells_reason:
+            told["reason"] = found.last_error or ""
+        raise wire.IdReused(extra=told)
+
+    # -- looking -------------------------------------------------------------------------
+
+    def list_sends(self, query: wire.ListQuery) -> wire.OutboxPage:
+        status = "dead" if query.failed else query.status
+        filters = self.filters(query.mesh, query.to)
+        limit = min(query.limit, self.settings.page_max)
+        oldest_first = query.after is not None and query.before is None
+        rows = self.store.read(
+            queries.page, status, filters, query.after, query.before, limit, oldest_first
+        )
+        following = rows[-1].id if len(rows) == limit else None
+        return wire.OutboxPage([shown(row) for row in rows], following)
+
+    def export(self, query: wire.ExportQuery) -> wire.ExportPage:
+        limit = min(query.limit, self.settings.page_max)
+        rows = self.store.read(queries.page, query.status, {}, query.after, None, limit, True)
+        sends = [wire.ExportedSend(shown(row), message_of(row), meta_of(row)) for row in rows]
+        return wire.ExportPage(sends, rows[-1].id if len(rows) == limit else None)
+
+    def inspect(self, any_id: str) -> wire.OutboxSend:
+        found = self.store.read(queries.inspect, any_id)
+        if found is None:
+            raise wire.NoSuchSend(details={"id": any_id})
+        row, chain = found
+        return wire.OutboxSend(
+            shown(row), message_of(row), meta_of(row), [shown(one) for one in chain]
+        )
+
+    def state(self) -> wire.OutboxState:
+        standing, gauge = self.store.read(queries.standing), self.gauge
+        age_ms = 0 if standing.oldest_ms is None else self.clock.now_ms() - standing.oldest_ms
+        served = [self.settings.mesh, *(one.mesh for one in self.settings.brokers)]
+        broker = self.targets.get(BROKER)
+        bounded = None if broker is None else self._faces(broker)[1]
+        meshes = sorted({mesh for mesh in served if bounded is None or bounded.serves(mesh)})
+        return wire.OutboxState(
+            enabled=self.settings.enabled,
+            level=gauge.level,
+            fill=round(gauge.filled, 4),
+            depth=standing.depth,
+            oldest_pending_seconds=max(0, age_ms) / 1000,
+            inflight=standing.depth.get("inflight", 0),
+            max_age_hours={mesh: self.max_age_hours(mesh) for mesh in meshes},
+            meshes=meshes,
+            open_routes=self.open_routes(),
+        )
+
+    def filters(self, mesh: str | None, to: str | None) -> dict[str, Any]:
+        filters: dict[str, Any] = {}
+        if mesh is not None:
+            filters["mesh"] = mesh
+        if to is not None:
+            kind, ref = destination.parse(to)
+            filters |= {"destination_kind": kind, "destination_ref": ref}
+        return filters
+
+    def new_id(self) -> str:
+        return self._ids.new("")
+
+
+def message_of(row: Row) -> str | None:
+    return None if row.payload_dropped_at is not None else bytes(row.payload).decode()
+
+
+def meta_of(row: Row) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None if row.meta is None else _decode(row.meta)
+    return found
+
+
+def shown(row: Row) -> wire.OutboxRow:
+    def at(ms: int | None) -> str | None:
+        return None if ms is None else iso(ms)
+
+    return wire.OutboxRow(
+        id=row.id,
+        client_message_id=row.client_message_id,
+        fingerprint=bytes(row.request_fingerprint).hex(),
+        status=row.status,  # type: ignore[arg-type]
+        mesh=row.mesh,
+        target=row.target,
+        to=destination.shown(row.destination_kind, row.destination_ref),
+        priority=row.priority,
+        reply_to_id=row.reply_to_id,
+        attempts=row.attempts,
+        enqueued_at=iso(row.enqueued_at),
+        next_attempt_at=at(row.next_attempt_at) if row.status == states.PENDING else None,
+        last_error=row.last_error,
+        delivered_at=at(row.delivered_at),
+        broker_message_id=row.broker_message_id,
+        history_id=row.history_id,
+        died_at=at(row.died_at),
+        aborted_at=at(row.aborted_at),
+        aborted_by=row.aborted_by,
+        superseded_by=row.superseded_by,
+        payload_kept=row.payload_dropped_at is None,
+        payload_bytes=len(row.payload),
+    )

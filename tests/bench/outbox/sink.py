@@ -1,0 +1,46 @@
+"""A broker that takes everything at once and forgets all but ids: what a sender can't be faster
+than. `python -m tests.bench.outbox.sink` prints its port."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    taken: set[str] = set()
+
+    def do_POST(self) -> None:
+        content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "items" in content:
+            results = [self._take(item) for item in content["items"]]
+            status, told = 200, {"results": [{"status": s, "body": b} for s, b in results]}
+        else:
+            status, told = self._take(content)
+        body = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _take(self, item: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        client_id = item["client_message_id"]
+        known = client_id in self.taken
+        self.taken.add(client_id)
+        told = {
+            "client_message_id": client_id,
+            "broker_message_id": f"bm_{client_id}",
+            "history_id": f"h_{client_id}",
+            "duplicate": known,
+        }
+        return (200 if known else 201), told
+
+    def log_message(self, *_args: Any) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()

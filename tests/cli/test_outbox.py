@@ -1,0 +1,102 @@
+"""`agentlip send` and `agentlip outbox`, as processes."""
+
+import json
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.ledger import broker
+from tests.support.servedhub import serve
+from tests.support.waiting import wait_until
+
+SETTINGS = """
+[outbox]
+poll_seconds = 0.05
+
+[[outbox.brokers]]
+mesh = "default"
+url = "{url}"
+"""
+
+
+@pytest.fixture(scope="module")
+def scene():
+    with broker() as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def hub(scene, tmp_path_factory):
+    settings = SETTINGS.format(url=scene.url)
+    with serve(tmp_path_factory.mktemp("outbox"), settings=settings) as hub:
+        yield hub
+
+
+@pytest.fixture
+def run(hub):
+    return lambda *words, **more: agentlip(*words, cwd=hub.workspace, **more)
+
+
+def wait_for(hub, key, status):
+    path = f"/v1/outbox/inspect?id={key}"
+    wait_until(lambda: hub.http.get(path).body["send"]["status"] == status, 10, status)
+
+
+def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):
+    words = ("send", "#alerts", "-", "--id", "k1", "--meta", '{"a": 1}', "--priority", "now")
+    done = run(*words, stdin="héllo".encode())
+    assert (done.code, done.out) == (0, "queued: k1\n")
+    wait_for(hub, "k1", "done")
+    row = scene.ledger.rows["default", "k1"]
+    assert (row["body"], row["meta"], row["priority"]) == ("héllo", {"a": 1}, "now")
+    again = run(*words, stdin="héllo".encode())
+    assert (again.code, again.out) == (0, f"delivered before as {row['broker_message_id']}: k1\n")
+    other = run("send", "#alerts", "other", "--id", "k1", "--json")
+    assert other.code == 2
+    assert json.loads(other.err)["conflict"] == "outbox_done_fingerprint_mismatch"
+
+
+def test_dead_sends_are_listed_requeued_inspected_dropped_and_exported(hub, scene, run):
+    scene.ledger.trouble = lambda _item: (404, {"error": "no such topic"}, None)
+    for key in ("d1", "d2", "d3"):
+        assert run("send", "#gone", key, "--id", key).code == 0
+        wait_for(hub, key, "dead")
+    scene.ledger.trouble = lambda _item: None
+    listed = run("outbox", "list", "--failed", "--json").json
+    assert {one["client_message_id"] for one in listed} == {"d1", "d2", "d3"}
+    dry = run("outbox", "requeue", "--failed", "--auto", "--dry-run", "--json").json
+    assert (len(dry["requeued"]), dry["dry_run"]) == (3, True)
+    words = ("--new-client-id", "d1b", "--patch-payload", '{"message": "better"}')
+    assert run("outbox", "requeue", "d1", *words).code == 0
+    wait_for(hub, "d1b", "done")
+    assert scene.ledger.rows["default", "d1b"]["body"] == "better"
+    shown = run("outbox", "inspect", "d1").out
+    assert "status: aborted" in shown
+    assert "message: d1" in shown
+    assert " done d1b" in shown
+    assert run("outbox", "requeue", "d1", "--auto").code == 2
+    assert run("outbox", "drop", "d2").code == 0
+    assert "message: (dropped)" in run("outbox", "inspect", "d2").out
+    (exported,) = run("outbox", "export", "--status", "dead").lines
+    assert (exported["send"]["client_message_id"], exported["message"]) == ("d3", "d3")
+    assert run("outbox", "prune").code == 1
+    assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
+    assert run("outbox", "list", "--failed").err.strip() == "no such sends"
+    assert run("outbox", "status").out.startswith("normal, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("send", "bob", "x"), "whole public key"),
+        (("send", "#a", "x", "--meta", "[]"), "JSON object"),
+        (("send", "#a", "x", "--mesh", "nowhere"), "no broker is known"),
+        (("outbox", "inspect", "nothing"), "no such send"),
+        (("outbox", "requeue", "--auto"), "an id or a filter"),
+        (("outbox", "requeue", "k", "--auto", "--patch-payload", "@/nowhere"), "can't read"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(run, words, said):
+    done = run(*words)
+    assert done.code == 1
+    assert said in done.err

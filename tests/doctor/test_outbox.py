@@ -1,0 +1,85 @@
+"""The outbox's checks: break, find; and nothing is found where nothing is wrong."""
+
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.fingerprint import fingerprint
+from doctor.check import Severity
+from tests.doctor.house import House
+
+NOW_MS = SystemClock().now_ms()
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path)
+
+
+def put(house, number, status="pending", age_ms=0, **more):
+    row = {
+        "id": f"out_{number}",
+        "client_message_id": f"k{number}",
+        "request_fingerprint": fingerprint("topic", "a", b"x", meta={"n": 1}),
+        "payload": b"x",
+        "enqueued_at": NOW_MS - age_ms,
+        "next_attempt_at": NOW_MS,
+        "status": status,
+        "mesh": "ops",
+        "target": "broker",
+        "route": "broker:ops",
+        "destination_kind": "topic",
+        "destination_ref": "a",
+        "priority": "next",
+        "meta": '{"n":1}',
+        "delivered_at": NOW_MS if status == "done" else None,
+        "aborted_at": NOW_MS if status == "aborted" else None,
+        **more,
+    }
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    sql = f"INSERT INTO outbox ({names}) VALUES ({marks})"
+    house.execute(sql, *row.values(), store="outbox")
+
+
+CHECKS = ("outbox.dead", "outbox.waiting", "outbox.chain", "outbox.fingerprints")
+
+
+def test_an_outbox_at_work_is_well(house):
+    put(house, 1)
+    put(house, 2, "inflight", 59 * 60_000)
+    put(house, 3, "done", 99 * HOUR_MS, payload=b"", payload_dropped_at=NOW_MS)
+    put(house, 4, "aborted", superseded_by="out_1")
+    assert [house.find(name) for name in CHECKS] == [[]] * 4
+
+
+def test_dead_sends_are_counted(house):
+    put(house, 1, "dead")
+    put(house, 2, "dead")
+    (found,) = house.find("outbox.dead")
+    assert found.severity is Severity.WARNING
+    assert found.sentence.startswith("2 sends")
+
+
+def test_sends_that_wait_for_hours_are_told_mesh_by_mesh(house):
+    put(house, 1, age_ms=2 * HOUR_MS)
+    put(house, 2, age_ms=3 * HOUR_MS)
+    put(house, 3, age_ms=5 * HOUR_MS, mesh="other")
+    first, second = house.find("outbox.waiting")
+    assert (first.subject, second.subject) == ("mesh ops", "mesh other")
+    assert first.sentence == "2 sends are not delivered, the oldest for 3.0 hours"
+
+
+def test_a_successor_that_is_not_there_is_found(house):
+    put(house, 1, "aborted", superseded_by="out_9")
+    (found,) = house.find("outbox.chain")
+    assert (found.subject, found.severity) == ("send out_1", Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"payload": b"y"}, {"destination_ref": "b"}, {"meta": "{"}, {"priority": "now"}]
+)
+def test_a_send_that_was_changed_is_found(house, changed):
+    put(house, 1)
+    put(house, 2, **changed)
+    (found,) = house.find("outbox.fingerprints")
+    assert found.subject == "send out_2"

@@ -1,0 +1,188 @@
+"""Two served appliances: one with the broker, one that receives. And one that is both."""
+
+import json
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+MESHES = "/broker/v1/meshes"
+
+
+def key_of(hub):
+    return hub.http.get("/v1/identity").body["pubkey"]
+
+
+def messages(hub, **query):
+    asked = "&".join(
+        f"{name}={value}" for name, value in {"since": 0, "limit": 1000, **query}.items()
+    )
+    return hub.http.get(f"/v1/inbox?{asked}").body["messages"]
+
+
+def state_of(hub, mesh="lab"):
+    links = hub.http.get(f"/v1/health?mesh={mesh}").body.get("links", [])
+    return next((one["state"] for one in links if one["mesh"] == mesh), None)
+
+
+def send(hub, to, message, **more):
+    answer = hub.http.post("/v1/send", {"to": to, "message": message, "mesh": "lab", **more})
+    assert answer.status == 202, answer
+    return answer.body["client_message_id"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("broker")) as hub:
+        assert hub.http.post(MESHES, {"slug": "lab"}).status == 201
+        assert hub.http.post(f"{MESHES}/lab/topics", {"name": "alerts"}).status == 201
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def receiver(broker, tmp_path_factory):
+    settings = (
+        '[inbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n'
+        f'[[outbox.brokers]]\nmesh = "lab"\nurl = "http://127.0.0.1:{broker.port}"\n'
+    )
+    with serve(tmp_path_factory.mktemp("receiver"), settings=settings) as hub:
+        assert hub.http.get("/v1/health").body["connected"] is False
+        member = {"pubkey": key_of(hub), "name": "rita"}
+        assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+        until(lambda: state_of(hub) == "connected", what="the link is up")
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def home(broker):
+    """The appliance with the broker, as a member of its own mesh."""
+    member = {"pubkey": key_of(broker), "name": "hugo"}
+    assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+    until(lambda: state_of(broker) == "local", what="the broker's own inbox has joined")
+    return broker
+
+
+def test_messages_go_both_ways_once(home, receiver):
+    to_receiver = send(home, key_of(receiver), "to rita")
+    to_home = send(receiver, key_of(home), "to hugo", priority="now")
+    until(lambda: [one["client_message_id"] for one in messages(receiver)] == [to_receiver])
+    until(lambda: [one["client_message_id"] for one in messages(home, mesh="lab")] == [to_home])
+    (got,) = messages(home, mesh="lab")
+    assert (got["body"], got["sender_name"], got["priority"], got["own"]) == (
+        "to hugo", "rita", "now", False,
+    )  # fmt: skip
+    assert got["sender_pubkey"] == key_of(receiver)
+
+
+def test_topics_and_peers_are_the_brokers(home, receiver):
+    for hub in (home, receiver):
+        body = {"topic": "alerts", "mesh": "lab"}
+        assert hub.http.post("/v1/topic/subscribe", body).status == 200
+        (topic,) = hub.http.get("/v1/topic/list?mesh=lab").body["topics"]
+        assert (topic["name"], topic["subscribed"]) == ("alerts", True)
+        assert hub.http.get("/v1/topic/list?mesh=lab").body["complete"] is True
+        peers = hub.http.get("/v1/peers?mesh=lab").body["peers"]
+        assert {(one["name"], one["connected"]) for one in peers} == {
+            ("hugo", True), ("rita", True),
+        }  # fmt: skip
+    sent = send(home, "#alerts", "fire")
+    until(
+        lambda: [one["client_message_id"] for one in messages(receiver, topic="alerts")] == [sent]
+    )
+    answer = receiver.http.post("/v1/topic/subscribe", {"topic": "nowhere"})
+    assert (answer.status, answer.body["code"]) == (502, "BROKER_REFUSED")
+    assert answer.body["details"]["status"] == 404
+
+
+def test_what_was_negotiated_is_told_and_taken_over(receiver):
+    version = receiver.http.get("/v1/version").body
+    assert "client_message_id_dedupe" in version["broker_features_negotiated"]
+    assert "max_payload" in version["broker_features_negotiated"]
+    assert receiver.http.get("/v1/health").body["broker_version"] is not None
+
+
+def test_a_kill_of_either_side_loses_and_doubles_nothing(home, receiver):
+    before = len(messages(receiver))
+    sent = []
+    for round_ in range(6):
+        sent += [send(home, key_of(receiver), f"{round_}.{number}") for number in range(20)]
+        victim = (receiver, home)[round_ % 2]
+        port = victim.port
+        victim.kill()
+        victim.start("--port", str(port))
+    until(lambda: len(messages(receiver)) >= before + len(sent), 60, "all have come")
+    until(lambda: state_of(receiver) == "connected")
+    got = [one["client_message_id"] for one in messages(receiver)][before:]
+    assert sorted(got) == sorted(sent)
+
+
+def test_the_key_is_rotated_with_the_broker_told(home, receiver):
+    former = key_of(receiver)
+    done = agentlip("identity", "rotate", "--json", cwd=receiver.workspace)
+    assert done.code == 0, done
+    assert done.json["meshes"] == ["lab"]
+    assert key_of(receiver) != former
+    until(lambda: state_of(receiver) == "connected")
+    sent = send(home, key_of(receiver), "to the new key")
+    until(lambda: messages(receiver)[-1]["client_message_id"] == sent)
+    back = send(receiver, key_of(home), "from the new key")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == back)
+    assert messages(home, mesh="lab")[-1]["sender_pubkey"] == key_of(receiver)
+
+
+def test_the_key_of_the_brokers_own_member_is_rotated_too(home, receiver):
+    assert home.http.post("/v1/identity/rotate", {}).body["meshes"] == ["lab"]
+    until(lambda: state_of(home) == "local")
+    sent = send(receiver, key_of(home), "to hugo's new key")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+
+
+def test_a_busy_member_gets_only_what_is_urgent_until_it_is_idle(home, receiver):
+    assert receiver.http.post("/v1/profile", {"status": "working"}).status == 200
+    later = send(home, key_of(receiver), "can wait", priority="low")
+    now = send(home, key_of(receiver), "can't", priority="now")
+    until(lambda: messages(receiver)[-1]["client_message_id"] == now)
+    assert receiver.http.post("/v1/profile", {"status": "idle"}).status == 200
+    until(lambda: messages(receiver)[-1]["client_message_id"] == later)
+
+
+def test_a_revoked_member_is_told_and_stays_away(home, receiver):
+    assert home.http("DELETE", f"{MESHES}/lab/members/{key_of(receiver)}").status == 200
+    until(lambda: state_of(receiver) == "stopped", what="the link is given up")
+    link = receiver.http.get("/v1/health").body["links"][0]
+    assert link["reason"] == "member_revoked"
+    receiver.stop()
+    receiver.start()
+    until(lambda: state_of(receiver) == "stopped", what="the link is given up again")
+
+
+def test_an_appliance_alone_sends_itself(tmp_path):
+    hub = ServedHub(
+        tmp_path / "alone",
+        settings='[hooks]\nenabled = "on"\nown = true\nhops_max = 1\n'
+        '[[hooks.commands]]\non = "on-dm"\nscopes = ["reply:event"]\n'
+        """run = ["python3", "-c", 'print("{\\"reply\\": \\"a hook\\"}")']\n""",
+    )
+    try:
+        hub.start()
+        assert hub.http.post(MESHES, {"slug": "default"}).status == 201
+        member = {"pubkey": key_of(hub), "name": "me"}
+        assert hub.http.post(f"{MESHES}/default/members", member).status == 201
+        until(lambda: state_of(hub, "default") == "local")
+        done = agentlip("send", key_of(hub), "note to self", cwd=hub.workspace)
+        assert done.code == 0, done
+        until(lambda: len(messages(hub)) == 2, what="the note and the hook's answer are here")
+        note, answer = messages(hub)
+        assert (note["body"], note["own"]) == ("note to self", True)
+        assert (answer["body"], answer["reply_to_id"]) == (
+            "a hook",
+            note["broker_message_id"],
+        )
+        assert answer["meta"] == {"agentlip_hops": 1}
+        until(lambda: len(hub.http.get("/v1/hooks/runs").body["runs"]) == 1)
+        (run,) = hub.http.get("/v1/hooks/runs").body["runs"]
+        assert json.dumps(run["acts"]).count('"sent"') == 1
+    finally:
+        hub.stop()
