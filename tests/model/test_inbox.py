@@ -1,0 +1,163 @@
+"""The receiving side driven at random: links cut at every step, acks lost, a store that refuses
+before or after its commit, restarts. What was handed over is a row once, whatever happens."""
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appliance.kernel.errors import Unavailable
+from appliance.outbox.inbox.link import Receiver
+from appliance.outbox.inbox.settings import BrokerPlace
+from appliance.sdk.link import LinkBroken
+from tests.support.clock import FakeClock
+from tests.support.inbox import OWN, SUPPORTED, House, push
+
+PLACE = BrokerPlace(mesh="default", url="http://127.0.0.1:1")
+STEPS = ("dial", "hello", "negotiate", "receive", "client_ack", "after client_ack")
+
+
+class ModelBroker:
+    """Holds each message until it hears the ack. `faults` are steps at which the link breaks."""
+
+    def __init__(self):
+        self.held = {}
+        self.acked = set()
+        self.faults = []
+
+    def trip(self, step):
+        if self.faults and self.faults[0] == step:
+            self.faults.pop(0)
+            raise LinkBroken
+
+
+class ModelLink:
+    heard = float("inf")
+
+    def __init__(self, broker):
+        self.broker, self.frames = broker, []
+
+    def send(self, text):
+        frame = msgspec.json.decode(text)
+        kind = frame["type"]
+        self.broker.trip(kind)
+        if kind == "hello":
+            self.frames.append({"type": "hello_ack"})
+        elif kind == "negotiate":
+            answer = {"type": "negotiated", "supported": SUPPORTED, "missing_required": []}
+            self.frames += [answer, *self.pushes()]
+        elif kind == "client_ack":
+            self.broker.acked |= set(frame["message_ids"])
+            for id_ in frame["message_ids"]:
+                self.broker.held.pop(id_, None)
+            self.broker.trip("after client_ack")
+
+    def pushes(self):
+        held = self.broker.held.values()
+        return [{"type": "push", **msgspec.to_builtins(one)} for one in held]
+
+    def receive(self, _timeout):
+        self.broker.trip("receive")
+        said, self.frames = self.frames or self.pushes(), []
+        return [msgspec.json.encode(frame) for frame in said]
+
+    def close(self):
+        pass
+
+
+class Receiving(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.broker, self.clock = ModelBroker(), FakeClock()
+        self.sent, self.told = {}, Counter()
+        self.refusals = []
+        self.open()
+
+    def open(self):
+        self.house = House(self.folder, self.clock)
+        store = self.house.store
+        write = store.write_many
+
+        def unsteady(calls):
+            when = self.refusals.pop(0) if self.refusals else None
+            if when == "before":
+                raise Unavailable
+            outcomes = write(calls)
+            if when == "after":  # committed, and nobody is told
+                raise Unavailable
+            return outcomes
+
+        store.write_many = unsteady
+        self.house.inbox.listeners.append(self.hear)
+        self.receiver = Receiver(
+            PLACE, self.house.inbox, OWN, self.clock, self.house.log, dial=self.dial
+        )
+
+    def dial(self, *_):
+        self.broker.trip("dial")
+        return ModelLink(self.broker)
+
+    def hear(self, event):
+        if event.message is not None:
+            self.told[event.message.client_message_id] += 1
+
+    def teardown(self):
+        self.broker.faults, self.refusals = [], []
+        for _ in range(6):
+            self.round()
+        try:
+            assert self.broker.held == {}
+            assert sorted(self.house.rows()) == sorted(self.sent)
+            assert self.told == Counter(self.sent.keys())
+        finally:
+            self.receiver.stop()
+            self.house.close()
+            shutil.rmtree(self.folder)
+
+    @rule(number=st.integers(0, 8), again=st.booleans())
+    def hand_over(self, number, again):
+        """`again`: the sender's repetition got another id of the broker's."""
+        one = push(number, message_id=f"bm_{number}{'_again' if again else ''}")
+        if one.message_id not in self.broker.acked:
+            self.broker.held[one.message_id] = one
+            self.sent[one.client_message_id] = one
+
+    @rule()
+    def round(self):
+        self.clock.pass_seconds(60)
+        self.receiver.run_once(self.clock.now_ms())
+
+    @rule(step=st.sampled_from(STEPS))
+    def break_at(self, step):
+        self.broker.faults.append(step)
+        self.round()
+        self.broker.faults.clear()
+
+    @rule(when=st.sampled_from(["before", "after"]))
+    def refuse(self, when):
+        self.refusals = [when]
+        self.round()
+        self.refusals = []
+
+    @rule()
+    def start_again(self):
+        self.receiver.stop()
+        self.house.close()
+        self.open()
+
+    @invariant()
+    def nothing_is_acked_that_is_no_row(self):
+        rows = self.house.rows("SELECT client_message_id FROM inbox")
+        assert {f"c{id_.split('_')[1]}" for id_ in self.broker.acked} <= set(rows)
+        assert len(rows) == len(set(rows))
+        assert all(count == 1 for count in self.told.values())
+
+
+Receiving.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestReceiving = Receiving.TestCase
