@@ -11,6 +11,7 @@ from appliance.courier.access import USE
 from appliance.hub import loops as hub_loops
 from appliance.hub import model as hub_model
 from appliance.hub import resources as hub_resources
+from appliance.hub.plugins import parts as plugin_parts
 from appliance.hub.requests import Requests
 from appliance.hub.service import Hub
 from appliance.hub.stream import Session
@@ -105,6 +106,9 @@ class Appliance:
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
         )
+        self.plugins = plugin_parts.Parts(
+            settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
+        )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -114,6 +118,7 @@ class Appliance:
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
+            *self.plugins.loops,
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -122,6 +127,7 @@ class Appliance:
         self.guard = Guard(self.book, settings.http, clock, log, free, courier_parts.IMPLIED)
         self.limiter = RateLimiter(settings.limits, clock)
         self.entry = self._build_entry()
+        self.plugins.prove()
 
     def start(self) -> None:
         for loop in self.loops:
@@ -139,6 +145,7 @@ class Appliance:
         self.end_streams()
         for loop in reversed(self.loops):
             loop.stop()
+        self.plugins.close()
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
@@ -183,6 +190,7 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
+            *self.plugins.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -212,6 +220,7 @@ class Appliance:
             lock_intact=self.lock.intact(),
             stopping=self.stopping,
         )
+        facts |= self.plugins.facts()
         return Context(self.datadir, self.settings.doctor, self.clock, live=facts)
 
     def _verdict(self) -> health.Verdict:

@@ -3,6 +3,7 @@
 import msgspec
 
 from appliance.courier.settings import CourierSettings
+from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.log import LogSettings
@@ -23,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    plugins: PluginsSettings = PluginsSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()
