@@ -27,7 +27,8 @@ class Agenda:
         self._debounce_ms_max = max(debounce_ms, debounce_ms_max)
         self._entries: dict[str, Entry] = {}
 
-    def __len__(self) -> int:
+    @property
+    def pending(self) -> int:
         return len(self._entries)
 
     @property

@@ -42,7 +42,7 @@ class PluginRunner(Loop):
 
     @property
     def pending(self) -> int:
-        return 0 if self._agenda is None else len(self._agenda)
+        return 0 if self._agenda is None else self._agenda.pending
 
     @property
     def lag(self) -> int:
@@ -50,7 +50,7 @@ class PluginRunner(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """What has come in, then what was asked for again, at most ROUND_MESSAGES of both."""
-        agenda = self._agenda or self._begin()
+        agenda = self._begin() if self._agenda is None else self._agenda
         counts = {"done": 0, "failed": 0, "stale": 0}
         plugin = self.plugin
         if plugin.broken or plugin.paused:
@@ -181,8 +181,8 @@ class PluginRunner(Loop):
         while (due := again.due(self.clock.now_ms(), TOGETHER)) and not self.plugin.paused:
             if not self._take(again, due, counts):
                 break
-        reached = again.mark if len(again) else (piece[-1][0] if piece else asked.redo_until)
-        if len(piece) < most and not len(again):
+        reached = again.mark
+        if len(piece) < most and not again.pending:
             reached = asked.redo_until
         if reached > asked.redo_cursor or reached >= asked.redo_until:
             self._store.write(writes.move_redo, self.plugin.name, asked.redo_cursor, reached)

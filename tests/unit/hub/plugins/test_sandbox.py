@@ -1,0 +1,356 @@
+"""A plugin that tries: what its process may do here, and that nothing else is claimed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gevent
+import msgspec
+import pytest
+
+from appliance.hub.plugins import syscalls, worker
+from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.source import Source
+from appliance.hub.plugins.worker import Failure, Worker
+from appliance.kernel import linechild
+
+SYSTEM_PYTHON = "/usr/bin/python3"
+LANDLOCK = syscalls.landlock_version()
+
+# Every line of `tries` is done by the plugin; it answers with what came of each.
+TRIES = """
+import json, os, socket, sys, ctypes, shutil
+data, tries = {data!r}, {tries!r}
+def enrich(message, config):
+    out = {{}}
+    for name, code in tries.items():
+        try:
+            exec(code, {{**globals()}})
+            out[name] = "done"
+        except BaseException as error:
+            out[name] = type(error).__name__
+    return [out]
+"""
+
+WRITES = {
+    "write": "open(data + '/db.sqlite3', 'w')",
+    "append": "open(data + '/server.json', 'a')",
+    "update": "open(data + '/db.sqlite3', 'r+')",
+    "create": "open(data + '/new', 'w')",
+    "truncate": "os.truncate(data + '/db.sqlite3', 0)",
+    "unlink": "os.unlink(data + '/token')",
+    "rename": "os.rename(data + '/token', data + '/token2')",
+    "replace": "os.rename('/tmp', data + '/locks')",
+    "folder": "os.mkdir(data + '/folder')",
+    "link": "os.symlink('/etc/passwd', data + '/link')",
+    "hardlink": "os.link(data + '/token', '/tmp/token-of-plugin')",
+    "fifo": "os.mkfifo(data + '/fifo')",
+    "rmtree": "shutil.rmtree(data)",
+    "through_proc": "open('/proc/self/root' + data + '/db.sqlite3', 'w')",
+    "through_parent": "open('/proc/%d/root%s/db.sqlite3' % (os.getppid(), data), 'w')",
+}
+READS = {
+    "token": "open(data + '/token').read()",
+    "listing": "os.listdir(data)",
+    "environment": "open('/proc/%d/environ' % os.getppid(), 'rb').read()",
+    "memory": "open('/proc/%d/mem' % os.getppid(), 'rb').read(1)",
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data directory like any: its folder 0700, its files 0600."""
+    folder = tmp_path / "workspace" / ".agentlip"
+    folder.mkdir(parents=True, mode=0o700)
+    for name in ("db.sqlite3", "server.json", "token"):
+        (folder / name).write_text("precious")
+        (folder / name).chmod(0o600)
+    return folder
+
+
+@pytest.fixture
+def run(data):
+    """Runs the tries in a plugin's process; what came of each, and its worker."""
+    made = []
+
+    def do(tries, *, seconds=5.0, **own):
+        plugin = PluginSettings("bad", "linkifier", module="bad.py", **own)
+        settings = PluginsSettings(timeout_seconds=seconds, require_isolation=False)
+        source = Source(TRIES.format(data=str(data), tries=tries), "")
+        made.append(Worker(plugin, source, settings, data))
+        said = made[-1].ask(b'{"content_raw":"x"}')
+        return msgspec.json.decode(said)[0], made[-1]
+
+    yield do
+    for one in made:
+        one.stop()
+    gevent.sleep(0.05)
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+needs_landlock = pytest.mark.skipif(LANDLOCK < 3, reason="this kernel has no Landlock of version 3")
+
+
+@needs_landlock
+def test_a_plugin_that_tries_to_write_into_the_data_directory_fails(run, data):
+    before = contents(data)
+    found, by = run(WRITES)
+    assert {name for name, came in found.items() if came == "done"} == set()
+    assert contents(data) == before
+    assert by.isolation.write == "denied"
+
+
+@needs_landlock
+def test_a_plugin_reads_no_secret_of_the_appliance(run):
+    found, by = run(READS)
+    assert {name for name, came in found.items() if came == "done"} == set()
+    assert by.isolation.read == "denied"
+
+
+@needs_landlock
+def test_a_plugin_reads_what_is_not_the_appliances(run, data):
+    (data.parent / "notes").mkdir()
+    (data.parent / "notes" / "file").write_text("x")
+    found, _ = run(
+        {
+            "neighbour": "open(os.path.dirname(data) + '/notes/file').read()",
+            "system": "open('/etc/passwd').read()",
+            "library": "import xml.etree.ElementTree",
+            "null": "open('/dev/null', 'w').write('x')",
+        }
+    )
+    assert set(found.values()) == {"done"}
+
+
+@needs_landlock
+def test_a_link_beside_the_data_directory_opens_no_way_into_it(run, data):
+    (data.parent / "door").symlink_to(data)
+    found, _ = run(
+        {
+            "read": "open(os.path.dirname(data) + '/door/token').read()",
+            "write": "open(os.path.dirname(data) + '/door/token', 'w')",
+        }
+    )
+    assert set(found.values()) == {"PermissionError"}
+
+
+@pytest.mark.skipif(LANDLOCK < 4, reason="this kernel's Landlock does not know sockets")
+def test_without_being_allowed_a_plugin_connects_to_nobody(run):
+    with gevent.socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        tries = {"connect": f"socket.create_connection({listener.getsockname()!r})"}
+        closed, by = run(tries)
+        assert closed == {"connect": "PermissionError"}
+        assert by.isolation.network == "denied"
+        allowed, by = run(tries, network=True)
+        assert allowed == {"connect": "done"}
+        assert by.isolation.network == "open"
+
+
+@pytest.mark.skipif(LANDLOCK < 6, reason="this kernel's Landlock does not know signals")
+def test_a_plugin_ends_no_process_but_its_own(run):
+    found, _ = run({"parent": "os.kill(os.getppid(), 0)", "all": "os.kill(-1, 0)"})
+    assert found["parent"] == "PermissionError"
+
+
+def test_limits_hold(run):
+    found, _ = run(
+        {
+            "memory": "bytearray(10**9)",
+            "files": "[open('/dev/null') for _ in range(1000)]",
+            "core": "assert __import__('resource').getrlimit(4) == (0, 0)",
+            "raise": "import resource; resource.setrlimit(resource.RLIMIT_AS, (10**10, 10**10))",
+        }
+    )
+    assert found["memory"] == "MemoryError"
+    assert found["files"] == "OSError"
+    assert found["core"] == "done"
+
+
+def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
+    monkeypatch.setenv("A_SECRET_OF_THE_APPLIANCE", "x")
+    found, _ = run(
+        {
+            "environment": "assert set(os.environ) <= {'PATH', 'LANG', 'LC_CTYPE'}, os.environ",
+            "descriptors": "assert len(os.listdir('/proc/self/fd')) <= 5",
+            "folder": "assert os.getcwd() == '/'",
+            "session": "assert os.getsid(0) == os.getpid()",
+            "output": "print('noise'); sys.stderr.write('noise')",
+            "path": "assert not any('plugins' in one for one in sys.path)",
+        }
+    )
+    assert set(found.values()) == {"done"}, found
+
+
+def test_a_plugin_that_uses_up_its_processor_time_is_ended(run):
+    source = Source("def enrich(m, c):\n    while True: pass\n", "")
+    settings = PluginsSettings(timeout_seconds=20.0, cpu_seconds=1, require_isolation=False)
+    busy = Worker(PluginSettings("busy", "linkifier"), source, settings, Path("/nowhere/.agentlip"))
+    with pytest.raises(Failure) as failed:
+        busy.ask(b"{}")
+    assert failed.value.outcome == "crashed"
+    assert not busy.running
+
+
+def test_the_process_ends_with_the_one_that_asks(data, tmp_path):
+    """PDEATHSIG: also a parent that is killed leaves none behind."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from appliance.hub.plugins.settings import PluginSettings, PluginsSettings\n"
+        "from appliance.hub.plugins.source import Source\n"
+        "from appliance.hub.plugins.worker import Worker\n"
+        "own = PluginSettings('p', 'linkifier')\n"
+        "settings = PluginsSettings(require_isolation=False)\n"
+        "source = Source('def enrich(m, c): return []', '')\n"
+        f"one = Worker(own, source, settings, Path({str(data)!r}))\n"
+        "one.start()\n"
+        "print(one._child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = Path(__file__).parents[4]
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    with gevent.Timeout(10):
+        while Path(f"/proc/{pid}/stat").exists() and not is_dead(pid):
+            gevent.sleep(0.01)
+
+
+def is_dead(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+# -- what is not there is not claimed ----------------------------------------------------------
+
+
+def bare(monkeypatch, version, root=worker.ROOT):
+    """Has the plugin's process meet another Landlock than there is."""
+    code = (
+        f"sys.path.insert(0, {root!r}); from appliance.hub.plugins import syscalls;"
+        f" syscalls.landlock_version = lambda: {version}; main()"
+    )
+    monkeypatch.setattr(worker, "PROGRAM", worker.PROGRAM.replace("main()", code))
+
+
+def test_without_landlock_and_another_user_nothing_is_claimed(run, data, monkeypatch):
+    bare(monkeypatch, 0)
+    found, by = run({"write": "open(data + '/db.sqlite3', 'a')"}, seconds=5.0)
+    if by.isolation.user is not None:
+        pytest.skip("as root with a Python that others may read there is another user")
+    assert found == {"write": "done"}  # the plugin could, and that is what is said
+    assert (by.isolation.write, by.isolation.landlock) == ("open", 0)
+    assert by.isolation.read == "open"
+
+
+def test_an_old_landlock_that_lets_truncate_is_not_trusted(run, data, monkeypatch):
+    bare(monkeypatch, 2)
+    _, by = run({})
+    if LANDLOCK < 2 or by.isolation.user is not None:
+        pytest.skip("no Landlock to be older than, or another user")
+    assert (by.isolation.write, by.isolation.landlock) == ("open", 2)
+
+
+def test_where_isolation_is_required_the_module_never_gets_there(data, tmp_path, monkeypatch):
+    bare(monkeypatch, 0)
+    mark = tmp_path / "it-ran"
+    source = Source(f"open({str(mark)!r}, 'w')\ndef enrich(m, c): return []", "")
+    plugin = PluginSettings("bad", "linkifier")
+    shut = Worker(plugin, source, PluginsSettings(require_isolation=True), data)
+    with pytest.raises(Failure) as failed:
+        shut.start()
+    if os.geteuid() == 0 and shut.isolation is not None and shut.isolation.user is not None:
+        pytest.skip("another user")
+    assert failed.value.outcome == "unisolated"
+    assert not mark.exists()
+    assert not shut.running
+    loose = Worker(plugin, source, PluginsSettings(require_isolation=False), data)
+    loose.start()
+    assert mark.exists()
+    loose.stop()
+
+
+# -- another user ------------------------------------------------------------------------------
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(
+    not Path(SYSTEM_PYTHON).exists(), reason="needs a Python that every user may read"
+)
+@pytest.mark.parametrize("landlock", [True, False])
+def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_path_factory):
+    """Also where there is no Landlock: the folder is the appliance's user's alone."""
+    copy = tmp_path_factory.mktemp("code") / "appliance"
+    shutil.copytree(Path(worker.ROOT) / "appliance" / "hub" / "plugins", copy / "hub" / "plugins")
+    for folder in (copy, copy / "hub"):
+        (folder / "__init__.py").touch()
+    monkeypatch.setattr(
+        worker, "PROGRAM", worker.PROGRAM.replace(repr(worker.ROOT), repr(str(copy.parent)))
+    )
+    if not landlock:
+        bare(monkeypatch, 0, str(copy.parent))
+    monkeypatch.setattr(worker.sys, "executable", SYSTEM_PYTHON)
+    before = contents(data)
+    user = (
+        "assert os.getresuid() == (65534,) * 3 and os.getresgid() == (65534,) * 3, os.getresuid()"
+    )
+    found, by = run(
+        {**WRITES, **READS, "back": "os.setuid(0)", "fork": "os.fork()", "who": user,
+         "groups": "assert os.getgroups() == []"}
+    )  # fmt: skip
+    assert {name for name, came in found.items() if came == "done"} == {"who", "groups"}
+    assert contents(data) == before
+    assert (by.isolation.user, by.isolation.write, by.isolation.read) == (65534, "denied", "denied")
+    assert by.isolation.subprocesses == "denied"
+    assert bool(by.isolation.landlock) is (landlock and LANDLOCK > 0)
+
+
+# -- the line ----------------------------------------------------------------------------------
+
+
+def test_a_line_without_end_is_cut_and_its_process_killed():
+    child = linechild.LineChild(
+        [sys.executable, "-c", "import os\nwhile True: os.write(0, b'x' * 4096)"], {}
+    )
+    with pytest.raises(linechild.ChildTalks):
+        child.ask(b"", 10.0, 100_000)
+    assert not child.alive
+    gevent.sleep(0.05)
+
+
+def test_a_descendant_does_not_outlive_its_plugin(run, tmp_path):
+    found, by = run(
+        {"fork": "globals()['pid'] = os.fork()\nif pid == 0:\n    import time; time.sleep(60)"},
+        subprocesses=True,
+    )
+    assert found == {"fork": "done"}
+    group = by._child.pid
+    by.stop()
+    with gevent.Timeout(10):
+        while group_exists(group):
+            gevent.sleep(0.01)
+
+
+def group_exists(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
