@@ -43,13 +43,13 @@ def extract(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, A
 def trimmed(url: str) -> str:
     """Without the punctuation of the sentence that it stands in; a bracket stays if it was
     opened inside."""
-    while url:
-        last = url[-1]
-        if last in ".,;:!?*_~|" or (last in _PAIRS and url.count(last) > url.count(_PAIRS[last])):
-            url = url[:-1]
-        else:
-            break
-    return url
+    end = len(url)
+    unopened = {last: url.count(last) - url.count(first) for last, first in _PAIRS.items()}
+    while end and (url[end - 1] in ".,;:!?*_~|" or unopened.get(url[end - 1], 0) > 0):
+        end -= 1
+        if url[end] in unopened:
+            unopened[url[end]] -= 1
+    return url[:end]
 
 
 def dedupe_key(parts: SplitResult) -> str:
