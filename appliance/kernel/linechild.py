@@ -49,6 +49,8 @@ class LineChild:
     def ask(self, line: bytes, seconds: float, bytes_max: int) -> bytes:
         """Its answer to `line`, without the line end."""
         try:
+            if self._buffer:
+                raise ChildTalks  # more than it was asked, the last time
             with gevent.Timeout(seconds, ChildLate):
                 self._socket.sendall(line + b"\n")
                 return self._line(bytes_max)
@@ -58,6 +60,18 @@ class LineChild:
         except BaseException:  # also when the waiting greenlet is killed: the answer would be old
             self.kill()
             raise
+
+    def look(self) -> bool:
+        """Whether it still runs, though nobody has asked it for a while."""
+        if self.alive:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            try:
+                ended = os.waitid(os.P_PID, self.pid, flags) is not None
+            except ChildProcessError:
+                ended = True
+            if ended:
+                self.kill()
+        return self.alive
 
     def kill(self) -> None:
         """The child and whatever it started in its session's first group. Waits for nothing."""

@@ -490,32 +490,3 @@ def test_a_token_that_ends_soon(
         store="auth",
     )
     assert severities(house, "tokens.expiring") == ["warning"] * found
-
-
-# -- plugins -------------------------------------------------------------------------------
-
-
-HEALTHY_PLUGIN = {"broken": 0.0, "paused": 0.0, "lag_events": 5.0, "lag_events_max": 9.0}
-
-
-@pytest.mark.parametrize(
-    ("facts", "working", "isolation"),
-    [
-        ({}, [], []),
-        ({"broken": 1.0}, ["warning"], []),
-        ({"paused": 1.0}, ["warning"], []),
-        ({"lag_events": 10.0}, ["warning"], []),
-        ({"unisolated": 1.0}, [], ["warning"]),
-    ],
-)
-def test_a_plugin_that_does_not_work_or_is_not_shut_in_is_found(
-    house: House, facts: dict[str, float], working: list[str], isolation: list[str]
-) -> None:
-    with house.running():
-        assert house.live is not None
-        whole = HEALTHY_PLUGIN | {"unisolated": 0.0} | facts
-        house.live |= {f"plugin.my-plugin.{name}": value for name, value in whole.items()}
-        assert severities(house, "plugins.working") == working
-        assert severities(house, "plugins.isolation") == isolation
-        found = house.find("plugins.working") + house.find("plugins.isolation")
-        assert {one.subject for one in found} <= {"plugin my-plugin"}

@@ -10,7 +10,7 @@ from appliance.hub.plugins.queries import Cursor
 from appliance.hub.plugins.worker import Failure
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -47,6 +47,15 @@ class PluginRunner(Loop):
     @property
     def lag(self) -> int:
         return 0 if self._agenda is None else max(0, self._feed.head - self._agenda.mark)
+
+    def start(self) -> None:
+        """Before anything is served: a new plugin sees all that is posted from now on."""
+        try:
+            self._begin()
+        except ApplianceError as error:
+            # With a full disk nothing is posted either; the first round tries again.
+            self.log.warning("no cursor yet", plugin=self.plugin.name, code=error.code)
+        super().start()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """What has come in, then what was asked for again, at most ROUND_MESSAGES of both."""

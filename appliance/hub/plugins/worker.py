@@ -75,7 +75,7 @@ class Worker:
 
     def start(self) -> None:
         """Unless it runs. Raises Failure; what is not shut in as wanted never gets the source."""
-        if self.running:
+        if self._child is not None and self._child.look():
             return
         metrics.starts.labels(self._plugin.name).inc()
         try:
