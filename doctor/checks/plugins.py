@@ -29,7 +29,7 @@ def _shut_in(context: Context) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"plugin {name}",
                 "nothing here keeps its process from writing into .agentlip/",
-                "use a kernel with Landlock (6.2 or newer), or set plugins.require_isolation",
+                "use a kernel and an engine with Landlock; docs/plugins.md says what else helps",
             )
 
 

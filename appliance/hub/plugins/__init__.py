@@ -14,5 +14,5 @@ What always holds:
   and is no tombstone: looked at in the transaction that stores.
 - Its cursor never passes a message that has not been dealt with, so a restart loses nothing;
   doing one again changes nothing.
-- `child`, `sandbox`, `syscalls` and all of `builtin` need nothing but the standard library.
+- `child`, `sandbox`, `seccomp`, `syscalls` and all of `builtin` need the standard library only.
 """

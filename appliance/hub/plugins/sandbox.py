@@ -3,8 +3,9 @@
 What there is depends on the machine; `enter` does what it can and reports what it got:
 
     another user   as root: nothing of the workspace can be written, nor its secrets read
-    Landlock       no file can be written, nothing in `.agentlip/` read, no process outside
-                   traced or signalled; without `network` no TCP connection made
+    Landlock       no file can be written, nothing in `.agentlip/` read
+    seccomp        no file's mode, owner, time or attribute changed, no process signalled;
+                   without `network` no socket of the internet made
     limits         memory, processor time, sizes of files, open files, no core, no children
 
 The report is what was tried and found, not what was wished for: at the end the process tries
@@ -21,11 +22,11 @@ import stat
 import sys
 from typing import Any
 
-from appliance.hub.plugins import syscalls
+from appliance.hub.plugins import seccomp, syscalls
 
 SIBLINGS_MAX = 10_000
 OPEN_FILES_MAX = 64
-LANDLOCK_MIN = 3  # older ones don't keep a process from truncating a file by its name
+LANDLOCK_MIN = 3  # alone; older ones don't keep a process from truncating a file by its name
 
 
 def enter(order: dict[str, Any]) -> dict[str, Any]:
@@ -49,14 +50,18 @@ def enter(order: dict[str, Any]) -> dict[str, Any]:
         syscalls.drop_capabilities()
     landlock = confine(order["data_dir"], network=order["network"])
     limit(order)
+    filtered = seccomp.enforce(network=order["network"], subprocesses=order["subprocesses"])
     foreign = os.geteuid() != order["owner"]
+    limited = filtered or os.geteuid() != 0  # root's processes are not counted
+    shut = foreign or landlock >= (1 if filtered else LANDLOCK_MIN)
     return {
         "user": user,
         "landlock": landlock,
-        "write": _write(order["data_dir"], trusted=foreign or landlock >= LANDLOCK_MIN),
+        "seccomp": filtered,
+        "write": _write(order["data_dir"], trusted=shut),
         "read": "open" if _can_read(order["data_dir"]) else "denied",
-        "network": "denied" if landlock >= 4 and not order["network"] else "open",
-        "subprocesses": "open" if order["subprocesses"] or os.geteuid() == 0 else "denied",
+        "network": "denied" if filtered and not order["network"] else "open",
+        "subprocesses": "denied" if limited and not order["subprocesses"] else "open",
     }
 
 

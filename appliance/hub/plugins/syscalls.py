@@ -53,6 +53,11 @@ def prctl(option: int, value: int) -> bool:
     return bool(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
 
 
+def prctl_pointer(option: int, value: int, structure: ctypes.Structure) -> bool:
+    pointer = ctypes.byref(structure)
+    return bool(_libc.prctl(option, ctypes.c_ulong(value), pointer, 0, 0) == 0)
+
+
 def drop_capabilities() -> None:
     """What root may beyond others, for good. What can't be dropped is not there."""
     for capability in range(CAPABILITIES):

@@ -73,10 +73,11 @@ State = Literal["running", "idle", "paused", "broken", "off"]
 
 class Isolation(Struct, frozen=True):
     """What the plugin's process found when it tried. `user`: the one it runs as, if another;
-    `landlock`: the version that holds, 0 for none."""
+    `landlock`: the version that holds, 0 for none; `seccomp`: its calls are filtered."""
 
     user: int | None = None
     landlock: int = 0
+    seccomp: bool = False
     write: str = "open"
     read: str = "open"
     network: str = "open"

@@ -89,8 +89,8 @@ class Worker:
             self.stop()
             raise Failure(
                 "unisolated",
-                "nothing here could keep it from writing into .agentlip/ (no Landlock of"
-                " version 3 or newer, no other user)",
+                "nothing here could keep it from writing into .agentlip/ (no Landlock, no"
+                " other user)",
                 passing=True,
             )
         told = self._exchange(_encode(self._load()), seconds, most, passing=True)

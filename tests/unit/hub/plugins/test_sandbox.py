@@ -1,6 +1,7 @@
 """A plugin that tries: what its process may do here, and that nothing else is claimed."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import gevent
 import msgspec
 import pytest
 
-from appliance.hub.plugins import syscalls, worker
+from appliance.hub.plugins import seccomp, syscalls, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
 from appliance.hub.plugins.worker import Failure, Worker
@@ -48,6 +49,11 @@ WRITES = {
     "hardlink": "os.link(data + '/token', '/tmp/token-of-plugin')",
     "fifo": "os.mkfifo(data + '/fifo')",
     "rmtree": "shutil.rmtree(data)",
+    "modes": "os.chmod(data + '/token', 0o777)",
+    "times": "os.utime(data + '/token', (0, 0))",
+    "owner": "os.chown(data, 1, 1)",
+    "attribute": "os.setxattr(data + '/token', 'user.x', b'x')",
+    "read_and_cut": "os.open(data + '/db.sqlite3', os.O_RDONLY | os.O_TRUNC)",
     "through_proc": "open('/proc/self/root' + data + '/db.sqlite3', 'w')",
     "through_parent": "open('/proc/%d/root%s/db.sqlite3' % (os.getppid(), data), 'w')",
 }
@@ -93,7 +99,9 @@ def contents(folder):
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-needs_landlock = pytest.mark.skipif(LANDLOCK < 3, reason="this kernel has no Landlock of version 3")
+FILTER = platform.machine() in seccomp.ARCHITECTURES and sys.platform == "linux"
+needs_filter = pytest.mark.skipif(not FILTER, reason="no filter for this machine")
+needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="this kernel has no Landlock")
 
 
 @needs_landlock
@@ -139,7 +147,7 @@ def test_a_link_beside_the_data_directory_opens_no_way_into_it(run, data):
     assert set(found.values()) == {"PermissionError"}
 
 
-@pytest.mark.skipif(LANDLOCK < 4, reason="this kernel's Landlock does not know sockets")
+@needs_filter
 def test_without_being_allowed_a_plugin_connects_to_nobody(run):
     with gevent.socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -153,10 +161,22 @@ def test_without_being_allowed_a_plugin_connects_to_nobody(run):
         assert by.isolation.network == "open"
 
 
-@pytest.mark.skipif(LANDLOCK < 6, reason="this kernel's Landlock does not know signals")
-def test_a_plugin_ends_no_process_but_its_own(run):
-    found, _ = run({"parent": "os.kill(os.getppid(), 0)", "all": "os.kill(-1, 0)"})
-    assert found["parent"] == "PermissionError"
+@needs_filter
+def test_a_plugin_signals_and_makes_no_process(run):
+    found, by = run(
+        {
+            "parent": "os.kill(os.getppid(), 0)",
+            "all": "os.kill(-1, 0)",
+            "group": "os.killpg(0, 0)",
+            "fork": "os.fork()",
+            "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+            "thread": "__import__('_thread').start_new_thread(print, ())",
+            "mail": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+            "pair": "socket.socketpair()",
+        }
+    )
+    assert {name for name, came in found.items() if came == "done"} == {"pair"}
+    assert by.isolation.subprocesses == "denied"
 
 
 def test_limits_hold(run):
@@ -240,13 +260,15 @@ def is_dead(pid):
 # -- what is not there is not claimed ----------------------------------------------------------
 
 
-def bare(monkeypatch, version, root=worker.ROOT):
-    """Has the plugin's process meet another Landlock than there is."""
+def bare(monkeypatch, version, *, filtered=True, root=worker.ROOT):
+    """Has the plugin's process meet another Landlock than there is, and a filter or none."""
     code = (
-        f"sys.path.insert(0, {root!r}); from appliance.hub.plugins import syscalls;"
-        f" syscalls.landlock_version = lambda: {version}; main()"
+        f"sys.path.insert(0, {root!r}); from appliance.hub.plugins import seccomp, syscalls;"
+        f" syscalls.landlock_version = lambda: {version};"
     )
-    monkeypatch.setattr(worker, "PROGRAM", worker.PROGRAM.replace("main()", code))
+    if not filtered:
+        code += " seccomp.enforce = lambda **_: False;"
+    monkeypatch.setattr(worker, "PROGRAM", worker.PROGRAM.replace("main()", f"{code} main()"))
 
 
 def test_without_landlock_and_another_user_nothing_is_claimed(run, data, monkeypatch):
@@ -259,12 +281,40 @@ def test_without_landlock_and_another_user_nothing_is_claimed(run, data, monkeyp
     assert by.isolation.read == "open"
 
 
-def test_an_old_landlock_that_lets_truncate_is_not_trusted(run, data, monkeypatch):
-    bare(monkeypatch, 2)
-    _, by = run({})
-    if LANDLOCK < 2 or by.isolation.user is not None:
-        pytest.skip("no Landlock to be older than, or another user")
-    assert (by.isolation.write, by.isolation.landlock) == ("open", 2)
+@needs_landlock
+@needs_filter
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_old_landlock_does_with_the_filter(run, data, monkeypatch, version):
+    bare(monkeypatch, version)
+    before = contents(data)
+    found, by = run({**WRITES, **READS})
+    assert {name for name, came in found.items() if came == "done"} == set()
+    assert contents(data) == before
+    assert (by.isolation.write, by.isolation.landlock) == ("denied", version)
+
+
+@needs_landlock
+def test_an_old_landlock_without_the_filter_is_not_trusted(run, data, monkeypatch):
+    """It lets a process cut off a file by its name."""
+    bare(monkeypatch, 2, filtered=False)
+    found, by = run({"truncate": "os.truncate(data + '/db.sqlite3', 0)"})
+    if by.isolation.user is None:
+        assert found == {"truncate": "done"}
+        assert (by.isolation.write, by.isolation.landlock) == ("open", 2)
+        assert not by.isolation.seccomp
+
+
+@needs_landlock
+def test_a_new_landlock_does_without_the_filter(run, data, monkeypatch):
+    bare(monkeypatch, LANDLOCK, filtered=False)
+    before = contents(data)
+    meta = {"modes", "times", "owner", "attribute"}  # which only the filter keeps it from
+    found, by = run({name: code for name, code in WRITES.items() if name not in meta})
+    if LANDLOCK >= 3:
+        assert {name for name, came in found.items() if came == "done"} == set()
+        assert contents(data) == before
+        assert by.isolation.write == "denied"
+    assert by.isolation.network == "open"  # not claimed of Landlock alone
 
 
 def test_where_isolation_is_required_the_module_never_gets_there(data, tmp_path, monkeypatch):
@@ -305,7 +355,7 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
         worker, "PROGRAM", worker.PROGRAM.replace(repr(worker.ROOT), repr(str(copy.parent)))
     )
     if not landlock:
-        bare(monkeypatch, 0, str(copy.parent))
+        bare(monkeypatch, 0, filtered=False, root=str(copy.parent))
     monkeypatch.setattr(worker.sys, "executable", SYSTEM_PYTHON)
     before = contents(data)
     user = (
@@ -319,6 +369,7 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
     assert contents(data) == before
     assert (by.isolation.user, by.isolation.write, by.isolation.read) == (65534, "denied", "denied")
     assert by.isolation.subprocesses == "denied"
+    assert by.isolation.seccomp is landlock
     assert bool(by.isolation.landlock) is (landlock and LANDLOCK > 0)
 
 
