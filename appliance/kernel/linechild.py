@@ -63,7 +63,7 @@ class LineChild:
 
     def look(self) -> bool:
         """Whether it still runs, though nobody has asked it for a while."""
-        if self.alive:
+        if self.alive and hasattr(os, "waitid"):
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             try:
                 ended = os.waitid(os.P_PID, self.pid, flags) is not None

@@ -19,6 +19,7 @@ from appliance.kernel.store import Store
 PIECE_EVENTS = 500  # read from the log at once
 TOGETHER = 16  # messages whose results are stored together
 ROUND_MESSAGES = 500  # in one round
+REST_SECONDS_MIN = 1.0  # after the store has refused
 
 
 class PluginRunner(Loop):
@@ -35,6 +36,8 @@ class PluginRunner(Loop):
         self._agenda: Agenda | None = None
         self._stored = 0  # the cursor in the database
         self._stored_at = float("-inf")
+        self._may_redo = True
+        self._rest_until = float("-inf")
 
     @property
     def cursor(self) -> int:
@@ -57,7 +60,24 @@ class PluginRunner(Loop):
             self.log.warning("no cursor yet", plugin=self.plugin.name, code=error.code)
         super().start()
 
+    def look_for_redo(self) -> None:
+        """Something was asked for again."""
+        self._may_redo = True
+
     def run_once(self, now_ms: int) -> dict[str, int]:
+        """A round, unless the store refused the last one and wants to be left alone."""
+        if self.clock.monotonic() < self._rest_until:
+            return {}
+        try:
+            return self._round(now_ms)
+        except Unavailable as error:
+            # What was found is lost, and the messages are still on the agenda.
+            seconds = max(REST_SECONDS_MIN, error.retry_after or 0.0)
+            self._rest_until = self.clock.monotonic() + seconds
+            self.log.warning("a plugin waits", plugin=self.plugin.name, code=error.code)
+            return {}
+
+    def _round(self, now_ms: int) -> dict[str, int]:
         """What has come in, then what was asked for again, at most ROUND_MESSAGES of both."""
         agenda = self._begin() if self._agenda is None else self._agenda
         counts = {"done": 0, "failed": 0, "stale": 0}
@@ -77,7 +97,7 @@ class PluginRunner(Loop):
             now_ms = self.clock.now_ms()
         else:
             left = 0
-        if left > 0 and not plugin.paused:
+        if self._may_redo and left > 0 and not plugin.paused:
             self._redo(left, counts)
         self.flush(within=plugin.settings.cursor_seconds)
         metrics.lag.labels(plugin.name).set(self.lag)
@@ -177,9 +197,11 @@ class PluginRunner(Loop):
 
     def _redo(self, most: int, counts: dict[str, int]) -> None:
         """A piece of what `re-enrich` asked for. Its cursor moves when all of it is stored."""
+        self._may_redo = False  # before looking: what is asked for meanwhile says so again
         asked: Cursor | None = self._store.read(queries.cursor, self.plugin.name)
         if asked is None or asked.redo_cursor is None or asked.redo_until is None:
             return
+        self._may_redo = True
         piece = self._store.read(queries.log_piece, asked.redo_cursor, asked.redo_until, most)
         ids = dict.fromkeys(
             entity_id for _, name, entity_id, _ in piece if name in (CREATED, EDITED)

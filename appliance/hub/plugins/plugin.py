@@ -48,7 +48,7 @@ class Plugin:
         self._used = clock.monotonic()
         try:
             self.source = source.read(own, workspace, settings.module_bytes_max)
-            self.worker = Worker(own, self.source, settings, data_dir)
+            self.worker = Worker(own, self.source, settings, data_dir, log)
         except BadSource as error:
             self.broken = str(error)
             log.warning("plugin left out", plugin=own.name, reason=self.broken)

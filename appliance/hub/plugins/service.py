@@ -26,6 +26,7 @@ class Runner(Protocol):
     def pending(self) -> int: ...
     @property
     def lag(self) -> int: ...
+    def look_for_redo(self) -> None: ...
 
 
 class Plugins:
@@ -52,7 +53,10 @@ class Plugins:
         if not names:
             return wire.ReEnrichTaken([])
         since = min(command.since, head)
-        return wire.ReEnrichTaken(self._store.write(writes.ask_again, names, since, head))
+        taken = self._store.write(writes.ask_again, names, since, head)
+        for runner in self._runners:
+            runner.look_for_redo()
+        return wire.ReEnrichTaken(taken)
 
     def re_extract(self, command: wire.ReExtract) -> wire.ReExtracted:
         found = self._store.read(queries.messages, [command.message_id])

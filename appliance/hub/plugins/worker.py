@@ -17,6 +17,7 @@ from appliance.hub.plugins import metrics, wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
 from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, LineChild
+from appliance.kernel.log import Log
 
 ROOT = str(Path(appliance.__file__).parents[1])
 PROGRAM = (
@@ -58,12 +59,18 @@ class Worker:
     """At most one process at a time. For one caller at a time."""
 
     def __init__(
-        self, plugin: PluginSettings, source: Source, settings: PluginsSettings, data_dir: Path
+        self,
+        plugin: PluginSettings,
+        source: Source,
+        settings: PluginsSettings,
+        data_dir: Path,
+        log: Log | None = None,
     ) -> None:
         self._plugin = plugin
         self._source = source
         self._settings = settings
         self._data_dir = data_dir
+        self._log = log
         self._child: LineChild | None = None
         self._tired = False
         self.isolation: wire.Isolation | None = None
@@ -101,6 +108,7 @@ class Worker:
             )
         self.version = told.version
         self._tired = False
+        self._say_so(self.isolation)
 
     def ask(self, message: bytes) -> msgspec.Raw:
         """What it says about a message, as JSON that nobody has looked at yet."""
@@ -126,6 +134,15 @@ class Worker:
         child, self._child = self._child, None
         if child is not None:
             child.kill()
+
+    def _say_so(self, isolation: wire.Isolation) -> None:
+        if self._log is None:
+            return
+        facts = {"plugin": self._plugin.name, **msgspec.structs.asdict(isolation)}
+        if isolation.write == "denied":
+            self._log.info("plugin started", **facts)
+        else:
+            self._log.warning("plugin started, and could write into .agentlip/", **facts)
 
     def _exchange(self, line: bytes, seconds: float, most: int, passing: bool = False) -> _Told:
         assert self._child is not None

@@ -1,12 +1,14 @@
 """The ten edge cases of derived pipelines (hub spec §4.6), and gate I."""
 
 import json
+import sqlite3
 
 import gevent
 
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
 from appliance.hub.plugins import queries, wire, writes
+from tests.unit.hub.conftest import FaultyRunner
 from tests.unit.hub.plugins.conftest import MARKS
 
 
@@ -298,6 +300,22 @@ def test_9_a_cursor_that_was_not_stored_costs_nothing_but_time(workshop):
     assert workshop.runner().plugin.done == 1  # it was looked at again
     assert workshop.house.everything() == before
     assert workshop.found(message) == ["!word"]
+
+
+def test_9_a_store_that_refuses_is_asked_again_later_and_nothing_is_lost(workshop):
+    workshop.marks()
+    message = workshop.post("!word")
+    FaultyRunner.failure = sqlite3.OperationalError("full")
+    FaultyRunner.failure.sqlite_errorname = "SQLITE_FULL"
+    assert workshop.round() == {}
+    assert workshop.runner().plugin.done == 1
+    assert workshop.round() == {}  # not asked at once
+    assert workshop.runner().plugin.done == 1
+    FaultyRunner.failure = None
+    workshop.clock.pass_seconds(2)
+    workshop.rounds()
+    assert workshop.found(message) == ["!word"]
+    assert len(workshop.told()) == 1
 
 
 # -- 10: many edits ----------------------------------------------------------------------------
