@@ -12,6 +12,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.schema import create_workspace
+from appliance.sdk.client import AgentlipClient
 from tests.support.commands import agentlip, environment
 from tests.support.servedhub import serve
 from tests.support.until import until
@@ -369,6 +370,9 @@ def test_what_was_found_is_read_by_those_who_may(tmp_path):
             "plugin": "marks",
         }  # fmt: skip
         assert hub.http.get("/api/v1/messages/msg_none/enrichments").status == 404
+        with AgentlipClient(workspace=tmp_path) as client:
+            [told] = client.list_enrichments(message)
+            assert (told.plugin, told.span) == ("marks", {"start": 2, "end": 7})
         done = agentlip("plugin", "found", "--message-id", message, cwd=tmp_path)
         assert "!word" in done.out
         done = agentlip("plugin", "list", "--json", cwd=tmp_path)
