@@ -33,5 +33,26 @@ def test_a_plugin_that_does_not_work_or_is_not_shut_in_is_found(
         assert {one.subject for one in found} <= {"plugin my-plugin"}
 
 
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ('builtin = "urls"', []),
+        ('module = "good.py"', []),
+        ('module = "none.py"', ["warning"]),
+        ('module = "out.py"', ["warning"]),
+        ('module = "none.py"\nrequired = true', ["error"]),
+        ('module = "none.py"\nenabled = false', []),
+        ('modul = "good.py"', ["error"]),
+    ],
+)
+def test_a_module_that_is_not_there_is_found(tmp_path: Path, own: str, found: list[str]) -> None:
+    house = House(tmp_path)
+    (tmp_path / "good.py").write_text("")
+    (tmp_path / "out.py").symlink_to("/etc/hostname")
+    text = f'[[plugins.use]]\nname = "p"\ntype = "linkifier"\n{own}\n'
+    house.data.settings_file.write_text(text)
+    assert severities(house, "plugins.modules") == found
+
+
 def severities(house: House, name: str) -> list[str]:
     return [finding.severity.value for finding in house.find(name)]
