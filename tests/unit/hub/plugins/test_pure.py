@@ -1,7 +1,13 @@
 """What needs no process: agenda, breaker, judging what is said, finding the source, built-ins."""
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -359,3 +365,28 @@ def test_built_ins_are_quick_with_nasty_texts(text):
     urls.extract({"content_raw": text}, {})
     references.enrich({"content_raw": text}, {})
     assert time.process_time() - began < 0.5
+
+
+# -- the page -----------------------------------------------------------------------------------
+
+
+def test_every_setting_of_a_plugin_and_every_built_in_is_on_the_page():
+    page = (Path(__file__).parents[4] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    fields = re.findall(r"(?m)^\| `(\w+)` \| [^|]* \| [^|]* \|$", page)
+    assert set(PluginSettings.__struct_fields__) <= set(fields)
+    files = {path.stem for path in source.BUILTIN.glob("[a-z]*.py")}
+    assert set(re.findall(r"(?m)^\| `(\w+)` \| (?:extractor|linkifier)", page)) == files
+    kinds = msgspec.structs.fields(PluginSettings)
+    [builtin] = [field.type for field in kinds if field.name == "builtin"]
+    assert {name for one in get_args(builtin) for name in get_args(one)} == files
+
+
+@pytest.mark.parametrize("name", ["urls", "references"])
+def test_a_built_in_is_a_file_that_needs_nothing_of_ours(name, tmp_path):
+    """As a batch job elsewhere would be given it."""
+    shutil.copy(source.BUILTIN / f"{name}.py", tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {name};"
+        " assert not [one for one in sys.modules if one.startswith('appliance')]"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
