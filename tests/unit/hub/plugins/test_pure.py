@@ -22,6 +22,8 @@ from appliance.hub.plugins.breaker import Breaker
 from appliance.hub.plugins.builtin import references, urls
 from appliance.hub.plugins.settings import PluginSettings
 from appliance.hub.plugins.source import BadSource
+from appliance.kernel.config import BadSettings, load
+from appliance.settings import Settings
 
 # -- agenda ------------------------------------------------------------------------------------
 
@@ -365,6 +367,25 @@ def test_built_ins_are_quick_with_nasty_texts(text):
     urls.extract({"content_raw": text}, {})
     references.enrich({"content_raw": text}, {})
     assert time.process_time() - began < 0.5
+
+
+# -- settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": "A B"}, "name"),
+        ({"type": "poem"}, "type"),
+        ({"builtin": "none"}, "builtin"),
+        ({"modul": "x"}, "modul"),
+        ({"timeout_seconds": 0}, "timeout_seconds"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(wrong, said):
+    own = {"name": "a", "type": "linkifier", "builtin": "urls", **wrong}
+    with pytest.raises(BadSettings, match=said):
+        load(Settings, None, {}, {"plugins.use": [own]})
 
 
 # -- the page -----------------------------------------------------------------------------------
