@@ -15,7 +15,6 @@ from appliance.hub.plugins import seccomp, syscalls, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
 from appliance.hub.plugins.worker import Failure, Worker
-from appliance.kernel import linechild
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 LANDLOCK = syscalls.landlock_version()
@@ -371,19 +370,6 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
     assert by.isolation.subprocesses == "denied"
     assert by.isolation.seccomp is landlock
     assert bool(by.isolation.landlock) is (landlock and LANDLOCK > 0)
-
-
-# -- the line ----------------------------------------------------------------------------------
-
-
-def test_a_line_without_end_is_cut_and_its_process_killed():
-    child = linechild.LineChild(
-        [sys.executable, "-c", "import os\nwhile True: os.write(0, b'x' * 4096)"], {}
-    )
-    with pytest.raises(linechild.ChildTalks):
-        child.ask(b"", 10.0, 100_000)
-    assert not child.alive
-    gevent.sleep(0.05)
 
 
 def test_a_descendant_does_not_outlive_its_plugin(run, tmp_path):
