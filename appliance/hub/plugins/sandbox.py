@@ -4,8 +4,8 @@ What there is depends on the machine; `enter` does what it can and reports what 
 
     another user   as root: nothing of the workspace can be written, nor its secrets read
     Landlock       no file can be written, nothing in `.agentlip/` read
-    seccomp        no file's mode, owner, time or attribute changed, no process signalled;
-                   without `network` no socket of the internet made
+    seccomp        no file's mode, owner, time or attribute changed, no other process signalled,
+                   limited or slowed down; without `network` no socket made
     limits         memory, processor time, sizes of files, open files, no core, no children
 
 The report is what was tried and found, not what was wished for: at the end the process tries

@@ -1,7 +1,8 @@
 """A filter of system calls for what Landlock leaves open. Standard library only.
 
 Landlock says nothing about modes, owners, times and attributes of files; its first versions
-nothing about truncating by name, signals and sockets. The filter answers such calls with
+nothing about truncating by name, signals and sockets; the owner of a process may slow it down or
+limit it. The filter answers such calls with
 EPERM, whatever they are about; it is for this process and its children, for good.
 """
 
@@ -17,9 +18,8 @@ MODE_FILTER = 2
 ALLOW = 0x7FFF0000
 REFUSE = 0x00050000 | errno.EPERM
 LOAD, EQUALS, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
-NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT = 0, 4, 16
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT, ARGUMENT_BYTES = 0, 4, 16, 8
 OTHER_CALLS = 0x40000000  # x86-64's second table
-INTERNET = {"AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "AF_PACKET": 17, "AF_VSOCK": 40}
 
 # Of each architecture: its name for the filter, then numbers of calls.
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -40,20 +40,32 @@ FILES = {
 PROCESSES = {
     "x86_64": {
         "kill": 62, "ptrace": 101, "rt_sigqueueinfo": 129, "tkill": 200, "tgkill": 234,
-        "rt_tgsigqueueinfo": 297, "process_vm_writev": 311,
+        "rt_tgsigqueueinfo": 297, "process_vm_writev": 311, "setpriority": 141,
+        "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
+        "ioprio_set": 251, "migrate_pages": 256, "move_pages": 279, "sched_setattr": 314,
     },
     "aarch64": {
         "ptrace": 117, "kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138,
-        "rt_tgsigqueueinfo": 240, "process_vm_writev": 271,
+        "rt_tgsigqueueinfo": 240, "process_vm_writev": 271, "ioprio_set": 30,
+        "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
+        "setpriority": 140, "migrate_pages": 238, "move_pages": 239, "sched_setattr": 274,
     },
 }  # fmt: skip
 CHILDREN = {
     "x86_64": {"clone": 56, "fork": 57, "vfork": 58, "clone3": 435},
     "aarch64": {"clone": 220, "clone3": 435},
 }
+FCNTL = {"x86_64": 72, "aarch64": 25}
+SET_OWNER, SET_SIGNAL, SET_OWNER_EX = 8, 10, 15  # a descriptor that signals somebody
+PRLIMIT = {"x86_64": 302, "aarch64": 261}
 # The same everywhere. io_uring does all of this without calling any of it.
-NEWER = {"pidfd_send_signal": 424, "io_uring_setup": 425, "fchmodat2": 452,
-         "setxattrat": 463, "removexattrat": 466, "file_setattr": 469}  # fmt: skip
+NEWER = {
+    "pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_getfd": 438, "process_madvise": 440,
+    "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
+}  # fmt: skip
+
+
+Step = tuple[int, int, int, int]  # code, jump if so, jump if not, value
 
 
 class Instruction(ctypes.Structure):
@@ -79,11 +91,13 @@ def enforce(*, network: bool, subprocesses: bool) -> bool:
     return syscalls.prctl_pointer(PR_SET_SECCOMP, MODE_FILTER, Program(len(steps), listed))
 
 
-def program(machine: str, network: bool, subprocesses: bool) -> list[tuple[int, int, int, int]]:
-    """Instructions as (code, jump if so, jump if not, value)."""
+def program(machine: str, network: bool, subprocesses: bool) -> list[Step]:
+    """The filter's instructions, in the order they are run."""
     numbers = {*FILES[machine].values(), *PROCESSES[machine].values(), *NEWER.values()}
     if not subprocesses:
         numbers |= set(CHILDREN[machine].values())
+    if not network:
+        numbers.add(SOCKET[machine])
     steps = [
         (LOAD, 0, 0, ARCHITECTURE_AT),
         (EQUALS, 1, 0, ARCHITECTURES[machine]),
@@ -94,12 +108,18 @@ def program(machine: str, network: bool, subprocesses: bool) -> list[tuple[int, 
     ]
     for number in sorted(numbers):
         steps += [(EQUALS, 0, 1, number), (RETURN, 0, 0, REFUSE)]
-    if not network:
-        families = sorted(INTERNET.values())
-        steps += [
-            (EQUALS, 0, 1 + 2 * len(families), SOCKET[machine]),
-            (LOAD, 0, 0, FIRST_ARGUMENT_AT),
-        ]
-        for family in families:
-            steps += [(EQUALS, 0, 1, family), (RETURN, 0, 0, REFUSE)]
+    owners = (SET_OWNER, SET_SIGNAL, SET_OWNER_EX)
+    steps += _by_argument(FCNTL[machine], 1, owners, found=REFUSE, other=ALLOW)
+    steps += _by_argument(PRLIMIT[machine], 0, (0,), found=ALLOW, other=REFUSE)  # 0: its own
     return [*steps, (RETURN, 0, 0, ALLOW)]
+
+
+def _by_argument(
+    number: int, argument: int, values: tuple[int, ...], *, found: int, other: int
+) -> list[Step]:
+    """What becomes of one call depends on one of its arguments, a number of 32 bits."""
+    steps = [(LOAD, 0, 0, ARGUMENTS_AT + ARGUMENT_BYTES * argument)]
+    for value in values:
+        steps += [(EQUALS, 0, 1, value), (RETURN, 0, 0, found)]
+    steps.append((RETURN, 0, 0, other))
+    return [(EQUALS, 0, len(steps), number), *steps]

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -170,11 +171,20 @@ def test_a_plugin_signals_and_makes_no_process(run):
             "fork": "os.fork()",
             "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
             "thread": "__import__('_thread').start_new_thread(print, ())",
+            "limit": "import resource; resource.prlimit(os.getppid(), 7, (9, 9))",
+            "own_limit": "import resource; resource.getrlimit(7); resource.prlimit(0, 7)",
+            "slow": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+            "pin": "os.sched_setaffinity(os.getppid(), {0})",
+            "own": "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+            "flags": "import fcntl; fcntl.fcntl(0, fcntl.F_GETFL)",
+            "unix": "socket.socket(socket.AF_UNIX)",
             "mail": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
             "pair": "socket.socketpair()",
         }
     )
-    assert {name for name, came in found.items() if came == "done"} == {"pair"}
+    assert {name for name, came in found.items() if came == "done"} == {
+        *("pair", "own_limit", "flags")
+    }
     assert by.isolation.subprocesses == "denied"
 
 
@@ -254,6 +264,26 @@ def is_dead(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",
+}
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_the_filter_knows_calls_by_their_right_numbers(machine):
+    """By the kernel's own headers, where they are installed; those of later kernels aside."""
+    if not Path(HEADERS[machine]).exists():
+        pytest.skip("the kernel's headers are not installed")
+    text = Path(HEADERS[machine]).read_text()
+    known = dict(re.findall(r"(?m)^#define __NR(?:3264)?_(\w+) (\d+)$", text))
+    calls = {**seccomp.FILES[machine], **seccomp.PROCESSES[machine], **seccomp.NEWER}
+    calls |= seccomp.CHILDREN[machine] | {"socket": seccomp.SOCKET[machine]}
+    calls |= {"fcntl": seccomp.FCNTL[machine], "prlimit64": seccomp.PRLIMIT[machine]}
+    assert {name for name in calls if name not in known} <= {*list(seccomp.NEWER)[-5:], "clone3"}
+    assert {name: int(known.get(name, number)) for name, number in calls.items()} == calls
 
 
 # -- what is not there is not claimed ----------------------------------------------------------
