@@ -12,6 +12,7 @@ from appliance.courier.access import USE
 from appliance.hub import loops as hub_loops
 from appliance.hub import model as hub_model
 from appliance.hub import resources as hub_resources
+from appliance.hub.plugins import parts as plugin_parts
 from appliance.hub.requests import Requests
 from appliance.hub.service import Hub
 from appliance.hub.stream import Session
@@ -129,6 +130,9 @@ class Appliance:
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         home = joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
         self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
+        self.plugins = plugin_parts.Parts(
+            settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
+        )
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -146,6 +150,7 @@ class Appliance:
             home,
             hub_loops.Checkpointer(self.outbox.store, clock, log),
             *self.jobs.loops,
+            *self.plugins.loops,
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
@@ -155,6 +160,7 @@ class Appliance:
         self.guard = Guard(self.book, settings.http, clock, log, free, implied)
         self.limiter = RateLimiter(settings.limits, clock)
         self.entry = self._build_entry()
+        self.plugins.prove()
 
     def start(self) -> None:
         for loop in self.loops:
@@ -173,6 +179,7 @@ class Appliance:
         self.end_streams()
         for loop in reversed(self.loops):
             loop.stop()
+        self.plugins.close()
         for store in (self.store, self.auth_store):
             if not store.close(STORE_CLOSE_SECONDS):
                 self.log.error("the writer did not finish in time", store=store.name)
@@ -227,6 +234,7 @@ class Appliance:
             *self.broker.routes(),
             *self.outbox.routes(),
             *self.jobs.routes(),
+            *self.plugins.routes(),
             *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
@@ -266,6 +274,7 @@ class Appliance:
             lock_intact=self.lock.intact(),
             stopping=self.stopping,
         )
+        facts |= self.plugins.facts()
         return Context(self.datadir, self.settings.doctor, self.clock, live=facts)
 
     def _verdict(self) -> health.Verdict:

@@ -51,6 +51,15 @@ ELSEWHERE = {
         "appliance.hub.webhooks.cli:app",
         "Webhooks: create, list, show, update, delete, pending.",
     ),
+    "plugin": ("appliance.hub.plugins.cli:app", "Plugins: list, found."),
+    "re-enrich": (
+        "appliance.hub.plugins.cli:re_enrich_app",
+        "Have plugins go through the log again.",
+    ),
+    "re-extract": (
+        "appliance.hub.plugins.cli:re_extract_app",
+        "Have extractors look at a message again.",
+    ),
     "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
     "export": ("appliance.jobs.cli:app", "The log as closed segments, the tables as a snapshot."),

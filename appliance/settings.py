@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.broker.settings import BrokerSettings
 from appliance.courier.settings import CourierSettings
+from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.jobs.settings import JobsSettings
@@ -35,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: WebhookSettings = WebhookSettings()
     outbox: OutboxSettings = OutboxSettings()
     jobs: JobsSettings = JobsSettings()
+    plugins: PluginsSettings = PluginsSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     doctor: DoctorSettings = DoctorSettings()

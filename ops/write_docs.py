@@ -27,6 +27,8 @@ from prometheus_client.metrics import MetricWrapperBase
 import doctor
 from appliance.app import Appliance
 from appliance.hub import wire
+from appliance.hub.plugins import wire as plugin_wire
+from appliance.hub.plugins import writes as plugin_writes
 from appliance.kernel import schema
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
@@ -157,6 +159,9 @@ def exercise(whole: Appliance) -> None:
     attached = wire.AddAttachment("url", link, None, "run 7", message_id)
     hub.add_attachment(topic_id, attached, who)
     hub.patch_message(message_id, wire.EditMessage("passed, 2 skipped", 1), who)
+    found = plugin_wire.Finding("count", plugin_wire.Span(8, 17), {"skipped": 2})
+    seen = plugin_writes.Seen(message_id, 2, "passed, 2 skipped")
+    whole.store.write(plugin_writes.keep_enrichments, "counts", seen, [found])
     hub.patch_message(message_id, wire.MoveMessage(other, "later", 2), who)
     hub.patch_message(message_id, wire.DeleteMessage("ci", 3), who)
 

@@ -31,7 +31,7 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 def check(command: wire.AddAttachment) -> None:
     """Refuses what is too big, too deep, or leads to where no address should lead."""
-    _check_value(command.value_json, VALUE_DEPTH_MAX)
+    check_value(command.value_json)
     size = len(encode(command.value_json))
     if size > wire.VALUE_BYTES_MAX:
         raise PayloadTooLarge(
@@ -43,8 +43,12 @@ def check(command: wire.AddAttachment) -> None:
         raise wire.BadUrl('an attachment of kind "url" needs a text "url" in its value_json')
 
 
-def _check_value(value: Any, depth: int) -> None:
+def check_value(value: dict[str, Any]) -> None:
     """Looks at every text below, and at what is called an address, whoever may follow it."""
+    _check_value(value, VALUE_DEPTH_MAX)
+
+
+def _check_value(value: Any, depth: int) -> None:
     if depth == 0:
         raise Invalid(
             f"value_json is nested deeper than {VALUE_DEPTH_MAX}", details={"field": "value_json"}

@@ -25,6 +25,7 @@ def facts(reader: Reader) -> dict[str, Any]:
             ("topics", "topic_"),
             ("channels", "ch_"),
             ("topic_attachments", "att_"),
+            ("enrichments", "enr_"),
         )
     ]
     return {

@@ -183,4 +183,5 @@ class AsyncAgentlipClient:
     tail_messages = _awaited(AgentlipClient.tail_messages)
     page_messages = _awaited(AgentlipClient.page_messages)
     list_attachments = _awaited(AgentlipClient.list_attachments)
+    list_enrichments = _awaited(AgentlipClient.list_enrichments)
     search = _awaited(AgentlipClient.search)

@@ -306,6 +306,11 @@ class AgentlipClient:
         path, kinds = _attachments(topic_id), list[shapes.Attachment]
         return self._get(path, kinds, "attachments", kind=kind, limit=limit)
 
+    def list_enrichments(self, message_id: str) -> list[shapes.Enrichment]:
+        """What plugins found in the text as it is now."""
+        path, kinds = f"{_message(message_id)}/enrichments", list[shapes.Enrichment]
+        return self._get(path, kinds, "enrichments")
+
     def search(
         self,
         query: str,

@@ -38,6 +38,17 @@ class Channel(msgspec.Struct, frozen=True):
     created_at: str = ""
 
 
+class Enrichment(msgspec.Struct, frozen=True):
+    """What a plugin found: `span` is {"start": n, "end": n}, in characters of the text."""
+
+    id: str
+    kind: str
+    span: dict[str, int]
+    data: dict[str, Any] = {}
+    plugin: str | None = None
+    created_at: str = ""
+
+
 class Topic(msgspec.Struct, frozen=True):
     id: str
     channel_id: str

@@ -1,7 +1,19 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import broker, events, host, hub, identity, jobs, outbox, settings, store, tokens
+from doctor.checks import (
+    broker,
+    events,
+    host,
+    hub,
+    identity,
+    jobs,
+    outbox,
+    plugins,
+    settings,
+    store,
+    tokens,
+)
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -10,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     *events.CHECKS,
     *hub.CHECKS,
     *jobs.CHECKS,
+    *plugins.CHECKS,
     *tokens.CHECKS,
     *identity.CHECKS,
     *broker.CHECKS,

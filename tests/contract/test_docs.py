@@ -56,7 +56,7 @@ def test_generated_pages_are_what_the_code_says(seed):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-WRITERS = ("writes", "retopic", "attachments")
+WRITERS = ("writes", "retopic", "attachments", "plugins/writes")
 
 
 def test_every_event_that_the_hub_writes_is_on_its_page():
@@ -135,12 +135,13 @@ def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
 
 WITH_EXAMPLES = [
     "README.md",
-    "docs/export.md",
-    "docs/protocol.md",
-    "docs/inbox.md",
-    "docs/identity.md",
     "docs/broker.md",
+    "docs/export.md",
+    "docs/identity.md",
+    "docs/inbox.md",
     "docs/outbox.md",
+    "docs/plugins.md",
+    "docs/protocol.md",
 ]
 
 
@@ -156,6 +157,7 @@ def test_examples_do_what_they_show(name, tmp_path):
     assert examples
     workspace = tmp_path / "workspace"
     workspace.mkdir()
+    write_files_of((ROOT / name).read_text(encoding="utf-8"), workspace)
     script = "\n".join(f"{{ {text} }} 2>&1\necho '{END}'" for text, _ in examples)
     with served(workspace):
         done = subprocess.run(
@@ -183,6 +185,16 @@ def examples_of(text: str) -> list[tuple[str, str | None]]:
         for (kind, body), (mark, after) in zip(blocks, following, strict=True)
         if kind == "sh run"
     ]
+
+
+def write_files_of(text: str, workspace: Path) -> None:
+    """Blocks marked `LANGUAGE file PATH` are there before the hub is served."""
+    for mark, body in FENCE.findall(text):
+        words = mark.split()
+        if words[1:2] == ["file"]:
+            path = workspace / words[2]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(body, encoding="utf-8")
 
 
 def fits(wanted: str, got: str) -> bool:

@@ -26,6 +26,7 @@ class Box:
         *words: str,
         mode: str = "rw",
         env: dict[str, str] | None = None,
+        seccomp: str = "",
         **more: Any,
     ) -> None:
         self._container = (
@@ -36,7 +37,10 @@ class Box:
             .with_kwargs(
                 read_only=True,
                 cap_drop=["ALL"],
-                security_opt=["no-new-privileges:true"],
+                security_opt=[
+                    "no-new-privileges:true",
+                    *([f"seccomp={seccomp}"] if seccomp else []),
+                ],
                 mem_limit="512m",
                 **more,
             )

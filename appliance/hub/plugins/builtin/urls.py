@@ -1,0 +1,87 @@
+"""Extractor: the web addresses in a message, as attachments of its topic.
+
+config:
+    allow_domains  only these hosts and those below them (default: all)
+    block_domains  never these and those below them, also when allowed
+    most           addresses of one message (default 50)
+
+Addresses with a name and password in them are left alone: they are somebody's secret.
+Nothing is fetched. Needs nothing but the standard library.
+"""
+
+import hashlib
+import re
+from typing import Any
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+VERSION = "1"
+LENGTH_MAX = 2048
+KEY_LENGTH_MAX = 500
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(r"https?://[^\s<>\"'`\x00-\x20\x7f-\x9f\\]+", re.IGNORECASE)
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+
+
+def extract(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, Any]]:
+    allow = _domains(config, "allow_domains")
+    block = _domains(config, "block_domains")
+    most = int(config.get("most", 50))
+    found: dict[str, dict[str, Any]] = {}
+    for match in _URL.finditer(message["content_raw"]):
+        url = trimmed(match.group())
+        parts = _split(url)
+        if parts is None or len(found) >= most:
+            continue
+        host = (parts.hostname or "").rstrip(".")
+        if (allow and not _is_below(host, allow)) or _is_below(host, block):
+            continue
+        key = dedupe_key(parts)
+        found.setdefault(key, {"kind": "url", "value_json": {"url": url}, "dedupe_key": key})
+    return list(found.values())
+
+
+def trimmed(url: str) -> str:
+    """Without the punctuation of the sentence that it stands in; a bracket stays if it was
+    opened inside."""
+    end = len(url)
+    unopened = {last: url.count(last) - url.count(first) for last, first in _PAIRS.items()}
+    while end and (url[end - 1] in ".,;:!?*_~|" or unopened.get(url[end - 1], 0) > 0):
+        end -= 1
+        if url[end] in unopened:
+            unopened[url[end]] -= 1
+    return url[:end]
+
+
+def dedupe_key(parts: SplitResult) -> str:
+    """The same for addresses that differ in the case of the host or name the usual port."""
+    host, port = parts.hostname or "", parts.port
+    if ":" in host:
+        host = f"[{host}]"
+    place = host if port in (None, DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
+    normal = urlunsplit((parts.scheme, place, parts.path or "/", parts.query, parts.fragment))
+    if len(normal) + 4 > KEY_LENGTH_MAX:
+        return "url:sha256:" + hashlib.sha256(normal.encode("utf-8", "replace")).hexdigest()
+    return "url:" + normal
+
+
+def _split(url: str) -> SplitResult | None:
+    """None for what is no address, too long, or holds credentials."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    if len(url) > LENGTH_MAX or not parts.hostname or "@" in parts.netloc:
+        return None
+    return parts
+
+
+def _domains(config: dict[str, Any], name: str) -> list[str]:
+    given = config.get(name, [])
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise ValueError(f"{name} is a list of names")
+    return [one.lower().strip(".") for one in given]
+
+
+def _is_below(host: str, domains: list[str]) -> bool:
+    return any(host == domain or host.endswith("." + domain) for domain in domains)

@@ -1,0 +1,99 @@
+"""The process a plugin runs in: one line asked, one line answered. Standard library only.
+
+Started by `worker.py` with a socket as standard input. The first line is an order: shut in,
+tell how tightly. The second brings the module's source; nothing of it runs before. Every
+further line is a message.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+import types
+from typing import Any
+
+from appliance.hub.plugins import sandbox
+
+LINE_BYTES_MAX = 8 * 1024 * 1024
+FUNCTIONS = {"linkifier": "enrich", "extractor": "extract"}
+
+
+def main() -> None:
+    raw = _take_socket()
+    lines = raw.makefile("rb")
+    order = json.loads(lines.readline(LINE_BYTES_MAX))
+    _answer(raw, {"isolation": sandbox.enter(order)})
+    load = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
+    if load is None:
+        return
+    filename = f"<plugin {load['name']}>"
+    module = types.ModuleType(load["name"])
+    try:
+        function = _load(module, filename, load)
+    except BaseException as error:
+        _answer(raw, _told(error, filename))
+        return
+    _answer(raw, {"version": str(getattr(module, "VERSION", ""))[:100]})
+    while line := lines.readline(LINE_BYTES_MAX):
+        raw.sendall(_work(function, line, load, filename) + b"\n")
+
+
+def _take_socket() -> socket.socket:
+    """Away from standard input, where the plugin would find it first; nothing else stays open."""
+    place = os.dup(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    for descriptor in range(3, 256):
+        if descriptor != place:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue
+    raw = socket.socket(fileno=place)
+    raw.setblocking(True)  # the parent made it for its event loop
+    return raw
+
+
+def _load(module: types.ModuleType, filename: str, load: dict[str, Any]) -> Any:
+    code = compile(load["source"], filename, "exec", dont_inherit=True)
+    sys.modules[module.__name__] = module  # dataclasses look there
+    exec(code, module.__dict__)
+    function = getattr(module, FUNCTIONS[load["type"]], None)
+    if not callable(function):
+        raise LookupError(f"no function {FUNCTIONS[load['type']]}")
+    return function
+
+
+def _work(function: Any, line: bytes, load: dict[str, Any], filename: str) -> bytes:
+    try:
+        # Fresh every time: what the plugin does to them, it does to its own.
+        outputs = function(json.loads(line), json.loads(load["config"]))
+        if not isinstance(outputs, list):
+            return json.dumps({"error": "NotAList"}).encode()
+        text = json.dumps(outputs, allow_nan=False, separators=(",", ":"))
+        if len(text) > load["output_bytes_max"]:
+            return json.dumps({"error": "TooLarge"}).encode()
+        return f'{{"cpu":{time.process_time()},"outputs":{text}}}'.encode()
+    except BaseException as error:
+        return json.dumps(_told(error, filename)).encode()
+
+
+def _told(error: BaseException, filename: str) -> dict[str, Any]:
+    """Of which class and on which line. Its text may quote a message, so it stays here."""
+    at = error.lineno if isinstance(error, SyntaxError) and error.filename == filename else None
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == filename:
+            at = step.tb_lineno
+        step = step.tb_next
+    return {"error": type(error).__name__, "line": at}
+
+
+def _answer(raw: socket.socket, value: dict[str, Any]) -> None:
+    raw.sendall(json.dumps(value).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Plugins on HTTP: how they are and having things done again for `hub:admin`, findings for all."""
+
+from typing import Any
+
+import falcon
+
+from appliance.hub import wire as hub_wire
+from appliance.hub.access import READ
+from appliance.hub.plugins import wire
+from appliance.hub.plugins.service import Plugins
+from appliance.web.media import reply
+from appliance.web.route import Operation, Route
+
+ADMIN = "hub:admin"
+
+
+class PluginsResource:
+    def __init__(self, plugins: Plugins) -> None:
+        self._plugins = plugins
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._plugins.list_all())
+
+    def on_post_again(self, req: Any, resp: falcon.Response, command: wire.ReEnrich) -> None:
+        reply(resp, self._plugins.re_enrich(command), 202)
+
+    def on_post_message(self, req: Any, resp: falcon.Response, command: wire.ReExtract) -> None:
+        reply(resp, self._plugins.re_extract(command))
+
+    def on_get_found(self, req: Any, resp: falcon.Response, message_id: str) -> None:
+        reply(resp, self._plugins.enrichments(message_id, req.context.principal))
+
+
+def routes(plugins: Plugins) -> list[Route]:
+    resource = PluginsResource(plugins)
+    return [
+        Route("/api/v1/plugins", resource, {
+            "GET": Operation(ADMIN, reply=wire.PluginList,
+                             summary="The plugins in use, and how each of them is"),
+        }),
+        Route("/api/v1/plugins/re-enrich", resource, {
+            "POST": Operation(ADMIN, body=wire.ReEnrich, reply=wire.ReEnrichTaken, status=202,
+                              errors=(wire.NoSuchPlugin,), example={"since": 0},
+                              summary="Have plugins go through the log again from an event on"),
+        }, suffix="again"),
+        Route("/api/v1/plugins/re-extract", resource, {
+            "POST": Operation(ADMIN, body=wire.ReExtract, reply=wire.ReExtracted,
+                              errors=(wire.NoSuchPlugin, hub_wire.NoSuchMessage),
+                              summary="Have extractors look at one message again, now"),
+        }, suffix="message"),
+        Route("/api/v1/messages/{message_id}/enrichments", resource, {
+            "GET": Operation(READ, reply=wire.EnrichmentList,
+                             summary="What plugins found in a message's text as it is now",
+                             by_channel=True),
+        }, suffix="found"),
+    ]  # fmt: skip

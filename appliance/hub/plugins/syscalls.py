@@ -1,0 +1,113 @@
+"""Calls of the Linux kernel that Python has no names for. Standard library only.
+
+Landlock as in the kernel's userspace-api/landlock; numbers of system calls are the same on
+every architecture Linux has gained since 2011, x86-64 among them.
+"""
+
+import ctypes
+import os
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+CREATE_RULESET_VERSION = 1
+RULE_PATH_BENEATH = 1
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+READ_RIGHTS = EXECUTE | READ_FILE | READ_DIR
+READ_WRITE_FILE = READ_FILE | WRITE_FILE
+FILE_RIGHTS = EXECUTE | READ_FILE | WRITE_FILE
+# By version: all rights up to making symbolic links; then moving between folders; truncating.
+FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
+NET_BIND_AND_CONNECT_TCP = 0b11  # since version 4
+SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11  # since version 6
+CAPABILITIES = 64
+CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class RulesetAttributes(ctypes.Structure):
+    _fields_ = [
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    ]
+
+
+class PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32)]
+
+
+class CapabilityHeader(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
+
+
+def prctl(option: int, value: int) -> bool:
+    return bool(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+
+
+def prctl_pointer(option: int, value: int, structure: ctypes.Structure) -> bool:
+    pointer = ctypes.byref(structure)
+    return bool(_libc.prctl(option, ctypes.c_ulong(value), pointer, 0, 0) == 0)
+
+
+def drop_capabilities() -> None:
+    """What root may beyond others, for good. What can't be dropped is not there."""
+    for capability in range(CAPABILITIES):
+        prctl(PR_CAPBSET_DROP, capability)
+    header = CapabilityHeader(CAPABILITY_VERSION_3, 0)
+    none = (ctypes.c_uint32 * 6)()
+    _libc.capset(ctypes.byref(header), none)
+
+
+def landlock_version() -> int:
+    """0 where the kernel, its start or a filter around us has none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    version = _libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
+    return max(0, int(version))
+
+
+def landlock_ruleset(version: int, *, network: bool) -> int:
+    """A descriptor. All that this version knows is handled, so what no rule allows is denied."""
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    attributes = RulesetAttributes(
+        FS_RIGHTS[min(version, max(FS_RIGHTS))],
+        0 if network else NET_BIND_AND_CONNECT_TCP,
+        SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS,
+    )
+    return _checked(
+        _libc.syscall(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
+    )
+
+
+def landlock_allow(ruleset: int, path: str, rights: int, is_folder: bool) -> None:
+    """What is gone meanwhile, or may not be looked at, is passed by: then it stays denied."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        allowed = rights if is_folder else rights & FILE_RIGHTS
+        rule = PathBeneath(allowed, descriptor)
+        _checked(_libc.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0))
+    finally:
+        os.close(descriptor)
+
+
+def landlock_enforce(ruleset: int) -> None:
+    _checked(_libc.syscall(RESTRICT_SELF, ruleset, 0))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

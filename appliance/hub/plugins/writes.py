@@ -1,0 +1,151 @@
+"""What is stored of a plugin's work: rows and event together, if the message is still the one.
+
+The guard stands in the transaction that stores: content, version and tombstone (hub spec
+§4.6). Each function says what it did: `stored`, `same` (nothing new) or `stale`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.hub import attachments, events
+from appliance.hub import wire as hub_wire
+from appliance.hub.columns import MESSAGE
+from appliance.hub.events import encode
+from appliance.hub.plugins import queries, wire
+from appliance.hub.plugins.queries import Cursor
+from appliance.kernel.batch import Tx
+
+Kept = tuple[str, int]  # what was done, and how many items are new
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The message as the plugin saw it."""
+
+    message_id: str
+    version: int
+    content: str
+
+
+# -- cursors -----------------------------------------------------------------------------------
+
+
+def begin(tx: Tx, plugin: str, head: int) -> Cursor:
+    """Its cursor; one that is new begins at the log's end."""
+    tx.execute(
+        "INSERT INTO x_plugin_cursors (plugin, cursor, updated_at) VALUES (?, ?, ?)"
+        " ON CONFLICT (plugin) DO NOTHING",
+        (plugin, head, tx.now),
+    )
+    found = queries.cursor(tx, plugin)
+    assert found is not None
+    return found
+
+
+def move_cursor(tx: Tx, plugin: str, cursor: int) -> None:
+    tx.execute(
+        "UPDATE x_plugin_cursors SET cursor = ?, updated_at = ? WHERE plugin = ?",
+        (cursor, tx.now, plugin),
+    )
+
+
+def ask_again(tx: Tx, plugins: Sequence[str], since: int, head: int) -> list[wire.Redo]:
+    """Have the log after `since` done again; what was asked for before stays asked for."""
+    taken = []
+    for plugin in plugins:
+        former = begin(tx, plugin, head).redo_cursor
+        after = since if former is None else min(since, former)
+        tx.execute(
+            "UPDATE x_plugin_cursors SET redo_cursor = ?, redo_until = ?, updated_at = ?"
+            " WHERE plugin = ?",
+            (after, head, tx.now, plugin),
+        )
+        taken.append(wire.Redo(plugin, after, head))
+    return taken
+
+
+def move_redo(tx: Tx, plugin: str, former: int, cursor: int) -> None:
+    """Unless more was asked for meanwhile. At its end there is nothing left to do again."""
+    tx.execute(
+        "UPDATE x_plugin_cursors SET redo_cursor = iif(?1 >= redo_until, NULL, ?1),"
+        " redo_until = iif(?1 >= redo_until, NULL, redo_until), updated_at = ?2"
+        " WHERE plugin = ?3 AND redo_cursor = ?4",
+        (cursor, tx.now, plugin, former),
+    )
+
+
+# -- what was found ------------------------------------------------------------------------------
+
+
+def keep_enrichments(tx: Tx, plugin: str, seen: Seen, found: list[wire.Finding]) -> Kept:
+    """In the place of what this plugin found before; the same again in the same text is nothing
+    new."""
+    message = _unchanged(tx, seen)
+    if message is None:
+        return "stale", 0
+    old_hash, old_ids = _old_set(tx, plugin, seen.message_id)
+    new_hash = queries.content_hash(seen.content)
+    if old_hash is None and not found:
+        return "same", 0
+    if old_hash == new_hash and _stored(tx, old_ids) == [_row(one) for one in found]:
+        return "same", 0
+    tx.executemany("DELETE FROM enrichments WHERE id = ?", [(id_,) for id_ in old_ids])
+    ids = [tx.new_id("enr_") for _ in found]
+    tx.executemany(
+        "INSERT INTO enrichments (id, message_id, kind, span_start, span_end, data_json,"
+        " created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(id_, seen.message_id, *_row(one), tx.now) for id_, one in zip(ids, found, strict=True)],
+    )
+    tx.execute(
+        "INSERT OR REPLACE INTO x_enrichment_sets VALUES (?, ?, ?, ?, ?)",
+        (seen.message_id, plugin, seen.version, new_hash, encode(ids).decode()),
+    )
+    told = wire.MessageEnriched(seen.message_id, found, plugin, seen.version)
+    events.append(
+        tx, "message.enriched", ("message", seen.message_id), encode(told),
+        channel_id=message.channel_id, topic_id=message.topic_id,
+    )  # fmt: skip
+    return "stored", len(found)
+
+
+def keep_attachments(tx: Tx, seen: Seen, added: list[tuple[hub_wire.AddAttachment, str]]) -> Kept:
+    """As if a client had posted them, so what is there already stays as it is, unheard."""
+    message = _unchanged(tx, seen)
+    if message is None:
+        return "stale", 0
+    replies = [attachments.add(tx, message.topic_id, command, key) for command, key in added]
+    new = sum(reply.status == 201 for reply in replies)
+    return ("stored" if new else "same"), new
+
+
+def _unchanged(tx: Tx, seen: Seen) -> hub_wire.Message | None:
+    """The guard: content, version and tombstone."""
+    row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (seen.message_id,)).fetchone()
+    if row is None:
+        return None
+    message = hub_wire.Message(*row)
+    same = (
+        message.content_raw == seen.content
+        and message.version == seen.version
+        and message.deleted_at is None
+    )
+    return message if same else None
+
+
+def _old_set(tx: Tx, plugin: str, message_id: str) -> tuple[bytes | None, list[str]]:
+    row = tx.execute(
+        "SELECT content_hash, enrichment_ids FROM x_enrichment_sets"
+        " WHERE message_id = ? AND plugin = ?",
+        (message_id, plugin),
+    ).fetchone()
+    return (None, []) if row is None else (row[0], msgspec.json.decode(row[1]))
+
+
+def _stored(tx: Tx, ids: list[str]) -> list[Any]:
+    sql = "SELECT kind, span_start, span_end, data_json FROM enrichments WHERE id = ?"
+    return [tx.execute(sql, (id_,)).fetchone() for id_ in ids]
+
+
+def _row(one: wire.Finding) -> tuple[str, int, int, str]:
+    return one.kind, one.span.start, one.span.end, encode(one.data).decode()

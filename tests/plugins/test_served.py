@@ -1,0 +1,422 @@
+"""Plugins of a served appliance: gate E, starts, kills, the command line and the doctor."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.schema import create_workspace
+from appliance.sdk.client import AgentlipClient
+from tests.support.commands import agentlip, environment
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+BUSY_POST_SECONDS_MAX = 1.0
+
+MODULES = {
+    "marks": """
+import os, re, time
+def enrich(message, config):
+    text = message["content_raw"]
+    if "!hang" in text:
+        time.sleep(1000)
+    if "!spin" in text:
+        while True:
+            pass
+    if "!die" in text:
+        os._exit(3)
+    if "!raise" in text:
+        raise ValueError(text)
+    if "!huge" in text:
+        return [{"kind": "k", "span": {"start": 0, "end": 1}, "data": {"x": "y" * 100_000_000}}]
+    while "!wait" in text and not os.path.exists(config["gate"]):
+        time.sleep(0.01)
+    return [
+        {"kind": "mark", "span": {"start": m.start(), "end": m.end()}, "data": {"word": m[0]}}
+        for m in re.finditer("!.+", text)
+    ]
+""",
+    "evil": """
+import os
+def enrich(message, config):
+    data = config["data"]
+    done = []
+    for path in ("token", "db.sqlite3", "server.json", "new"):
+        for mode in ("r+", "w", "a"):
+            try:
+                open(os.path.join(data, path), mode)
+                done.append(path + " " + mode)
+            except OSError:
+                pass
+    return [{"kind": "done", "span": {"start": 0, "end": 1}, "data": {"done": done}}]
+""",
+}
+
+
+def settings_of(workspace, *plugins, **general):
+    """agentlip.toml for plugins given as (name, type, source, more TOML)."""
+    (workspace / "plugins").mkdir(parents=True, exist_ok=True)
+    lines = ["[plugins]"]
+    lines += [f"{name} = {str(value).lower()}" for name, value in general.items()]
+    for name, type_, source, *more in plugins:
+        lines += ["[[plugins.use]]", f'name = "{name}"', f'type = "{type_}"']
+        if source in MODULES:
+            (workspace / "plugins" / f"{source}.py").write_text(MODULES[source])
+            gate, data = workspace / "plugins" / "gate", workspace / ".agentlip"
+            lines += [f'module = "plugins/{source}.py"']
+            lines += [f'config = {{ gate = "{gate}", data = "{data}" }}']
+        else:
+            lines += [source]
+        lines += more
+    return "\n".join(lines) + "\n"
+
+
+def enriched(hub):
+    """message_id → what each event of it said, in the order of the log."""
+    found = {}
+    for event in hub.events():
+        if event["name"] == "message.enriched":
+            data = event["data_json"]
+            found.setdefault(data["message_id"], []).append(data["enrichments"])
+    return found
+
+
+def plugin(hub, name="marks"):
+    listed = hub.request("GET", "/api/v1/plugins")["plugins"]
+    return next(one for one in listed if one["name"] == name)
+
+
+def caught_up(hub, name="marks"):
+    def look():
+        found = plugin(hub, name)
+        return found["cursor"] == hub.head and not found["pending"] and not found["redo"]
+
+    until(look, 30, f"{name} has followed the log")
+
+
+def test_gate_e_a_plugin_that_hangs_breaks_or_floods_holds_up_nobody(tmp_path):
+    """Each of its faults costs one message; posting is as quick as ever; the hub serves on."""
+    text = settings_of(
+        tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=1.0, failures_max=100
+    )
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+        bad = [hub.send(topic, f"!{how}") for how in ("hang", "spin", "die", "raise", "huge")]
+        good, slowest = [], 0.0
+        for number in range(60):
+            began = time.monotonic()
+            good.append(hub.send(topic, f"!word{number}")["message"]["id"])
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < BUSY_POST_SECONDS_MAX
+        caught_up(hub)
+        assert set(enriched(hub)) == set(good)
+        found = plugin(hub)
+        assert (found["done"], found["failed"], found["state"]) == (60, len(bad), "running")
+        metrics = hub.http.get("/metrics").raw.decode()
+        for outcome, count in (("timeout", 2), ("crashed", 1), ("error", 2), ("done", 60)):
+            line = 'agentlip_plugins_messages_total{outcome="%s",plugin="marks"} %d.0'
+            assert line % (outcome, count) in metrics, metrics
+        assert hub.http.get("/-/ready").status == 200
+    assert hub.said.count('"plugin failed"') == len(bad)
+    assert "!raise" not in hub.said  # no text of a message, not even inside an error
+    assert '"error_type":"ValueError"' in hub.said
+
+
+def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"), failures_max=3, pause_seconds=1.0)
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+        for _ in range(3):
+            hub.send(topic, "!die")
+        until(lambda: plugin(hub)["breaker"] == "open", 20, "a pause")
+        good = hub.send(topic, "!good")["message"]["id"]
+        found = plugin(hub)
+        assert (found["state"], found["lag"] > 0) == ("paused", True)
+        assert "ended" in found["reason"]
+        done = agentlip("doctor", "--json", cwd=tmp_path)
+        assert "it keeps failing and pauses" in done.out
+        caught_up(hub)
+        assert list(enriched(hub)) == [good]
+        found = plugin(hub)
+        assert (found["breaker"], found["reason"]) == ("closed", "")
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_of_work_loses_nothing_and_doubles_nothing(tmp_path):
+    text = settings_of(
+        tmp_path, ("marks", "linkifier", "marks"), ("urls", "extractor", 'builtin = "urls"'),
+        timeout_seconds=60.0, cursor_seconds=0.05,
+    )  # fmt: skip
+    sent = []
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+
+        def send(content):
+            sent.append(hub.send(topic, content)["message"]["id"])
+
+        for number in range(20):
+            send(f"!first{number} https://example.com/{number}")
+        send("!wait https://example.com/wait")
+        for number in range(20):
+            send(f"!second{number} https://example.com/second/{number}")
+        until(lambda: enriched(hub), 20, "some work done")
+        workers = children_of(hub.pid)
+        assert workers
+        hub.kill()
+        until(lambda: not any(map(alive, workers)), 10, "the plugins' processes end too")
+        (tmp_path / "plugins" / "gate").touch()
+        hub.start()
+        for _ in range(3):  # and killed at any moment of catching up
+            until(lambda: plugin(hub)["cursor"] > 0, 20, "a cursor")
+            hub.kill()
+            hub.start()
+        caught_up(hub)
+        caught_up(hub, "urls")
+        assert set(enriched(hub)) == set(sent)
+        assert all(len(events) == 1 for events in enriched(hub).values())
+        urls = hub.rows("SELECT value_json FROM topic_attachments")
+        assert len(urls) == len(set(urls)) == 41
+        added = [one for one in hub.events() if one["name"] == "topic.attachment_added"]
+        assert len(added) == 41
+
+
+def children_of(pid):
+    """Plugins' processes below a server."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+            words = path.joinpath("cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        if parent == pid and b"plugins.child" in words:
+            found.append(int(path.name))
+    return found
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_stop_ends_the_plugins_and_keeps_the_cursor(tmp_path):
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=60.0)
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+        hub.send(topic, "!one")
+        caught_up(hub)
+        head = hub.head
+        hub.send(topic, "!wait")
+        until(lambda: children_of(hub.pid), 10, "a process")
+        workers = children_of(hub.pid)
+        began = time.monotonic()
+        assert hub.stop() == 0
+        assert time.monotonic() - began < 8
+        until(lambda: not any(map(alive, workers)), 10, "they end")
+        [(cursor,)] = hub.rows("SELECT cursor FROM x_plugin_cursors")
+        assert cursor == head
+
+
+UNFIT = {
+    'module = "plugins/none.py"': "there is no file plugins/none.py",
+    'module = "../outside.py"': "leads out of the workspace",
+    'module = "plugins/out.py"': "leads out of the workspace",
+    'module = "plugins/broken.py"': "can't be loaded (SyntaxError",
+    'module = "plugins/other.py"': "can't be loaded (LookupError",
+}
+
+
+def unfit_modules(workspace):
+    (workspace / "plugins").mkdir(parents=True)
+    (workspace.parent / "outside.py").write_text("def enrich(message, config): return []")
+    (workspace / "plugins" / "out.py").symlink_to(workspace.parent / "outside.py")
+    (workspace / "plugins" / "broken.py").write_text("def enrich(:")
+    (workspace / "plugins" / "other.py").write_text("def extract(message, config): return []")
+
+
+def test_what_is_missing_or_broken_is_a_warning_and_the_others_work(tmp_path):
+    workspace = tmp_path / "workspace"
+    unfit_modules(workspace)
+    bad = {f"bad{number}": own for number, own in enumerate(UNFIT)}
+    plugins = [(name, "linkifier", own) for name, own in bad.items()]
+    text = settings_of(workspace, *plugins, ("marks", "linkifier", "marks"))
+    with serve(workspace, settings=text) as hub:
+        _, topic = hub.place("a")
+        message = hub.send(topic, "!word")["message"]["id"]
+        caught_up(hub)
+        assert list(enriched(hub)) == [message]
+        for name, own in bad.items():
+            until(lambda: UNFIT[own] in plugin(hub, name)["reason"], 10, name)  # noqa: B023
+            assert plugin(hub, name)["state"] in ("broken", "paused")
+            assert UNFIT[own] in hub.said
+
+
+@pytest.mark.parametrize("own", [*UNFIT][2:4])
+def test_what_is_required_and_unfit_is_fatal(tmp_path, own):
+    workspace = tmp_path / "workspace"
+    unfit_modules(workspace)
+    required = settings_of(workspace, ("bad", "linkifier", own, "required = true"))
+    done = start_once(workspace, required)
+    assert done.returncode == 1
+    last = [line for line in done.stderr.splitlines() if line.startswith(("Error", "Hint"))]
+    assert last[0].startswith("Error: the plugin bad is required and can't run: ")
+    assert UNFIT[own] in last[0]
+    assert last[1].startswith("Hint: ")
+    assert "Traceback" not in done.stderr
+
+
+def start_once(workspace, text):
+    """An appliance that is expected not to start."""
+    datadir = DataDir(workspace)
+    create_workspace(datadir, clock=SystemClock(), log=Log(sys.stderr.buffer, level="error"))
+    datadir.settings_file.write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "appliance.server", "--workspace", str(workspace), "--port", "0"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_two_of_one_name_are_refused(tmp_path):
+    own = '[[plugins.use]]\nname = "a"\ntype = "linkifier"\nbuiltin = "references"\n'
+    done = start_once(tmp_path, own * 2)
+    assert done.returncode == 1
+    assert "plugins.use: two are called a" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plugin_of_a_served_appliance_can_not_touch_its_data(tmp_path):
+    text = settings_of(tmp_path, ("evil", "linkifier", "evil"))
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+        token = hub.token
+        message = hub.send(topic, "try")["message"]["id"]
+        caught_up(hub, "evil")
+        [[found]] = enriched(hub)[message]
+        assert found["data"] == {"done": []}
+        assert plugin(hub, "evil")["isolation"]["write"] == "denied"
+        assert hub.token == token
+        assert not (tmp_path / ".agentlip" / "new").exists()
+
+
+@pytest.mark.slow
+def test_having_things_done_again(tmp_path):
+    """New plugins begin at the log's end; `re-enrich` gives them the past, also over a restart."""
+    with serve(tmp_path) as hub:
+        _, topic = hub.place("a")
+        old = [hub.send(topic, f"!m{n} https://example.com/{n}")["message"]["id"] for n in range(8)]
+        hub.http.patch(f"/api/v1/messages/{old[0]}", {"op": "delete", "actor": "me"})
+        before = hub.head
+    text = settings_of(
+        tmp_path, ("marks", "linkifier", "marks"), ("urls", "extractor", 'builtin = "urls"'),
+        timeout_seconds=60.0,
+    )  # fmt: skip
+    with serve(tmp_path, settings=text) as hub:
+        caught_up(hub)
+        assert hub.head == before  # nothing was done by itself
+
+        done = agentlip("re-extract", "--message-id", old[1], "--json", cwd=tmp_path)
+        assert done.json["results"] == [{"plugin": "urls", "outcome": "stored", "items": 1}]
+        done = agentlip("re-extract", "--message-id", old[1], "--plugin", "marks", cwd=tmp_path)
+        assert done.code == 0
+        assert "stored" in done.out
+        done = agentlip("re-extract", "--message-id", old[0], "--json", cwd=tmp_path)
+        assert done.json["results"] == [{"plugin": "urls", "outcome": "stale", "items": 0}]
+        assert agentlip("re-extract", "--message-id", "msg_none", cwd=tmp_path).code == 1
+        assert list(enriched(hub)) == [old[1]]
+
+        hub.http.patch(f"/api/v1/messages/{old[7]}", {"op": "edit", "content_raw": "!wait"})
+        done = agentlip("re-enrich", "--since", "0", "--plugin", "marks", "--json", cwd=tmp_path)
+        assert done.code == 0
+        assert [row["plugin"] for row in done.json["taken"]] == ["marks"]
+        until(lambda: plugin(hub)["isolation"] is not None, 10, "it began")
+        hub.kill()
+        (tmp_path / "plugins" / "gate").touch()
+        hub.start()
+        caught_up(hub)
+        assert set(enriched(hub)) == set(old[1:])
+        assert all(len(events) == 1 for events in enriched(hub).values())
+
+        done = agentlip("re-enrich", "--since", "0", cwd=tmp_path)
+        assert [line.partition(":")[0] for line in done.out.splitlines()] == ["marks", "urls"]
+        caught_up(hub)
+        caught_up(hub, "urls")
+        assert all(len(events) == 1 for events in enriched(hub).values())
+        assert len(hub.rows("SELECT id FROM topic_attachments")) == 6
+        assert agentlip("re-enrich", "--since", "0", "--plugin", "no", cwd=tmp_path).code == 1
+
+
+def test_what_was_found_is_read_by_those_who_may(tmp_path):
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
+    with serve(tmp_path, settings=text) as hub:
+        channel, topic = hub.place("a")
+        other, _ = hub.place("b")
+        message = hub.send(topic, "a !word")["message"]["id"]
+        caught_up(hub)
+        path = f"/api/v1/messages/{message}/enrichments"
+        shown = hub.http.get(path).body
+        assert (shown["message_id"], shown["version"], shown["has_more"]) == (message, 1, False)
+        [found] = shown["enrichments"]
+        assert found.pop("id").startswith("enr_")
+        assert found.pop("created_at")
+        assert found == {
+            "kind": "mark", "span": {"start": 2, "end": 7}, "data": {"word": "!word"},
+            "plugin": "marks",
+        }  # fmt: skip
+        assert hub.http.get("/api/v1/messages/msg_none/enrichments").status == 404
+        with AgentlipClient(workspace=tmp_path) as client:
+            [told] = client.list_enrichments(message)
+            assert (told.plugin, told.span) == ("marks", {"start": 2, "end": 7})
+        done = agentlip("plugin", "found", "--message-id", message, cwd=tmp_path)
+        assert "!word" in done.out
+        done = agentlip("plugin", "list", "--json", cwd=tmp_path)
+        assert done.json[0]["name"] == "marks"
+
+        for scopes, status in (([f"hub:read@{channel}"], 200), ([f"hub:read@{other}"], 403)):
+            made = hub.http.post("/api/v1/tokens", {"name": status and scopes[0], "scopes": scopes})
+            client = hub.connect(made.body["secret"])
+            assert client.get(path).status == status
+            assert client.get("/api/v1/plugins").status == 403
+            assert client.post("/api/v1/plugins/re-enrich", {"since": 0}).status == 403
+            client.close()
+        stranger = hub.connect(None)
+        assert stranger.get("/api/v1/plugins").status == 401
+        stranger.close()
+
+
+def test_switched_off_means_off(tmp_path):
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"), enabled=False)
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+        hub.send(topic, "!word")
+        assert plugin(hub)["state"] == "off"
+        assert hub.request("POST", "/api/v1/plugins/re-enrich", {"since": 0}) == {"taken": []}
+        assert children_of(hub.pid) == []
+        assert hub.stop() == 0
+
+
+def test_signals_to_a_plugin_are_its_own_affair(tmp_path):
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
+    with serve(tmp_path, settings=text) as hub:
+        _, topic = hub.place("a")
+        hub.send(topic, "!one")
+        caught_up(hub)
+        [worker] = children_of(hub.pid)
+        subprocess.run(["kill", f"-{int(signal.SIGKILL)}", str(worker)], check=True)
+        until(lambda: not alive(worker), 10, "it ends")
+        message = hub.send(topic, "!two")["message"]["id"]
+        third = hub.send(topic, "!three")["message"]["id"]
+        caught_up(hub)
+        assert third in enriched(hub)
+        assert message in enriched(hub)

@@ -1,0 +1,192 @@
+"""A workshop: a hub on a real file, and plugins in real processes that follow its log."""
+
+import json
+import textwrap
+from types import SimpleNamespace
+
+import gevent
+import msgspec
+import pytest
+
+from appliance.hub import wire as hub_wire
+from appliance.hub.plugins import parts
+from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.kernel.errors import ApplianceError
+
+SECONDS_MAX = 20.0
+
+FUNCTIONS = {"linkifier": "enrich", "extractor": "extract"}
+# Marks every word `!x`; waits for the file `open` in its folder when a word is `wait`.
+MARKS = """
+import os, re, time
+def enrich(message, config):
+    text = message["content_raw"]
+    while "wait" in text and not os.path.exists(config["gate"]):
+        time.sleep(0.01)
+    return [
+        {"kind": "mark", "span": {"start": m.start(), "end": m.end()}, "data": {"word": m[0]}}
+        for m in re.finditer(r"!\\w+", text)
+    ]
+def extract(message, config):
+    return [
+        {"kind": "mark", "value_json": one["data"], "dedupe_key": one["data"]["word"]}
+        for one in enrich(message, config)
+    ]
+"""
+
+
+class Workshop:
+    """Plugins by name; their runners are asked for rounds by the test."""
+
+    def __init__(self, house, folder):
+        self.house, self.hub, self.clock, self.store = house, house.hub, house.clock, house.store
+        self.folder = folder
+        self.data_dir = folder / ".agentlip"
+        self.data_dir.mkdir(parents=True)
+        for name in ("db.sqlite3", "token"):
+            (self.data_dir / name).write_text("precious")
+        (folder / "plugins").mkdir()
+        self.gate = folder / "plugins" / "open"
+        self.log = SimpleNamespace(lines=[])
+        for level in ("debug", "info", "warning", "error"):
+            setattr(self.log, level, self._logger(level))
+        self.parts = None
+        self.channel_id, self.topic_id = self.place("one")
+
+    def _logger(self, level):
+        def write(message, error=None, **fields):
+            self.log.lines.append((level, message, fields))
+
+        return write
+
+    def place(self, name):
+        made = self.hub.create_channel(hub_wire.CreateChannel(name), self.house.alice)
+        channel = json.loads(made.body)["channel"]["id"]
+        return channel, self.topic("t", channel)
+
+    def topic(self, title, channel=None):
+        command = hub_wire.CreateTopic(channel or self.channel_id, title)
+        return json.loads(self.hub.create_topic(command, self.house.alice).body)["topic"]["id"]
+
+    # -- plugins -----------------------------------------------------------------------------
+
+    def module(self, name, text):
+        (self.folder / "plugins" / f"{name}.py").write_text(textwrap.dedent(text))
+        return f"plugins/{name}.py"
+
+    def use(self, *plugins, **settings):
+        """Put plugins to work: PluginSettings, or (name, type, source)."""
+        own = [
+            one
+            if isinstance(one, PluginSettings)
+            else PluginSettings(
+                one[0], one[1], module=self.module(one[0], one[2]),
+                config={"gate": str(self.gate)},
+            )
+            for one in plugins
+        ]  # fmt: skip
+        given = {"require_isolation": False, "cursor_seconds": 1e-9, **settings}
+        found = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
+        if self.parts is not None:
+            self.parts.close()
+        self.parts = parts.Parts(found, self.hub, self.folder, self.data_dir, self.clock, self.log)
+        for runner in self.parts.runners:
+            if not runner.plugin.broken:
+                runner.run_once(self.clock.now_ms())
+        return self
+
+    def marks(self, type_="linkifier", name="marks", **settings):
+        return self.use((name, type_, MARKS), **settings)
+
+    def runner(self, name=None):
+        return next(one for one in self.parts.runners if name in (None, one.plugin.name))
+
+    def round(self, name=None):
+        return self.runner(name).run_once(self.clock.now_ms())
+
+    def rounds(self):
+        """Until nobody has anything left to do now."""
+        for runner in self.parts.runners:
+            while any(runner.run_once(self.clock.now_ms()).values()):
+                pass
+
+    def begin(self, name=None):
+        """A round in the background; `finish` waits for it."""
+        return gevent.spawn(self.round, name)
+
+    def finish(self, round_):
+        self.gate.touch()
+        round_.join(SECONDS_MAX)
+        assert round_.ready()
+        return round_.get()
+
+    def until_asked(self, name=None):
+        """Until the plugin's process has been given a message."""
+        plugin = self.runner(name).plugin
+        with gevent.Timeout(SECONDS_MAX):
+            while not (plugin.turn.taken and plugin.worker.running and plugin.worker.isolation):
+                gevent.sleep(0.005)
+            gevent.sleep(0.05)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def post(self, content="say !hi", topic=None):
+        command = hub_wire.CreateMessage(topic or self.topic_id, "ci", content)
+        return json.loads(self.hub.create_message(command, self.house.alice).body)["message"]["id"]
+
+    def patch(self, message_id, command):
+        return json.loads(self.hub.patch_message(message_id, command, self.house.alice).body)
+
+    def edit(self, message_id, content):
+        return self.patch(message_id, hub_wire.EditMessage(content))
+
+    def delete(self, message_id):
+        return self.patch(message_id, hub_wire.DeleteMessage("ci"))
+
+    def move(self, message_id, topic):
+        return self.patch(message_id, hub_wire.MoveMessage(topic, "one"))
+
+    # -- what came of it -----------------------------------------------------------------------
+
+    def found(self, message_id):
+        """Words of the enrichments that the rows hold."""
+        rows = self.house.rows(
+            "SELECT data_json FROM enrichments WHERE message_id = ? ORDER BY rowid", message_id
+        )
+        return [json.loads(data)["word"] for (data,) in rows]
+
+    def shown(self, message_id):
+        listed = self.parts.plugins.enrichments(message_id)
+        return [json.loads(bytes(one.data))["word"] for one in listed.enrichments]
+
+    def attached(self, topic=None):
+        rows = self.house.rows(
+            "SELECT value_json FROM topic_attachments WHERE topic_id = ? ORDER BY id",
+            topic or self.topic_id,
+        )
+        return [json.loads(value)["word"] for (value,) in rows]
+
+    def told(self, name="message.enriched"):
+        rows = self.house.rows("SELECT data_json FROM events WHERE name = ? ORDER BY 1", name)
+        return [json.loads(data) for (data,) in rows]
+
+    def cursor(self, name="marks"):
+        return self.house.rows("SELECT cursor FROM x_plugin_cursors WHERE plugin = ?", name)[0][0]
+
+    def ask(self, what, command):
+        try:
+            return getattr(self.parts.plugins, what)(command)
+        except ApplianceError as error:
+            return error
+
+    def close(self):
+        if self.parts is not None:
+            self.parts.close()
+
+
+@pytest.fixture
+def workshop(house, tmp_path):
+    made = Workshop(house, tmp_path / "workspace")
+    yield made
+    made.close()
+    gevent.sleep(0.05)

@@ -1,0 +1,423 @@
+"""A plugin that tries: what its process may do here, and that nothing else is claimed."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gevent
+import msgspec
+import pytest
+
+from appliance.hub.plugins import seccomp, syscalls, worker
+from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.source import Source
+from appliance.hub.plugins.worker import Failure, Worker
+
+SYSTEM_PYTHON = "/usr/bin/python3"
+LANDLOCK = syscalls.landlock_version()
+
+# Every line of `tries` is done by the plugin; it answers with what came of each.
+TRIES = """
+import json, os, socket, sys, ctypes, shutil
+data, tries = {data!r}, {tries!r}
+def enrich(message, config):
+    out = {{}}
+    for name, code in tries.items():
+        try:
+            exec(code, {{**globals()}})
+            out[name] = "done"
+        except BaseException as error:
+            out[name] = type(error).__name__
+    return [out]
+"""
+
+WRITES = {
+    "write": "open(data + '/db.sqlite3', 'w')",
+    "append": "open(data + '/server.json', 'a')",
+    "update": "open(data + '/db.sqlite3', 'r+')",
+    "create": "open(data + '/new', 'w')",
+    "truncate": "os.truncate(data + '/db.sqlite3', 0)",
+    "unlink": "os.unlink(data + '/token')",
+    "rename": "os.rename(data + '/token', data + '/token2')",
+    "replace": "os.rename('/tmp', data + '/locks')",
+    "folder": "os.mkdir(data + '/folder')",
+    "link": "os.symlink('/etc/passwd', data + '/link')",
+    "hardlink": "os.link(data + '/token', '/tmp/token-of-plugin')",
+    "fifo": "os.mkfifo(data + '/fifo')",
+    "rmtree": "shutil.rmtree(data)",
+    "modes": "os.chmod(data + '/token', 0o777)",
+    "times": "os.utime(data + '/token', (0, 0))",
+    "owner": "os.chown(data, 1, 1)",
+    "attribute": "os.setxattr(data + '/token', 'user.x', b'x')",
+    "read_and_cut": "os.open(data + '/db.sqlite3', os.O_RDONLY | os.O_TRUNC)",
+    "through_proc": "open('/proc/self/root' + data + '/db.sqlite3', 'w')",
+    "through_parent": "open('/proc/%d/root%s/db.sqlite3' % (os.getppid(), data), 'w')",
+}
+READS = {
+    "token": "open(data + '/token').read()",
+    "listing": "os.listdir(data)",
+    "environment": "open('/proc/%d/environ' % os.getppid(), 'rb').read()",
+    "memory": "open('/proc/%d/mem' % os.getppid(), 'rb').read(1)",
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data directory like any: its folder 0700, its files 0600."""
+    folder = tmp_path / "workspace" / ".agentlip"
+    folder.mkdir(parents=True, mode=0o700)
+    for name in ("db.sqlite3", "server.json", "token"):
+        (folder / name).write_text("precious")
+        (folder / name).chmod(0o600)
+    return folder
+
+
+@pytest.fixture
+def run(data):
+    """Runs the tries in a plugin's process; what came of each, and its worker."""
+    made = []
+
+    def do(tries, *, seconds=5.0, **own):
+        plugin = PluginSettings("bad", "linkifier", module="bad.py", **own)
+        settings = PluginsSettings(timeout_seconds=seconds, require_isolation=False)
+        source = Source(TRIES.format(data=str(data), tries=tries), "")
+        made.append(Worker(plugin, source, settings, data))
+        said = made[-1].ask(b'{"content_raw":"x"}')
+        return msgspec.json.decode(said)[0], made[-1]
+
+    yield do
+    for one in made:
+        one.stop()
+    gevent.sleep(0.05)
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+FILTER = platform.machine() in seccomp.ARCHITECTURES and sys.platform == "linux"
+needs_filter = pytest.mark.skipif(not FILTER, reason="no filter for this machine")
+needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="this kernel has no Landlock")
+
+
+@needs_landlock
+def test_a_plugin_that_tries_to_write_into_the_data_directory_fails(run, data):
+    before = contents(data)
+    found, by = run(WRITES)
+    assert {name for name, came in found.items() if came == "done"} == set()
+    assert contents(data) == before
+    assert by.isolation.write == "denied"
+
+
+@needs_landlock
+def test_a_plugin_reads_no_secret_of_the_appliance(run):
+    found, by = run(READS)
+    assert {name for name, came in found.items() if came == "done"} == set()
+    assert by.isolation.read == "denied"
+
+
+@needs_landlock
+def test_a_plugin_reads_what_is_not_the_appliances(run, data):
+    (data.parent / "notes").mkdir()
+    (data.parent / "notes" / "file").write_text("x")
+    found, _ = run(
+        {
+            "neighbour": "open(os.path.dirname(data) + '/notes/file').read()",
+            "system": "open('/etc/passwd').read()",
+            "library": "import xml.etree.ElementTree",
+            "null": "open('/dev/null', 'w').write('x')",
+        }
+    )
+    assert set(found.values()) == {"done"}
+
+
+@needs_landlock
+def test_a_link_beside_the_data_directory_opens_no_way_into_it(run, data):
+    (data.parent / "door").symlink_to(data)
+    found, _ = run(
+        {
+            "read": "open(os.path.dirname(data) + '/door/token').read()",
+            "write": "open(os.path.dirname(data) + '/door/token', 'w')",
+        }
+    )
+    assert set(found.values()) == {"PermissionError"}
+
+
+@needs_filter
+def test_without_being_allowed_a_plugin_connects_to_nobody(run):
+    with gevent.socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        tries = {"connect": f"socket.create_connection({listener.getsockname()!r})"}
+        closed, by = run(tries)
+        assert closed == {"connect": "PermissionError"}
+        assert by.isolation.network == "denied"
+        allowed, by = run(tries, network=True)
+        assert allowed == {"connect": "done"}
+        assert by.isolation.network == "open"
+
+
+@needs_filter
+def test_a_plugin_signals_and_makes_no_process(run):
+    found, by = run(
+        {
+            "parent": "os.kill(os.getppid(), 0)",
+            "all": "os.kill(-1, 0)",
+            "group": "os.killpg(0, 0)",
+            "fork": "os.fork()",
+            "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+            "thread": "__import__('_thread').start_new_thread(print, ())",
+            "limit": "import resource; resource.prlimit(os.getppid(), 7, (9, 9))",
+            "own_limit": "import resource; resource.getrlimit(7); resource.prlimit(0, 7)",
+            "slow": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+            "pin": "os.sched_setaffinity(os.getppid(), {0})",
+            "own": "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+            "flags": "import fcntl; fcntl.fcntl(0, fcntl.F_GETFL)",
+            "unix": "socket.socket(socket.AF_UNIX)",
+            "mail": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+            "pair": "socket.socketpair()",
+        }
+    )
+    assert {name for name, came in found.items() if came == "done"} == {
+        *("pair", "own_limit", "flags")
+    }
+    assert by.isolation.subprocesses == "denied"
+
+
+def test_limits_hold(run):
+    found, _ = run(
+        {
+            "memory": "bytearray(10**9)",
+            "files": "[open('/dev/null') for _ in range(1000)]",
+            "core": "assert __import__('resource').getrlimit(4) == (0, 0)",
+            "raise": "import resource; resource.setrlimit(resource.RLIMIT_AS, (10**10, 10**10))",
+        }
+    )
+    assert found["memory"] == "MemoryError"
+    assert found["files"] == "OSError"
+    assert found["core"] == "done"
+
+
+def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
+    monkeypatch.setenv("A_SECRET_OF_THE_APPLIANCE", "x")
+    found, _ = run(
+        {
+            "environment": "assert set(os.environ) <= {'PATH', 'LANG', 'LC_CTYPE'}, os.environ",
+            "descriptors": "assert len(os.listdir('/proc/self/fd')) <= 5",
+            "folder": "assert os.getcwd() == '/'",
+            "session": "assert os.getsid(0) == os.getpid()",
+            "output": "print('noise'); sys.stderr.write('noise')",
+            "path": "assert not any(one.endswith('hub/plugins') for one in sys.path)",
+        }
+    )
+    assert set(found.values()) == {"done"}, found
+
+
+def test_a_plugin_that_uses_up_its_processor_time_is_ended(run):
+    source = Source("def enrich(m, c):\n    while True: pass\n", "")
+    settings = PluginsSettings(timeout_seconds=20.0, cpu_seconds=1, require_isolation=False)
+    busy = Worker(PluginSettings("busy", "linkifier"), source, settings, Path("/nowhere/.agentlip"))
+    with pytest.raises(Failure) as failed:
+        busy.ask(b"{}")
+    assert failed.value.outcome == "crashed"
+    assert not busy.running
+
+
+def test_the_process_ends_with_the_one_that_asks(data, tmp_path):
+    """PDEATHSIG: also a parent that is killed leaves none behind."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from appliance.hub.plugins.settings import PluginSettings, PluginsSettings\n"
+        "from appliance.hub.plugins.source import Source\n"
+        "from appliance.hub.plugins.worker import Worker\n"
+        "own = PluginSettings('p', 'linkifier')\n"
+        "settings = PluginsSettings(require_isolation=False)\n"
+        "source = Source('def enrich(m, c): return []', '')\n"
+        f"one = Worker(own, source, settings, Path({str(data)!r}))\n"
+        "one.start()\n"
+        "print(one._child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    root = Path(__file__).parents[4]
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    with gevent.Timeout(10):
+        while Path(f"/proc/{pid}/stat").exists() and not is_dead(pid):
+            gevent.sleep(0.01)
+
+
+def is_dead(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",
+}
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_the_filter_knows_calls_by_their_right_numbers(machine):
+    """By the kernel's own headers, where they are installed; those of later kernels aside."""
+    if not Path(HEADERS[machine]).exists():
+        pytest.skip("the kernel's headers are not installed")
+    text = Path(HEADERS[machine]).read_text()
+    known = dict(re.findall(r"(?m)^#define __NR(?:3264)?_(\w+) (\d+)$", text))
+    calls = {**seccomp.FILES[machine], **seccomp.PROCESSES[machine], **seccomp.NEWER}
+    calls |= seccomp.CHILDREN[machine] | {"socket": seccomp.SOCKET[machine]}
+    calls |= {"fcntl": seccomp.FCNTL[machine], "prlimit64": seccomp.PRLIMIT[machine]}
+    assert {name for name in calls if name not in known} <= {*list(seccomp.NEWER)[-5:], "clone3"}
+    assert {name: int(known.get(name, number)) for name, number in calls.items()} == calls
+
+
+# -- what is not there is not claimed ----------------------------------------------------------
+
+
+def bare(monkeypatch, version, *, filtered=True, root=worker.ROOT):
+    """Has the plugin's process meet another Landlock than there is, and a filter or none."""
+    code = (
+        f"sys.path.insert(0, {root!r}); from appliance.hub.plugins import seccomp, syscalls;"
+        f" syscalls.landlock_version = lambda: {version};"
+    )
+    if not filtered:
+        code += " seccomp.enforce = lambda **_: False;"
+    monkeypatch.setattr(worker, "PROGRAM", worker.PROGRAM.replace("main()", f"{code} main()"))
+
+
+def test_without_landlock_and_another_user_nothing_is_claimed(run, data, monkeypatch):
+    bare(monkeypatch, 0)
+    found, by = run({"write": "open(data + '/db.sqlite3', 'a')"}, seconds=5.0)
+    if by.isolation.user is not None:
+        pytest.skip("as root with a Python that others may read there is another user")
+    assert found == {"write": "done"}  # the plugin could, and that is what is said
+    assert (by.isolation.write, by.isolation.landlock) == ("open", 0)
+    assert by.isolation.read == "open"
+
+
+@needs_landlock
+@needs_filter
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_old_landlock_does_with_the_filter(run, data, monkeypatch, version):
+    bare(monkeypatch, version)
+    before = contents(data)
+    found, by = run({**WRITES, **READS})
+    assert {name for name, came in found.items() if came == "done"} == set()
+    assert contents(data) == before
+    assert (by.isolation.write, by.isolation.landlock) == ("denied", version)
+
+
+@needs_landlock
+def test_an_old_landlock_without_the_filter_is_not_trusted(run, data, monkeypatch):
+    """It lets a process cut off a file by its name."""
+    bare(monkeypatch, 2, filtered=False)
+    found, by = run({"truncate": "os.truncate(data + '/db.sqlite3', 0)"})
+    if by.isolation.user is None:
+        assert found == {"truncate": "done"}
+        assert (by.isolation.write, by.isolation.landlock) == ("open", 2)
+        assert not by.isolation.seccomp
+
+
+@needs_landlock
+def test_a_new_landlock_does_without_the_filter(run, data, monkeypatch):
+    bare(monkeypatch, LANDLOCK, filtered=False)
+    before = contents(data)
+    meta = {"modes", "times", "owner", "attribute"}  # which only the filter keeps it from
+    found, by = run({name: code for name, code in WRITES.items() if name not in meta})
+    if LANDLOCK >= 3:
+        assert {name for name, came in found.items() if came == "done"} == set()
+        assert contents(data) == before
+        assert by.isolation.write == "denied"
+    assert by.isolation.network == "open"  # not claimed of Landlock alone
+
+
+def test_where_isolation_is_required_the_module_never_gets_there(data, tmp_path, monkeypatch):
+    bare(monkeypatch, 0)
+    mark = tmp_path / "it-ran"
+    source = Source(f"open({str(mark)!r}, 'w')\ndef enrich(m, c): return []", "")
+    plugin = PluginSettings("bad", "linkifier")
+    shut = Worker(plugin, source, PluginsSettings(require_isolation=True), data)
+    with pytest.raises(Failure) as failed:
+        shut.start()
+    if os.geteuid() == 0 and shut.isolation is not None and shut.isolation.user is not None:
+        pytest.skip("another user")
+    assert failed.value.outcome == "unisolated"
+    assert not mark.exists()
+    assert not shut.running
+    loose = Worker(plugin, source, PluginsSettings(require_isolation=False), data)
+    loose.start()
+    assert mark.exists()
+    loose.stop()
+
+
+# -- another user ------------------------------------------------------------------------------
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(
+    not Path(SYSTEM_PYTHON).exists(), reason="needs a Python that every user may read"
+)
+@pytest.mark.parametrize("landlock", [True, False])
+def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_path_factory):
+    """Also where there is no Landlock: the folder is the appliance's user's alone."""
+    copy = tmp_path_factory.mktemp("code") / "appliance"
+    shutil.copytree(Path(worker.ROOT) / "appliance" / "hub" / "plugins", copy / "hub" / "plugins")
+    for folder in (copy, copy / "hub"):
+        (folder / "__init__.py").touch()
+    monkeypatch.setattr(
+        worker, "PROGRAM", worker.PROGRAM.replace(repr(worker.ROOT), repr(str(copy.parent)))
+    )
+    if not landlock:
+        bare(monkeypatch, 0, filtered=False, root=str(copy.parent))
+    monkeypatch.setattr(worker.sys, "executable", SYSTEM_PYTHON)
+    before = contents(data)
+    user = (
+        "assert os.getresuid() == (65534,) * 3 and os.getresgid() == (65534,) * 3, os.getresuid()"
+    )
+    found, by = run(
+        {**WRITES, **READS, "back": "os.setuid(0)", "fork": "os.fork()", "who": user,
+         "groups": "assert os.getgroups() == []"}
+    )  # fmt: skip
+    assert {name for name, came in found.items() if came == "done"} == {"who", "groups"}
+    assert contents(data) == before
+    assert (by.isolation.user, by.isolation.write, by.isolation.read) == (65534, "denied", "denied")
+    assert by.isolation.subprocesses == "denied"
+    assert by.isolation.seccomp is landlock
+    assert bool(by.isolation.landlock) is (landlock and LANDLOCK > 0)
+
+
+def test_a_descendant_does_not_outlive_its_plugin(run, tmp_path):
+    found, by = run(
+        {"fork": "globals()['pid'] = os.fork()\nif pid == 0:\n    import time; time.sleep(60)"},
+        subprocesses=True,
+    )
+    assert found == {"fork": "done"}
+    group = by._child.pid
+    by.stop()
+    with gevent.Timeout(10):
+        while group_exists(group):
+            gevent.sleep(0.01)
+
+
+def group_exists(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
