@@ -1,6 +1,7 @@
 """Builds the appliance out of its parts, and starts and stops it. Wires, and does no more."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -99,12 +100,13 @@ class Appliance:
             log,
             publish=self.feed.publish,
             database=hub_model.database,
-            apart=self._apart(),
+            apart=self._apart(self._look_for_untold),
         )
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
         self.courier = courier_parts.Parts(
-            settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
-        )
+            settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id,
+            self._apart,
+        )  # fmt: skip
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
             self.loop_delay,
@@ -192,10 +194,10 @@ class Appliance:
         described += openapi.routes(described)
         return [*described, *landing.routes(described)]
 
-    def _apart(self) -> Apart | None:
+    def _apart(self, restarted: Callable[[], None]) -> Apart | None:
         if self.settings.store.writer == "thread":
             return None
-        return Apart(self.lock.descriptor, self._look_for_untold, self.settings.log.level)
+        return Apart(self.lock.descriptor, restarted, self.settings.log.level)
 
     def _look_for_untold(self) -> None:
         """The writer died: what it had committed and not told is in the log."""

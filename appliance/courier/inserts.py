@@ -4,7 +4,7 @@ Most envelopes take the short way: a stream in memory with room and without trig
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,19 +13,21 @@ from appliance.courier import metrics, wire
 from appliance.courier.bucket import Bucket
 from appliance.courier.envelope import Parsed, as_dict, encode, parse
 from appliance.courier.item import DEAD, Item
-from appliance.courier.journal import Entry, Journal, Row
+from appliance.courier.journal import Journal, Row
 from appliance.courier.policy import matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
 from appliance.courier.trigger import Effect, Engine, Rule, of_type
 from appliance.courier.view import View, is_inbox
+from appliance.courier.writes import Entry
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.signal import Signal
 
 RETRY_SECONDS = 1.0
+CHANGES_MAX = 5_000  # told to the journal at once
 
 
 class Fit:
@@ -303,16 +305,35 @@ class Inserts:
 
     # -- durable streams -----------------------------------------------------------------------
 
-    def recover(self, rows: Sequence[Row]) -> None:
+    def recover(self, journal: Journal) -> None:
         """Take up what the journal remembers. Leases are void: nobody holds anything."""
         now, wall = self.now(), self._clock.now_ms()
+        memory = journal.memory(wall - int(self._settings.recent_seconds * 1000))
+        by_stream: dict[str, list[tuple[int, str]]] = {}
+        for stream, slot, id_, _ in memory.acked:
+            by_stream.setdefault(stream, []).append((slot, id_))
+        for stream, those in by_stream.items():
+            self._remembered(stream).recent.restore([id_ for _, id_ in those], those[-1][0] + 1)
+        self.take_up(journal.rows(), memory.tries)
+        for stream, until_ms in memory.paused:
+            until = None if until_ms is None else now + until_ms - wall
+            self._queue.pause(self._remembered(stream), until, now)
+
+    def _remembered(self, stream: str) -> Ring:
+        """A stream that the journal knows. Once durable, it stays so until it is forgotten,
+        whatever is declared today."""
+        ring = self._queue.rings.get(stream)
+        if ring is None:
+            ring = self._queue.open(stream, self.now())
+            ring.policy = msgspec.structs.replace(ring.policy, durable=True)
+            self._fit(ring)
+        return ring
+
+    def take_up(self, rows: Sequence[Row], tries: Mapping[int, list[Any]]) -> None:
+        """Envelopes that are in the journal and not in their streams."""
+        now, wall = self.now(), self._clock.now_ms()
         for row in rows:
-            ring = self._queue.rings.get(row.stream)
-            if ring is None:
-                ring = self._queue.open(row.stream, now)
-                # Once durable, it stays so until it is empty, whatever is declared today.
-                ring.policy = msgspec.structs.replace(ring.policy, durable=True)
-                self._fit(ring)
+            ring = self._remembered(row.stream)
             if ring.knows(row.id):  # its producer was not answered, and sent it again
                 ring.changes.append(("gone", row.number))
                 continue
@@ -320,6 +341,8 @@ class Inserts:
             item.row, item.key, item.priority = row.number, row.key, row.priority
             item.attempts, item.failures, item.error = row.attempts, row.failures, row.error
             item.delivered = row.attempts
+            if row.number in tries:
+                item.history = [(now + at - wall, *said) for at, *said in tries[row.number]]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason
             if row.expires_ms is not None:
@@ -328,23 +351,29 @@ class Inserts:
         if rows:
             self._log.info("durable streams recovered", envelopes=len(rows))
 
+    def look_again(self) -> None:
+        """The journal's writer died: what it had stored and told nobody is in the file. Its
+        producers heard that the outcome is unknown; now it is known."""
+        if self._journal is None:
+            return
+        rows = self._journal.rows()
+        self.take_up(rows, {})
+        for name in {row.stream for row in rows}:
+            self._queue.deal(self._queue.rings[name], self.now())
+
     def flush(self) -> int:
         """Have the journal hear what happened; how many changes it was."""
         if self._journal is None:
             return 0
-        taken: list[tuple[Ring, list[tuple[Any, ...]]]] = []
-        for ring in self._queue.rings.values():
-            if ring.changes:
-                taken.append((ring, ring.changes))
-                ring.changes = []
+        changes = self._queue.changes
+        taken = changes[:CHANGES_MAX]
         if not taken:
             return 0
-        changes = [change for _, those in taken for change in those]
+        del changes[: len(taken)]
         try:
-            return self._journal.apply(changes)
+            return self._journal.apply(taken)
         except ApplianceError:
-            for ring, those in taken:  # later, in the same order
-                ring.changes = those + ring.changes
+            changes[:0] = taken  # later, in the same order
             raise
 
     def end(self) -> None:
@@ -357,6 +386,7 @@ class Inserts:
     def close(self) -> None:
         """The journal hears what it has not heard yet."""
         try:
-            self.flush()
+            while self.flush():
+                pass
         except ApplianceError as error:
             self._log.error("the journal did not hear the last acks", code=error.code)

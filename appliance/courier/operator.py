@@ -131,6 +131,10 @@ class Operator:
             reason=item.reason if item.state == DEAD else None,
             error=item.error or None,
             dead_at=self._wall(item.since) if item.state == DEAD else None,
+            history=[
+                wire.Try(self._wall(at) or "", holder, outcome, error)
+                for at, holder, outcome, error in item.history or ()
+            ],
         )
 
     def _wall(self, at: float | None) -> str | None:
@@ -180,8 +184,9 @@ class Operator:
     def pause(self, who: Principal, command: wire.Pause) -> wire.Paused:
         ring = self._courier.ring_to(who, OPERATE, command.stream)
         seconds = command.seconds
-        until = None if seconds is None else self._courier.now() + seconds * 1000
-        self._queue.pause(ring, until)
+        now = self._courier.now()
+        until = None if seconds is None else now + seconds * 1000
+        self._queue.pause(ring, until, now)
         return wire.Paused(ring.name, True, self._wall(until), self._courier.boot_id)
 
     def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:

@@ -20,7 +20,7 @@ from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.store import Store
+from appliance.kernel.store import Apart, Store
 from appliance.kernel.writer import StoreSettings
 from appliance.web.route import Route
 from appliance.web.socket import Socket, SocketSettings
@@ -40,14 +40,17 @@ class Parts:
         clock: Clock,
         log: Log,
         boot_id: str,
+        apart: Callable[[Callable[[], None]], Apart | None],
     ) -> None:
+        """`apart` ties a writer in a process of its own to this one; it is given what to call
+        when that writer had to be started again."""
         problems = check(settings.triggers)
         if problems:
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
         path = datadir.database("courier")
         self.store: Store | None = None
         if settings.any_durable or remembers(path):
-            self.store = Store("courier", path, store, clock, log)
+            self.store = Store("courier", path, store, clock, log, apart=apart(self._look_again))
         journal = None if self.store is None else Journal(self.store)
         self.courier = Courier(settings, clock, log, boot_id, journal)
         self.operator = Operator(self.courier)
@@ -67,6 +70,9 @@ class Parts:
             ("/v1/publish", self._publish, wire.PublishQuery),
             ("/v1/live", self._live, wire.LiveQuery),
         ]
+
+    def _look_again(self) -> None:
+        self.courier.inserts.look_again()
 
     def end(self) -> None:
         """Whoever waits is answered now."""

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from appliance.courier.alarm import Alarm
 from appliance.courier.credit import Taker, deal, leave, pump, sit
@@ -22,6 +23,7 @@ class Queue:
         self.takers: dict[str, Taker] = {}
         self.alarm = Alarm()
         self.past = Tally()  # of streams that were forgotten
+        self.changes: list[tuple[Any, ...]] = []  # what the journal has yet to hear
         self._policy_of = policy_of
         self._idle_ms = idle_ms
         self._patterns: set[Taker] = set()
@@ -37,7 +39,9 @@ class Queue:
         """The stream of this name; made at its first use."""
         ring = self.rings.get(name)
         if ring is None:
-            ring = self.rings[name] = Ring(name, self._policy_of(name), self.alarm, self._held)
+            policy = self._policy_of(name)
+            ring = Ring(name, policy, self.alarm, self._held, self.changes)
+            self.rings[name] = ring
             self._used_ms[name] = now
             for taker in self._patterns:
                 if taker.glob is not None and matches(taker.glob, name):
@@ -166,18 +170,16 @@ class Queue:
             elif tally.moved != moved:
                 tally.moved = moved
                 self._used_ms[ring.name] = now
-            elif (
-                now - self._used_ms[ring.name] > self._idle_ms
-                and not len(ring.recent)
-                and not ring.changes
-            ):
+            elif now - self._used_ms[ring.name] > self._idle_ms and not len(ring.recent):
                 self.past.add(tally)
+                if ring.policy.durable:
+                    self.changes.append(("forgotten", ring.name))
                 del self.rings[ring.name], self._used_ms[ring.name]
 
     # -- operators -----------------------------------------------------------------------------
 
-    def pause(self, ring: Ring, until: float | None) -> None:
-        ring.pause(until)
+    def pause(self, ring: Ring, until: float | None, now: float) -> None:
+        ring.pause(until, now)
         if until is None:
             self._paused_until.discard(ring)
         else:

@@ -4,6 +4,7 @@ An id that is still in the stream needs no window; the stream itself knows it.
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 
 class RecentIds:
@@ -22,6 +23,18 @@ class RecentIds:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    @property
+    def slot(self) -> int:
+        """Where the next id stands when ids are kept round and round; -1: none is kept."""
+        return self._total % self._max if self._max else -1
+
+    def restore(self, ids: Iterable[str], slot: int) -> None:
+        """Take up what was remembered elsewhere, oldest first; the next goes to `slot`."""
+        for id_ in ids:
+            self.add(id_)
+        if self._max:
+            self._total = self._max + slot % self._max
 
     def add(self, id_: str) -> None:
         if id_ in self._ids:

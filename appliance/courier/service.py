@@ -61,7 +61,7 @@ class Courier:
         self._waiters: set[Signal] = set()
         self._buckets: dict[str, Bucket] = {}
         if journal is not None:
-            self.inserts.recover(journal.rows())
+            self.inserts.recover(journal)
         metrics.watch(self.queue, settings, self.now)
 
     def now(self) -> float:

@@ -1,5 +1,7 @@
 """However a client cuts its bytes, what is cut here and what the library reads is the same."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,9 +58,7 @@ def test_messages_and_answers_are_the_librarys_wherever_the_bytes_are_cut(data, 
     incoming = Incoming(reading)
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     messages = [
-        message
-        for start, end in zip(places, places[1:], strict=False)
-        for message in incoming.take(data[start:end])
+        message for start, end in pairwise(places) for message in incoming.take(data[start:end])
     ]
     answer = b"".join(reading.data_to_send())
     assert (messages, answer, reading.close_rcvd, reading.close_sent) == by_the_library(data)
