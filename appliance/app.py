@@ -46,6 +46,9 @@ from doctor.run import is_ready, readiness
 
 SOCKETS_CLOSE_SECONDS = 3.0
 STORE_CLOSE_SECONDS = 3.0
+SINK = (
+    None  # what takes the courier's webhooks: (url, key, payload); without it none may be asked for
+)
 
 
 class Identity:
@@ -57,6 +60,7 @@ class Identity:
         self.started_ms = started_ms
         self.pid = os.getpid()
         self.version = __version__
+        self.features: tuple[str, ...] = courier_parts.FEATURES
 
 
 class Appliance:
@@ -105,7 +109,7 @@ class Appliance:
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id,
-            self._apart,
+            self._apart, SINK,
         )  # fmt: skip
         self.loop_delay = LoopDelay(clock, log)
         self.loops: list[Loop] = [
@@ -210,6 +214,7 @@ class Appliance:
             stores.append(self.courier.store)
         facts = live.facts(
             {store.name: store.facts() for store in stores},
+            {"courier": self.courier.facts()},
             loop_delay_seconds=self.loop_delay.worst_seconds,
             lock_intact=self.lock.intact(),
             stopping=self.stopping,

@@ -1,7 +1,7 @@
 """CHECKS: all rows, in the order they are asked and shown. Nothing registers itself."""
 
 from doctor.check import Check
-from doctor.checks import events, host, hub, settings, store, tokens
+from doctor.checks import courier, events, host, hub, settings, store, tokens
 
 CHECKS: tuple[Check, ...] = (
     *host.CHECKS,
@@ -9,5 +9,6 @@ CHECKS: tuple[Check, ...] = (
     *store.CHECKS,
     *events.CHECKS,
     *hub.CHECKS,
+    *courier.CHECKS,
     *tokens.CHECKS,
 )
