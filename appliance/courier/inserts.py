@@ -4,7 +4,7 @@ Most envelopes take the short way: a stream in memory with room and without trig
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,13 +18,16 @@ from appliance.courier.policy import matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
-from appliance.courier.trigger import Effect, Engine, Rule, of_type
+from appliance.courier.trigger import NO_OUTBOX, Effect, Engine, Rule, of_type
 from appliance.courier.view import View, is_inbox
 from appliance.courier.writes import Entry
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.signal import Signal
+
+Sink = Callable[[str, str, dict[str, Any]], None]
+"""(to, key, payload): the same key is the same webhook, however often it is handed over."""
 
 RETRY_SECONDS = 1.0
 CHANGES_MAX = 5_000  # told to the journal at once
@@ -52,7 +55,9 @@ class Inserts:
         clock: Clock,
         log: Log,
         journal: Journal | None,
+        sink: Sink | None = None,
     ) -> None:
+        """`sink` takes what webhook actions send, at once and for good, or raises."""
         self.fits: dict[str, Fit] = {}
         self._queue = queue
         self._engine = engine
@@ -61,6 +66,7 @@ class Inserts:
         self._clock = clock
         self._log = log
         self._journal = journal
+        self._sink = sink
         self._waiting: dict[str, set[Signal]] = {}  # producers at full streams that block
         self._bytes = 0  # in all streams; never less than the truth
         self._closed = False
@@ -142,13 +148,18 @@ class Inserts:
         fit = self.fits.get(ring.name) or self._fit(ring)
         fit.last_ms = self._clock.now_ms()
         if fit.inbox and duplicates < len(parsed):
-            self._latest.put(ring.name, parsed[-1].body)
+            self._is_latest(ring, parsed[-1].body)
         if ring.lanes.open and ring.seats:
             self._queue.deal(ring, now)
         if self._settings.event_log:
             ids = [one.id for one in parsed[:100]]
             self._log.info("courier", event="enqueue", stream=ring.name, ids=ids)
         return duplicates
+
+    def _is_latest(self, ring: Ring, body: bytes) -> None:
+        unseen = self._latest.put(ring.name, body)
+        if unseen is not None and self._journal is not None:
+            self._queue.changes.append(("unseen", unseen))
 
     def _put_durable(self, ring: Ring, parsed: Sequence[Parsed]) -> int:
         """Journal first. Places are reserved, so that there is room when it comes back."""
@@ -158,7 +169,7 @@ class Inserts:
         entries = [self._entry(ring, one) for one in fresh]
         ring.reserved += len(fresh)
         try:
-            rows = self._journal.append(entries)
+            rows = self._journal.append(entries, is_inbox(ring.name))
         finally:
             ring.reserved -= len(fresh)
         return len(parsed) - len(fresh) + self._put(ring, fresh, rows)
@@ -265,9 +276,9 @@ class Inserts:
                 metrics.triggers.labels(effect.action, "suppressed").inc()
                 continue
             left -= 1
-            outcome = "done"
+            outcome, began = "done", self.now()
             try:
-                waiting.extend(self._do(effect))
+                waiting.extend(self._do(effect, source))
             except ApplianceError as error:
                 outcome = "failed"
                 self._log.warning(
@@ -277,14 +288,20 @@ class Inserts:
             metrics.triggers.labels(effect.action, outcome).inc()
             if self._settings.event_log:
                 event = "trigger.run" if outcome == "done" else "trigger.fail"
-                self._log.info("courier", event=event, rule=effect.rule, source_id=source)
+                self._log.info(
+                    "courier", event=event, rule=effect.rule, action=effect.action,
+                    source_id=source, ms=round(self.now() - began, 3),
+                )  # fmt: skip
 
-    def _do(self, effect: Effect) -> list[tuple[Effect, str]]:
+    def _do(self, effect: Effect, source: str) -> list[tuple[Effect, str]]:
         if effect.action == "emit":
             metrics.emitted.labels(effect.to).inc()
             return []
         if effect.action == "webhook":
-            raise Unavailable("webhooks need the outbox, and there is none here")
+            if self._sink is None:
+                raise Unavailable(NO_OUTBOX)
+            self._sink(effect.to, f"courier-{effect.rule}-{source}", effect.envelope)
+            return []
         if not any(matches(glob, effect.to) for glob in self._settings.trigger_targets):
             raise Forbidden("courier.trigger_targets does not include that stream")
         ring = self.open(effect.to)
@@ -310,14 +327,18 @@ class Inserts:
         now, wall = self.now(), self._clock.now_ms()
         memory = journal.memory(wall - int(self._settings.recent_seconds * 1000))
         by_stream: dict[str, list[tuple[int, str]]] = {}
-        for stream, slot, id_, _ in memory.acked:
-            by_stream.setdefault(stream, []).append((slot, id_))
+        for stream, place, id_ in memory.acked:
+            by_stream.setdefault(stream, []).append((place, id_))
         for stream, those in by_stream.items():
             self._remembered(stream).recent.restore([id_ for _, id_ in those], those[-1][0] + 1)
         self.take_up(journal.rows(), memory.tries)
+        for stream, body in memory.latest:
+            unseen = self._latest.put(stream, body)
+            if unseen is not None:
+                self._queue.changes.append(("unseen", unseen))
         for stream, until_ms in memory.paused:
             until = None if until_ms is None else now + until_ms - wall
-            self._queue.pause(self._remembered(stream), until, now)
+            self._queue.hold(self._remembered(stream), until)
 
     def _remembered(self, stream: str) -> Ring:
         """A stream that the journal knows. Once durable, it stays so until it is forgotten,

@@ -37,12 +37,20 @@ class Row:
 
 class Memory:
     """What the journal knows beside envelopes: `tries` by row number, (ms, holder, outcome,
-    error); `acked` as (stream, slot, id, ms) in order; `paused` as (stream, until ms or None)."""
+    error); `acked` as (stream, place, id) in order; `paused` as (stream, until ms or None);
+    `latest` as (stream, envelope), the oldest first."""
 
-    def __init__(self, acked: list[Any], tries: dict[int, list[Any]], paused: list[Any]) -> None:
+    def __init__(
+        self,
+        acked: list[Any],
+        tries: dict[int, list[Any]],
+        paused: list[Any],
+        latest: list[Any],
+    ) -> None:
         self.acked = acked
         self.tries = tries
         self.paused = paused
+        self.latest = latest
 
 
 class Journal:
@@ -50,9 +58,9 @@ class Journal:
         self._store = store
         self._told = 0  # the newest row that somebody was told of
 
-    def append(self, entries: Sequence[Entry]) -> list[int]:
+    def append(self, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
         """Store them; their row numbers, once they are on disk."""
-        rows = self._store.write(writes.append, entries)
+        rows = self._store.write(writes.append, entries, is_inbox)
         self._told = max(self._told, rows[-1])
         return rows
 
@@ -80,9 +88,11 @@ class Journal:
             tries.setdefault(number, []).append(tuple(values))
         for those in tries.values():
             those.sort()
-        acked = sorted(self._all(ACKED, ("", -1)), key=lambda row: row[3])
+        acked = [row[:1] + row[2:] for row in self._all(ACKED, ("", -1))]
+        acked.sort(key=lambda row: row[1])
         paused = [(stream, until_ms) for stream, _, until_ms in self._all(PAUSED, ("", 0))]
-        return Memory(acked, tries, paused)
+        latest = sorted(self._all(LATEST, ("", 0)), key=lambda row: row[3])
+        return Memory(acked, tries, paused, [(stream, body) for stream, _, body, _ in latest])
 
     def _all(self, sql: str, after: tuple[Any, Any]) -> list[Any]:
         """Every row, page by page; its first two columns say where a page begins."""
@@ -96,12 +106,13 @@ class Journal:
 
 
 ACKED = (
-    "SELECT stream, slot, id, at_ms FROM acked WHERE (stream, slot) > (?, ?) ORDER BY stream, slot"
+    "SELECT stream, slot, place, id FROM acked WHERE (stream, slot) > (?, ?) ORDER BY stream, slot"
 )
 TRIES = (
     "SELECT number, slot, at_ms, holder, outcome, error FROM attempts"
     " WHERE (number, slot) > (?, ?) ORDER BY number, slot"
 )
+LATEST = "SELECT stream, 0, body, at_ms FROM latest WHERE (stream, 0) > (?, ?) ORDER BY stream"
 PAUSED = "SELECT stream, 0, until_ms FROM paused WHERE (stream, 0) > (?, ?) ORDER BY stream"
 
 

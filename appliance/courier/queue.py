@@ -23,6 +23,7 @@ class Queue:
         self.takers: dict[str, Taker] = {}
         self.alarm = Alarm()
         self.past = Tally()  # of streams that were forgotten
+        self.timed_out: list[str] = []  # whose lease the last tick ended
         self.changes: list[tuple[Any, ...]] = []  # what the journal has yet to hear
         self._policy_of = policy_of
         self._idle_ms = idle_ms
@@ -122,6 +123,7 @@ class Queue:
     def tick(self, now: float, most: int) -> dict[str, int]:
         """Everything that happens because time passed, at most so many things."""
         rings: dict[str, Ring] = {}
+        self.timed_out = []
         counts = {"lease_expired": 0, "due": 0, "expired": 0, "resumed": 0}
         for timed in self.alarm.due(now, most):
             item = timed.item if isinstance(timed, Expiry) else timed
@@ -133,6 +135,8 @@ class Queue:
                 what = item.ring.come_due(item, now)
                 if what:
                     counts[what] += 1
+                    if what == "lease_expired":
+                        self.timed_out.append(item.id)
                 if holder is not None and not holder.inflight and not holder.seats:
                     self.takers.pop(holder.id, None)
             rings[item.ring.name] = item.ring
@@ -179,7 +183,14 @@ class Queue:
     # -- operators -----------------------------------------------------------------------------
 
     def pause(self, ring: Ring, until: float | None, now: float) -> None:
-        ring.pause(until, now)
+        self.hold(ring, until)
+        if ring.policy.durable:
+            left_ms = None if until is None else until - now
+            self.changes.append(("paused", ring.name, left_ms))
+
+    def hold(self, ring: Ring, until: float | None) -> None:
+        """Pause it, and tell no journal."""
+        ring.pause(until)
         if until is None:
             self._paused_until.discard(ring)
         else:
@@ -188,6 +199,8 @@ class Queue:
     def resume(self, ring: Ring, now: float) -> None:
         ring.resume()
         self._paused_until.discard(ring)
+        if ring.policy.durable:
+            self.changes.append(("resumed", ring.name))
         deal(ring, now)
 
     def find(self, ring: Ring, id_: str) -> Item | None:

@@ -25,16 +25,15 @@ class RecentIds:
         return len(self._ids)
 
     @property
-    def slot(self) -> int:
-        """Where the next id stands when ids are kept round and round; -1: none is kept."""
-        return self._total % self._max if self._max else -1
+    def total(self) -> int:
+        """How many there ever were: the place of the next."""
+        return self._total
 
-    def restore(self, ids: Iterable[str], slot: int) -> None:
-        """Take up what was remembered elsewhere, oldest first; the next goes to `slot`."""
+    def restore(self, ids: Iterable[str], total: int) -> None:
+        """Take up what was remembered elsewhere, oldest first, of so many there ever were."""
         for id_ in ids:
             self.add(id_)
-        if self._max:
-            self._total = self._max + slot % self._max
+        self._total = total
 
     def add(self, id_: str) -> None:
         if id_ in self._ids:

@@ -173,7 +173,9 @@ class Ring:
         item.state = GONE
         self.tally.acked += 1
         if self.policy.durable:
-            self.changes.append(("acked", item.row, self.name, self.recent.slot, item.id))
+            place = self.recent.total
+            said = ("acked", item.row, self.name, place, self.policy.recent_max, item.id)
+            self.changes.append(said)
         self.recent.add(item.id)
         self._forget(item)
         if item.key is not None:
@@ -362,16 +364,11 @@ class Ring:
             return True
         return False
 
-    def pause(self, until: float | None, now: float) -> None:
+    def pause(self, until: float | None) -> None:
         self.paused, self.paused_until = True, until
-        if self.policy.durable:
-            left_ms = None if until is None else until - now
-            self.changes.append(("paused", self.name, left_ms))
 
     def resume(self) -> None:
         self.paused, self.paused_until = False, None
-        if self.policy.durable:
-            self.changes.append(("resumed", self.name))
 
     def counts(self) -> dict[str, int]:
         numbers = (self.lanes.ready, self.delayed, self.leased, len(self.dead))

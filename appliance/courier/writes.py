@@ -16,7 +16,7 @@ INSERT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 GONE = "DELETE FROM journal WHERE number = ?"
-ACKED = "INSERT OR REPLACE INTO acked (stream, slot, id, at_ms) VALUES (?, ?, ?, ?)"
+ACKED = "INSERT OR REPLACE INTO acked (stream, slot, place, id, at_ms) VALUES (?, ?, ?, ?, ?)"
 ATTEMPT = "UPDATE journal SET attempts = ?, failures = ?, due_ms = ? WHERE number = ?"
 # The journal forgets an envelope while an attempt of it is still to be written, if a lease
 # and a purge cross: then there is nothing to tell.
@@ -37,13 +37,18 @@ REDRIVE = (
 PAUSED = "INSERT OR REPLACE INTO paused (stream, until_ms) VALUES (?, ?)"
 RESUMED = "DELETE FROM paused WHERE stream = ?"
 FORGOTTEN = "DELETE FROM acked WHERE stream = ?"
+LATEST = "INSERT OR REPLACE INTO latest (stream, body, at_ms) VALUES (?, ?, ?)"
+UNSEEN = "DELETE FROM latest WHERE stream = ?"
 
 
-def append(tx: Tx, entries: Sequence[Entry]) -> list[int]:
-    """Store envelopes; their row numbers."""
+def append(tx: Tx, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
+    """Store envelopes of one stream; their row numbers. The last into an inbox is its latest."""
     tx.executemany(INSERT, entries)
     # One writer, one statement after the other: the numbers of these rows are without a gap.
     last = int(tx.execute("SELECT last_insert_rowid()").fetchone()[0])
+    if is_inbox:
+        stream, _, body, *_ = entries[-1]
+        tx.execute(LATEST, (stream, body, tx.now_ms))
     return list(range(last - len(entries) + 1, last + 1))
 
 
@@ -63,7 +68,12 @@ def prune(tx: Tx, before_ms: int) -> int:
 def _acked(tx: Tx, rows: list[Change]) -> None:
     tx.executemany(GONE, [(number,) for number, *_ in rows])
     tx.executemany(
-        ACKED, [(stream, slot, id_, tx.now_ms) for _, stream, slot, id_ in rows if slot >= 0]
+        ACKED,
+        [
+            (stream, place % most, place, id_, tx.now_ms)
+            for _, stream, place, most, id_ in rows
+            if most
+        ],
     )
 
 
@@ -114,4 +124,5 @@ APPLY: dict[str, Callable[[Tx, list[Change]], None]] = {
     "paused": _paused,
     "resumed": _each(RESUMED),
     "forgotten": _each(FORGOTTEN),
+    "unseen": _each(UNSEEN),
 }

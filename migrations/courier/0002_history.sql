@@ -1,10 +1,13 @@
--- What: of durable streams also the ids acked lately, every attempt that failed, and pauses.
--- Why: after a start duplicates are still known, histories are whole, and what was paused stays so.
+-- What: of durable streams also the ids acked lately, attempts that failed, pauses, and the
+-- last envelope of each inbox.
+-- Why: after a start duplicates are still known, histories are whole, what was paused stays so,
+-- and the view latestPerAgent is what it was.
 -- opens-with: 2
 
 CREATE TABLE acked (
   stream TEXT NOT NULL,
-  slot INTEGER NOT NULL,   -- round and round, so that there are never more than recent_max
+  slot INTEGER NOT NULL,   -- place modulo recent_max, so that there are never more than those
+  place INTEGER NOT NULL,  -- counts up: the order in which they were acked
   id TEXT NOT NULL,
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (stream, slot)
@@ -23,4 +26,10 @@ CREATE TABLE attempts (
 CREATE TABLE paused (
   stream TEXT PRIMARY KEY NOT NULL,
   until_ms INTEGER         -- NULL: until somebody resumes it
+) STRICT;
+
+CREATE TABLE latest (
+  stream TEXT PRIMARY KEY NOT NULL,
+  body BLOB NOT NULL,
+  at_ms INTEGER NOT NULL
 ) STRICT;

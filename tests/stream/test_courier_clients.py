@@ -233,7 +233,9 @@ def test_command_line_from_enqueue_to_redrive(hub):
     assert "would redrive 2" in agentlip(hub, "dlq", "redrive", stream, "--dry-run").stdout
     assert "redrove 2" in agentlip(hub, "dlq", "redrive", stream).stdout
     assert agentlip(hub, "pause", stream).returncode == 0
-    assert "purged 2" in agentlip(hub, "purge", stream).stdout
+    refused = agentlip(hub, "purge", stream)
+    assert (refused.returncode, "--yes" in refused.stderr) == (1, True)
+    assert "purged 2" in agentlip(hub, "purge", stream, "--yes").stdout
     assert agentlip(hub, "stats", "never/seen").returncode == 1
 
 
