@@ -1,71 +1,15 @@
 """What durable streams remember, on a real file: the courier ends, and another one begins."""
 
-import sys
-
 import pytest
 
 from appliance.courier import writes
 from appliance.courier.envelope import parse
-from appliance.courier.journal import Journal
-from appliance.courier.operator import Operator
-from appliance.courier.service import Courier
 from appliance.courier.view import LATEST
-from appliance.courier.wire import OneQuery, Pause, Receive, Selection
-from appliance.kernel.datadir import DataDir
+from appliance.courier.wire import OneQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
-from appliance.kernel.store import Store
-from appliance.kernel.writer import StoreSettings
-from tests.support.clock import FakeClock
-from tests.support.courier import ANYBODY, raw, settings_of
-
-STREAM = "agents/Jen/inbox"
-
-
-class Life:
-    """A courier with a journal; `again` ends it as a crash would, and starts the next one."""
-
-    def __init__(self, path, **values):
-        self.values = {"streams": [{"pattern": "*", "durable": True}], **values}
-        self.datadir = DataDir(path)
-        self.clock = FakeClock()
-        self.log = Log(sys.stderr.buffer, level="error")
-        create_workspace(self.datadir, clock=self.clock, log=self.log)
-        self.start()
-
-    def start(self):
-        self.store = Store(
-            "courier", self.datadir.database("courier"), StoreSettings(), self.clock, self.log
-        )
-        settings = settings_of(**self.values)
-        self.courier = Courier(settings, self.clock, self.log, "boot", Journal(self.store))
-        self.operator = Operator(self.courier)
-
-    def again(self, *, flushed=True):
-        if flushed:
-            self.courier.inserts.flush()
-        assert self.store.close(10)
-        self.start()
-
-    def put(self, *ids, stream=STREAM, **more):
-        return self.courier.enqueue_batch(ANYBODY, stream, [raw(id_, **more) for id_ in ids])
-
-    def take(self, most=10, stream=STREAM):
-        return self.courier.receive(ANYBODY, Receive(stream, most))
-
-    def ids(self, most=10):
-        return [item.id for item in self.take(most)[1]]
-
-    def ring(self, stream=STREAM):
-        return self.courier.queue.rings[stream]
-
-    def rows(self, table):
-        return self.store.read(lambda reader: reader.execute(f"SELECT * FROM {table}").fetchall())
-
-    def nack(self, mode, error="", most=1):
-        taker, items = self.take(most)
-        self.courier.nack(taker, [item.id for item in items], mode, error=error)
+from tests.support.courier import ANYBODY, raw
+from tests.support.courier import INBOX as STREAM
+from tests.support.courierlife import Life
 
 
 @pytest.fixture
