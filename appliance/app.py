@@ -1,6 +1,7 @@
 """Builds the appliance out of its parts, and starts and stops it. Wires, and does no more."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -51,6 +52,9 @@ from doctor.run import is_ready, readiness
 
 SOCKETS_CLOSE_SECONDS = 3.0
 STORE_CLOSE_SECONDS = 3.0
+SINK = (
+    None  # what takes the courier's webhooks: (url, key, payload); without it none may be asked for
+)
 
 
 class Identity:
@@ -62,6 +66,7 @@ class Identity:
         self.started_ms = started_ms
         self.pid = os.getpid()
         self.version = __version__
+        self.features: tuple[str, ...] = courier_parts.FEATURES
 
 
 class Appliance:
@@ -105,12 +110,13 @@ class Appliance:
             log,
             publish=self.feed.publish,
             database=hub_model.database,
-            apart=self._apart(),
+            apart=self._apart(self._look_for_untold),
         )
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
         self.courier = courier_parts.Parts(
-            settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id
-        )
+            settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id,
+            self._apart, SINK,
+        )  # fmt: skip
         self.received = Receiving(
             settings, datadir, clock, log, self.book,
             places=[BrokerPlace(one.mesh, one.url, one.ca_file) for one in settings.outbox.brokers],
@@ -244,10 +250,10 @@ class Appliance:
         described += openapi.routes(described)
         return [*described, *landing.routes(described)]
 
-    def _apart(self) -> Apart | None:
+    def _apart(self, restarted: Callable[[], None]) -> Apart | None:
         if self.settings.store.writer == "thread":
             return None
-        return Apart(self.lock.descriptor, self._look_for_untold, self.settings.log.level)
+        return Apart(self.lock.descriptor, restarted, self.settings.log.level)
 
     def _writer_apart(self) -> Apart:
         """For a store whose writer's events nobody follows."""
@@ -270,6 +276,7 @@ class Appliance:
             stores.append(self.courier.store)
         facts = live.facts(
             {store.name: store.facts() for store in stores},
+            {"courier": self.courier.facts()},
             loop_delay_seconds=self.loop_delay.worst_seconds,
             lock_intact=self.lock.intact(),
             stopping=self.stopping,

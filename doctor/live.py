@@ -26,6 +26,7 @@ class NotAnswering(Exception):
 
 def facts(
     stores: Mapping[str, Mapping[str, float]],
+    parts: Mapping[str, Mapping[str, float]] = {},
     *,
     loop_delay_seconds: float,
     lock_intact: bool,
@@ -34,14 +35,16 @@ def facts(
     """The numbers checks know. A store's own come from `Store.facts()`, prefixed by its name:
 
     hub.writer_alive, hub.suspect, hub.full, hub.queue_jobs, hub.stalled_seconds, …
+
+    What a subsystem says of itself is prefixed likewise.
     """
     numbers = {
         "loop_delay_seconds": loop_delay_seconds,
         "lock_intact": float(lock_intact),
         "stopping": float(stopping),
     }
-    for store, own in stores.items():
-        numbers |= {f"{store}.{name}": float(value) for name, value in own.items()}
+    for name, own in (*stores.items(), *parts.items()):
+        numbers |= {f"{name}.{fact}": float(value) for fact, value in own.items()}
     return numbers
 
 

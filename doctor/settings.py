@@ -23,6 +23,7 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writer_warning_seconds: float = 5.0  # a batch takes milliseconds; a slow disk some seconds
     token_expiry_warning_days: float = 7.0  # a token that ends within them needs a successor
     send_waiting_warning_seconds: float = 3600.0  # a broker is away for minutes, not for hours
+    oldest_ready_warning_seconds: float = 3600.0  # an envelope that long ready misses a taker
     ask_seconds_max: float = 2.0  # for the answer of a running appliance
     check_seconds_max: float = 5.0  # for one cheap check; it says so when it did not finish
     expensive_seconds_max: float = 3600.0  # for one of `--all`

@@ -22,6 +22,7 @@ app.add_typer(rules, name="rules")
 StreamArgument = Annotated[str, typer.Argument(help="Name of the stream, agents/Jen/inbox.")]
 LimitFlag = Annotated[int, typer.Option("--limit", min=1, help="At most so many.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what it would be.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask for the stream's name first.")]
 IdsFlag = Annotated[list[str] | None, typer.Option("--id", help="Only this one; repeatable.")]
 TypeFlag = Annotated[str | None, typer.Option("--type", help="Only of this type.")]
 FromFlag = Annotated[str | None, typer.Option("--from", help="Only from this sender.")]
@@ -186,12 +187,11 @@ def purge(
     sender: FromFlag = None,
     reason: ReasonFlag = None,
     dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
 ) -> None:
-    """Remove dead letters for good."""
+    """Remove dead letters for good. Asks for the stream's name before."""
     chosen = {**_selection(stream, id_, type_, sender, reason, dry_run), "state": "dead"}
-    answer = _client(session).post("/v1/streams/purge", chosen)
-    verb = "would purge" if dry_run else "purged"
-    session.answer(answer, f"{verb} {answer['count']}")
+    _purge(session, chosen, yes)
 
 
 @app.command("purge")
@@ -203,12 +203,13 @@ def purge_stream(
     type_: TypeFlag = None,
     sender: FromFlag = None,
     dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
 ) -> None:
-    """Remove waiting envelopes (ready and delayed) for good; leased ones stay."""
-    chosen = _selection(stream, id_, type_, sender, None, dry_run)
-    answer = _client(session).post("/v1/streams/purge", chosen)
-    verb = "would purge" if dry_run else "purged"
-    session.answer(answer, f"{verb} {answer['count']}")
+    """Remove waiting envelopes (ready and delayed) for good; leased ones stay.
+
+    Asks for the stream's name before.
+    """
+    _purge(session, _selection(stream, id_, type_, sender, None, dry_run), yes)
 
 
 @app.command("pause")
@@ -298,6 +299,24 @@ def skill(
     if name != "git.diff":
         raise Invalid("the only skill is git.diff")
     serve_git_diff(session, repository.resolve(), stream, exit_after)
+
+
+def _purge(session: Session, chosen: dict[str, Any], yes: bool) -> None:
+    """For good, so that a name is typed before; --yes is for programs."""
+    client = _client(session)
+    stream, dry_run = chosen["stream"], chosen["dryRun"]
+    if not dry_run and not yes:
+        if not sys.stdin.isatty():
+            raise Invalid(
+                "nobody is here to confirm a purge", hint="look with --dry-run, then say --yes"
+            )
+        count = client.post("/v1/streams/purge", {**chosen, "dryRun": True})["count"]
+        note(f"This removes {count} envelopes for good. Type the name of the stream:")
+        if sys.stdin.readline().strip() != stream:
+            raise Invalid("that is not its name; nothing was removed")
+    answer = client.post("/v1/streams/purge", chosen)
+    verb = "would purge" if dry_run else "purged"
+    session.answer(answer, f"{verb} {answer['count']}")
 
 
 def _client(session: Session) -> Any:

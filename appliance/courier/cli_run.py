@@ -18,6 +18,7 @@ from appliance.sdk.pipe import Pipe, lines_of, serve_socket
 from appliance.terminal import Session, note
 
 DEFAULT_LEASE_MS = 30_000
+WEBHOOKS = False  # as in app.py: there is nothing yet that would send them
 
 
 def enqueue_lines(
@@ -134,4 +135,4 @@ def problems_of(file: Path) -> tuple[list[str], int]:
             found.append(msgspec.convert(row, Rule))
         except msgspec.ValidationError as error:
             problems.append(f"trigger {number}: {error}")
-    return problems + check(found), len(rows)
+    return problems + check(found, WEBHOOKS), len(rows)

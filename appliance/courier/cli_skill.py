@@ -47,7 +47,8 @@ def serve_git_diff(session: Session, repository: Path, stream: str, exit_after: 
 def result_for(request: dict[str, Any], repository: Path) -> tuple[str, dict[str, Any]]:
     """The stream that gets the answer, and the answer."""
     sender = str(request.get("from") or "unknown")
-    to = re.sub(r"/outbox$", "/inbox", sender) if "/" in sender else f"agents/{sender}/inbox"
+    agent = re.sub(r"/(outbox|inbox)$", "", sender)
+    to = f"{agent if '/' in agent else f'agents/{agent}'}/inbox"
     payload = request.get("payload")
     result = envelope(
         "git.diff.result",

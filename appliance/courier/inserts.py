@@ -4,7 +4,7 @@ Most envelopes take the short way: a stream in memory with room and without trig
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,19 +13,24 @@ from appliance.courier import metrics, wire
 from appliance.courier.bucket import Bucket
 from appliance.courier.envelope import Parsed, as_dict, encode, parse
 from appliance.courier.item import DEAD, Item
-from appliance.courier.journal import Entry, Journal, Row
+from appliance.courier.journal import Journal, Row
 from appliance.courier.policy import matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
-from appliance.courier.trigger import Effect, Engine, Rule, of_type
+from appliance.courier.trigger import NO_OUTBOX, Effect, Engine, Rule, of_type
 from appliance.courier.view import View, is_inbox
+from appliance.courier.writes import Entry
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.signal import Signal
 
+Sink = Callable[[str, str, dict[str, Any]], None]
+"""(to, key, payload): the same key is the same webhook, however often it is handed over."""
+
 RETRY_SECONDS = 1.0
+CHANGES_MAX = 5_000  # told to the journal at once
 
 
 class Fit:
@@ -50,7 +55,9 @@ class Inserts:
         clock: Clock,
         log: Log,
         journal: Journal | None,
+        sink: Sink | None = None,
     ) -> None:
+        """`sink` takes what webhook actions send, at once and for good, or raises."""
         self.fits: dict[str, Fit] = {}
         self._queue = queue
         self._engine = engine
@@ -59,6 +66,7 @@ class Inserts:
         self._clock = clock
         self._log = log
         self._journal = journal
+        self._sink = sink
         self._waiting: dict[str, set[Signal]] = {}  # producers at full streams that block
         self._bytes = 0  # in all streams; never less than the truth
         self._closed = False
@@ -140,13 +148,18 @@ class Inserts:
         fit = self.fits.get(ring.name) or self._fit(ring)
         fit.last_ms = self._clock.now_ms()
         if fit.inbox and duplicates < len(parsed):
-            self._latest.put(ring.name, parsed[-1].body)
+            self._is_latest(ring, parsed[-1].body)
         if ring.lanes.open and ring.seats:
             self._queue.deal(ring, now)
         if self._settings.event_log:
             ids = [one.id for one in parsed[:100]]
             self._log.info("courier", event="enqueue", stream=ring.name, ids=ids)
         return duplicates
+
+    def _is_latest(self, ring: Ring, body: bytes) -> None:
+        unseen = self._latest.put(ring.name, body)
+        if unseen is not None and self._journal is not None:
+            self._queue.changes.append(("unseen", unseen))
 
     def _put_durable(self, ring: Ring, parsed: Sequence[Parsed]) -> int:
         """Journal first. Places are reserved, so that there is room when it comes back."""
@@ -156,7 +169,7 @@ class Inserts:
         entries = [self._entry(ring, one) for one in fresh]
         ring.reserved += len(fresh)
         try:
-            rows = self._journal.append(entries)
+            rows = self._journal.append(entries, is_inbox(ring.name))
         finally:
             ring.reserved -= len(fresh)
         return len(parsed) - len(fresh) + self._put(ring, fresh, rows)
@@ -263,9 +276,9 @@ class Inserts:
                 metrics.triggers.labels(effect.action, "suppressed").inc()
                 continue
             left -= 1
-            outcome = "done"
+            outcome, began = "done", self.now()
             try:
-                waiting.extend(self._do(effect))
+                waiting.extend(self._do(effect, source))
             except ApplianceError as error:
                 outcome = "failed"
                 self._log.warning(
@@ -275,14 +288,20 @@ class Inserts:
             metrics.triggers.labels(effect.action, outcome).inc()
             if self._settings.event_log:
                 event = "trigger.run" if outcome == "done" else "trigger.fail"
-                self._log.info("courier", event=event, rule=effect.rule, source_id=source)
+                self._log.info(
+                    "courier", event=event, rule=effect.rule, action=effect.action,
+                    source_id=source, ms=round(self.now() - began, 3),
+                )  # fmt: skip
 
-    def _do(self, effect: Effect) -> list[tuple[Effect, str]]:
+    def _do(self, effect: Effect, source: str) -> list[tuple[Effect, str]]:
         if effect.action == "emit":
             metrics.emitted.labels(effect.to).inc()
             return []
         if effect.action == "webhook":
-            raise Unavailable("webhooks need the outbox, and there is none here")
+            if self._sink is None:
+                raise Unavailable(NO_OUTBOX)
+            self._sink(effect.to, f"courier-{effect.rule}-{source}", effect.envelope)
+            return []
         if not any(matches(glob, effect.to) for glob in self._settings.trigger_targets):
             raise Forbidden("courier.trigger_targets does not include that stream")
         ring = self.open(effect.to)
@@ -303,16 +322,39 @@ class Inserts:
 
     # -- durable streams -----------------------------------------------------------------------
 
-    def recover(self, rows: Sequence[Row]) -> None:
+    def recover(self, journal: Journal) -> None:
         """Take up what the journal remembers. Leases are void: nobody holds anything."""
         now, wall = self.now(), self._clock.now_ms()
+        memory = journal.memory(wall - int(self._settings.recent_seconds * 1000))
+        by_stream: dict[str, list[tuple[int, str]]] = {}
+        for stream, place, id_ in memory.acked:
+            by_stream.setdefault(stream, []).append((place, id_))
+        for stream, those in by_stream.items():
+            self._remembered(stream).recent.restore([id_ for _, id_ in those], those[-1][0] + 1)
+        self.take_up(journal.rows(), memory.tries)
+        for stream, body in memory.latest:
+            unseen = self._latest.put(stream, body)
+            if unseen is not None:
+                self._queue.changes.append(("unseen", unseen))
+        for stream, until_ms in memory.paused:
+            until = None if until_ms is None else now + until_ms - wall
+            self._queue.hold(self._remembered(stream), until)
+
+    def _remembered(self, stream: str) -> Ring:
+        """A stream that the journal knows. Once durable, it stays so until it is forgotten,
+        whatever is declared today."""
+        ring = self._queue.rings.get(stream)
+        if ring is None:
+            ring = self._queue.open(stream, self.now())
+            ring.policy = msgspec.structs.replace(ring.policy, durable=True)
+            self._fit(ring)
+        return ring
+
+    def take_up(self, rows: Sequence[Row], tries: Mapping[int, list[Any]]) -> None:
+        """Envelopes that are in the journal and not in their streams."""
+        now, wall = self.now(), self._clock.now_ms()
         for row in rows:
-            ring = self._queue.rings.get(row.stream)
-            if ring is None:
-                ring = self._queue.open(row.stream, now)
-                # Once durable, it stays so until it is empty, whatever is declared today.
-                ring.policy = msgspec.structs.replace(ring.policy, durable=True)
-                self._fit(ring)
+            ring = self._remembered(row.stream)
             if ring.knows(row.id):  # its producer was not answered, and sent it again
                 ring.changes.append(("gone", row.number))
                 continue
@@ -320,6 +362,8 @@ class Inserts:
             item.row, item.key, item.priority = row.number, row.key, row.priority
             item.attempts, item.failures, item.error = row.attempts, row.failures, row.error
             item.delivered = row.attempts
+            if row.number in tries:
+                item.history = [(now + at - wall, *said) for at, *said in tries[row.number]]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason
             if row.expires_ms is not None:
@@ -328,23 +372,29 @@ class Inserts:
         if rows:
             self._log.info("durable streams recovered", envelopes=len(rows))
 
+    def look_again(self) -> None:
+        """The journal's writer died: what it had stored and told nobody is in the file. Its
+        producers heard that the outcome is unknown; now it is known."""
+        if self._journal is None:
+            return
+        rows = self._journal.rows()
+        self.take_up(rows, {})
+        for name in {row.stream for row in rows}:
+            self._queue.deal(self._queue.rings[name], self.now())
+
     def flush(self) -> int:
         """Have the journal hear what happened; how many changes it was."""
         if self._journal is None:
             return 0
-        taken: list[tuple[Ring, list[tuple[Any, ...]]]] = []
-        for ring in self._queue.rings.values():
-            if ring.changes:
-                taken.append((ring, ring.changes))
-                ring.changes = []
+        changes = self._queue.changes
+        taken = changes[:CHANGES_MAX]
         if not taken:
             return 0
-        changes = [change for _, those in taken for change in those]
+        del changes[: len(taken)]
         try:
-            return self._journal.apply(changes)
+            return self._journal.apply(taken)
         except ApplianceError:
-            for ring, those in taken:  # later, in the same order
-                ring.changes = those + ring.changes
+            changes[:0] = taken  # later, in the same order
             raise
 
     def end(self) -> None:
@@ -357,6 +407,7 @@ class Inserts:
     def close(self) -> None:
         """The journal hears what it has not heard yet."""
         try:
-            self.flush()
+            while self.flush():
+                pass
         except ApplianceError as error:
             self._log.error("the journal did not hear the last acks", code=error.code)

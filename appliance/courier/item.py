@@ -6,6 +6,7 @@ READY, DELAYED, LEASED, DEAD, GONE = range(5)
 STATES = ("ready", "delayed", "leased", "dead", "gone")
 DEFAULT_PRIORITY = 4
 FOREVER = float("inf")
+Try = tuple[float, str, str, str]
 
 
 class Item:
@@ -17,12 +18,13 @@ class Item:
     stamp     number of the alarm that counts; deadline: its instant, or the lease's end
     clock     the line of leases it stands in while leased (see alarm.py)
     row       its row in the journal of a durable stream
+    history   attempts that failed: (instant, holder, outcome, error), the latest of them
     """
 
     __slots__ = (
         "at", "attempts", "body", "clock", "deadline", "delivered", "error", "expires", "expiry",
-        "failures", "holder", "id", "key", "leased_at", "order", "priority", "reason", "ring",
-        "row", "since", "stamp", "state",
+        "failures", "history", "holder", "id", "key", "leased_at", "order", "priority", "reason",
+        "ring", "row", "since", "stamp", "state",
     )  # fmt: skip
 
     leased_at: float
@@ -39,6 +41,7 @@ class Item:
         self.key: str | None = None
         self.attempts = self.failures = self.delivered = self.stamp = self.row = 0
         self.error = ""
+        self.history: list[Try] | None = None
         self.expires = FOREVER
         self.expiry: Expiry | None = None
         self.holder: Any = None

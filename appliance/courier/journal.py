@@ -8,30 +8,15 @@ written: after a restart nobody holds anything.
 
 from collections.abc import Sequence
 from contextlib import closing
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from appliance.kernel.batch import Tx
+from appliance.courier import writes
+from appliance.courier.writes import Change, Entry
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
 PAGE = 5_000
-
-INSERT = (
-    "INSERT INTO journal (stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
-STATEMENTS = {
-    "gone": "DELETE FROM journal WHERE number = ?",
-    "attempt": "UPDATE journal SET attempts = ?, failures = ?, due_ms = ? WHERE number = ?",
-    "dead": "UPDATE journal SET attempts = ?, reason = ?, error = ? WHERE number = ?",
-    "redrive": "UPDATE journal SET attempts = 0, failures = 0, due_ms = NULL, expires_ms = NULL,"
-    " reason = NULL, error = '' WHERE number = ?",
-}
-Entry = tuple[str, str, bytes, int, str | None, int, int | None, int | None]
-Change = tuple[Any, ...]
 
 
 class Row:
@@ -50,51 +35,89 @@ class Row:
         ) = values  # fmt: skip
 
 
+class Memory:
+    """What the journal knows beside envelopes: `tries` by row number, (ms, holder, outcome,
+    error); `acked` as (stream, place, id) in order; `paused` as (stream, until ms or None);
+    `latest` as (stream, envelope), the oldest first."""
+
+    def __init__(
+        self,
+        acked: list[Any],
+        tries: dict[int, list[Any]],
+        paused: list[Any],
+        latest: list[Any],
+    ) -> None:
+        self.acked = acked
+        self.tries = tries
+        self.paused = paused
+        self.latest = latest
+
+
 class Journal:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._told = 0  # the newest row that somebody was told of
 
-    def append(self, entries: Sequence[Entry]) -> list[int]:
+    def append(self, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
         """Store them; their row numbers, once they are on disk."""
-        return self._store.write(_append, entries)
+        rows = self._store.write(writes.append, entries, is_inbox)
+        self._told = max(self._told, rows[-1])
+        return rows
 
     def apply(self, changes: Sequence[Change]) -> int:
         """What became of envelopes, in the order it happened."""
-        return self._store.write(_apply, changes)
+        return self._store.write(writes.apply, changes)
 
     def rows(self) -> list[Row]:
-        """Everything remembered, in the order it was accepted."""
+        """Envelopes that nobody was told of yet, in the order they were accepted: all of them
+        at the start; after the writer's death those that it had stored at last."""
         found: list[Row] = []
-        after = 0
         while True:
-            page = self._store.read(_page, after)
+            page = self._store.read(_page, self._told)
             found += [Row(values) for values in page]
+            if page:
+                self._told = found[-1].number
             if len(page) < PAGE:
                 return found
-            after = found[-1].number
+
+    def memory(self, since_ms: int) -> Memory:
+        """The rest of what is remembered; forgets what lies before `since_ms`."""
+        self._store.write(writes.prune, since_ms)
+        tries: dict[int, list[Any]] = {}
+        for number, _, *values in self._all(TRIES, (0, -1)):
+            tries.setdefault(number, []).append(tuple(values))
+        for those in tries.values():
+            those.sort()
+        acked = [row[:1] + row[2:] for row in self._all(ACKED, ("", -1))]
+        acked.sort(key=lambda row: row[1])
+        paused = [(stream, until_ms) for stream, _, until_ms in self._all(PAUSED, ("", 0))]
+        latest = sorted(self._all(LATEST, ("", 0)), key=lambda row: row[3])
+        return Memory(acked, tries, paused, [(stream, body) for stream, _, body, _ in latest])
+
+    def _all(self, sql: str, after: tuple[Any, Any]) -> list[Any]:
+        """Every row, page by page; its first two columns say where a page begins."""
+        found: list[Any] = []
+        while True:
+            page = self._store.read(_some, sql, after)
+            found += page
+            if len(page) < PAGE:
+                return found
+            after = page[-1][0], page[-1][1]
 
 
-def _append(tx: Tx, entries: Sequence[Entry]) -> list[int]:
-    tx.executemany(INSERT, entries)
-    # One writer, one statement after the other: the numbers of these rows are without a gap.
-    last = int(tx.execute("SELECT last_insert_rowid()").fetchone()[0])
-    return list(range(last - len(entries) + 1, last + 1))
+ACKED = (
+    "SELECT stream, slot, place, id FROM acked WHERE (stream, slot) > (?, ?) ORDER BY stream, slot"
+)
+TRIES = (
+    "SELECT number, slot, at_ms, holder, outcome, error FROM attempts"
+    " WHERE (number, slot) > (?, ?) ORDER BY number, slot"
+)
+LATEST = "SELECT stream, 0, body, at_ms FROM latest WHERE (stream, 0) > (?, ?) ORDER BY stream"
+PAUSED = "SELECT stream, 0, until_ms FROM paused WHERE (stream, 0) > (?, ?) ORDER BY stream"
 
 
-def _apply(tx: Tx, changes: Sequence[Change]) -> int:
-    for what, some in groupby(changes, key=itemgetter(0)):
-        tx.executemany(STATEMENTS[what], [_values(tx, change) for change in some])
-    return len(changes)
-
-
-def _values(tx: Tx, change: Change) -> tuple[Any, ...]:
-    if change[0] == "attempt":
-        _, number, attempts, failures, delay_ms = change
-        return (attempts, failures, tx.now_ms + int(delay_ms) if delay_ms else None, number)
-    if change[0] == "dead":
-        _, number, attempts, reason, error = change
-        return (attempts, reason, error, number)
-    return (change[1],)
+def _some(reader: Reader, sql: str, after: tuple[Any, Any]) -> list[Any]:
+    return reader.rows(sql, after, limit=PAGE)
 
 
 def _page(reader: Reader, after: int) -> list[Any]:

@@ -33,7 +33,8 @@ class Tick(Loop):
             self._forgot_ms = now
             courier.inserts.forget()
         if counts["lease_expired"] and courier.settings.event_log:
-            self.log.info("courier", event="timeout", count=counts["lease_expired"])
+            ids = courier.queue.timed_out[:100]
+            self.log.info("courier", event="timeout", count=counts["lease_expired"], ids=ids)
         return counts
 
 

@@ -21,6 +21,17 @@ from appliance.kernel.clock import iso
 
 IDS_SHOWN_MAX = 1_000
 REDRIVES_MAX = 100
+FACTS_MS = 2_000.0
+NEARLY_FULL = 0.9
+FACTS = (
+    "streams",  # there are so many
+    "full",  # of them hold nearly as much as they may
+    "paused",
+    "dead",  # dead letters
+    "memory_envelopes",  # would be lost with the process
+    "memory_parked",  # streams that hold such envelopes, and nobody receives from them
+    "oldest_ready_seconds",
+)
 
 
 class Redrive:
@@ -37,6 +48,8 @@ class Operator:
         self._courier = courier
         self._queue = courier.queue
         self._redrives: list[Redrive] = []
+        self._facts: dict[str, float] = {}
+        self._looked_ms = float("-inf")
 
     # -- figures ----------------------------------------------------------------------
 
@@ -89,6 +102,32 @@ class Operator:
             boot_id=self._courier.boot_id,
         )
 
+    def facts(self) -> dict[str, float]:
+        """For the doctor: a look at every stream, at most once in a while."""
+        now = self._courier.now()
+        if now - self._looked_ms >= FACTS_MS:
+            self._looked_ms = now
+            self._facts = self._look(now)
+        return self._facts
+
+    def _look(self, now: float) -> dict[str, float]:
+        found = dict.fromkeys(FACTS, 0.0)
+        for ring in self._queue.rings.values():
+            policy, held = ring.policy, len(ring.items)
+            found["streams"] += 1
+            found["paused"] += ring.paused
+            found["dead"] += len(ring.dead)
+            found["full"] += (
+                held >= policy.depth_max * NEARLY_FULL
+                or ring.bytes >= policy.bytes_max * NEARLY_FULL
+            )
+            if held and not policy.durable:
+                found["memory_envelopes"] += held
+                found["memory_parked"] += not ring.seats
+            oldest = self._queue.oldest_ready_ms(ring, now) / 1000
+            found["oldest_ready_seconds"] = max(found["oldest_ready_seconds"], oldest)
+        return found
+
     # -- looking inside ------------------------------------------------------------------
 
     def peek(self, who: Principal, query: wire.PeekQuery) -> wire.Listing:
@@ -131,6 +170,10 @@ class Operator:
             reason=item.reason if item.state == DEAD else None,
             error=item.error or None,
             dead_at=self._wall(item.since) if item.state == DEAD else None,
+            history=[
+                wire.Try(self._wall(at) or "", holder, outcome, error)
+                for at, holder, outcome, error in item.history or ()
+            ],
         )
 
     def _wall(self, at: float | None) -> str | None:
@@ -180,8 +223,9 @@ class Operator:
     def pause(self, who: Principal, command: wire.Pause) -> wire.Paused:
         ring = self._courier.ring_to(who, OPERATE, command.stream)
         seconds = command.seconds
-        until = None if seconds is None else self._courier.now() + seconds * 1000
-        self._queue.pause(ring, until)
+        now = self._courier.now()
+        until = None if seconds is None else now + seconds * 1000
+        self._queue.pause(ring, until, now)
         return wire.Paused(ring.name, True, self._wall(until), self._courier.boot_id)
 
     def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:

@@ -5,6 +5,7 @@ from typing import Any
 
 from appliance.courier import metrics, wire
 from appliance.courier.access import SCOPED, USE
+from appliance.courier.inserts import Sink
 from appliance.courier.journal import Journal, remembers
 from appliance.courier.live import LiveSocket
 from appliance.courier.loops import JournalWriter, Tick
@@ -20,12 +21,13 @@ from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.store import Store
+from appliance.kernel.store import Apart, Store
 from appliance.kernel.writer import StoreSettings
 from appliance.web.route import Route
 from appliance.web.socket import Socket, SocketSettings
 
 Charge = Callable[[int], None]
+FEATURES = wire.FEATURES
 
 
 class Parts:
@@ -40,16 +42,21 @@ class Parts:
         clock: Clock,
         log: Log,
         boot_id: str,
+        apart: Callable[[Callable[[], None]], Apart | None],
+        sink: Sink | None = None,
     ) -> None:
-        problems = check(settings.triggers)
+        """`apart` ties a writer in a process of its own to this one; it is given what to call
+        when that writer had to be started again. `sink` takes what triggers send as webhooks;
+        without it no trigger may have one."""
+        problems = check(settings.triggers, webhooks=sink is not None)
         if problems:
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
         path = datadir.database("courier")
         self.store: Store | None = None
         if settings.any_durable or remembers(path):
-            self.store = Store("courier", path, store, clock, log)
+            self.store = Store("courier", path, store, clock, log, apart=apart(self._look_again))
         journal = None if self.store is None else Journal(self.store)
-        self.courier = Courier(settings, clock, log, boot_id, journal)
+        self.courier = Courier(settings, clock, log, boot_id, journal, sink)
         self.operator = Operator(self.courier)
         self.loops: list[Loop] = [Tick(self.courier, self.operator)]
         if self.store is not None:
@@ -67,6 +74,13 @@ class Parts:
             ("/v1/publish", self._publish, wire.PublishQuery),
             ("/v1/live", self._live, wire.LiveQuery),
         ]
+
+    def facts(self) -> dict[str, float]:
+        """What the doctor's checks want to know."""
+        return self.operator.facts()
+
+    def _look_again(self) -> None:
+        self.courier.inserts.look_again()
 
     def end(self) -> None:
         """Whoever waits is answered now."""

@@ -32,6 +32,7 @@ class Policy(msgspec.Struct, frozen=True):
     aging_ms: int = 10_000
     recent_max: int = 10_000
     recent_seconds: float = 600.0
+    history_max: int = 20
     durable: bool = False
     rate: float = 0.0
     burst: float = 0.0

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from appliance.courier.alarm import Alarm
 from appliance.courier.credit import Taker, deal, leave, pump, sit
@@ -22,6 +23,8 @@ class Queue:
         self.takers: dict[str, Taker] = {}
         self.alarm = Alarm()
         self.past = Tally()  # of streams that were forgotten
+        self.timed_out: list[str] = []  # whose lease the last tick ended
+        self.changes: list[tuple[Any, ...]] = []  # what the journal has yet to hear
         self._policy_of = policy_of
         self._idle_ms = idle_ms
         self._patterns: set[Taker] = set()
@@ -37,7 +40,9 @@ class Queue:
         """The stream of this name; made at its first use."""
         ring = self.rings.get(name)
         if ring is None:
-            ring = self.rings[name] = Ring(name, self._policy_of(name), self.alarm, self._held)
+            policy = self._policy_of(name)
+            ring = Ring(name, policy, self.alarm, self._held, self.changes)
+            self.rings[name] = ring
             self._used_ms[name] = now
             for taker in self._patterns:
                 if taker.glob is not None and matches(taker.glob, name):
@@ -118,6 +123,7 @@ class Queue:
     def tick(self, now: float, most: int) -> dict[str, int]:
         """Everything that happens because time passed, at most so many things."""
         rings: dict[str, Ring] = {}
+        self.timed_out = []
         counts = {"lease_expired": 0, "due": 0, "expired": 0, "resumed": 0}
         for timed in self.alarm.due(now, most):
             item = timed.item if isinstance(timed, Expiry) else timed
@@ -129,6 +135,8 @@ class Queue:
                 what = item.ring.come_due(item, now)
                 if what:
                     counts[what] += 1
+                    if what == "lease_expired":
+                        self.timed_out.append(item.id)
                 if holder is not None and not holder.inflight and not holder.seats:
                     self.takers.pop(holder.id, None)
             rings[item.ring.name] = item.ring
@@ -166,17 +174,22 @@ class Queue:
             elif tally.moved != moved:
                 tally.moved = moved
                 self._used_ms[ring.name] = now
-            elif (
-                now - self._used_ms[ring.name] > self._idle_ms
-                and not len(ring.recent)
-                and not ring.changes
-            ):
+            elif now - self._used_ms[ring.name] > self._idle_ms and not len(ring.recent):
                 self.past.add(tally)
+                if ring.policy.durable:
+                    self.changes.append(("forgotten", ring.name))
                 del self.rings[ring.name], self._used_ms[ring.name]
 
     # -- operators -----------------------------------------------------------------------------
 
-    def pause(self, ring: Ring, until: float | None) -> None:
+    def pause(self, ring: Ring, until: float | None, now: float) -> None:
+        self.hold(ring, until)
+        if ring.policy.durable:
+            left_ms = None if until is None else until - now
+            self.changes.append(("paused", ring.name, left_ms))
+
+    def hold(self, ring: Ring, until: float | None) -> None:
+        """Pause it, and tell no journal."""
         ring.pause(until)
         if until is None:
             self._paused_until.discard(ring)
@@ -186,6 +199,8 @@ class Queue:
     def resume(self, ring: Ring, now: float) -> None:
         ring.resume()
         self._paused_until.discard(ring)
+        if ring.policy.durable:
+            self.changes.append(("resumed", ring.name))
         deal(ring, now)
 
     def find(self, ring: Ring, id_: str) -> Item | None:

@@ -4,6 +4,7 @@ An id that is still in the stream needs no window; the stream itself knows it.
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 
 class RecentIds:
@@ -22,6 +23,17 @@ class RecentIds:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    @property
+    def total(self) -> int:
+        """How many there ever were: the place of the next."""
+        return self._total
+
+    def restore(self, ids: Iterable[str], total: int) -> None:
+        """Take up what was remembered elsewhere, oldest first, of so many there ever were."""
+        for id_ in ids:
+            self.add(id_)
+        self._total = total
 
     def add(self, id_: str) -> None:
         if id_ in self._ids:

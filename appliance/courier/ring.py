@@ -38,9 +38,15 @@ class Ring:
     """A stream. `items` are the live ones (ready, delayed, leased), `dead` the dead letters."""
 
     def __init__(
-        self, name: str, policy: Policy, alarm: Alarm, held: set["Ring"] | None = None
+        self,
+        name: str,
+        policy: Policy,
+        alarm: Alarm,
+        held: set["Ring"] | None = None,
+        changes: list[tuple[Any, ...]] | None = None,
     ) -> None:
-        """`held` gets this stream when it holds something back for a moment (credit.py)."""
+        """`held` gets this stream when it holds something back for a moment (credit.py), and
+        `changes` what the journal has yet to hear of a durable one (writes.py)."""
         self.name = name
         self.policy = policy
         self.items: dict[str, Item] = {}
@@ -54,7 +60,7 @@ class Ring:
         self.paused_until: float | None = None
         self.tally = Tally()
         self.recent = RecentIds(policy.recent_max, policy.recent_seconds)
-        self.changes: list[tuple[Any, ...]] = []
+        self.changes: list[tuple[Any, ...]] = [] if changes is None else changes
         self.seats: list[Any] = []
         self.floor = 0
         self.held: set[Ring] = set() if held is None else held
@@ -166,6 +172,10 @@ class Ring:
         self._end_lease(item)
         item.state = GONE
         self.tally.acked += 1
+        if self.policy.durable:
+            place = self.recent.total
+            said = ("acked", item.row, self.name, place, self.policy.recent_max, item.id)
+            self.changes.append(said)
         self.recent.add(item.id)
         self._forget(item)
         if item.key is not None:
@@ -180,6 +190,7 @@ class Ring:
 
     def fail(self, item: Item, now: float, error: str = "", delay_ms: float | None = None) -> bool:
         """The taker could not do it. True when that was one time too many: it is dead."""
+        self._note(item, now, "failed", error)
         self._end_lease(item)
         item.failures += 1
         item.error = error
@@ -188,6 +199,7 @@ class Ring:
 
     def reject(self, item: Item, now: float, error: str = "") -> None:
         """The taker says that nobody ever can: dead at once."""
+        self._note(item, now, "rejected", error)
         self._end_lease(item)
         item.error = error
         self.tally.rejected += 1
@@ -201,6 +213,19 @@ class Ring:
         until = min(now + lease_ms, item.leased_at + self.policy.lease_total_ms_max)
         self._alarm.set(item, until)
         return until
+
+    def _note(self, item: Item, now: float, outcome: str, error: str) -> None:
+        """An attempt that failed is kept, whatever comes later."""
+        most = self.policy.history_max
+        if not most:
+            return
+        history = item.history = item.history or []
+        holder = item.holder.name
+        history.append((now, holder, outcome, error))
+        if len(history) > most:
+            del history[0]
+        if self.policy.durable:
+            self.changes.append(("tried", item.row, most, holder, outcome, error))
 
     def _end_lease(self, item: Item) -> None:
         if item.clock is not None:
@@ -254,6 +279,7 @@ class Ring:
         """The alarm rang for `item`; what happened, for the log."""
         if item.state == LEASED:
             item.clock = None
+            self._note(item, now, "lease_expired", "")
             self._end_lease(item)
             self.tally.expired_leases += 1
             self._try_again(item, now, "lease_expired")
@@ -286,8 +312,7 @@ class Ring:
             self._bury(item, now, "expired")
         else:
             item.state = GONE
-            self.tally.drop("expired")
-            self._forget(item)
+            self._drop(item, "expired")
 
     # -- dead letters ----------------------------------------------------------------------
 
@@ -312,6 +337,7 @@ class Ring:
         self._order += 1
         fresh = Item(self, item.id, item.body, self._order, now)
         fresh.priority, fresh.key, fresh.row = item.priority, item.key, item.row
+        fresh.history = item.history
         self.items[fresh.id] = fresh
         self.lanes.add(fresh)
         self.tally.redriven += 1
@@ -373,8 +399,13 @@ class Ring:
         self._take_out(item)
         item.state = GONE
         self._leave_key(item)
+        self._drop(item, reason)
+
+    def _drop(self, item: Item, reason: str) -> None:
         self.tally.drop(reason)
         self._forget(item)
+        if self.policy.durable:
+            self.changes.append(("gone", item.row))
 
     def _take_out(self, item: Item) -> None:
         """Out of its lane or its delay; it is nowhere then, until the caller says where."""
@@ -408,5 +439,3 @@ class Ring:
         if item.expiry is not None:
             self._end_expiry(item)
         self.bytes -= len(item.body)
-        if self.policy.durable:
-            self.changes.append(("gone", item.row))

@@ -14,7 +14,7 @@ from appliance.courier.access import ENQUEUE, SUBSCRIBE, require
 from appliance.courier.bucket import Bucket
 from appliance.courier.credit import Taker
 from appliance.courier.envelope import Parsed, parse
-from appliance.courier.inserts import Inserts
+from appliance.courier.inserts import Inserts, Sink
 from appliance.courier.item import DEAD, GONE, Item
 from appliance.courier.journal import Journal
 from appliance.courier.policy import is_pattern
@@ -44,6 +44,7 @@ class Courier:
         log: Log,
         boot_id: str,
         journal: Journal | None = None,
+        sink: Sink | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -54,14 +55,14 @@ class Courier:
         self.engine = Engine(settings.triggers, settings.hops_max)
         self.views = {name: View(name, settings.view_rows_max) for name in (LATEST, INFLIGHT)}
         self.inserts = Inserts(
-            self.queue, self.engine, self.views[LATEST], settings, clock, log, journal
+            self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, sink
         )
         self.closed = False
         self.waiting = 0
         self._waiters: set[Signal] = set()
         self._buckets: dict[str, Bucket] = {}
         if journal is not None:
-            self.inserts.recover(journal.rows())
+            self.inserts.recover(journal)
         metrics.watch(self.queue, settings, self.now)
 
     def now(self) -> float:
@@ -165,7 +166,16 @@ class Courier:
         finally:
             self.queue.stand_up(taker)
         items, taker.out = taker.out, []
+        self.told(taker, items)
         return taker, items
+
+    def told(self, taker: Taker, items: Sequence[Item]) -> None:
+        """These go out to their taker now."""
+        if items and self.settings.event_log:
+            now = self.now()
+            waits = [round(now - item.at, 3) for item in items[:100]]
+            ids = [item.id for item in items[:100]]
+            self.log.info("courier", event="deliver", taker=taker.id, ids=ids, ms=waits)
 
     def wait(self, signal: Signal, seconds: float) -> None:
         if self.waiting >= self.settings.waiting_max:

@@ -107,6 +107,7 @@ class Subscriber:
             if items:
                 # A lease may have run out, or been given back, since it was dealt.
                 mine = [item for item in items if item.holder is taker]
+                self._courier.told(taker, mine)
                 socket.send(batches(mine, batch) if batch else singles(mine))
             else:
                 self._signal.wait(self._settings.ping_seconds / 4)

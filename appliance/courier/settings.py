@@ -65,6 +65,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     aging_ms: Count = 10_000  # waiting so long raises an envelope by one priority; 0: never
     recent_max: Count = 10_000  # acked ids remembered in each stream, against duplicates
     recent_seconds: float = 600.0  # and for how long
+    history_max: Count = 20  # attempts of one envelope that are kept to be looked at
     envelope_bytes_max: Positive = 256 * 1024  # of one envelope's JSON
     batch_max: Positive = 1_000  # envelopes in one batch, acks in one frame
     credit_max: Positive = 10_000  # of one taker; a higher grant is an error

@@ -195,6 +195,7 @@ class Engine:
 
 
 COOLING = "it is cooling down"
+NO_OUTBOX = "a webhook goes through the outbox, and the outbox is off here"
 
 
 def of_type(rules: tuple[Rule, ...], type_: str) -> tuple[Rule, ...]:
@@ -208,8 +209,9 @@ def hops_of(env: Env) -> int:
     return hops if isinstance(hops, int) and hops > 0 else 0
 
 
-def check(rules: Sequence[Rule]) -> list[str]:
-    """What is wrong with a table of rules; nothing is an empty list."""
+def check(rules: Sequence[Rule], webhooks: bool) -> list[str]:
+    """What is wrong with a table of rules; nothing is an empty list. `webhooks`: there is an
+    outbox to send them."""
     problems = []
     seen: set[str] = set()
     for rule in rules:
@@ -219,6 +221,8 @@ def check(rules: Sequence[Rule]) -> list[str]:
         if rule.when == When():
             problems.append(f"{rule.id}: `when` is empty, so every envelope would fire it")
         for action in rule.do:
+            if isinstance(action, Webhook) and not webhooks:
+                problems.append(f"{rule.id}: {NO_OUTBOX}")
             target = getattr(action, "to", None)
             if target is not None and "*" in target:
                 problems.append(f"{rule.id}: {_tag(action)} needs one stream, not a pattern")

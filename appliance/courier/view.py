@@ -70,15 +70,19 @@ class View:
         self.watchers: set[Watcher] = set()
         self._rows_max = rows_max
 
-    def put(self, key: str, row: Any) -> None:
+    def put(self, key: str, row: Any) -> str | None:
+        """The row of this key is `row` now; the key that had to give way to it, if any."""
         change = "update" if key in self.rows else "add"
         self.rows[key] = row
         self.watermark += 1
         for watcher in self.watchers:
             if watcher.wants(key):
                 watcher.tell(key, self.watermark, change, row)
-        if len(self.rows) > self._rows_max:
-            self.remove(next(iter(self.rows)))
+        if len(self.rows) <= self._rows_max:
+            return None
+        oldest = next(iter(self.rows))
+        self.remove(oldest)
+        return oldest
 
     def remove(self, key: str) -> None:
         row = self.rows.pop(key, None)

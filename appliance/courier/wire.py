@@ -257,6 +257,15 @@ class Settled(Struct, frozen=True):
     boot_id: str
 
 
+class Try(Struct, frozen=True, omit_defaults=True):
+    """A delivery that failed: when, in whose hands, how (failed, rejected, lease_expired)."""
+
+    at: str
+    holder: str
+    outcome: str
+    error: str = ""
+
+
 class Kept(Struct, frozen=True, rename="camel", omit_defaults=True):
     """An envelope and where it stands."""
 
@@ -275,6 +284,7 @@ class Kept(Struct, frozen=True, rename="camel", omit_defaults=True):
     error: str | None = None
     dead_at: str | None = None
     stream: str | None = None
+    history: list[Try] = []
 
 
 class Listing(Struct, frozen=True):

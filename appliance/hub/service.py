@@ -33,6 +33,7 @@ class Identity(Protocol):
     started_ms: int
     pid: int
     version: str
+    features: tuple[str, ...]
 
 
 class Hub:
@@ -270,6 +271,7 @@ class Hub:
             uptime_seconds=max(0, self.clock.now_ms() - identity.started_ms) // 1000,
             pid=identity.pid,
             version=identity.version,
+            features=identity.features,
         )
 
     def newest_event(self) -> int:

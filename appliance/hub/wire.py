@@ -205,6 +205,8 @@ class Health(Struct, frozen=True):
     uptime_seconds: int
     pid: int
     version: str
+    features: tuple[str, ...]  # of the courier, whose clients look here too
+    ok: bool = True
 
 
 class ChannelList(Struct, frozen=True):

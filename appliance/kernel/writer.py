@@ -25,7 +25,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[store]: how every SQLite file is kept."""
 
     synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL survives loss of power
-    writer: Literal["process", "thread"] = "process"  # of the hub; a thread is slower, and smaller
+    writer: Literal["process", "thread"] = "process"  # a thread is slower, and smaller
     batch_max: int = 64  # jobs in one transaction; more only adds latency
     queue_max: int = 2000  # jobs waiting for the writer before 503
     readers: int = 2  # native threads that read; SQLite holds the GIL little

@@ -272,6 +272,7 @@ class Consumer:
         self._acks: list[str] = []
         self._spent = 0
         self._held: set[str] = set()
+        self._ready: deque[tuple[Env, int]] = deque()  # came, and not given to anybody yet
         self._lock = threading.Lock()
         self._handler: Callable[[Env], Any] | None = None
         self._stop = threading.Event()
@@ -338,6 +339,7 @@ class Consumer:
             link, self._link = self._link, None
             acks, self._acks = self._acks, []
             self._held.clear()
+            self._ready.clear()
             self._spent = 0
         if link is not None:
             try:
@@ -398,16 +400,17 @@ class Consumer:
 
     def _session(self, idle_seconds: float | None) -> Iterator[Delivery | None]:
         while not self._stop.is_set():
+            while self._ready:  # also what an iteration that was broken off has left
+                yield Delivery(self, *self._ready.popleft())
+                if self._stop.is_set():
+                    return
             link = self._open()
             self.flush()
             messages = link.receive(idle_seconds if idle_seconds is not None else 1.0)
             if not messages and idle_seconds is not None:
                 yield None
             for message in messages:
-                for env, attempt in self._delivered(message):
-                    if self._stop.is_set():
-                        return
-                    yield Delivery(self, env, attempt)
+                self._ready += self._delivered(message)
 
     def _delivered(self, message: bytes) -> list[tuple[Env, int]]:
         frame = _frame(message)

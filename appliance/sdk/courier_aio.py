@@ -1,4 +1,7 @@
-"""Asyncio: consuming envelopes with `async for`, leases renewed meanwhile.
+"""Asyncio: producing, and consuming with `async for` while leases are renewed.
+
+async with AsyncProducer(locate) as producer:
+    await producer.send("agents/Jen/inbox", envelope("sprint.assign", {"wave": "B"}))
 
 async with AsyncConsumer(locate, "agents/Jen/inbox") as consumer:
     async for delivery in consumer:
@@ -26,7 +29,7 @@ from appliance.sdk.courier import (
     Locate,
     pause_before,
 )
-from appliance.sdk.discovery import HubNotRunning, StaleServerFile
+from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
 from appliance.sdk.link import FRAME_BYTES_MAX, UNAUTHORIZED, LinkBroken
 
 _frame = msgspec.json.Decoder(Frame).decode
@@ -89,7 +92,7 @@ class AsyncConsumer:
         attempt = 0
         while not self._closed:
             try:
-                self._socket = await self._open()
+                self._socket = await opened(self._locate(), self._path)
                 attempt = 0
                 async for text in self._socket:
                     for delivery in self._take(text):
@@ -128,26 +131,6 @@ class AsyncConsumer:
         if self._socket is not None:
             await self._socket.close()
 
-    async def _open(self) -> ClientConnection:
-        endpoint = self._locate()
-        headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
-        scheme = "wss" if endpoint.secure else "ws"
-        try:
-            return await connect(
-                f"{scheme}://{endpoint.authority}{endpoint.prefix}{self._path}",
-                additional_headers=headers,
-                max_size=FRAME_BYTES_MAX,
-                compression=None,
-                proxy=None,
-                user_agent_header=None,
-            )
-        except InvalidStatus as error:
-            if error.response.status_code == 401:
-                raise Unauthenticated from None
-            raise LinkBroken(f"status {error.response.status_code}") from None
-        except (OSError, WebSocketException) as error:
-            raise HubNotRunning(f"no connection: {type(error).__name__}") from None
-
     def _take(self, text: str | bytes) -> list[AsyncDelivery]:
         frame = _frame(text)
         if frame.error is not None:
@@ -179,3 +162,108 @@ class AsyncConsumer:
 def _check_token(error: ConnectionClosed) -> None:
     if error.rcvd is not None and error.rcvd.code == UNAUTHORIZED:
         raise Unauthenticated(error.rcvd.reason or None)
+
+
+class AsyncProducer:
+    """Sends over one socket; any number of tasks may send at the same time.
+
+    After a break what has no answer yet is sent again: its id keeps it from being queued twice.
+    """
+
+    def __init__(self, locate: Locate, *, window: int = 1_000, attempts_max: int = 6) -> None:
+        """At most `window` envelopes wait for their answers."""
+        self._locate = locate
+        self._attempts_max = attempts_max
+        self._room = asyncio.Semaphore(window)
+        self._turn = asyncio.Lock()  # numbers must go out in order: answers are cumulative
+        self._seq = 0
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._socket: ClientConnection | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "AsyncProducer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, to: str, env: Env) -> str:
+        """Returns the id once the appliance has it; raises EnvelopeRefused."""
+        async with self._room:
+            for attempt in range(1, self._attempts_max + 1):
+                try:
+                    await self._send(to, env)
+                    break
+                except (ConnectionClosed, LinkBroken, HubNotRunning, StaleServerFile) as error:
+                    if isinstance(error, ConnectionClosed):
+                        _check_token(error)
+                    if attempt == self._attempts_max:
+                        raise
+                    await asyncio.sleep(pause_before(attempt))
+        return str(env["id"])
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def _send(self, to: str, env: Env) -> None:
+        async with self._turn:
+            if self._reader is None or self._reader.done():
+                self._socket = await opened(self._locate(), "/v1/publish")
+                self._reader = asyncio.create_task(self._read(self._socket))
+            assert self._socket is not None
+            self._seq += 1
+            answer = self._waiting[self._seq] = asyncio.get_running_loop().create_future()
+            frame = {"seq": self._seq, "to": to, "envelope": env}
+            try:
+                await self._socket.send(_encode(frame).decode())
+            except ConnectionClosed:
+                self._waiting.pop(self._seq, None)
+                raise
+        await answer
+
+    async def _read(self, socket: ClientConnection) -> None:
+        broken: Exception = LinkBroken("the appliance closed the connection")
+        try:
+            async for text in socket:
+                self._take(_frame(text))
+        except ConnectionClosed as error:
+            broken = error
+        finally:
+            waiting, self._waiting = self._waiting, {}
+            for answer in waiting.values():
+                if not answer.done():
+                    answer.set_exception(broken)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.error is not None:
+            answer = self._waiting.pop(frame.error.seq or 0, None)
+            if answer is not None and not answer.done():
+                answer.set_exception(EnvelopeRefused(frame.error))
+        elif frame.accepted is not None:
+            for seq in [seq for seq in self._waiting if seq <= frame.accepted]:
+                answer = self._waiting.pop(seq)
+                if not answer.done():
+                    answer.set_result(None)
+
+
+async def opened(endpoint: Endpoint, path: str) -> ClientConnection:
+    headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+    scheme = "wss" if endpoint.secure else "ws"
+    try:
+        return await connect(
+            f"{scheme}://{endpoint.authority}{endpoint.prefix}{path}",
+            additional_headers=headers,
+            max_size=FRAME_BYTES_MAX,
+            compression=None,
+            proxy=None,
+            user_agent_header=None,
+        )
+    except InvalidStatus as error:
+        if error.response.status_code == 401:
+            raise Unauthenticated from None
+        raise LinkBroken(f"status {error.response.status_code}") from None
+    except (OSError, WebSocketException) as error:
+        raise HubNotRunning(f"no connection: {type(error).__name__}") from None

@@ -36,7 +36,12 @@ BY_MESH = frozenset({"inbox:read", "inbox:write"})
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Scope = Annotated[
-    str, Meta(min_length=1, max_length=100, description="`hub:read`, or `hub:read@CHANNEL_ID`")
+    str,
+    Meta(
+        min_length=1,
+        max_length=300,  # the longest names a stream: streams:<256 characters>:subscribe
+        description="`hub:read`, `hub:read@CHANNEL_ID`, `streams:PATTERN:enqueue`, …",
+    ),
 ]
 
 

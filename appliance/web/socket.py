@@ -3,13 +3,14 @@
 The protocol is `websockets`' sans-I/O one (RFC 6455): it takes bytes and gives frames.
 Frames to the client are encoded here, because the same bytes go to many sockets.
 
-Only the greenlet that calls `run` writes. Others leave bytes with `post` and wake it.
+Only the greenlet that calls `run` waits to write. Others leave bytes with `post`: what the
+kernel takes at once is gone at once, for the rest that greenlet is woken.
 A client that takes nothing for `stall_seconds_max` is closed with 1008.
 """
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -17,7 +18,6 @@ import msgspec
 from gevent.event import Event
 from websockets.datastructures import Headers
 from websockets.exceptions import ProtocolError
-from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import Protocol, Side, State
 from websockets.server import ServerProtocol
@@ -32,6 +32,7 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.metrics import counter, gauge
+from appliance.web.incoming import Incoming
 
 GOING_AWAY = 1001
 POLICY_VIOLATION = 1008
@@ -135,7 +136,7 @@ class Socket:
         self._protocol = Protocol(
             Side.SERVER, state=State.OPEN, max_size=settings.request_bytes_max
         )
-        self._parts: list[bytes] = []
+        self._incoming = Incoming(self._protocol)
         self._posted: deque[bytes] = deque()
         self._posted_bytes = 0
         self._heard = clock.monotonic()
@@ -144,7 +145,8 @@ class Socket:
         self._ended: int | None = None
         self._wake: Callable[[], None] = lambda: None
         self._drained = Event()
-        self._tail = b""
+        self._tail = b""  # what is left of frames whose beginning is out
+        self._sending = False  # somebody waits for room in the middle of a write
         self._plain = getattr(raw, "_sock", raw)  # gevent's socket without the waiting
         self._sent = 0
 
@@ -184,10 +186,32 @@ class Socket:
         return code
 
     def post(self, frames: bytes) -> None:
-        """From any greenlet: have `frames` written by the one that writes."""
+        """From any greenlet: write `frames` now, or have them written by the one that writes."""
+        if not self._posted and self._is_free():
+            frames = self._try(frames)
+            if not frames:
+                return
         self._posted.append(frames)
         self._posted_bytes += len(frames)
         self._wake()
+
+    def _is_free(self) -> bool:
+        return not (
+            self._sending or self._tail or self._closing is not None or self._ended is not None
+        )
+
+    def _try(self, frames: bytes) -> bytes:
+        """Write what the kernel takes at once; what of `frames` is still to be posted."""
+        try:
+            sent = self._plain.send(frames)
+        except OSError:  # full, or gone: the one that writes finds out
+            return frames
+        self._count(sent)
+        if sent < len(frames):
+            self._tail = frames[sent:]
+            self._posted_bytes += len(self._tail)
+            self._wake()
+        return b""
 
     def wake_with(self, wake: Callable[[], None]) -> None:
         """From now on, wake the writing greenlet this way."""
@@ -208,7 +232,7 @@ class Socket:
 
     def flush(self) -> None:
         """Write what was posted, ping when it is time; raises SocketGone at the end."""
-        if self._posted:
+        if self._posted or self._tail:
             frames = b"".join(self._posted)
             self._posted.clear()
             self._posted_bytes = 0
@@ -225,6 +249,9 @@ class Socket:
 
     def send(self, frames: bytes) -> None:
         """Write all of `frames`; raises Stalled or SocketGone."""
+        if self._tail:
+            frames = self._tail + frames
+            self._tail = b""
         view = memoryview(frames)
         try:
             # Mostly the kernel takes all of it at once, and no time-out need be set up.
@@ -234,6 +261,12 @@ class Socket:
         except OSError:
             self._ended = self._ended or 1006
             raise SocketGone from None
+        if view:
+            self._wait_and_send(view)
+        self._count(len(frames))
+
+    def _wait_and_send(self, view: memoryview) -> None:
+        self._sending = True
         while view:
             try:
                 with gevent.Timeout(self._settings.stall_seconds_max, Stalled):
@@ -245,7 +278,7 @@ class Socket:
                 self._tail = bytes(view)
                 raise
             view = view[sent:]
-        self._count(len(frames))
+        self._sending = False
 
     def _count(self, size: int) -> None:
         """Counted in pieces: a metric costs as much as a small write."""
@@ -289,10 +322,9 @@ class Socket:
             data = self._leftover or self._raw.recv(65536)
             while data:
                 self._heard = self._clock.monotonic()
-                self._protocol.receive_data(data)
-                messages = self._messages(self._protocol.events_received())
+                messages = self._incoming.take(data)
                 answer = b"".join(self._protocol.data_to_send())
-                if self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
+                if self._incoming.over:
                     if messages and self._closing is None:  # said before goodbye
                         on_messages(messages)
                     settle()
@@ -316,34 +348,15 @@ class Socket:
 
     def _end_by_protocol(self, answer: bytes) -> None:
         """The peer said goodbye, or broke the protocol: the library chose the answer."""
-        self._tail = b""
         if answer:
             self.post(answer)
         received = self._protocol.close_rcvd
         sent = self._protocol.close_sent
         self._ended = int(received.code) if received else int(sent.code) if sent else 1006
 
-    def _messages(self, frames: Iterable[Any]) -> list[bytes]:
-        """Whole text messages; control frames are the protocol's own business."""
-        whole = []
-        for frame in frames:
-            if not isinstance(frame, Frame) or frame.opcode not in DATA_OPCODES:
-                continue
-            if frame.opcode is Opcode.BINARY:
-                raise Invalid("binary frames are not part of this protocol")
-            if frame.fin and not self._parts:
-                whole.append(bytes(frame.data))
-                continue
-            self._parts.append(bytes(frame.data))
-            if frame.fin:
-                whole.append(b"".join(self._parts))
-                self._parts = []
-        return whole
-
 
 # We compress nothing, and choose the subprotocol ourselves (it may carry a token).
 NOT_NEGOTIATED = ("HTTP_SEC_WEBSOCKET_EXTENSIONS", "HTTP_SEC_WEBSOCKET_PROTOCOL")
-DATA_OPCODES = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 KNOWN_CODES = frozenset(
     {1000, 1001, 1002, 1006, 1007, 1008, 1009, 1011, 4003, 4004, 4010, 4011, 4012, 4401}
 )

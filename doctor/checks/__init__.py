@@ -3,6 +3,7 @@
 from doctor.check import Check
 from doctor.checks import (
     broker,
+    courier,
     events,
     host,
     hub,
@@ -23,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     *hub.CHECKS,
     *jobs.CHECKS,
     *plugins.CHECKS,
+    *courier.CHECKS,
     *tokens.CHECKS,
     *identity.CHECKS,
     *broker.CHECKS,

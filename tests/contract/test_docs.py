@@ -136,6 +136,7 @@ def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
 WITH_EXAMPLES = [
     "README.md",
     "docs/broker.md",
+    "docs/courier.md",
     "docs/export.md",
     "docs/identity.md",
     "docs/inbox.md",
@@ -149,7 +150,8 @@ WITH_EXAMPLES = [
 def test_examples_do_what_they_show(name, tmp_path):
     """Blocks marked `sh run`, in order, in one shell, in the workspace of a served hub.
 
-    A block marked `output` behind one is what it prints; `…` stands for anything.
+    A block marked `output` behind one is what it prints; `…` stands for anything. One marked
+    `toml settings` is the hub's agentlip.toml.
     """
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -158,6 +160,9 @@ def test_examples_do_what_they_show(name, tmp_path):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     write_files_of((ROOT / name).read_text(encoding="utf-8"), workspace)
+    for kind, body in FENCE.findall((ROOT / name).read_text(encoding="utf-8")):
+        if kind == "toml settings":
+            (workspace / "agentlip.toml").write_text(body, encoding="utf-8")
     script = "\n".join(f"{{ {text} }} 2>&1\necho '{END}'" for text, _ in examples)
     with served(workspace):
         done = subprocess.run(

@@ -32,6 +32,7 @@ HEALTHY_STORE = {
     "stalled_seconds": 0.01,
     "stalled_seconds_max": 20.0,
 }
+HEALTHY_COURIER = {"streams": 7.0, "full": 0.0, "oldest_ready_seconds": 3500.0}
 
 
 class House:
@@ -91,13 +92,19 @@ class House:
         self.execute(_EVENT, event_id, NOW, scope, entity)
 
     @contextmanager
-    def running(self, store: Mapping[str, float] = HEALTHY_STORE, **more: object) -> Iterator[None]:
+    def running(
+        self,
+        store: Mapping[str, float] = HEALTHY_STORE,
+        courier: Mapping[str, float] = HEALTHY_COURIER,
+        **more: object,
+    ) -> Iterator[None]:
         """As while a hub runs here: lock held, server.json written, facts at hand."""
         self.lock = WriterLock(self.data, "instance-1")
         self.lock.acquire()
         self.announce()
         numbers = {"loop_delay_seconds": 0.002, "lock_intact": True, **more}
-        self.live = facts({"hub": store, "auth": HEALTHY_STORE}, **numbers)  # type: ignore[arg-type]
+        stores = {"hub": store, "auth": HEALTHY_STORE}
+        self.live = facts(stores, {"courier": courier}, **numbers)  # type: ignore[arg-type]
         try:
             yield
         finally:

@@ -1,12 +1,8 @@
 """The courier over HTTP: the specification's shapes, and the life of an envelope beyond them."""
 
-import json
-
 import pytest
 
-from appliance.courier import wire
-from appliance.courier.live import Live, LiveStream
-from tests.support.courier import ANYBODY, INBOX, SCOPED_TOKEN, House, envelope
+from tests.support.courier import INBOX, SCOPED_TOKEN, House, envelope
 from tests.support.http import NARROW_TOKEN, TOKEN
 
 
@@ -372,43 +368,21 @@ def test_peek_goes_page_by_page(client):
     assert get(client, "/v1/stats", stream=INBOX)["ready"] == 5
 
 
-def test_triggers_notify_enrich_and_never_fail_the_enqueue():
-    house = House(
-        triggers=[
-            {
-                "id": "log",
-                "when": {"type": "sprint.log"},
-                "do": [
-                    {"action": "enrich", "headers": {"seen": True}},
-                    {"action": "notify", "to": "agents/architect/inbox"},
-                    {"action": "webhook", "to": "https://nowhere.invalid/"},
-                ],
-            },
-            {"id": "loop", "when": {"to": "loop"}, "do": [{"action": "route", "to": "loop2"}]},
-            {"id": "pool", "when": {"to": "loop2"}, "do": [{"action": "route", "to": "loop"}]},
-        ]
-    )
-    client = house.client()
-    enqueue(client, "a", type="sprint.log")
-    enqueue(client, "a", type="sprint.log")
-    assert receive(client)["deliveries"][0]["deliver"]["headers"] == {"seen": True}
-    notices = receive(client, "agents/architect/inbox")["deliveries"]
-    assert len(notices) == 1
-    assert notices[0]["deliver"]["payload"]["ref"] == "a"
-    enqueue(client, "b", to="loop")
-    assert get(client, "/v1/stats", stream="loop2")["depth"] == 1
-    verdicts = post(
-        client, "/v1/rules/dry-run", {"to": INBOX, "envelope": envelope("x", type="sprint.log")}
-    )
-    assert verdicts["fires"] == ["log"]
-    assert get(client, "/v1/rules")["rules"][0]["fired"] == 1
-
-
-def test_a_trigger_that_multiplies_is_bounded():
-    do = [{"action": "notify", "to": "s"} for _ in range(8)]
-    house = House(triggers=[{"id": "r", "when": {"to": "s"}, "do": do}], derived_max=50)
-    enqueue(house.client(), "a", to="s")
-    assert get(house.client(), "/v1/stats", stream="s")["depth"] == 51
+def test_attempts_that_failed_are_told_and_a_redrive_does_not_erase_them(house, client):
+    enqueue(client, "a")
+    got = receive(client)
+    nack = {"receiver": got["receiver"], "ids": ["a"], "error": "first"}
+    post(client, "/v1/nack", nack)
+    got = receive(client, leaseMs=1000)
+    house.pass_ms(1001)
+    got = receive(client)
+    post(client, "/v1/nack", {"receiver": got["receiver"], "ids": ["a"], "mode": "reject"})
+    post(client, "/v1/streams/redrive", {"stream": INBOX})
+    kept = get(client, "/v1/envelope", stream=INBOX, id="a")
+    assert kept["state"] == "ready"
+    assert [one["outcome"] for one in kept["history"]] == ["failed", "lease_expired", "rejected"]
+    assert kept["history"][0]["error"] == "first"
+    assert kept["history"][0]["at"].endswith("Z")
 
 
 def test_scopes_are_asked_for_each_stream(house):
@@ -441,27 +415,3 @@ def test_loopback_is_free_until_tokens_are_configured(house, tmp_path):
     enqueue(house.client(address="192.0.2.7"), "a", status=401)
     enqueue(house.client(TOKEN, address="192.0.2.7"), "a")
     assert house.client(NARROW_TOKEN).simulate_get("/v1/stats").status_code == 401
-
-
-def test_a_hostess_can_register_what_is_advertised(client):
-    enqueue(client, "a")
-    advert = get(client, "/v1/advertise")
-    hostess = advert["hostess"]
-    assert advert["identity"].split(":")[1] == hostess["servername"] == "courier"
-    assert advert["identity"].endswith(hostess["uuid"])
-    assert advert["kernel"]["capabilities"]["accepts"] == ["envelope"]
-    assert hostess["metadata"]["streams"] == 1
-    assert advert["endpoint"]["metadata"]["stats"] == "/v1/stats"
-
-
-def test_live_view_starts_with_a_watermark_and_tells_changes(house, client):
-    enqueue(client, "a")
-    stream = LiveStream(Live(house.courier, ANYBODY, wire.LiveQuery(snapshot=True)))
-    pieces = iter(stream)
-    first = next(pieces)
-    assert json.loads(first.removeprefix(b"data: "))["connected"] is True
-    assert b'"op":"add"' in next(pieces)
-    enqueue(client, "b")
-    told = json.loads(next(pieces).removeprefix(b"data: "))
-    assert (told["addr"], told["env"]["id"], told["op"]) == (INBOX, "b", "update")
-    stream.close()

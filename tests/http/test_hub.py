@@ -56,6 +56,8 @@ def test_health_says_which_hub_this_is(hub):
     assert answer.status == 200
     assert answer.body["status"] == "ok"
     assert answer.body["protocol_version"] == "v1"
+    assert answer.body["ok"] is True  # as the courier's clients know it
+    assert isinstance(answer.body["features"], list)
     assert answer.body["schema_version"] == 1
     assert answer.body["instance_id"] == answer.headers["x-instance-id"]
     assert answer.body["db_id"] == hub.rows("SELECT value FROM meta WHERE key = 'db_id'")[0][0]

@@ -154,7 +154,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(stream=streams, seconds=st.sampled_from([None, 1]))
     def pause(self, stream, seconds):
         until = None if seconds is None else self.now + seconds * 1000
-        self.queue.pause(self.queue.rings[stream], until)
+        self.queue.pause(self.queue.rings[stream], until, self.now)
 
     @rule(stream=streams)
     def resume(self, stream):

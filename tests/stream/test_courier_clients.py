@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
 from appliance.sdk.courier import envelope as made
-from appliance.sdk.courier_aio import AsyncConsumer
+from appliance.sdk.courier_aio import AsyncConsumer, AsyncProducer
 from appliance.sdk.discovery import Endpoint
 from tests.support.commands import environment
 from tests.support.courier import (
@@ -79,9 +84,67 @@ def test_durable_streams_survive_kill_9_and_memory_streams_say_so(tmp_path):
         hub.stop()
 
 
-def rows(hub):
+def test_what_was_paused_acked_and_seen_last_is_known_after_kill_9(tmp_path):
+    (tmp_path / "agentlip.toml").write_text(TOML + INBOXES)
+    hub = HubProcess(tmp_path, "--no-limits")
+    hub.start()
+    try:
+        enqueue(hub, "durable/d", "done", "waits")
+        enqueue(hub, "agents/Dur/inbox", "seen")
+        enqueue(hub, "agents/Mem/outbox", "m")
+        for stream in ("durable/d", "agents/Dur/inbox"):
+            with subscribed(hub, stream, "&credit=1") as one:
+                say(one, ack=hear(one)["deliver"]["id"])
+        assert hub.request("POST", "/v1/streams/pause", {"stream": "durable/d"})["paused"]
+        until(lambda: rows(hub, "paused") == 1 and rows(hub) == 1, 10, "the journal has heard")
+        hub.kill()
+        hub.start()
+        assert enqueue(hub, "durable/d", "done", "new")["duplicates"] == 1
+        figures = stats(hub, "durable/d")
+        assert (figures["paused"], figures["ready"]) == (True, 2)
+        view = hub.request("GET", "/v1/snapshot?view=latestPerAgent")["rows"]
+        assert [(row["addr"], row["env"]["id"]) for row in view] == [("agents/Dur/inbox", "seen")]
+    finally:
+        hub.stop()
+
+
+INBOXES = """
+[[courier.streams]]
+pattern = "agents/Dur/*"
+durable = true
+"""
+
+
+def test_the_journals_writer_may_die_and_nothing_confirmed_is_lost(tmp_path):
+    (tmp_path / "agentlip.toml").write_text(TOML)
+    with served(tmp_path, "--no-limits") as hub:
+        enqueue(hub, "durable/w", "before")
+        (writer,) = children(hub, '"name":"courier"')
+        os.kill(writer, signal.SIGKILL)
+        until(lambda: children(hub, '"name":"courier"') not in ([], [writer]), 20, "another one")
+        until(lambda: accepted(hub, "durable/w", "after"), 20, "it takes envelopes again")
+        with subscribed(hub, "durable/w", "&credit=9") as one:
+            assert [hear(one)["deliver"]["id"] for _ in range(2)] == ["before", "after"]
+            say(one, ack=["before", "after"])
+            until(lambda: rows(hub) == 0, 10, "the journal has heard of the acks")
+
+
+def children(hub, holding):
+    numbers = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
+    found = {int(number): Path(f"/proc/{number}/cmdline").read_text() for number in numbers}
+    return [number for number, said in found.items() if holding in said]
+
+
+def accepted(hub, stream, id_):
+    try:
+        return enqueue(hub, stream, id_)["ids"] == [id_]
+    except HTTPError:
+        return False
+
+
+def rows(hub, table="journal"):
     with sqlite3.connect(f"file:{hub.datadir.database('courier')}?mode=ro", uri=True) as database:
-        return database.execute("SELECT count(*) FROM journal").fetchone()[0]
+        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
 def known_at_all(hub, stream):
@@ -199,6 +262,23 @@ def test_asyncio_consumer(hub, stream):
     assert asyncio.run(asyncio.wait_for(consume(), 20)) == ["a", "b", "c"]
 
 
+def test_asyncio_producer_of_many_tasks(hub, stream):
+    async def produce():
+        async with AsyncProducer(locate(hub), window=50) as producer:
+            sent = (producer.send(stream, made("t", n, id=f"e{n}")) for n in range(500))
+            ids = await asyncio.gather(*sent)
+            with pytest.raises(EnvelopeRefused) as refused:
+                await producer.send(stream, {"id": "no type"})
+            assert producer._socket is not None
+            await producer._socket.close()  # as if the connection broke
+            return [*ids, await producer.send(stream, made("t", 1, id="after"))], refused.value
+
+    ids, refused = asyncio.run(asyncio.wait_for(produce(), 30))
+    assert ids == [*(f"e{n}" for n in range(500)), "after"]
+    assert refused.http_status == 400
+    assert stats(hub, stream)["depth"] == 501
+
+
 def agentlip(hub, *arguments, text=None):
     command = [sys.executable, "-m", "appliance", "courier", *arguments]
     return subprocess.run(
@@ -233,8 +313,55 @@ def test_command_line_from_enqueue_to_redrive(hub):
     assert "would redrive 2" in agentlip(hub, "dlq", "redrive", stream, "--dry-run").stdout
     assert "redrove 2" in agentlip(hub, "dlq", "redrive", stream).stdout
     assert agentlip(hub, "pause", stream).returncode == 0
-    assert "purged 2" in agentlip(hub, "purge", stream).stdout
+    refused = agentlip(hub, "purge", stream)
+    assert (refused.returncode, "--yes" in refused.stderr) == (1, True)
+    assert "purged 2" in agentlip(hub, "purge", stream, "--yes").stdout
     assert agentlip(hub, "stats", "never/seen").returncode == 1
+
+
+def test_a_token_made_on_the_command_line_opens_its_streams_and_no_other(hub):
+    long = "agents/" + "x" * 243 + "/inbox"  # as long as a stream may be named
+    scopes = [f"streams:{long}:subscribe", "streams:agents/Jo/*:enqueue", "views:latest*:read"]
+    flags = [part for scope in scopes for part in ("--scope", scope)]
+    made = command_line(hub, "token", "create", "--name", "jo", *flags, "--json")
+    assert made["token"]["scopes"] == sorted(scopes)
+    token = made["secret"]
+
+    def status(method, path, body=None):
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urlopen(Request(hub.url + path, data, headers, method=method)) as answer:
+                return answer.status
+        except HTTPError as error:
+            return error.code
+
+    def sent(to):
+        return status("POST", "/v1/enqueue", {"to": to, "envelope": envelope("e")})
+
+    assert [sent("agents/Jo/inbox"), sent("agents/Bo/inbox"), sent(long)] == [200, 403, 403]
+    assert status("POST", "/v1/receive", {"stream": long}) == 200
+    assert status("POST", "/v1/receive", {"stream": "agents/Jo/inbox"}) == 403
+    assert status("GET", "/v1/snapshot?view=latestPerAgent") == 200
+    assert status("GET", "/v1/snapshot?view=inflight") == 403
+    assert status("POST", "/api/v1/channels", {"name": "x"}) == 403
+    with subscribed(hub, long, token=token) as one:
+        say(one, credit=1)
+        enqueue(hub, long, "for-jo")
+        assert hear(one)["deliver"]["id"] == "for-jo"
+    with subscribed(hub, "agents/Jo/inbox", token=token) as one:
+        assert hear(one)["error"]["code"] == 403
+    command_line(hub, "token", "revoke", made["token"]["id"], "--json")
+    assert sent("agents/Jo/inbox") == 401
+
+
+def command_line(hub, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", *arguments, "--workspace", str(hub.workspace)],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_control_protocol_on_a_pipe(hub):

@@ -63,12 +63,12 @@ def settings_of(**values: Any) -> CourierSettings:
 class House:
     """The courier, its operator, its tick, and HTTP clients."""
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, sink: Any = None, **values: Any) -> None:
         self.clock = StillClock()
         self.lines = Lines()
         self.settings = settings_of(**values)
         log = Log(self.lines, clock=self.clock)
-        self.courier = Courier(self.settings, self.clock, log, "boot-1")
+        self.courier = Courier(self.settings, self.clock, log, "boot-1", sink=sink)
         self.operator = Operator(self.courier)
         self.tick = Tick(self.courier, self.operator)
         scopes = [f"streams:{INBOX}:enqueue", "streams:agents/*:subscribe"]

@@ -9,6 +9,7 @@ from appliance.sdk.courier import Consumer as SdkConsumer
 from appliance.sdk.courier import Producer
 from appliance.sdk.discovery import Endpoint
 from tests.bench.client import NOW
+from tests.bench.courier import floors
 from tests.bench.courier.wire import (
     BatchProducer,
     Consumer,
@@ -86,6 +87,7 @@ def c1(bench: Bench) -> Row:
             "per s",
         ),
     ]
+    row.floor = floors.queue_alone()
     return row
 
 
@@ -136,6 +138,7 @@ def c3(bench: Bench) -> Row:
         Figure("confirmed p50", milliseconds(times, 0.5), "ms"),
         Figure("confirmed p99", milliseconds(times, 0.99), "ms"),
     ]
+    row.floor = floors.echo(publishes("s", 1)[0], bench.sizes.singles)
     return row
 
 
@@ -233,6 +236,12 @@ def c6(bench: Bench) -> Row:
         ),
         Figure("confirmed p99", milliseconds(times, 0.99), "ms"),
     ]
+    database = bench.target.database.with_name("courier.sqlite3")
+    singles = bench.sizes.singles // 4
+    row.floor = {
+        "what": "the journal's rows by SQLite alone, synchronous FULL",
+        **floors.journal(database, [(1, singles), (BATCH, singles // 10)]),
+    }
     return row
 
 

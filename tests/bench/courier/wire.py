@@ -158,7 +158,7 @@ class BatchProducer:
 
 
 class FrameProducer(Socket):
-    """Sends frames on a socket with at most `window` unanswered."""
+    """Sends frames on a socket with at most `window` unanswered; 0: somebody else sends them."""
 
     def __init__(self, target: Target, frames: Sequence[bytes], window: int) -> None:
         super().__init__(target, "/v1/publish")
@@ -171,6 +171,8 @@ class FrameProducer(Socket):
         self._fill()
 
     def _fill(self) -> None:
+        if not self._window:
+            return
         until = min(len(self._frames), self.accepted + self._window)
         if until > self._sent:
             self.sent_at += [NOW()] * (until - self._sent)

@@ -151,9 +151,9 @@ def test_check_names_what_is_wrong():
         {"id": "a", "do": [{"action": "route", "to": "agents/*"}]},
         {"id": "a", "when": {"to": "x"}, "do": [{"action": "emit", "name": "n"}]},
     )
-    problems = check(rules)
+    problems = check(rules, webhooks=True)
     assert len(problems) == 3
-    assert check(rules_of(LOG)) == []
+    assert check(rules_of(LOG), webhooks=False) == []
 
 
 def test_unknown_action_or_key_is_refused():

@@ -33,6 +33,7 @@ class Identity:
     started_ms = 0
     pid = 1
     version = "0"
+    features = ()
 
 
 class FaultyRunner(BatchRunner):
