@@ -81,6 +81,10 @@ freeze:
 image TAG="agentlip:local":
     ops/image {{ TAG }}
 
+# build the image of the Spark jobs
+spark TAG="agentlip-spark:local":
+    ops/image --spark {{ TAG }}
+
 # remake requirements/ from pyproject.toml; --upgrade for newer versions
 lock *ARGS:
     ops/env dev
