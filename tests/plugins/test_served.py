@@ -17,7 +17,7 @@ from tests.support.commands import agentlip, environment
 from tests.support.servedhub import serve
 from tests.support.until import until
 
-BUSY_POST_SECONDS_MAX = 1.0
+BUSY_POST_SECONDS_MAX = 1.5  # less than the plugin is waited for
 
 MODULES = {
     "marks": """
@@ -103,7 +103,7 @@ def caught_up(hub, name="marks"):
 def test_gate_e_a_plugin_that_hangs_breaks_or_floods_holds_up_nobody(tmp_path):
     """Each of its faults costs one message; posting is as quick as ever; the hub serves on."""
     text = settings_of(
-        tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=1.0, failures_max=100
+        tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=2.0, failures_max=100
     )
     with serve(tmp_path, settings=text) as hub:
         _, topic = hub.place("a")

@@ -101,7 +101,7 @@ class Plugins:
         if message.deleted_at is not None:
             return wire.Ran(plugin.name, "stale", 0)
         try:
-            with plugin.turn:
+            with plugin.turn.within(2 * plugin.settings.timeout_of(plugin.own)):
                 function, args = plugin.work(message)
         except Failure as failure:
             return wire.Ran(plugin.name, failure.outcome, 0)

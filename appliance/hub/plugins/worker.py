@@ -26,6 +26,7 @@ PROGRAM = (
     f" sys.path.remove({ROOT!r}); main()"
 )
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+VERSION_CHARACTERS_MAX = 100
 REPLY_BYTES_MAX = 64 * 1024  # before there is any output
 _NAME = re.compile(r"\w{1,64}")
 
@@ -106,7 +107,7 @@ class Worker:
             raise Failure(
                 "load", _sentence("its module can't be loaded", told), passing=True, **_where(told)
             )
-        self.version = told.version
+        self.version = told.version[:VERSION_CHARACTERS_MAX]  # by then it is the plugin that talks
         self._tired = False
         self._say_so(self.isolation)
 

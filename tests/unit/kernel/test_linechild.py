@@ -7,6 +7,7 @@ import sys
 import gevent
 import pytest
 
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, LineChild
 from appliance.kernel.turn import Turn
 
@@ -128,4 +129,13 @@ def test_turns_are_taken_one_after_the_other():
 
     gevent.joinall([gevent.spawn(work, name) for name in "ab"])
     assert order in (list("aabb"), list("bbaa"))
+    assert not turn.taken
+
+
+def test_a_turn_is_not_waited_for_without_end():
+    turn = Turn()
+    with turn, pytest.raises(Unavailable), turn.within(0.01):
+        pass
+    with turn.within(0.01):
+        assert turn.taken
     assert not turn.taken
