@@ -68,6 +68,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def redrive(self):
+        if not self.dead() and self.open:
+            self.life.nack("reject", most=2)
         if INBOX in self.life.courier.queue.rings:
             self.life.operator.redrive(ANYBODY, Selection(INBOX))
 
@@ -130,4 +132,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestJournal.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
