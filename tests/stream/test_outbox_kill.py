@@ -5,7 +5,6 @@ import http.client
 import itertools
 import random
 import threading
-from contextlib import suppress
 
 import pytest
 
@@ -35,6 +34,7 @@ class Load:
         self.name = name
         self.accepted = {}
         self.asked = {}
+        self.wrong = []
         self.threads = [
             threading.Thread(target=self._guarded, args=(work, number), daemon=True)
             for number, work in enumerate((self._singly, self._singly, self._in_batches))
@@ -43,11 +43,15 @@ class Load:
             thread.start()
 
     def _guarded(self, work, number):
-        with suppress(OSError, http.client.HTTPException, ValueError):  # it was killed
+        try:
             work(number)
+        except (OSError, http.client.HTTPException):
+            return  # it was killed
+        except BaseException as error:
+            self.wrong.append(error)
 
-    def _send(self, number, n):
-        key = f"{self.name}-{number}-{n}"
+    def _send(self, number, n, place=0):
+        key = f"{self.name}-{number}-{n}.{place}"
         self.asked[key] = f"text of {key}"
         return {"to": f"#t{n % 3}", "message": self.asked[key], "client_message_id": key}
 
@@ -64,7 +68,7 @@ class Load:
     def _in_batches(self, number):
         client = self.hub.connect()
         for n in itertools.count():
-            items = [self._send(number, f"{n}.{place}") for place in range(10)]
+            items = [self._send(number, n, place) for place in range(10)]
             answer = client.post("/v1/send/batch", {"items": items})
             for one in answer.body["results"]:
                 self._note(one["status"], one["body"])
@@ -95,6 +99,7 @@ def test_nothing_accepted_is_lost_or_doubled_by_kills_and_cuts(tmp_path, writer)
                 hub.kill()
                 for thread in load.threads:
                     thread.join(10)
+                assert load.wrong == []
                 accepted |= load.accepted
                 asked |= load.asked
             hub.start()
