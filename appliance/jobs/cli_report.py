@@ -95,11 +95,11 @@ def _day(text: str | None) -> str | None:
 
 
 def _write_charts(found: ActivityReport, folder: Path) -> None:
+    drawn = {kind: charts.draw(found, kind) for kind in ("png", "svg")}
     with writing():
         folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        for name, data in charts.draw(found, kind).items():
-            with writing():
+        for kind, pictures in drawn.items():
+            for name, data in pictures.items():
                 write_whole(folder / f"activity-{name}.{kind}", data)
     note(f"wrote PNG and SVG into {folder}")
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from appliance.jobs import tablefile
-from appliance.jobs.trouble import SchemaVersionUnknown, SegmentMissing, SegmentTorn
+from appliance.jobs.trouble import SchemaVersionUnknown, SegmentMissing, SegmentTorn, TablesMissing
 
 SCHEMA = "activity-1"
 _MANIFEST = "manifest.json"
@@ -55,10 +55,7 @@ def _open(gold: Path) -> tuple[Path, _Manifest]:
     roots = [gold / "activity", gold / "gold" / "activity"]
     root = next((each for each in roots if (each / "current").exists()), None)
     if root is None:
-        raise SegmentMissing(
-            f"{gold} holds no activity tables",
-            hint="run the job first: docker run … activity --in … --out … --from … --to …",
-        )
+        raise TablesMissing(f"{gold} holds no activity tables")
     path = (root / "current").resolve()
     try:
         text = (path / _MANIFEST).read_bytes()

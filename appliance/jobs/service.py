@@ -11,7 +11,7 @@ from appliance.jobs import metrics, segment, wire
 from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.child import Child, error_of
 from appliance.jobs.settings import JobsSettings
-from appliance.jobs.trouble import EmptyRange, ExportError, SegmentMissing
+from appliance.jobs.trouble import EmptyRange, ExportError, SegmentMissing, TablesMissing
 from appliance.jobs.wire import Manifest
 from appliance.kernel.errors import Invalid
 from appliance.kernel.native import in_thread
@@ -102,8 +102,8 @@ class Reports:
             return done.out
         metrics.reports.labels("failed").inc()
         told = error_of(done)
-        if done.code == EmptyRange.exit_code:
-            raise wire.NothingInRange(told.error)
+        if told.code in (EmptyRange.code, TablesMissing.code):
+            raise wire.NothingInRange(told.error, hint=told.hint)
         if done.code == EXIT_INVALID:
             raise Invalid(told.error, hint=told.hint)
         raise wire.ReportUnavailable(told.error, details={"code": told.code})

@@ -18,6 +18,12 @@ class SegmentMissing(Missing, ExportError):
     exit_code = 10
 
 
+class TablesMissing(SegmentMissing):
+    code = "TABLES_MISSING"
+    sentence = "no job has left its tables there"
+    advice = "run the job first: docker run … activity --in … --out … --from … --to …"
+
+
 class SegmentTorn(Invalid, ExportError):
     code = "SEGMENT_TORN"
     sentence = "a segment or its manifest is cut off or malformed"

@@ -282,6 +282,8 @@ def test_following_writes_what_comes_until_it_is_ended(logged):
             AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS="0.05",
         ),
         stdout=subprocess.PIPE,
+        # Under a shell's & it would be ignored, here and in the child.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None

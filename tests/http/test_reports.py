@@ -17,7 +17,8 @@ def hub(tmp_path_factory):
         tmp_path_factory.mktemp("reports"), settings="[jobs]\ngold_dir = 'out/gold'\n"
     ) as hub:
         answer = hub.http.get(PATH)
-        assert (answer.status, answer.body["details"]) == (503, {"code": "SEGMENT_MISSING"})
+        assert (answer.status, answer.body["code"]) == (404, "EMPTY_RANGE")
+        assert "holds no activity tables" in answer.body["error"]
         days = {
             "2026-11-19": [did("ann", 5), did("ben", 3)],
             "2026-11-20": [did("cid", 2, channel="other", channel_id="ch_2")],
