@@ -351,7 +351,8 @@ def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, rece
     answer = hub.workspace / "answer"
     until(answer.exists, what="the hook has run")
     until(lambda: answer.read_text() != "")
-    assert answer.read_text() == "503 OUTBOX_OFF"
+    # Nothing here sends; or what does knows no broker of this mesh to send to.
+    assert answer.read_text() in ("503 OUTBOX_OFF", "400 MESH_UNKNOWN")
     until(lambda: hub.http.get("/v1/hooks/runs").body["runs"][0]["outcome"] == "ok")
     (run,) = hub.http.get("/v1/hooks/runs").body["runs"]
     assert [(act["scope"], act["outcome"]) for act in run["acts"]] == [("reply:event", "failed")]
