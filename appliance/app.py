@@ -117,6 +117,23 @@ class Appliance:
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id,
             self._apart, SINK,
         )  # fmt: skip
+        home = self._open_meshes()
+        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
+        self.plugins = plugin_parts.Parts(
+            settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
+        )
+        self.loop_delay = LoopDelay(clock, log)
+        self.loops = self._loops(home)
+        implied = {**courier_parts.IMPLIED, **broker_parts.IMPLIED}
+        free = courier_parts.free_scopes(settings.courier)
+        self.guard = Guard(self.book, settings.http, clock, log, free, implied)
+        self.limiter = RateLimiter(settings.limits, clock)
+        self.entry = self._build_entry()
+        self.plugins.prove()
+
+    def _open_meshes(self) -> Loop:
+        """What is received, the broker, what is sent; and the loop by which they meet here."""
+        settings, datadir, clock, log = self.settings, self.datadir, self.clock, self.log
         self.received = Receiving(
             settings, datadir, clock, log, self.book,
             places=[BrokerPlace(one.mesh, one.url, one.ca_file) for one in settings.outbox.brokers],
@@ -134,13 +151,11 @@ class Appliance:
             signer=member.in_mesh, apart=self._writer_apart(),
         )  # fmt: skip
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
-        home = joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
-        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
-        self.plugins = plugin_parts.Parts(
-            settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
-        )
-        self.loop_delay = LoopDelay(clock, log)
-        self.loops: list[Loop] = [
+        return joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
+
+    def _loops(self, home: Loop) -> list[Loop]:
+        settings, clock, log = self.settings, self.clock, self.log
+        loops: list[Loop] = [
             self.loop_delay,
             hub_loops.Checkpointer(self.store, clock, log),
             hub_loops.Checkpointer(self.auth_store, clock, log),
@@ -160,13 +175,8 @@ class Appliance:
             Checkup(self.checkup, clock, log),
         ]
         if self.courier.store is not None:
-            self.loops.append(hub_loops.Checkpointer(self.courier.store, clock, log))
-        implied = {**courier_parts.IMPLIED, **broker_parts.IMPLIED}
-        free = courier_parts.free_scopes(settings.courier)
-        self.guard = Guard(self.book, settings.http, clock, log, free, implied)
-        self.limiter = RateLimiter(settings.limits, clock)
-        self.entry = self._build_entry()
-        self.plugins.prove()
+            loops.append(hub_loops.Checkpointer(self.courier.store, clock, log))
+        return loops
 
     def start(self) -> None:
         for loop in self.loops:

@@ -15,9 +15,8 @@ def is_damaged(database: Path, *, quick: bool) -> bool:
     uri = database.absolute().as_uri() + "?mode=rw"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
-            row = connection.execute(
-                f"PRAGMA {'quick' if quick else 'integrity'}_check(1)"
-            ).fetchone()
+            pragma = "quick_check" if quick else "integrity_check"
+            row = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
     except sqlite3.DatabaseError as error:
         # Busy, or no room, is no damage.
         return (getattr(error, "sqlite_errorname", None) or "").startswith(_DAMAGE)

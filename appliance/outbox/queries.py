@@ -81,10 +81,10 @@ def page(
     if before is not None:
         terms.append("id < ?")
         values.append(before)
-    order = "ASC" if oldest_first else "DESC"
+    order, where = "ASC" if oldest_first else "DESC", " AND ".join(terms)
+    source = f"outbox {_INDEX.get(status or '', '')}"
     rows = reader.execute(
-        f"SELECT {COLUMNS} FROM outbox {_INDEX.get(status or '', '')}"
-        f" WHERE {' AND '.join(terms)} ORDER BY id {order} LIMIT ?",
+        f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id {order} LIMIT ?",
         (*values, limit),
     ).fetchmany(limit)
     return [Row(*row) for row in rows]
@@ -111,9 +111,10 @@ def standing(reader: Executor) -> Standing:
     execute = reader.execute
     depth = {
         status: execute(
-            f"SELECT count(*) FROM outbox {index} WHERE status = '{status}'"
+            # Partial indexes serve a literal only.
+            f"SELECT count(*) FROM outbox {selection} WHERE status = " + repr(status)
         ).fetchone()[0]
-        for status, index in _INDEX.items()
+        for status, selection in _INDEX.items()
     }
     oldest = execute(
         "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
@@ -167,9 +168,9 @@ def requeuable(
     if enqueued_before is not None:
         terms.append("enqueued_at <= ?")
         values.append(enqueued_before)
+    source, where = f"outbox {_INDEX[status]}", " AND ".join(terms)
     rows = reader.execute(
-        f"SELECT {COLUMNS} FROM outbox {_INDEX[status]} WHERE {' AND '.join(terms)}"
-        " ORDER BY id LIMIT ?",
+        f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id LIMIT ?",
         (*values, limit),
     ).fetchmany(limit)
     return [Row(*row) for row in rows]

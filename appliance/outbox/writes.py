@@ -305,10 +305,13 @@ def drop(tx: Tx, any_id: str, by: str) -> Row:
 def prune(tx: Tx, dead: bool, before_ms: int, by: str, most: int) -> int:
     """Drop payloads of ended sends; `dead` retires dead ones with theirs."""
     pruned = 0
-    for status, column in (("done", "delivered_at"), ("aborted", "aborted_at")):
+    for condition, column in (
+        ("status = 'done'", "delivered_at"),
+        ("status = 'aborted'", "aborted_at"),
+    ):
         pruned += tx.execute(
             "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ? WHERE id IN"
-            f" (SELECT id FROM outbox WHERE status = '{status}' AND payload_dropped_at IS NULL"
+            f" (SELECT id FROM outbox WHERE {condition} AND payload_dropped_at IS NULL"
             f"  AND {column} <= ? LIMIT ?)",
             (tx.now_ms, before_ms, most - pruned),
         ).rowcount

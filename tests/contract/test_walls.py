@@ -29,6 +29,7 @@ def written_lines(node: ast.AST, source: list[str]) -> int:
 
 def test_no_file_is_longer_than_its_wall():
     files = tracked("*.py", "*.sql", "ops/*", "*.js", "*.css")
+    files.remove(ROOT / "ops" / "agentlip.toml")  # written by ops/write_settings.py
     assert files
     long = {
         str(file.relative_to(ROOT)): count

@@ -207,6 +207,8 @@ def spoilt(schema, good, document):
         if kind.get("type") == "array" and schema["title"] not in ITEM_BY_ITEM:
             values += [[value] for value in VALUES]
         for value in values:
+            if schema["title"] in ITEM_BY_ITEM and isinstance(value, list):
+                continue  # its items are refused one by one, in a 200
             body = {**deepcopy(good), name: value}
             if not judge.is_valid(body) or beyond_64_bits(value):
                 yield f"{name}={str(value)[:30]!r}", name, body
@@ -239,7 +241,9 @@ def test_every_body_that_is_none_is_refused(hub, operations, document):
         surplus = json.dumps({**good, "surplus": "X"}).encode()
         for what, value in (("not UTF-8", b"\xff"), ("NUL", b"\\u0000")):
             raw = surplus.replace(b'"X"', b'"%b"' % value)
-            asked.expect({400}, f"{what} in a field nobody knows", method, path, raw=raw)
+            # Where items are judged one by one, a NUL may be known only when one is.
+            told = {200, 400} if path.endswith("/batch") else {400}
+            asked.expect(told, f"{what} in a field nobody knows", method, path, raw=raw)
         text = {"Content-Type": "text/plain"}
         asked.expect({415}, "another type", method, path, body=good, headers=text)
         packed = {"Content-Encoding": "gzip"}

@@ -22,10 +22,22 @@ PRINTS_NO_JSON = {
     "agentlip courier skill": "answers envelopes and prints nothing",
     "agentlip mcp": "speaks JSON-RPC on standard input and output",
 }
+# What only just came to be: its answers are in the tests of its commands, and are promised from
+# the first release that has them.
+NOT_PROMISED_YET = (
+    "agentlip broker", "agentlip export", "agentlip identity", "agentlip inbox", "agentlip mesh",
+    "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip re-extract",
+    "agentlip report", "agentlip send",
+)  # fmt: skip
 
 
 def commands() -> set[str]:
-    return {name for name, _ in every_command()}
+    """All whose answers are promised, or have a reason not to be."""
+    return {
+        name
+        for name, _ in every_command()
+        if not any(f"{name} ".startswith(f"{new} ") for new in NOT_PROMISED_YET)
+    }
 
 
 def every_command() -> Iterator[tuple[str, Any]]:
@@ -151,8 +163,8 @@ def _courier(run: Recorder) -> None:
     run("agentlip courier dlq list", "work")
     run("agentlip courier dlq redrive", "work", "--dry-run")
     run("agentlip courier dlq redrive", "work")
-    run("agentlip courier dlq purge", "work")
-    run("agentlip courier purge", "work")
+    run("agentlip courier dlq purge", "work", "--yes")
+    run("agentlip courier purge", "work", "--yes")
     (run.workspace / "rules.toml").write_text("", encoding="utf-8")
     run("agentlip courier rules check", "rules.toml")
     envelope = '{"id": "e", "ts": "2026-01-01T00:00:00Z", "type": "t", "payload": {}}'

@@ -58,6 +58,8 @@ class Sweeper(Loop):
 
 
 def _pages(reader: Reader) -> tuple[int, int, int]:
-    names = ("page_count", "freelist_count", "page_size")
-    pages, free, size = (int(reader.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+    pragmas = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (
+        int(reader.execute(f"PRAGMA {pragma}").fetchone()[0]) for pragma in pragmas
+    )
     return pages, free, size

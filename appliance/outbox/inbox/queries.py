@@ -67,9 +67,9 @@ def messages(reader: Reader, wanted: Wanted) -> Found:
     elif wanted.newer_than_ms is not None:
         terms.append("received_at > ?")
         values.append(wanted.newer_than_ms)
+    where, direction = " AND ".join(terms), "DESC" if backwards else "ASC"
     rows = reader.rows(
-        f"SELECT {COLUMNS} FROM inbox WHERE {' AND '.join(terms)}"
-        f" ORDER BY number {'DESC' if backwards else 'ASC'}",
+        f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction}",
         values,
         limit=wanted.limit + 1,
     )
