@@ -102,6 +102,9 @@ class Items:
             items = getattr(self._outside(raw), self._field)
         except msgspec.ValidationError as error:
             refuse_field(str(error))
+        for name, value in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items():
+            if name != self._field:
+                check_values(bytes(value))
         return self._kind([self._one(bytes(item)) for item in items])
 
     def _one(self, raw: bytes) -> Any:
