@@ -115,7 +115,7 @@ class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"})
 
     first: Date | None = None
     last: Date | None = None
-    channel: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    channel: Annotated[str, Meta(max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
     top: Annotated[int, Meta(ge=1)] = 20
 
 

@@ -39,7 +39,14 @@ def test_the_answer_is_what_the_command_line_prints(hub):
 def test_what_is_not_there_is_404_and_nonsense_is_400(hub):
     answer = hub.http.get(f"{PATH}?from=2027-01-01")
     assert (answer.status, answer.body["code"]) == (404, "EMPTY_RANGE")
-    for query in ("from=yesterday", "from=2026-02-30", "top=0", "channel=", "when=now"):
+    for query in (
+        "from=yesterday",
+        "from=2026-02-30",
+        "top=0",
+        "channel=",
+        "channel=%00",
+        "when=now",
+    ):
         assert hub.http.get(f"{PATH}?{query}").status == 400, query
     # What looks like a flag is a channel's name and nothing else.
     assert hub.http.get(f"{PATH}?channel=--html%3Dx").status == 404
