@@ -1,0 +1,76 @@
+"""What can end a job: one sentence, what to do, and an exit code of its own."""
+
+
+class JobError(Exception):
+    """`exit_code` tells a script which of them it was; 10 to 16 as `agentlip export` has them."""
+
+    exit_code = 70
+    hint = "run it again with --verbose for the engine's own words"
+
+    def __init__(self, sentence: str, hint: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.hint = hint or self.hint
+
+    def __reduce__(self) -> tuple[type["JobError"], tuple[str, str]]:
+        return type(self), (self.sentence, self.hint)
+
+
+class Usage(JobError):
+    exit_code = 2
+    hint = "run it with --help"
+
+
+class SegmentMissing(JobError):
+    exit_code = 10
+    hint = "copy the segment beside its manifest again, or export anew into another directory"
+
+
+class SegmentTorn(JobError):
+    exit_code = 11
+    hint = "copy the segment and its manifest again from where they were exported"
+
+
+class WrongHash(JobError):
+    exit_code = 12
+    hint = "take the segment from a copy, or remove it with its manifest and export anew"
+
+
+class SchemaVersionUnknown(JobError):
+    exit_code = 13
+    hint = "a newer program wrote it: use the image of that version"
+
+
+class EmptyRange(JobError):
+    exit_code = 14
+    hint = "ask for other dates, or ingest what was exported since"
+
+
+class OutputNotWritable(JobError):
+    exit_code = 15
+    hint = "look at owner and free space: ls -ld DIR; df -h DIR (the image runs as uid 185)"
+
+
+class OutputBusy(JobError):
+    exit_code = 16
+    hint = "wait for it, or name another directory with --out"
+
+
+class SourceUnreachable(JobError):
+    exit_code = 20
+    hint = "look whether the appliance answers there: curl URL/health"
+
+
+class EngineUnreachable(JobError):
+    exit_code = 21
+    hint = "look at the name and port of --master or --remote, and whether workers are there"
+
+
+class ChecksFailed(JobError):
+    exit_code = 22
+    hint = "the failed checks are named above; nothing was published"
+
+
+class DifferencesFound(JobError):
+    exit_code = 23
+    hint = "read the table `differences` that the audit left in its output"

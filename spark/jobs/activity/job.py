@@ -1,0 +1,87 @@
+"""Reads silver, computes the days asked for, and publishes gold with all other days kept."""
+
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark import checks
+from spark.dataset import Dataset, Version
+from spark.errors import ChecksFailed, EmptyRange, SegmentMissing
+from spark.jobs.activity import schema
+from spark.jobs.activity import transforms as t
+from spark.jobs.ingest.job import silver
+from spark.request import Report, Request
+
+CHECKS = (
+    checks.Check(
+        "activity.once", "activity", checks.UNIQUE, ("day", "channel_id", "topic_id", "sender"),
+        checks.ERROR,
+    ),
+    checks.Check("activity.messages", "activity", checks.RANGE, ("messages",), checks.ERROR, low=0),
+    checks.Check(
+        "activity.reply", "activity", checks.RANGE, ("first_reply_median_seconds",), checks.ERROR,
+        low=0, high=schema.REPLY_SECONDS_MAX,
+    ),
+    checks.Check("activity.sender", "activity", checks.NOT_NULL, ("sender",), checks.WARN),
+    checks.Check("activity.topic", "activity", checks.NOT_NULL, ("topic",), checks.WARN),
+)  # fmt: skip
+
+
+def gold(ask: Request) -> Dataset:
+    return Dataset(ask.out / "gold" / "activity", schema.NAME)
+
+
+def run(ask: Request) -> Report:
+    assert ask.first_day is not None
+    assert ask.last_day is not None
+    source = silver(ask.source).current()
+    if source is None:
+        raise SegmentMissing(f"{ask.source} holds no silver tables: run ingest first")
+    with gold(ask).writing() as dataset:
+        return _publish(ask, source, dataset)
+
+
+def _publish(ask: Request, source: Version, dataset: Dataset) -> Report:
+    spark, first, last = ask.spark, ask.first_day, ask.last_day
+    assert first is not None
+    assert last is not None
+    draft, former = dataset.draft(), dataset.current()
+    rows = t.near(source.read(spark, "messages"), first, last).persist()
+    days = f"{first} to {last}"
+    with ask.progress.step(spark, "activity: reading"):
+        mine = t.within(rows, first, last)
+        if mine.isEmpty():
+            raise EmptyRange(f"nothing happened in {days}")
+    told = t.within(t.sequence(rows), first, last).persist()
+    with ask.progress.step(spark, "activity: spans and pairs"):
+        draft.write(_one_file_a_day(t.spans(told)), "spans")
+        draft.write(_one_file_a_day(t.pairs(told)), "pairs")
+    with ask.progress.step(spark, "activity: days"):
+        spent = draft.read(spark, "spans")
+        topics, channels = source.read(spark, "topics"), source.read(spark, "channels")
+        found = t.activity(mine, told, spent, topics, channels)
+        draft.write(_one_file_a_day(found), "activity")
+    told.unpersist()
+    rows.unpersist()
+    with ask.progress.step(spark, "activity: checks"):
+        results = checks.run(CHECKS, partial(draft.read, spark), ask.now)
+    if any(result.is_error for result in results):
+        for line in checks.spell(results):
+            ask.progress.say(line)
+        raise ChecksFailed("the new tables break a check of severity error")
+    (sums,) = draft.read(spark, "activity").agg(
+        f.count(f.lit(1)).alias("rows"),
+        *[f.sum(name).alias(name) for name in ("messages", "edits", "deletes", "moves")],
+    ).collect()  # fmt: skip
+    if former is not None:
+        asked = {str(first + timedelta(days=n)) for n in range((last - first).days + 1)}
+        for table in schema.OUTPUT:
+            draft.keep(former, table, asked)
+    made = dataset.commit(draft, {"silver": source.path.name})
+    return Report(sums.asDict(), results, made.path)
+
+
+def _one_file_a_day(frame: DataFrame) -> DataFrame:
+    return frame.repartition("day")

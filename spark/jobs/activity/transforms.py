@@ -1,0 +1,132 @@
+"""Rows of the message history to numbers a day: frames in, frames out.
+
+Days are UTC. A reply counts for the message it follows, so the messages of the day after the
+last one asked for are read too, and those of the day before the first for who spoke before.
+"""
+
+from datetime import date, timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from spark.jobs.activity import schema
+
+WHERE = ("day", "channel_id", "topic_id", "sender")
+ONE_DAY = timedelta(days=1)
+
+
+def c(name: str) -> Column:
+    return f.col(name)
+
+
+def near(messages: DataFrame, first: date, last: date) -> DataFrame:
+    """States that began in the days asked for or in the two around them; `on` is their day."""
+    return (
+        messages.where(c("day") <= f.lit(last + ONE_DAY))
+        .where(c("valid_from") >= f.lit(first - ONE_DAY).cast("timestamp"))
+        .where(c("valid_from") < f.lit(last + 2 * ONE_DAY).cast("timestamp"))
+        .select(
+            f.to_date("valid_from").alias("day"),
+            "channel_id", "topic_id", "sender", "change", "valid_from", "event_id",
+        )
+    )  # fmt: skip
+
+
+def within(rows: DataFrame, first: date, last: date) -> DataFrame:
+    return rows.where(c("day").between(f.lit(first), f.lit(last)))
+
+
+def sequence(rows: DataFrame) -> DataFrame:
+    """Created messages, each with who spoke before it and when another sender spoke next.
+
+    Read backwards, so that the next turn is the newest one seen: one sort for all of it.
+    """
+    backwards = Window.partitionBy("topic_id").orderBy(f.desc("valid_from"), f.desc("event_id"))
+    seen = backwards.rowsBetween(Window.unboundedPreceding, -1)
+    at = f.unix_micros("valid_from")
+    created = rows.where(c("change") == "created").withColumn("at", at)
+    told = created.select(
+        "*",
+        f.lead("sender").over(backwards).alias("before"),
+        f.lead("at").over(backwards).alias("before_at"),
+    )
+    turn = f.coalesce(c("before") != c("sender"), f.lit(True))
+    told = told.withColumn("turn_at", f.when(turn, c("at")))
+    # Of a message inside a turn the next turn is that of the rows after it, which were seen.
+    waited = f.last("turn_at", ignorenulls=True).over(seen) - c("at")
+    soon = waited <= schema.REPLY_SECONDS_MAX * 1_000_000
+    return told.withColumn("reply_seconds", f.when(soon, waited / 1e6))
+
+
+def spans(told: DataFrame) -> DataFrame:
+    """Runs of a sender's messages in a topic without a long pause; midnight ends them."""
+    mine = Window.partitionBy(*WHERE).orderBy("at", "event_id")
+    pause = schema.SPAN_PAUSE_SECONDS * 1_000_000
+    begins = f.coalesce(c("at") - f.lag("at").over(mine) > pause, f.lit(True))
+    return (
+        told.withColumn("begins", begins.cast("int"))
+        .withColumn("span", f.sum("begins").over(mine.rowsBetween(Window.unboundedPreceding, 0)))
+        .groupBy(*WHERE, "span")
+        .agg(
+            f.min("valid_from").alias("started_at"),
+            f.max("valid_from").alias("ended_at"),
+            f.count(f.lit(1)).alias("messages"),
+        )
+        .select(*schema.OUTPUT["spans"].names)
+    )
+
+
+def pairs(told: DataFrame) -> DataFrame:
+    """Turns: a message that follows another sender's in its topic, soon enough."""
+    after = c("at") - c("before_at")
+    turns = told.where(
+        (c("before") != c("sender")) & (after <= schema.REPLY_SECONDS_MAX * 1_000_000)
+    )
+    return (
+        turns.groupBy(*WHERE, c("before").alias("answers"))
+        .agg(
+            f.count(f.lit(1)).alias("replies"),
+            f.median(after / 1e6).alias("median_seconds"),
+        )
+        .select(*schema.OUTPUT["pairs"].names)
+    )
+
+
+def activity(
+    rows: DataFrame, told: DataFrame, spent: DataFrame, topics: DataFrame, channels: DataFrame
+) -> DataFrame:
+    """One row for each day, channel, topic and sender in which anything was done."""
+    changed = rows.groupBy(*WHERE).agg(
+        f.count_if(c("change") == "created").alias("messages"),
+        f.count_if(c("change") == "edited").alias("edits"),
+        f.count_if(c("change") == "deleted").alias("deletes"),
+        f.count_if(c("change") == "moved").alias("moves"),
+    )
+    answered = told.groupBy(*WHERE).agg(
+        f.count("reply_seconds").alias("replied"),
+        f.percentile("reply_seconds", f.lit(0.5)).alias("first_reply_median_seconds"),
+        f.percentile("reply_seconds", f.lit(0.95)).alias("first_reply_p95_seconds"),
+    )
+    active = spent.groupBy(*WHERE).agg(
+        f.count(f.lit(1)).alias("active_spans"),
+        f.sum((f.unix_micros("ended_at") - f.unix_micros("started_at")) / 1e6).alias(
+            "active_seconds"
+        ),
+    )
+    joined = changed
+    for each in (answered, active):
+        same = [c(f"l.{name}").eqNullSafe(c(f"r.{name}")) for name in WHERE]
+        joined = (
+            joined.alias("l")
+            .join(each.alias("r"), same, "left")
+            .select("l.*", *[f"r.{name}" for name in each.columns if name not in WHERE])
+        )
+    names = channels.select("channel_id", c("name").alias("channel"))
+    named = joined.join(titles(topics), "topic_id", "left").join(names, "channel_id", "left")
+    zeros = {"replied": 0, "active_spans": 0, "active_seconds": 0.0}
+    return named.fillna(zeros).select(*schema.OUTPUT["activity"].names)
+
+
+def titles(topics: DataFrame) -> DataFrame:
+    newest = topics.where(c("valid_to").isNull())
+    return newest.select("topic_id", c("title").alias("topic"))

@@ -1,0 +1,1 @@
+"""The log alone, played again, against a snapshot of the tables."""

@@ -1,0 +1,26 @@
+"""What audit reads beside the log, what it compares, and what it promises."""
+
+from spark import schemas
+
+NAME = "audit-1"
+OUTPUT = schemas.tables(NAME)
+SNAPSHOT = schemas.tables("snapshot-1")
+
+# Noun → (the snapshot's table, its key, column of the log's state → kind of difference).
+# Both sides get the same column names; `_text` and `_hash` are made by the transforms.
+COMPARED = {
+    "message": ("messages", {
+        "version": "version", "content_hash": "content", "topic_id": "topic",
+        "channel_id": "scope", "sender": "sender", "tombstone": "tombstone",
+        "created_at": "created_at", "edited_at": "edited_at",
+    }),
+    "topic": ("topics", {"title": "title", "channel_id": "scope", "created_at": "created_at"}),
+    "channel": ("channels", {
+        "name": "name", "description": "description", "created_at": "created_at",
+    }),
+    "attachment": ("topic_attachments", {
+        "topic_id": "topic", "kind": "kind", "key": "key", "value": "value",
+        "dedupe_key": "dedupe_key", "source_message_id": "source",
+    }),
+    "enrichment": ("enrichments", {"count": "count"}),
+}  # fmt: skip

@@ -1,0 +1,199 @@
+"""The state that the log tells, the state that the snapshot holds, and how they differ.
+
+Both become frames of (id, event_id, the compared columns as text); pure: frames in, frames out.
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from spark.jobs.audit import schema
+from spark.jobs.ingest import schema as known
+from spark.jobs.ingest import transforms as t
+
+COLUMNS = schema.OUTPUT["differences"].names
+
+
+def c(name: str) -> Column:
+    return f.col(name)
+
+
+def tombstone(at: Column, by: Column) -> Column:
+    """Present and whose; null of a message that stands."""
+    return f.when(at.isNotNull(), f.concat(f.lit("by "), f.coalesce(by, f.lit("?"))))
+
+
+def millis(at: Column) -> Column:
+    return f.unix_millis(at)
+
+
+def plain_json(text: Column) -> Column:
+    """The value written in one way, whoever wrote it."""
+    return f.from_json(f.concat(f.lit('{"v":'), text, f.lit("}")), "v string")["v"]
+
+
+# -- what the log tells -----------------------------------------------------------------
+
+
+def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
+    """Noun → its state after the last event."""
+    others = t.others_of(events)
+    others = others.where(t.is_sound(known.OTHERS))
+    newest = history.where(c("valid_to").isNull())
+    return {
+        "message": newest.select(
+            c("message_id").alias("id"), "event_id", "version",
+            f.sha2("content_raw", 256).alias("content_hash"), "topic_id", "channel_id", "sender",
+            tombstone(c("deleted_at"), c("deleted_by")).alias("tombstone"),
+            millis(c("created_at")).alias("created_at"),
+            millis(c("edited_at")).alias("edited_at"),
+        ),
+        "topic": t.topic_history(t.topic_facts(others)).where(c("valid_to").isNull()).select(
+            c("topic_id").alias("id"), "event_id", "title", "channel_id",
+            millis(c("created_at")).alias("created_at"),
+        ),
+        "channel": t.once(t.channels(others)).select(
+            c("channel_id").alias("id"), "event_id", "name", "description",
+            millis(c("created_at")).alias("created_at"),
+        ),
+        "attachment": t.once(t.attachments(others)).select(
+            c("attachment_id").alias("id"), "event_id", "topic_id", "kind", "key",
+            plain_json(c("value_json")).alias("value"), "dedupe_key", "source_message_id",
+        ),
+        "enrichment": _counted(t.once_each(t.enrichments(others)), "event_id"),
+    }  # fmt: skip
+
+
+def _counted(rows: DataFrame, event: str | None) -> DataFrame:
+    """Enrichments have no ids in the log: how many of each sort a message has."""
+    sort = f.concat_ws(
+        " ", "message_id", "kind", c("span_start").cast("string"), c("span_end").cast("string"),
+        f.sha2(plain_json(c("data_json")), 256),
+    )  # fmt: skip
+    number = f.max(event) if event else f.lit(None).cast("bigint")
+    return rows.groupBy(sort.alias("id")).agg(
+        number.alias("event_id"), f.count(f.lit(1)).alias("count")
+    )
+
+
+# -- what the snapshot holds ------------------------------------------------------------
+
+
+def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    """Noun → the rows of its table, in the same columns."""
+
+    def at(name: str) -> Column:
+        return millis(c(name).try_cast("timestamp")).alias(name)
+
+    messages, topics = tables["messages"], tables["topics"]
+    channels, attachments = tables["channels"], tables["topic_attachments"]
+    return {
+        "message": messages.select(
+            "id", "version", f.sha2("content_raw", 256).alias("content_hash"), "topic_id",
+            "channel_id", "sender",
+            tombstone(c("deleted_at"), c("deleted_by")).alias("tombstone"),
+            at("created_at"), at("edited_at"),
+        ),
+        "topic": topics.select("id", "title", "channel_id", at("created_at")),
+        "channel": channels.select("id", "name", "description", at("created_at")),
+        "attachment": attachments.select(
+            "id", "topic_id", "kind", "key", plain_json(c("value_json")).alias("value"),
+            "dedupe_key", "source_message_id",
+        ),
+        "enrichment": _counted(tables["enrichments"], None).drop("event_id"),
+    }  # fmt: skip
+
+
+# -- how they differ --------------------------------------------------------------------
+
+
+def compare(noun: str, log: DataFrame, snapshot: DataFrame) -> DataFrame:
+    """One row for each difference: missing, unlogged, or a column that says something else."""
+    _, columns = schema.COMPARED[noun]
+    left = log.select(f.struct(*log.columns).alias("l"), "id")
+    right = snapshot.select(f.struct(*snapshot.columns).alias("s"), "id")
+    both = left.join(right, "id", "full_outer")
+    absent = f.when(c("s").isNull(), _difference(f"{noun}.missing", "in the log", None)).when(
+        c("l").isNull(), _difference(f"{noun}.unlogged", None, "in the table")
+    )
+    found = [absent]
+    for column, kind in columns.items():
+        says, holds = c(f"l.{column}").cast("string"), c(f"s.{column}").cast("string")
+        differs = c("l").isNotNull() & c("s").isNotNull() & ~says.eqNullSafe(holds)
+        found.append(f.when(differs, _difference(f"{noun}.{kind}", says, holds)))
+    return (
+        both.withColumn("d", f.array_compact(f.array(*found)))
+        .where(f.size("d") > 0)
+        .select(c("id").alias("entity_id"), c("l.event_id"), f.explode("d").alias("d"))
+        .select(c("d.kind"), "entity_id", "event_id", "d.log_says", "d.snapshot_says")
+    )  # fmt: skip
+
+
+def _difference(kind: str, log: Column | str | None, snapshot: Column | str | None) -> Column:
+    def text(value: Column | str | None) -> Column:
+        return value if isinstance(value, Column) else f.lit(value).cast("string")
+
+    return f.struct(
+        f.lit(kind).alias("kind"),
+        text(log).alias("log_says"),
+        text(snapshot).alias("snapshot_says"),
+    )
+
+
+# -- what is wrong with the log by itself -----------------------------------------------
+
+
+def log_faults(events: DataFrame, history: DataFrame) -> DataFrame:
+    frames = [_unreadable(events), _scopes(events), _versions(history), _twice(events)]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _row(kind: str, entity: Column, says: Column, should: Column) -> list[Column]:
+    return [
+        f.lit(kind).alias("kind"),
+        entity.alias("entity_id"),
+        c("event_id"),
+        says.cast("string").alias("log_says"),
+        should.cast("string").alias("snapshot_says"),
+    ]
+
+
+def _unreadable(events: DataFrame) -> DataFrame:
+    rows = t.quarantine_of(events)
+    nothing = f.lit(None)
+    return rows.select(
+        *_row("log.unreadable", c("entity_id"), f.concat_ws("; ", "reasons"), nothing)
+    )
+
+
+def _scopes(events: DataFrame) -> DataFrame:
+    """Who is routed by topic or channel must have heard of exactly what concerns it."""
+    rows = t.messages_of(events).where(t.is_sound(known.MESSAGES))
+    moved = c("name") == "message.moved_topic"
+    topic = f.when(moved, c("p.from_topic_id")).otherwise(c("p.topic_id"))
+    should = f.concat_ws(
+        " ",
+        f.coalesce("p.channel_id", "scope_channel_id"),
+        f.coalesce(topic, "scope_topic_id"),
+        f.when(moved, c("p.topic_id")),
+    )
+    says = f.concat_ws(" ", "scope_channel_id", "scope_topic_id", "scope_topic_id2")
+    return rows.where(says != should).select(*_row("log.scope", c("entity_id"), says, should))
+
+
+def _versions(history: DataFrame) -> DataFrame:
+    """Each change is one version more; the first is version 1."""
+    order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
+    should = f.coalesce(f.lag("version").over(order), f.lit(0)) + 1
+    rows = history.withColumn("should", should).where(c("version") != c("should"))
+    return rows.select(*_row("log.version", c("message_id"), c("version"), c("should")))
+
+
+def _twice(events: DataFrame) -> DataFrame:
+    """The same number for two different events; the same event twice is no fault."""
+    sides = f.struct("name", "entity_id", "data_json")
+    rows = events.groupBy("event_id", "epoch").agg(
+        f.count_distinct(sides).alias("n"), f.min("entity_id").alias("entity_id")
+    )
+    return rows.where("n > 1").select(*_row("log.twice", c("entity_id"), c("n"), f.lit(1)))

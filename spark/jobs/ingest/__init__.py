@@ -1,0 +1,1 @@
+"""Bronze to silver: closed segments become typed tables with the full history of messages."""

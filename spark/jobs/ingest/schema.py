@@ -1,0 +1,91 @@
+"""What ingest reads and what it promises, and the payloads of the events that it knows."""
+
+from spark import schemas
+
+NAME = "silver-1"
+INPUT = schemas.segments()
+OUTPUT = schemas.tables(NAME)
+
+TOMBSTONE = "[deleted]"
+MESSAGES = {
+    "message.created": "created",
+    "message.edited": "edited",
+    "message.moved_topic": "moved",
+    "message.deleted": "deleted",
+}
+OTHERS = (
+    "channel.created",
+    "topic.created",
+    "topic.renamed",
+    "topic.attachment_added",
+    "message.enriched",
+)
+KNOWN = (*MESSAGES, *OTHERS)
+
+# A created message is read as a map, so that fields we do not know come along unparsed.
+MESSAGE_PAYLOAD = (
+    "message map<string,string>, message_id string, version bigint, new_content string,"
+    " old_topic_id string, new_topic_id string, channel_id string, mode string, deleted_by string"
+)
+# A creation alone, typed at once: most of a log, and half the work.
+CREATED_PAYLOAD = (
+    "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
+    " content_raw: string, version: bigint, created_at: timestamp>"
+)
+# The same fields whatever happened; `more` says that there are fields which we do not know.
+MESSAGE_FIELDS = """
+    named_struct(
+        'id', coalesce(j.message.id, j.message_id),
+        'version', coalesce(try_cast(j.message.version as bigint), j.version),
+        'channel_id', coalesce(j.message.channel_id, j.channel_id),
+        'topic_id', coalesce(j.message.topic_id, j.new_topic_id),
+        'from_topic_id', j.old_topic_id,
+        'move_mode', j.mode,
+        'sender', j.message.sender,
+        'content_raw', coalesce(j.message.content_raw, j.new_content),
+        'created_at', try_cast(j.message.created_at as timestamp),
+        'deleted_by', j.deleted_by,
+        'more', size(j.message) > 10 or size(json_object_keys(data_json)) > case name
+            when 'message.created' then 1 when 'message.edited' then 4
+            when 'message.moved_topic' then 6 else 3 end
+    )"""
+OTHER_PAYLOAD = (
+    "channel map<string,string>, topic map<string,string>, attachment map<string,string>,"
+    " topic_id string, new_title string, message_id string,"
+    " enrichments array<struct<kind: string, span: struct<start: bigint, end: bigint>,"
+    " data: string>>"
+)
+
+# Fields of the payload, and of the noun inside it, that the tables have columns for or drop
+# knowingly (an old value stands in the row before).
+NOUNS = {
+    "message.created": "message",
+    "channel.created": "channel",
+    "topic.created": "topic",
+    "topic.attachment_added": "attachment",
+}
+FIELDS = {
+    "message.created": ("message",),
+    "message.edited": ("message_id", "old_content", "new_content", "version"),
+    "message.moved_topic": (
+        "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version",
+    ),
+    "message.deleted": ("message_id", "deleted_by", "version"),
+    "channel.created": ("channel",),
+    "topic.created": ("topic",),
+    "topic.renamed": ("topic_id", "old_title", "new_title"),
+    "topic.attachment_added": ("attachment",),
+    "message.enriched": ("message_id", "enrichments"),
+}  # fmt: skip
+NOUN_FIELDS = {
+    "message": (
+        "id", "topic_id", "channel_id", "sender", "content_raw", "version", "created_at",
+        "edited_at", "deleted_at", "deleted_by",
+    ),
+    "channel": ("id", "name", "description", "created_at"),
+    "topic": ("id", "channel_id", "title", "created_at", "updated_at"),
+    "attachment": (
+        "id", "topic_id", "kind", "key", "value_json", "dedupe_key", "source_message_id",
+        "created_at",
+    ),
+}  # fmt: skip

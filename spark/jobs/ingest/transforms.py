@@ -1,0 +1,410 @@
+"""Events to typed tables: frames in, frames out; no session, no path, no clock.
+
+`messages_of` and `others_of` add the payload `p`; rows that break a row of RULES go to the
+quarantine, the others to their table. The history of a message is a window over its events in
+their order.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from spark.jobs.ingest import schema
+
+
+def c(name: str) -> Column:
+    return f.col(name)
+
+
+def messages_of(events: DataFrame) -> DataFrame:
+    """With `p`: what the event says of its message, in the same fields whatever happened."""
+    rows = events.where(c("name").isin(*schema.MESSAGES))
+    read = rows.withColumn("j", _once(f.from_json("data_json", schema.MESSAGE_PAYLOAD)))
+    return read.withColumn("p", _once(f.expr(schema.MESSAGE_FIELDS))).drop("j")
+
+
+def created_of(events: DataFrame) -> DataFrame:
+    """Of creations alone the same `p`, as far as they have it, for less."""
+    rows = events.where(c("name") == "message.created")
+    payload = f.from_json("data_json", schema.CREATED_PAYLOAD)
+    return rows.withColumn("p", _once(payload["message"]))
+
+
+def others_of(events: DataFrame) -> DataFrame:
+    rows = events.where(c("name").isin(*schema.OTHERS))
+    return rows.withColumn("p", _once(f.from_json("data_json", schema.OTHER_PAYLOAD)))
+
+
+def _once(costly: Column) -> Column:
+    """What the optimizer takes for repeatable it pushes into each filter above it, and parses
+    again for every field that is named there: six times the work."""
+    return f.when(f.monotonically_increasing_id() >= 0, costly)
+
+
+def named(*names: str) -> Column:
+    return f.coalesce(c("name").isin(*names), f.lit(False))
+
+
+def is_unknown() -> Column:
+    """Of a name that we do not know; a row without a name is a bad one, not this."""
+    return ~named(*schema.KNOWN) & envelope_is_sound()
+
+
+def unknown_of(events: DataFrame) -> DataFrame:
+    return events.where(is_unknown()).select(*schema.OUTPUT["unknown_events"].names)
+
+
+def look(events: DataFrame) -> DataFrame:
+    """What there is to do, counted in one cheap pass; sum the rows. `distinct` counts numbers as
+    bits, exactly and without moving rows."""
+    bits = f.bitmap_construct_agg(f.bitmap_bit_position(c("event_id")))
+    one = f.lit(1)
+    return (
+        events.groupBy("epoch", f.bitmap_bucket_number(c("event_id")).alias("bucket"))
+        .agg(
+            f.count(one).alias("rows"),
+            f.bitmap_count(bits).alias("distinct"),
+            *[f.count_if(named(*names)).alias(kind) for kind, names in KINDS.items()],
+            f.count_if(is_unknown()).alias("unknown_events"),
+            f.count_if(~envelope_is_sound()).alias("bad_envelopes"),
+        )
+        .drop("epoch", "bucket")
+    )
+
+
+def changed(events: DataFrame) -> DataFrame:
+    """Ids of messages of which more is told than their creation."""
+    rows = events.where(named(*schema.MESSAGES) & ~named("message.created"))
+    return rows.select("entity_id").distinct()
+
+
+# -- what a row must have, as rows: reason → what holds of a good one ---------------------
+
+ENVELOPE = {
+    "event_id is missing or not positive": "event_id is not null and event_id > 0",
+    "epoch is missing": "epoch is not null and epoch != ''",
+    "ts is missing or no time": "ts is not null",
+    "name is missing": "name is not null and name != ''",
+    "entity_id is missing": "entity_id is not null",
+}
+
+
+def _there(prefix: str, *fields: str) -> dict[str, str]:
+    return {f"{prefix}{field} is missing": f"p.{prefix}{field} is not null" for field in fields}
+
+
+MESSAGE = {
+    "id is missing": "p.id is not null",
+    "version is no number": "p.version is not null",
+    "entity_id is another message": "p.id is null or entity_id <=> p.id",
+}
+RULES: dict[str, dict[str, str]] = {
+    "message.created": MESSAGE
+    | _there("", "topic_id", "channel_id", "sender", "content_raw")
+    | {"created_at is no time": "p.created_at is not null"},
+    "message.edited": MESSAGE | _there("", "content_raw"),
+    "message.moved_topic": MESSAGE | _there("", "topic_id"),
+    "message.deleted": MESSAGE,
+    "channel.created": _there("channel.", "id", "name"),
+    "topic.created": _there("topic.", "id", "channel_id", "title"),
+    "topic.renamed": _there("", "topic_id", "new_title"),
+    "topic.attachment_added": _there("attachment.", "id", "topic_id", "kind", "value_json"),
+    "message.enriched": _there("", "message_id", "enrichments"),
+}
+
+
+def envelope_is_sound() -> Column:
+    return f.expr(" and ".join(f"({rule})" for rule in ENVELOPE.values()))
+
+
+def is_sound(names: Iterable[str]) -> Column:
+    """Of parsed rows with one of these names: nothing is amiss."""
+    payload = f.lit(False)
+    for name in names:
+        holds = f.expr(" and ".join(f"({rule})" for rule in RULES[name].values()))
+        payload = f.when(c("name") == name, holds).otherwise(payload)
+    return envelope_is_sound() & payload
+
+
+def quarantine_of(events: DataFrame) -> DataFrame:
+    """Every bad row as it came, with all that is wrong with it."""
+    promised = schema.OUTPUT["quarantine"].names
+    nameless = events.where(~envelope_is_sound() & ~named(*schema.KNOWN)).withColumn(
+        "reasons", _reasons(ENVELOPE, f.lit(True))
+    )
+    frames = [nameless.select(*promised)]
+    no_json = {"data_json is no JSON object": "json_object_keys(data_json) is not null"}
+    for rows, names in ((messages_of(events), tuple(schema.MESSAGES)),
+                        (others_of(events), schema.OTHERS)):  # fmt: skip
+        bad = rows.where(~is_sound(names))
+        found = [_reasons(ENVELOPE | no_json, f.lit(True))]
+        found += [_reasons(RULES[name], c("name") == name) for name in names]
+        frames.append(bad.withColumn("reasons", f.concat(*found)).select(*promised))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _reasons(rules: dict[str, str], where: Column) -> Column:
+    said = [f.when(where & ~f.expr(rule), f.lit(reason)) for reason, rule in rules.items()]
+    return f.array_compact(f.array(*said))
+
+
+# -- fields that we do not know ---------------------------------------------------------
+
+
+def extra_of(names: Iterable[str], where: Column) -> Column:
+    """Unknown fields of the payload and of its noun, parsed once more and only `where` there
+    are any; null elsewhere."""
+    extra: Column = f.lit(None).cast("map<string,string>")
+    for name in names:
+        extra = f.when(c("name") == name, _extra(name)).otherwise(extra)
+    return f.when(where & (f.size(extra) > 0), extra)
+
+
+def _extra(name: str) -> Column:
+    outside = _without(f.from_json("data_json", "map<string,string>"), schema.FIELDS[name])
+    if noun := schema.NOUNS.get(name):
+        fields = f.from_json("data_json", f"{noun} map<string,string>")[noun]
+        return f.map_concat(outside, _without(fields, schema.NOUN_FIELDS[noun]))
+    return outside
+
+
+def has_more(names: Iterable[str]) -> Column:
+    """Of the smaller tables: more fields than are known."""
+    more: Column = f.lit(False)
+    keys = f.size(f.json_object_keys("data_json"))
+    for name in names:
+        found = keys > len(schema.FIELDS[name])
+        if noun := schema.NOUNS.get(name):
+            found = found | (f.size(c(f"p.{noun}")) > len(schema.NOUN_FIELDS[noun]))
+        more = f.when(c("name") == name, found).otherwise(more)
+    return more
+
+
+def extra(*names: str) -> Column:
+    return extra_of(names, has_more(names)).alias("extra")
+
+
+def _without(fields: Column, known: Iterable[str]) -> Column:
+    names = list(known)
+    return f.map_filter(fields, lambda key, _: ~key.isin(names))
+
+
+# -- messages ---------------------------------------------------------------------------
+
+
+def changes(parsed: DataFrame) -> DataFrame:
+    """What each sound event says of its message, and null where it says nothing."""
+    deleted = c("name") == "message.deleted"
+    words = f.create_map(*[f.lit(word) for pair in schema.MESSAGES.items() for word in pair])
+    return parsed.select(
+        c("p.id").alias("message_id"),
+        "p.version",
+        words[c("name")].alias("change"),
+        f.coalesce("p.channel_id", "scope_channel_id").alias("channel_id"),
+        f.coalesce("p.topic_id", "scope_topic_id").alias("topic_id"),
+        "p.from_topic_id",
+        "p.move_mode",
+        "p.sender",
+        f.when(deleted, f.lit(schema.TOMBSTONE)).otherwise(c("p.content_raw")).alias("content_raw"),
+        "p.created_at",
+        "p.deleted_by",
+        c("ts").alias("valid_from"),
+        "epoch",
+        "event_id",
+        extra_of(schema.MESSAGES, c("p.more")).alias("extra"),
+    )
+
+
+def facts(history: DataFrame) -> DataFrame:
+    """Back from rows of the history to what their events said, to build it again with more."""
+    change = c("change")
+
+    def only(name: str, *of: str) -> Column:
+        return f.when(change.isin(*of), c(name)).alias(name)
+
+    return history.select(
+        "message_id", "version", "change", "channel_id", "topic_id", "from_topic_id", "move_mode",
+        only("sender", "created"),
+        only("content_raw", "created", "edited", "deleted"),
+        only("created_at", "created"),
+        only("deleted_by", "deleted"),
+        "valid_from", "epoch", "event_id", "extra",
+    )  # fmt: skip
+
+
+def history(told: DataFrame) -> DataFrame:
+    """One row for each state of a message, an event that came twice once."""
+    order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+    def newest(value: Column) -> Column:
+        return f.last(value, ignorenulls=True).over(so_far)
+
+    again = (f.lag("event_id").over(order) == c("event_id")) & (
+        f.lag("epoch").over(order) == c("epoch")
+    )
+    rows = told.withColumn("again", again).where(~f.coalesce(c("again"), f.lit(False)))
+    touched = f.when(c("change").isin("edited", "deleted"), c("valid_from"))
+    removed = f.when(c("change") == "deleted", c("valid_from"))
+    begun = f.coalesce(c("created_at"), c("valid_from"))
+    return rows.select(
+        "message_id", "version", "change", "channel_id", "topic_id", "from_topic_id", "move_mode",
+        newest(c("sender")).alias("sender"),
+        newest(c("content_raw")).alias("content_raw"),
+        newest(c("created_at")).alias("created_at"),
+        newest(touched).alias("edited_at"),
+        newest(removed).alias("deleted_at"),
+        newest(c("deleted_by")).alias("deleted_by"),
+        "valid_from",
+        f.lead("valid_from").over(order).alias("valid_to"),
+        "epoch", "event_id", "extra",
+        f.first(f.to_date(begun)).over(so_far).alias("day"),
+    ).select(*schema.OUTPUT["messages"].names)  # fmt: skip
+
+
+def first_states(created: DataFrame) -> DataFrame:
+    """The history of messages of which nothing but the creation is told: no need to sort."""
+    word, never = f.lit(None).cast("string"), f.lit(None).cast("timestamp")
+    made = {
+        "message_id": c("p.id"),
+        "version": c("p.version"),
+        "change": f.lit("created"),
+        **{name: c(f"p.{name}") for name in ("channel_id", "topic_id", "sender", "content_raw")},
+        **dict.fromkeys(("from_topic_id", "move_mode", "deleted_by"), word),
+        "created_at": c("p.created_at"),
+        **dict.fromkeys(("edited_at", "deleted_at", "valid_to"), never),
+        "valid_from": c("ts"),
+        "epoch": c("epoch"),
+        "event_id": c("event_id"),
+        "extra": extra_of(("message.created",), may_have_more()),
+        "day": f.to_date("p.created_at"),
+    }
+    return created.select(*[made[name].alias(name) for name in schema.OUTPUT["messages"].names])
+
+
+def may_have_more() -> Column:
+    """False only if the creation has the known fields and no other, told without parsing: a
+    colon after a quote ends each name, and inside of text a quote is never bare."""
+    fields = schema.NOUN_FIELDS["message"]
+    marks = f.octet_length("data_json") - f.octet_length(
+        f.replace(c("data_json"), f.lit('":'), f.lit(""))
+    )
+    plain = marks == 2 * (len(fields) + 1)
+    for field in fields:
+        if field not in ("id", "topic_id", "channel_id", "sender", "content_raw", "version"):
+            plain = plain & f.contains(c("data_json"), f.lit(f'"{field}":'))
+    return ~plain
+
+
+# -- the smaller tables -----------------------------------------------------------------
+
+
+def topic_facts(parsed: DataFrame) -> DataFrame:
+    rows = parsed.where(c("name").isin("topic.created", "topic.renamed"))
+    noun = c("p.topic")
+    return rows.select(
+        f.coalesce(noun["id"], c("p.topic_id")).alias("topic_id"),
+        f.when(c("name") == "topic.created", "created").otherwise("renamed").alias("change"),
+        f.coalesce(noun["channel_id"], c("scope_channel_id")).alias("channel_id"),
+        f.coalesce(noun["title"], c("p.new_title")).alias("title"),
+        noun["created_at"].try_cast("timestamp").alias("created_at"),
+        c("ts").alias("valid_from"),
+        "epoch",
+        "event_id",
+        extra("topic.created", "topic.renamed"),
+    )
+
+
+def topic_history(told: DataFrame) -> DataFrame:
+    order = Window.partitionBy("topic_id").orderBy("event_id", "epoch")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return (
+        once(told)
+        .withColumn("created_at", f.last("created_at", ignorenulls=True).over(so_far))
+        .withColumn("valid_to", f.lead("valid_from").over(order))
+        .select(*schema.OUTPUT["topics"].names)
+    )
+
+
+def channels(parsed: DataFrame) -> DataFrame:
+    noun = c("p.channel")
+    return parsed.where(c("name") == "channel.created").select(
+        noun["id"].alias("channel_id"),
+        noun["name"].alias("name"),
+        noun["description"].alias("description"),
+        noun["created_at"].try_cast("timestamp").alias("created_at"),
+        "epoch",
+        "event_id",
+        extra("channel.created"),
+    )
+
+
+def attachments(parsed: DataFrame) -> DataFrame:
+    noun = c("p.attachment")
+    words = ("topic_id", "kind", "key", "value_json", "dedupe_key", "source_message_id")
+    return parsed.where(c("name") == "topic.attachment_added").select(
+        noun["id"].alias("attachment_id"),
+        *[noun[word].alias(word) for word in words],
+        noun["created_at"].try_cast("timestamp").alias("created_at"),
+        "epoch",
+        "event_id",
+        extra("topic.attachment_added"),
+    )
+
+
+def enrichments(parsed: DataFrame) -> DataFrame:
+    rows = parsed.where(c("name") == "message.enriched")
+    return rows.select(
+        c("p.message_id").alias("message_id"),
+        f.posexplode("p.enrichments").alias("position", "e"),
+        c("ts").alias("created_at"),
+        "epoch",
+        "event_id",
+    ).select(
+        "message_id",
+        c("position").cast("bigint").alias("position"),
+        f.coalesce(c("e.kind"), f.lit("")).alias("kind"),
+        c("e.span.start").alias("span_start"),
+        c("e.span.end").alias("span_end"),
+        c("e.data").alias("data_json"),
+        "created_at",
+        "epoch",
+        "event_id",
+    )
+
+
+def once(frame: DataFrame) -> DataFrame:
+    return frame.dropDuplicates(["epoch", "event_id"])
+
+
+def once_each(frame: DataFrame) -> DataFrame:
+    return frame.dropDuplicates(["epoch", "event_id", "position"])
+
+
+def distinct(frame: DataFrame) -> DataFrame:
+    """Bad rows may lack their ids: only what is equal in all is the same."""
+    return frame.distinct()
+
+
+class Small(NamedTuple):
+    """A table that is written whole: how its rows are made, and made one of each."""
+
+    rows: Callable[[DataFrame], DataFrame]
+    finish: Callable[[DataFrame], DataFrame] = once
+
+
+SMALL = {
+    "topics": Small(topic_facts, topic_history),
+    "channels": Small(channels),
+    "attachments": Small(attachments),
+    "enrichments": Small(enrichments, once_each),
+}
+KINDS = {
+    "topics": ("topic.created", "topic.renamed"),
+    "channels": ("channel.created",),
+    "attachments": ("topic.attachment_added",),
+    "enrichments": ("message.enriched",),
+}

@@ -1,0 +1,73 @@
+"""Schemas are JSON files: those of the segments as the appliance ships them, and our tables."""
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import types as t
+
+OURS = Path(__file__).with_name("schemas")
+SHIPPED = Path(__file__).parents[1] / "appliance/jobs/schemas"
+
+TYPES: dict[str, t.DataType] = {
+    "boolean": t.BooleanType(),
+    "date": t.DateType(),
+    "double": t.DoubleType(),
+    "int64": t.LongType(),
+    "map<string,string>": t.MapType(t.StringType(), t.StringType()),
+    "string": t.StringType(),
+    "strings": t.ArrayType(t.StringType()),
+    "timestamp_us_utc": t.TimestampType(),
+}
+
+
+@cache
+def load(name: str) -> dict[str, Any]:
+    """The schema file, such as `silver-1`. The image has all of them in one folder."""
+    folders = [OURS, Path(os.environ.get("AGENTLIP_SCHEMAS", SHIPPED))]
+    for folder in folders:
+        file = folder / f"{name}.json"
+        if file.is_file():
+            loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            return loaded
+    raise FileNotFoundError(f"no schema {name} in {' or '.join(map(str, folders))}")
+
+
+def struct(columns: list[dict[str, Any]]) -> t.StructType:
+    return t.StructType(
+        [t.StructField(each["name"], TYPES[each["type"]], each["nullable"]) for each in columns]
+    )
+
+
+def segments(kind: str = "events", version: int = 1) -> t.StructType:
+    return struct(load(f"{kind}-{version}")["columns"])
+
+
+def tables(name: str) -> dict[str, t.StructType]:
+    """Table name → its columns, the partition's last, as files are read back."""
+    return {each["name"]: struct(each["columns"]) for each in load(name)["tables"]}
+
+
+def partitions(name: str) -> dict[str, str | None]:
+    return {each["name"]: each.get("partition") for each in load(name)["tables"]}
+
+
+def differences(found: t.StructType, promised: t.StructType) -> list[str]:
+    """Why rows of `found` are not rows of `promised`, a sentence each."""
+    there = {field.name: field.dataType for field in found}
+    said = []
+    for field in promised:
+        if field.name not in there:
+            said.append(f"column {field.name} is missing")
+        elif _plain(there[field.name]) != _plain(field.dataType):
+            kind = there[field.name].simpleString()
+            said.append(f"{field.name} is {kind}, not {field.dataType.simpleString()}")
+    known = set(promised.names)
+    return said + [f"column {name} is not promised" for name in found.names if name not in known]
+
+
+def _plain(kind: t.DataType) -> str:
+    """The type without what it says of nulls inside arrays and maps."""
+    return str(kind.simpleString())
