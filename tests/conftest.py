@@ -12,13 +12,16 @@ os.environ.setdefault("TESTCONTAINERS_CONNECTION_MODE", "docker_host")
 os.environ.setdefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
 os.environ.setdefault("TC_POOLING_INTERVAL", "0.1")
 
+MUST_RUN = {"container": "CONTAINERS", "spark": "SPARK"}
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Where containers must run (`ops/test all` says so), leaving their tests out is failing."""
+    """Where containers or Spark must run (`ops/test all` says so), leaving out is failing."""
     report = yield
-    must_run = os.environ.get("CONTAINERS_MUST_RUN") == "1"
-    if report.skipped and must_run and item.get_closest_marker("container"):
-        report.outcome = "failed"
-        report.longrepr = f"left out where containers must run: {call.excinfo.value}"
+    for marker in ("container", "spark"):
+        must_run = os.environ.get(f"{MUST_RUN[marker]}_MUST_RUN") == "1"
+        if report.skipped and must_run and item.get_closest_marker(marker):
+            report.outcome = "failed"
+            report.longrepr = f"left out where {marker} tests must run: {call.excinfo.value}"
     return report

@@ -1,0 +1,318 @@
+"""Segments in, typed tables with history out: once each, whatever order and however often."""
+
+import json
+import shutil
+from datetime import timedelta
+
+import pytest
+
+from spark.jobs.ingest import job, schema
+from tests.spark.log import Log, write_segment
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return tmp_path / "in", job.silver(tmp_path / "out")
+
+
+def rows(spark, silver, table, *order):
+    frame = silver.current().read(spark, table)
+    return [row.asDict() for row in frame.orderBy(*order or ["event_id"]).collect()]
+
+
+def everything(spark, silver):
+    """All tables as plain rows, to compare two lakes."""
+    return {
+        table: sorted(repr(row) for row in silver.current().read(spark, table).collect())
+        for table in schema.OUTPUT
+    }
+
+
+def conversation():
+    """A log in which everything happens that can, over three days."""
+    log = Log()
+    channel = log.channel()
+    here, there = log.topic(channel, "here"), log.topic(channel, "there")
+    first = log.wait(seconds=10).say(here, "ann", "one")
+    second = log.wait(seconds=20).say(here, "bob", "two")
+    log.wait(days=1).edit(first, "one and a half")
+    log.wait(seconds=5).move(second, there)
+    log.wait(seconds=5).rename(there, "elsewhere")
+    log.attach(here, {"url": "https://example.com", "n": 1.5})
+    log.enrich(first)
+    log.wait(days=1).delete(first)
+    log.say(there, "ann", "three")
+    return log, here, there, first, second
+
+
+def test_history_answers_what_a_topic_looked_like_at_a_time(spark, ask, lake):
+    root, silver = lake
+    log, here, there, first, second = conversation()
+    log.export(root)
+    report = job.run(ask())
+    assert report.counts["rows"] == len(log.rows)
+    assert report.counts["duplicates"] == report.counts["quarantine"] == 0
+    assert [result for result in report.results if result.failed] == []
+
+    def looked(topic, at):
+        silver.current().read(spark, "messages").createOrReplaceTempView("messages")
+        found = spark.sql(
+            "select message_id, content_raw from messages where topic_id = :topic"
+            " and valid_from <= :at and (valid_to is null or valid_to > :at)",
+            {"topic": topic, "at": at},
+        )
+        return {row["message_id"]: row["content_raw"] for row in found.collect()}
+
+    begun = log.rows[0]["ts"]
+    assert looked(here, begun) == {}
+    assert looked(here, begun + timedelta(minutes=1)) == {first: "one", second: "two"}
+    assert looked(there, begun + timedelta(minutes=1)) == {}
+    later = begun + timedelta(days=1, minutes=2)
+    assert looked(here, later) == {first: "one and a half"}
+    assert looked(there, later) == {second: "two"}
+    assert looked(here, log.now) == {first: "[deleted]"}
+
+
+def test_newest_rows_are_the_tables_of_the_hub(spark, ask, lake):
+    root, silver = lake
+    log, _, _, first, _ = conversation()
+    log.export(root)
+    job.run(ask())
+    newest = {row["message_id"]: row for row in rows(spark, silver, "messages")
+              if row["valid_to"] is None}  # fmt: skip
+    for message, row in log.tables["messages"].items():
+        for name in ("version", "topic_id", "channel_id", "sender", "content_raw", "deleted_by"):
+            assert newest[message][name] == row[name]
+        assert (newest[message]["edited_at"] is None) == (row["edited_at"] is None)
+    titles = {row["topic_id"]: row["title"] for row in rows(spark, silver, "topics")
+              if row["valid_to"] is None}  # fmt: skip
+    assert titles == {topic: row["title"] for topic, row in log.tables["topics"].items()}
+    assert [row["name"] for row in rows(spark, silver, "channels")] == ["general"]
+    (attached,) = rows(spark, silver, "attachments")
+    assert json.loads(attached["value_json"]) == {"url": "https://example.com", "n": 1.5}
+    (enriched,) = rows(spark, silver, "enrichments")
+    assert (enriched["message_id"], enriched["span_end"]) == (first, 3)
+
+
+def test_second_run_changes_nothing(spark, ask, lake, tmp_path):
+    root, silver = lake
+    conversation()[0].export(root)
+    first = job.run(ask()).path
+    files = sorted(silver.root.rglob("*"))
+    again = job.run(ask())
+    assert again.path is None
+    assert silver.current().path == first
+    assert sorted(silver.root.rglob("*")) == files
+    shutil.rmtree(tmp_path / "out/checkpoints")  # the version itself remembers what it holds
+    assert job.run(ask()).path is None
+
+
+@pytest.mark.parametrize("order", ["one by one", "backwards"])
+def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, tmp_path, order):
+    root, silver = lake
+    log = conversation()[0]
+    log.export(tmp_path / "whole")
+    job.run(ask(source=tmp_path / "whole", out=tmp_path / "at once"))
+    days = sorted({row["ts"].date().isoformat() for row in log.rows})
+    turns = {"one by one": days, "backwards": days[::-1]}
+    for day in turns[order]:
+        write_segment(root, day, [row for row in log.rows if row["ts"].date().isoformat() == day])
+        job.run(ask())
+    assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "at once"))
+
+
+def test_days_that_nothing_touches_keep_their_files(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    old, kept = log.say(topic), log.wait(days=1).say(topic)
+    log.export(root)
+    job.run(ask())
+    before = files(silver)
+    last = log.last
+    log.wait(days=1).edit(old, "changed")
+    log.say(topic)
+    log.export(root, after=last)
+    job.run(ask())
+    after = files(silver)
+    shared = {name for name in before if after.get(name) == before[name]}
+    assert {name.split("/")[1] for name in shared} == {"day=2026-02-02", "part"}
+    assert rows(spark, silver, "messages")[-1]["valid_to"] is None
+    assert [row["message_id"] for row in rows(spark, silver, "messages")].count(kept) == 1
+
+
+def files(silver):
+    """File of the messages or topics, with a hint of the folder → inode."""
+    current = silver.current()
+    return {
+        name if "day=" in name else name.replace("/", "/part/", 1): (current.path / name)
+        .stat()
+        .st_ino
+        for name in current.manifest["files"]
+    }
+
+
+def inode(path):
+    return path.stat().st_ino
+
+
+def test_events_that_come_twice_are_taken_once(spark, ask, lake):
+    root, silver = lake
+    log = conversation()[0]
+    log.export(root)
+    day = log.rows[0]["ts"].date().isoformat()
+    mine = [row for row in log.rows if row["ts"].date().isoformat() == day]
+    write_segment(root, day, mine[1:] + mine[-1:])  # overlaps, and repeats its last row
+    report = job.run(ask())
+    assert report.counts["duplicates"] == 3
+    assert len(rows(spark, silver, "messages")) == sum(
+        row["name"].startswith("message.") and row["name"] != "message.enriched" for row in log.rows
+    )
+    assert len(rows(spark, silver, "topics")) == 3
+    # Compacted later: what it replaces was taken, so there is nothing new in it.
+    stems = [path.name.removesuffix(".manifest.json") for path in root.rglob("*.manifest.json")]
+    before = everything(spark, silver)
+    write_segment(root, "2026-02-03", log.rows, replaces=stems)
+    assert job.run(ask()).counts["segments"] == 0
+    assert everything(spark, silver) == before
+
+
+def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    log.say(topic, mood="calm", tags=["a", 1])
+    message = log.say(topic)
+    for name in ("poll.opened", "poll.opened", "poll.closed"):
+        log.event(name, "poll", "p1", {"choices": 2}, "ch")
+    data = {"message_id": message, "old_content": "hello", "new_content": "x", "version": 2,
+            "why": "typo"}  # fmt: skip
+    log.event("message.edited", "message", message, data, "ch", topic)
+    log.export(root)
+    report = job.run(ask())
+    assert report.counts["unknown_events"] == 3
+    assert report.counts["unknown_fields"] == 2
+    assert [row["name"] for row in rows(spark, silver, "unknown_events")][2] == "poll.closed"
+    told = [row["extra"] for row in rows(spark, silver, "messages")]
+    assert told == [{"mood": "calm", "tags": '["a",1]'}, None, {"why": "typo"}]
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(spark, ask, lake, spaced):
+    root, silver = lake
+    log = Log()
+    channel = log.channel()
+    topic = log.topic(channel)
+    for content in ('say "x":1', '\n"mood":', "plain"):
+        log.say(topic, content=content)
+    noun = json.loads(log.rows[-1]["data_json"])["message"]
+    for name, fields in {"m1": {"mood": "calm"}, "m2": {"mood": "calm", "deleted_by": "x"}}.items():
+        changed = {key: value for key, value in noun.items() if key != "deleted_by"}
+        changed |= {**fields, "id": name, "content_raw": '":'}
+        log.event("message.created", "message", name, {"message": changed}, channel, topic)
+    log.event("message.created", "message", "m3", {"message": {**noun, "id": "m3"}, "via": "x"},
+              channel, topic)  # fmt: skip
+    if spaced:
+        for row in log.rows:
+            row["data_json"] = json.dumps(json.loads(row["data_json"]), indent=1)
+    log.export(root)
+    job.run(ask())
+    told = {row["message_id"]: row["extra"] for row in rows(spark, silver, "messages")}
+    assert [told.pop(name) for name in ("m1", "m2", "m3")] == [
+        {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}
+    ]  # fmt: skip
+    assert list(told.values()) == [None, None, None]
+
+
+def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    good = log.say(topic)
+    noun = {"id": "m", "topic_id": topic, "channel_id": "c", "sender": "a", "content_raw": "x",
+            "version": 1, "created_at": "2026-02-01T00:00:00Z"}  # fmt: skip
+
+    def bad(name, data):
+        log.event(name, "message", "m", data, "c", topic)
+
+    bad("message.created", '{"message": {"id": "m"')
+    bad("message.created", {"message": {**noun, "version": "two", "sender": None}})
+    bad("message.created", {"message": {**noun, "created_at": "yesterday"}})
+    bad("message.edited", {"message_id": good, "version": 2})
+    bad("topic.created", {"topic": {"id": "t"}})
+    bad("", {})
+    bad(None, {})
+    log.rows[-1]["epoch"] = None
+    log.export(root)
+    report = job.run(ask())
+    assert report.counts["quarantine"] == 7
+    told = [row["reasons"] for row in rows(spark, silver, "quarantine")]
+    assert "data_json is no JSON object" in told[0]
+    assert told[1] == ["version is no number", "sender is missing"]
+    assert told[2] == ["created_at is no time"]
+    assert told[3] == ["entity_id is another message", "content_raw is missing"]
+    assert told[4] == ["topic.channel_id is missing", "topic.title is missing"]
+    assert told[5] == ["name is missing"]
+    assert told[6] == ["epoch is missing", "name is missing"]
+    assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
+
+
+def test_what_a_restore_took_back_disappears(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    stays, last = log.say(topic, content="stays"), log.last
+    log.edit(stays, "never happened")
+    gone = log.say(topic, content="gone")
+    log.rename(topic, "never")
+    log.export(root)
+    job.run(ask())
+    assert len(rows(spark, silver, "messages")) == 3
+
+    restored = Log("epoch-2")
+    restored.tables, restored._count = log.tables, 100
+    restored.tables["messages"][stays] |= {"version": 1}
+    restored.last, restored.now = last + 2**32, log.wait(days=1).now
+    restored.edit(stays, "after the restore")
+    restored.export(root, after=last)
+    job.run(ask())
+    told = rows(spark, silver, "messages")
+    assert [row["content_raw"] for row in told] == ["stays", "after the restore"]
+    assert gone not in {row["message_id"] for row in told}
+    assert [row["title"] for row in rows(spark, silver, "topics")] == ["builds"]
+
+
+def test_json_lines_give_the_same_tables(spark, ask, lake, tmp_path):
+    root, silver = lake
+    log = conversation()[0]
+    log.export(root)
+    job.run(ask())
+    log.export(tmp_path / "lines", kind="jsonl")
+    job.run(ask(source=tmp_path / "lines", out=tmp_path / "from lines"))
+    assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "from lines"))
+
+
+def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):
+    root, _ = lake
+    log = conversation()[0]
+    manifests = log.export(root)
+    manifests[0].unlink()
+    results = {result.name: result for result in job.run(ask()).results}
+    assert results["messages.sender"].failed == 3
+    assert results["messages.topic"].failed == 1
+    assert not any(result.is_error for result in results.values())
+
+    manifests[1].unlink()
+    write_segment(root, "2026-02-01", log.rows[:2], previous_event_id=0)
+    (gaps,) = [result for result in job.run(ask()).results if result.name == "segments.gaps"]
+    assert gaps.said == "events 3 to 10 are in no segment"
+
+
+def test_only_events_that_are_no_messages(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    log.topic(log.channel())
+    log.export(root)
+    assert job.run(ask()).counts["rows"] == 2
+    assert rows(spark, silver, "messages") == []
+    assert len(rows(spark, silver, "topics")) == 1

@@ -1,0 +1,115 @@
+"""Segments from an appliance: resumed, verified, told last; a refusal is one sentence."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from spark import pull, source
+from spark.errors import SegmentTorn, SourceUnreachable, Usage, WrongHash
+from tests.spark.log import Log
+
+TOKEN = "secret-of-this-test"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Lists what a directory holds, two a page, and breaks off each first download."""
+
+    def do_GET(self):
+        self.server.seen.append((self.path, self.headers.get("Range")))
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self.send_error(401)
+        elif self.path.startswith("/api/v1/segments?"):
+            self._list(int(self.path.split("after=")[1].split("&")[0]))
+        else:
+            self._file(self.path.rsplit("/", 1)[1])
+
+    def _list(self, after):
+        mine = [one for one in self.server.listing if one["last_event_id"] > after]
+        page = mine[:2]
+        last = page[-1]["last_event_id"] if page else after
+        self._send(200, json.dumps(
+            {"segments": page, "next": last, "has_more": len(mine) > 2}
+        ).encode())  # fmt: skip
+
+    def _file(self, name):
+        raw = self.server.files[name]
+        asked = self.headers.get("Range")
+        if asked:
+            self._send(206, raw[int(asked[len("bytes=") : -1]) :])
+        elif name in self.server.broken:
+            self._send(200, raw, most=len(raw) // 2)
+        else:
+            self._send(200, raw)
+
+    def _send(self, status, raw, most=None):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw[:most])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path):
+    log = Log()
+    topic = log.topic(log.channel())
+    for _ in range(5):
+        log.wait(days=1).say(topic)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.seen, server.listing, server.files = [], [], {}
+    for manifest in log.export(tmp_path / "theirs"):
+        said = json.loads(manifest.read_text())
+        server.listing.append({**said, "name": said["file"]})
+        server.files[said["file"]] = (manifest.parent / said["file"]).read_bytes()
+    server.broken = set(server.files)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_segments_come_whole_though_each_download_breaks_off(hub, tmp_path):
+    assert pull.pull(hub.url, TOKEN, tmp_path / "ours") == 6
+    theirs = source.manifests(tmp_path / "theirs")
+    ours = source.manifests(tmp_path / "ours")
+    assert [one._replace(path=None) for one in ours] == [one._replace(path=None) for one in theirs]
+    for one in ours:
+        source.verify(one)
+    assert any(asked for _, asked in hub.seen)
+    hub.seen.clear()
+    assert pull.pull(hub.url, TOKEN, tmp_path / "ours") == 0
+    assert all(path.startswith("/api/v1/segments?") for path, _ in hub.seen)
+
+
+def test_wrong_bytes_are_thrown_away(hub, tmp_path):
+    hub.listing[0]["sha256"] = "0" * 64
+    with pytest.raises(WrongHash):
+        pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    assert not list(tmp_path.glob("ours/events/*/*"))
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", ""])
+def test_listing_can_not_write_elsewhere(hub, tmp_path, name):
+    hub.listing[0]["name"] = name
+    with pytest.raises(SegmentTorn):
+        pull.pull(hub.url, TOKEN, tmp_path / "ours")
+
+
+def test_refusals_name_the_address_and_never_the_token(hub, tmp_path):
+    with pytest.raises(SourceUnreachable, match="refuses the token") as refused:
+        pull.pull(hub.url, "wrong-token", tmp_path / "ours")
+    assert "wrong-token" not in str(refused.value)
+    empty = tmp_path / "token"
+    empty.write_text("\n")
+    with pytest.raises(Usage):
+        pull.read_token(empty)
+    empty.write_text("two words")
+    with pytest.raises(Usage):
+        pull.read_token(empty)

@@ -1,0 +1,124 @@
+"""The main as a person meets it: exit codes, sentences, and nothing half-written."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark import run, source
+from spark.jobs import JOBS
+from tests.spark.log import Log
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def export(tmp_path):
+    log = Log()
+    log.say(log.topic(log.channel()))
+    return log.export(tmp_path / "in")[0]
+
+
+def change(manifest, **fields):
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | fields))
+
+
+def segment(manifest):
+    return source.read_manifest(manifest).path
+
+
+DAMAGE = {
+    10: ("the manifest of", lambda manifest: segment(manifest).unlink()),
+    11: ("bytes, its manifest says", lambda manifest: os.truncate(segment(manifest), 100)),
+    12: ("holds other bytes", lambda manifest: change(manifest, sha256="0" * 64)),
+    13: ("schema version 2", lambda manifest: change(manifest, schema_version=2)),
+}
+
+
+@pytest.mark.parametrize("code", DAMAGE)
+def test_damaged_segment_ends_with_its_code_and_publishes_nothing(
+    spark, ask, export, tmp_path, code, monkeypatch, capsys
+):
+    words, damage = DAMAGE[code]
+    damage(export)
+    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == code
+    said = capsys.readouterr().err
+    (sentence,) = [line for line in said.splitlines() if line.startswith("Error: ")]
+    assert words in sentence
+    assert "Traceback" not in said
+    assert not (tmp_path / "out/silver/current").exists()
+    assert not list(tmp_path.glob("out/silver/v*"))
+
+
+INGEST = ["ingest", "--in", "{0}/in", "--out", "{0}/out"]
+
+
+class Kept:
+    """The session of the tests, which outlives the main that would stop it."""
+
+    def __init__(self, spark):
+        self._spark = spark
+
+    def __getattr__(self, name):
+        return getattr(self._spark, name)
+
+    def stop(self):
+        pass
+
+
+def test_torn_manifest_has_the_code_of_a_torn_segment(spark, export, tmp_path, monkeypatch):
+    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    export.write_text(export.read_text()[:40])
+    assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 11
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["ingest", "--in", "{0}/no", "--out", "{0}/out"], 10, "there is no directory"),
+        (["ingest", "--in", "{0}", "--out", "{0}/out"], 10, "neither exported segments"),
+        (["ingest", "--in", "{0}/in", "--out", "{0}/file/x"], 15, "can't be written"),
+        ([*INGEST, "--master", "a", "--remote", "b"], 2, "exclude"),
+        (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
+        (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
+        (["audit", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 2, "snapshot"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words, code, said):
+    (tmp_path / "file").write_text("")
+    assert run.main([word.format(tmp_path) for word in words]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_stack_comes_after_the_sentence(spark, export, tmp_path, monkeypatch, capsys):
+    def broken(_):
+        raise RuntimeError("SPARK-1: CANNOT_READ_FILE whatever")
+
+    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    monkeypatch.setitem(JOBS, "ingest", JOBS["ingest"]._replace(run=broken))
+    assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 11
+    said = capsys.readouterr().err
+    assert said.index("Error: a segment can't be read") < said.index("Traceback")
+
+
+def test_every_job_is_three_files_with_help():
+    for name in JOBS:
+        files = {path.name for path in (ROOT / "spark/jobs" / name).glob("*.py")}
+        assert files == {"__init__.py", "schema.py", "transforms.py", "job.py"}
+        shown = subprocess.run(
+            [sys.executable, ROOT / "spark/run.py", name, "--help"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert "--out" in shown.stdout
+
+
+def test_exit_codes_differ():
+    from spark import errors
+
+    kinds = errors.JobError.__subclasses__()
+    codes = [kind.exit_code for kind in kinds]
+    assert len(set(codes)) == len(codes)
