@@ -76,6 +76,10 @@ docs:
 image TAG="agentlip:local":
     ops/image {{ TAG }}
 
+# build the image of the Spark jobs
+spark TAG="agentlip-spark:local":
+    ops/image --spark {{ TAG }}
+
 # remake requirements/ from pyproject.toml; --upgrade for newer versions
 lock *ARGS:
     ops/env dev

@@ -1,0 +1,131 @@
+"""What Spark's jobs ship with: an image that stays apart, and manifests that Kubernetes takes."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.contract.test_walls import ROOT, tracked
+
+DOCKERFILE = (ROOT / "spark/Dockerfile").read_text()
+CODE = "\n".join(line for line in DOCKERFILE.splitlines() if not line.startswith("#"))
+
+
+def test_dockerfile_needs_no_new_builder_and_has_sparks_layout():
+    for newer in ["<<", "--mount", "--chmod", "--link", "# syntax", "#syntax"]:
+        assert newer not in CODE
+    assert DOCKERFILE.count("ARG BASE_IMAGE=debian:bookworm-slim") == 1
+    assert re.search(r"(?m)^USER 185", CODE)
+    assert "WORKDIR /opt/spark/work-dir" in CODE
+    assert '"/usr/bin/tini"' in CODE
+    assert "/opt/entrypoint.sh" in CODE
+    assert "--require-hashes" in CODE
+
+
+def test_spark_and_java_never_enter_the_appliances_image_or_environment():
+    appliance = (ROOT / "Dockerfile").read_text()
+    for word in ("spark", "openjdk", "java"):
+        assert word not in appliance.lower()
+        for lock in ("appliance", "dev", "fast", "build"):
+            assert word not in (ROOT / f"requirements/{lock}.txt").read_text().lower()
+
+
+def test_what_tests_run_is_what_the_image_holds():
+    def pins(name):
+        text = (ROOT / f"requirements/{name}.txt").read_text()
+        return set(re.findall(r"(?m)^(\S+==\S+)", text))
+
+    assert pins("spark") - pins("spark-test") == set()
+    assert any(pin.startswith("pyspark==4.") for pin in pins("spark"))
+
+
+@pytest.mark.parametrize("name", ["spark", "spark-build", "spark-test"])
+def test_lock_has_exact_versions_hashes_and_no_address(name):
+    text = (ROOT / f"requirements/{name}.txt").read_text()
+    requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text))
+    assert all(re.match(r"[\w.-]+==\S+", item) for item in requirements)
+    assert all("--hash=sha256:" in item for item in requirements)
+    assert "://" not in text
+
+
+def test_entrypoint_parses_and_tells_its_roles():
+    shown = subprocess.check_output(["sh", ROOT / "spark/entrypoint.sh", "help"], text=True)
+    for role in ("JOB", "master", "worker", "driver", "executor", "connect", "history"):
+        assert role in shown
+
+
+def test_schemas_are_well_formed():
+    for file in tracked("spark/schemas/*.json"):
+        schema = json.loads(file.read_text())
+        assert schema["kind"] + f"-{schema['schema_version']}" == file.stem
+        for table in schema["tables"]:
+            names = [column["name"] for column in table["columns"]]
+            assert len(set(names)) == len(names)
+            assert set(table["key"]) <= set(names)
+
+
+def test_documented_exit_codes_are_those_of_the_code():
+    text = (ROOT / "docs/spark.md").read_text()
+    told = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", text)}
+    code = "import spark.errors as e; print([k.exit_code for k in e.JobError.__subclasses__()])"
+    found = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True))
+    assert told == {0, 70, *found}
+
+
+# -- Kubernetes -------------------------------------------------------------------------
+
+
+def documents(name):
+    return [each for each in yaml.safe_load_all((ROOT / "ops/spark" / name).read_text()) if each]
+
+
+MANIFESTS = ["storage.yaml", "job.yaml", "cluster.yaml"]
+
+
+def pods(name):
+    for each in documents(name):
+        spec = each.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            yield spec["template"]["spec"]
+
+
+def test_every_manifest_is_checked_here():
+    assert sorted(path.name for path in tracked("ops/spark/*")) == sorted(MANIFESTS)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_kubernetes_takes_the_manifest(name):
+    """Against Kubernetes' own schemas; a field that it does not know is an error."""
+    validate = pytest.importorskip("kubernetes_validate")
+    for each in documents(name):
+        validate.validate(each, validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "cluster.yaml"])
+def test_pods_have_no_privilege_and_name_arguments_that_the_main_takes(name):
+    found = list(pods(name))
+    assert found
+    for pod in found:
+        assert pod["securityContext"]["runAsUser"] == 185
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            secured = container["securityContext"]
+            assert secured["readOnlyRootFilesystem"] is True
+            assert secured["capabilities"] == {"drop": ["ALL"]}
+            assert "memory" in container["resources"]["limits"]
+            known = (ROOT / "spark/run.py").read_text()
+            for word in container["args"][1:]:
+                assert f'"{word.split("=")[0]}"' in known
+            assert container["args"][0] in {"ingest", "activity", "audit"}
+
+
+@pytest.mark.slow
+def test_shellcheck_has_nothing_to_say_of_the_entrypoint():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    subprocess.run(["shellcheck", ROOT / "spark/entrypoint.sh"], check=True)
