@@ -1,0 +1,111 @@
+"""A log of any length as segments: 95 % messages, the rest edits, moves, deletes of a tenth."""
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.spark.log import iso, write_segment
+
+START = datetime(2026, 2, 1, tzinfo=UTC)
+DAYS = 10
+SEGMENT_ROWS = 500_000
+CHANNELS = 10
+SENDERS = 20
+WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "elit", "sed", "do", "tempor")
+Row = dict[str, Any]
+
+
+def export(root: Path, count: int) -> None:
+    """`count` events below `root`, about 300 bytes of JSON each."""
+    rows: list[Row] = []
+    last = 0
+    for row in events(count):
+        if rows and (row["ts"].date() != rows[0]["ts"].date() or len(rows) == SEGMENT_ROWS):
+            last = _write(root, rows, last)
+            rows = []
+        rows.append(row)
+    _write(root, rows, last)
+
+
+def _write(root: Path, rows: list[Row], last: int) -> int:
+    write_segment(root, rows[0]["ts"].date().isoformat(), rows, previous_event_id=last)
+    return int(rows[-1]["event_id"])
+
+
+def events(count: int) -> Iterator[Row]:
+    chance = random.Random(7)
+    topics = [f"topic_{n:026d}" for n in range(max(CHANNELS, count // 2000))]
+    channels = [f"ch_{n:026d}" for n in range(CHANNELS)]
+    number = 0
+    for name in channels:
+        number += 1
+        data = {
+            "channel": {"id": name, "name": name, "description": None, "created_at": iso(START)}
+        }
+        yield _row(number, START, "channel.created", "channel", name, data, name)
+    for place, name in enumerate(topics):
+        number += 1
+        at, channel = iso(START), channels[place % CHANNELS]
+        topic = {
+            "id": name,
+            "channel_id": channel,
+            "title": name,
+            "created_at": at,
+            "updated_at": at,
+        }
+        yield _row(number, START, "topic.created", "topic", name, {"topic": topic}, channel, name)
+    alive: list[list[Any]] = []
+    while number < count:
+        number += 1
+        at = START + timedelta(milliseconds=int(DAYS * 86_400_000 * number / (count + 1)))
+        yield _something(chance, number, at, channels, topics, alive)
+
+
+def _something(
+    chance: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any
+) -> Row:
+    turn, content = chance.random(), " ".join(chance.choices(WORDS, k=12))
+    if turn < 0.95 or not alive:
+        place = chance.randrange(len(topics))
+        topic, channel, message = topics[place], channels[place % CHANNELS], f"msg_{number:026d}"
+        noun = {
+            "id": message, "topic_id": topic, "channel_id": channel,
+            "sender": f"agent-{chance.randrange(SENDERS)}", "content_raw": content, "version": 1,
+            "created_at": iso(at), "edited_at": None, "deleted_at": None, "deleted_by": None,
+        }  # fmt: skip
+        if chance.random() < 0.1:
+            alive.append([message, channel, place, 1])
+        return _row(number, at, "message.created", "message", message, {"message": noun},
+                    channel, topic)  # fmt: skip
+    place = chance.randrange(len(alive))
+    mine = alive[place]
+    mine[3] += 1
+    message, channel, topic = mine[0], mine[1], topics[mine[2]]
+    data: Row = {"message_id": message}
+    if turn < 0.985:
+        data |= {"old_content": content, "new_content": content, "version": mine[3]}
+        return _row(number, at, "message.edited", "message", message, data, channel, topic)
+    if turn < 0.995:
+        mine[2] = (mine[2] + CHANNELS) % (len(topics) // CHANNELS * CHANNELS)
+        data |= {"old_topic_id": topic, "new_topic_id": topics[mine[2]], "channel_id": channel,
+                 "mode": "one", "version": mine[3]}  # fmt: skip
+        return _row(number, at, "message.moved_topic", "message", message, data, channel, topic,
+                    topics[mine[2]])  # fmt: skip
+    alive[place] = alive[-1]
+    alive.pop()
+    data |= {"deleted_by": "admin", "version": mine[3]}
+    return _row(number, at, "message.deleted", "message", message, data, channel, topic)
+
+
+def _row(
+    number: int, at: datetime, name: str, kind: str, entity: str, data: Row, *scope: str
+) -> Row:
+    channel, topic, topic2 = (*scope, None, None)[:3]
+    return {
+        "event_id": number, "epoch": "bench", "ts": at, "name": name, "scope_channel_id": channel,
+        "scope_topic_id": topic, "scope_topic_id2": topic2, "entity_type": kind,
+        "entity_id": entity, "data_json": json.dumps(data, separators=(",", ":")),
+    }  # fmt: skip
