@@ -307,3 +307,315 @@ def test_executor_of_kubernetes_looks_for_its_driver(jobs: Jobs) -> None:
     )  # fmt: skip
     assert container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] != 0
     assert "127.0.0.1:9" in container.logs().decode()
+"""Real conversation history through an appliance and the jobs' image, against plain Python."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from ops.history import changelogs, commits
+from tests.support.waiting import wait_until
+from tests.system.box import Box
+from tests.system.conftest import LABEL, ROOT
+
+pq = pytest.importorskip("pyarrow.parquet")
+from tests.spark.log import write_segment  # noqa: E402
+from tests.spark.plain import Numbers, same  # noqa: E402
+
+pytestmark = [pytest.mark.container, pytest.mark.spark]
+
+JOB_SECONDS_MAX = 400  # a busy machine; a quiet one takes a tenth of it
+SMALL = ("--driver-memory", "768m", "--partitions", "4", "--json")
+WHERE = ("day", "channel_id", "topic_id", "sender")
+
+
+@pytest.fixture(scope="module")
+def spark_image(engine: docker.DockerClient) -> str:
+    command = [ROOT / "ops/image", "--spark", "agentlip-spark:test"]
+    return subprocess.check_output(command, text=True).strip()
+
+
+@pytest.fixture
+def network(engine: docker.DockerClient) -> Iterator[Any]:
+    made = engine.networks.create(f"agentlip-spark-{os.getpid()}", labels={LABEL: "1"})
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def jobs(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator["Jobs"]:
+    made = Jobs(engine, spark_image, tmp_path)
+    yield made
+    made.remove()
+
+
+class Jobs:
+    """Containers of the jobs' image, as the manifests run them, over two directories."""
+
+    def __init__(self, engine: docker.DockerClient, image: str, place: Path) -> None:
+        self._engine = engine
+        self._image = image
+        self.source = place / "in"
+        self.lake = place / "lake"
+        for folder in (self.source, self.lake):
+            folder.mkdir()
+            folder.chmod(0o777)
+        self._made: list[Any] = []
+
+    def start(self, *words: str, network: Any = None, name: str | None = None, **env: str) -> Any:
+        container = self._engine.containers.create(
+            self._image, list(words), read_only=True, cap_drop=["ALL"], mem_limit="1500m",
+            security_opt=["no-new-privileges:true"], labels={"org.testcontainers.lang": "python"},
+            volumes={str(self.source): {"bind": "/data/in", "mode": "ro"},
+                     str(self.lake): {"bind": "/data/lake", "mode": "rw"}},
+            network=network.name if network else None, hostname=name, environment=env,
+        )  # fmt: skip
+        self._made.append(container)
+        container.start()
+        return container
+
+    def run(self, *words: str, network: Any = None, expect: int = 0) -> dict[str, Any]:
+        """The report that the job prints; what it said on the way is shown if it fails."""
+        container = self.start(*words, network=network)
+        code = container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"]
+        out = container.logs(stdout=True, stderr=False).decode()
+        assert code == expect, container.logs().decode()[-4000:]
+        return json.loads(out.splitlines()[-1]) if out.strip() else {}
+
+    def rows(self, table: str, lake: str = ".") -> list[dict[str, Any]]:
+        kind = "silver" if table in ("messages", "topics") else "gold/activity"
+        found = pq.read_table(self.lake / lake / kind / "current" / table).to_pylist()
+        return [row | {"day": date.fromisoformat(str(row["day"]))} for row in found]
+
+    def remove(self) -> None:
+        for container in self._made:
+            container.remove(force=True, v=True)
+
+
+def converse(box: Box, count: int = 400) -> list[dict[str, Any]]:
+    """Posts history, changes some of it, and answers with all events as the API tells them."""
+    entries = commits(ROOT)[: count // 2]
+    entries += changelogs()[: count - len(entries)]
+    status, reply = box.request("POST", "/api/v1/channels", {"name": "history"})
+    assert status == 201
+    channel, topics = reply["channel"]["id"], {}
+    for title in {entry.topic for entry in entries}:
+        body = {"channel_id": channel, "title": title}
+        topics[title] = box.request("POST", "/api/v1/topics", body)[1]["topic"]["id"]
+    ids: list[str] = []
+    for start in range(0, len(entries), 100):
+        said = [
+            {"topic_id": topics[each.topic], "sender": each.sender, "content_raw": each.content}
+            for each in entries[start : start + 100]
+        ]
+        status, reply = box.request("POST", "/api/v1/messages/batch", {"messages": said})
+        ids += [one["message"]["id"] for one in reply["results"]]
+    title, *others = topics.values()
+    for message in ids[::7]:
+        body: dict[str, Any] = {"op": "edit", "content_raw": "edited"}
+        assert box.request("PATCH", f"/api/v1/messages/{message}", body)[0] == 200
+    for message in ids[::19]:
+        body = {"op": "move_topic", "to_topic_id": others[0], "mode": "one"}
+        assert box.request("PATCH", f"/api/v1/messages/{message}", body)[0] == 200
+    for message in ids[::31]:
+        body = {"op": "delete", "actor": "tester"}
+        assert box.request("PATCH", f"/api/v1/messages/{message}", body)[0] == 200
+    del title
+    return all_events(box)
+
+
+def all_events(box: Box) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    after = 0
+    while page := box.request("GET", f"/api/v1/events?after={after}&limit=1000")[1]["events"]:
+        found += page
+        after = page[-1]["event_id"]
+    return found
+
+
+def time_of(event: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(event["ts"])
+
+
+def compare(jobs: Jobs, events: list[dict[str, Any]]) -> None:
+    """Gold and silver against the same counted in plain Python from the API's events."""
+    expected = Numbers(
+        [(each["event_id"], time_of(each), each["name"], each["data_json"]) for each in events]
+    )
+    found = {tuple(row[name] for name in WHERE): row for row in jobs.rows("activity")}
+    assert found.keys() == expected.activity.keys()
+    wrong = {key for key, row in expected.activity.items() if not same(found[key], row)}
+    assert wrong == set()
+    pairs = {(*(row[name] for name in WHERE), row["answers"]): row["replies"]
+             for row in jobs.rows("pairs")}  # fmt: skip
+    assert pairs == {key: len(waits) for key, waits in expected.pairs.items()}
+    told = [row["event_id"] for row in jobs.rows("messages")]
+    assert sorted(told) == [e["event_id"] for e in events if e["name"].startswith("message.")]
+
+
+def answers(container: Any, port: int) -> bool:
+    script = f"import socket; socket.create_connection(('localhost', {port}), 1)"
+    return bool(container.exec_run(["python3", "-c", script]).exit_code == 0)
+
+
+def gold_of(jobs: Jobs, lake: str = ".") -> dict[str, list[str]]:
+    tables = ("activity", "pairs", "spans")
+    return {table: sorted(map(repr, jobs.rows(table, lake))) for table in tables}
+
+
+def by_hand(root: Path, events: list[dict[str, Any]]) -> None:
+    rows = [
+        {
+            "event_id": each["event_id"], "epoch": "e", "ts": time_of(each), "name": each["name"],
+            **{f"scope_{name}": each["scope"].get(name)
+               for name in ("channel_id", "topic_id", "topic_id2")},
+            "entity_type": each["entity"]["type"], "entity_id": each["entity"]["id"],
+            "data_json": json.dumps(each["data_json"]),
+        }
+        for each in events
+    ]  # fmt: skip
+    for day in sorted({row["ts"].date() for row in rows}):
+        mine = [row for row in rows if row["ts"].date() == day]
+        write_segment(root, day.isoformat(), mine)
+
+
+def sayings(count: int) -> list[dict[str, Any]]:
+    at = datetime(2026, 2, 1, tzinfo=UTC)
+    return [
+        {
+            "event_id": n, "epoch": "e", "ts": at + timedelta(seconds=n), "name": "message.created",
+            "scope_channel_id": "c", "scope_topic_id": f"t{n % 50}", "scope_topic_id2": None,
+            "entity_type": "message", "entity_id": f"m{n}",
+            "data_json": json.dumps({"message": {
+                "id": f"m{n}", "topic_id": f"t{n % 50}", "channel_id": "c", "sender": f"s{n % 7}",
+                "content_raw": f"message {n}", "version": 1,
+                "created_at": (at + timedelta(seconds=n)).isoformat(),
+            }}),
+        }
+        for n in range(1, count + 1)
+    ]  # fmt: skip
+
+
+def days(events: list[dict[str, Any]]) -> tuple[str, str]:
+    return (
+        f"--from={time_of(events[0]).date()}",
+        f"--to={(time_of(events[-1]) + timedelta(days=1)).date()}",
+    )
+
+
+def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
+    box: Callable[..., Box], volume: Callable[..., str], jobs: Jobs, network: Any
+) -> None:
+    """Local mode, then a standalone cluster of three containers: the same tables."""
+    hub = box(volume()).start()
+    events = converse(hub)
+    by_hand(jobs.source, events)
+    report = jobs.run("activity", "--in", "/data/in", "--out", "/data/lake", *days(events), *SMALL)
+    assert report["counts"]["messages"] == 400
+    compare(jobs, events)
+    alone = gold_of(jobs)
+
+    master = jobs.start("master", network=network, name="master")
+    network.reload()
+    for _ in range(2):
+        jobs.start("worker", "spark://master:7077", "--cores", "1", "--memory", "600m",
+                   network=network)  # fmt: skip
+    wait_until(
+        lambda: master.logs().count(b"Registering worker") == 2, 60, "two workers at the master"
+    )
+    on_cluster = ("--master", "spark://master:7077", "--conf", "spark.executor.memory=512m",
+                  "--conf", "spark.cores.max=2")  # fmt: skip
+    jobs.run("activity", "--in", "/data/in", "--out", "/data/lake/cluster", *days(events), *SMALL,
+             *on_cluster, network=network)  # fmt: skip
+    assert gold_of(jobs, "cluster") == alone
+
+
+def test_spark_connect_server_gives_the_same_tables(jobs: Jobs, network: Any) -> None:
+    """`--remote` is all that differs; both see the same directories."""
+    write_segment(jobs.source, "2026-02-01", sayings(500))
+    job = ("activity", "--in", "/data/in", "--from", "2026-02-01", "--to", "2026-02-02")
+    jobs.run(*job, "--out", "/data/lake", *SMALL)
+    server = jobs.start("connect", network=network, name="connect")
+    wait_until(lambda: answers(server, 15002), 60, "an answer of the Connect server")
+    remote = ("--remote", "sc://connect:15002")
+    jobs.run(*job, "--out", "/data/lake/connect", "--json", *remote, network=network)
+    assert len(jobs.rows("messages", "connect")) == 500
+    assert gold_of(jobs, "connect") == gold_of(jobs)
+
+
+def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(jobs: Jobs) -> None:
+    rows = sayings(60_000)
+    write_segment(jobs.source, "2026-02-01", rows)
+    ingest = ("ingest", "--in", "/data/in", "--out", "/data/lake", *SMALL)
+
+    killed = jobs.start(*ingest)
+    wait_until(
+        lambda: any(jobs.lake.glob("silver/.draft-*/messages")), 120, "a version in the making"
+    )
+    killed.kill(signal="SIGKILL")
+    assert killed.wait(timeout=30)["StatusCode"] == 128 + signal.SIGKILL
+    assert not (jobs.lake / "silver/current").exists()
+
+    report = jobs.run(*ingest)
+    assert report["counts"]["rows"] == len(rows)
+    assert sorted(row["event_id"] for row in jobs.rows("messages")) == [*range(1, len(rows) + 1)]
+    assert not any(jobs.lake.glob("silver/.draft-*"))
+    assert jobs.run(*ingest)["published"] is None
+
+
+def test_errors_end_the_container_with_their_code_and_one_sentence(jobs: Jobs) -> None:
+    write_segment(
+        jobs.source, "2026-02-01",
+        [{"event_id": 1, "epoch": "e", "ts": datetime(2026, 2, 1, tzinfo=UTC), "name": "x",
+          "entity_type": "x", "entity_id": "x", "data_json": "{}"}],
+        sha256="0" * 64,
+    )  # fmt: skip
+    # As Kubernetes starts a driver: through spark-submit, which hands the code on.
+    container = jobs.start(
+        "driver", "--master", "local[2]", "--driver-memory", "768m",
+        "local:///opt/agentlip/spark/run.py", "ingest", "--in", "/data/in", "--out", "/data/lake",
+        SPARK_DRIVER_BIND_ADDRESS="127.0.0.1",
+    )  # fmt: skip
+    assert container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] == 12
+    said = container.logs().decode()
+    assert "Error: /data/in/events/date=2026-02-01/segment-" in said
+    assert "Traceback" not in said
+    assert not (jobs.lake / "silver/current").exists()
+    container = jobs.start("ingest", "--in", "/data/in", "--out", "/data/in/lake", *SMALL)
+    assert container.wait(timeout=60)["StatusCode"] == 15
+    assert "read-only" in container.logs().decode().lower()
+
+
+def test_image_is_what_kubernetes_expects_of_spark(jobs: Jobs) -> None:
+    script = """
+        id -u; pwd; java -version 2>&1 | head -1
+        ls /opt/entrypoint.sh /opt/spark/bin/spark-submit; ls /opt/spark/jars
+    """
+    looked = jobs.start("sh", "-c", script)
+    assert looked.wait(timeout=60)["StatusCode"] == 0
+    lines = looked.logs().decode().splitlines()
+    assert lines[:2] == ["185", "/opt/spark/work-dir"]
+    assert 'version "17' in lines[2]
+    jars = "\n".join(lines[5:])
+    assert "spark-kubernetes_" in jars
+    assert "spark-mllib_" in jars
+
+
+def test_executor_of_kubernetes_looks_for_its_driver(jobs: Jobs) -> None:
+    container = jobs.start(
+        "executor", SPARK_EXECUTOR_MEMORY="256m", SPARK_EXECUTOR_CORES="1", SPARK_EXECUTOR_ID="1",
+        SPARK_DRIVER_URL="spark://CoarseGrainedScheduler@127.0.0.1:9", SPARK_APPLICATION_ID="a",
+        SPARK_EXECUTOR_POD_IP="127.0.0.1", SPARK_EXECUTOR_POD_NAME="pod",
+        SPARK_RESOURCE_PROFILE_ID="0", SPARK_LOG_LEVEL="info",
+        SPARK_JAVA_OPT_0="-Dagentlip.test=1",
+    )  # fmt: skip
+    assert container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] != 0
+    assert "127.0.0.1:9" in container.logs().decode()

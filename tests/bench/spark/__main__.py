@@ -133,3 +133,140 @@ def busy() -> float:
 
 if __name__ == "__main__":
     sys.exit(main())
+"""`.venv-spark/bin/python -m tests.bench.spark`: row S1, and growth. One JSON object on stdout.
+
+Ingest and activity in one session of 1 GB, activity and the same in plain SQL by turns; the
+second turn counts, when the engine is warm. With --events a,b,c each length in a session of its
+own, for growth.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+TURNS = 2
+TICKS = os.sysconf("SC_CLK_TCK")
+Turn = dict[str, float]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
+    parser.add_argument("--events", default="1000000", help="how many; several for growth")
+    parser.add_argument("--directory", type=Path, help="where to put them; kept, and used again")
+    parser.add_argument("--memory", default="1g", help="of the driver")
+    parser.add_argument("--without-plain", action="store_true", help="only our jobs")
+    flags = parser.parse_args()
+    counts = [int(count) for count in flags.events.split(",")]
+    if len(counts) > 1:  # a session each, so that none profits from the one before
+        rows = [again(count) for count in counts]
+        print(json.dumps(rows, indent=1))
+        return 0
+    with tempfile.TemporaryDirectory(dir=flags.directory) as scratch:
+        source = (flags.directory or Path(scratch)) / f"export-{counts[0]}"
+        result = measure(counts[0], source, Path(scratch), flags.memory, not flags.without_plain)
+    print(json.dumps(result, indent=1))
+    return 0
+
+
+def again(count: int) -> Any:
+    words = list(sys.argv[1:])
+    place = next(n for n, word in enumerate(words) if word.startswith("--events"))
+    words[place : place + (1 if "=" in words[place] else 2)] = [f"--events={count}"]
+    command = [sys.executable, "-m", "tests.bench.spark", *words]
+    return json.loads(subprocess.check_output(command, text=True))
+
+
+def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -> dict[str, Any]:
+    from spark import session
+    from spark.jobs import JOBS
+    from spark.progress import Progress
+    from spark.request import Request
+    from tests.bench.spark import made, plainspark
+
+    if not source.exists():
+        made.export(source, count)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    conf = (f"spark.local.dir={scratch}/local",)
+    began = time.monotonic()
+    spark = session.build("bench", session.Engine(driver_memory=memory, conf=conf))
+    started = time.monotonic() - began
+    progress = Progress(quiet=True)
+    lakes = [scratch / f"lake-{turn}" for turn in range(TURNS)]
+    days = {"first_day": date(2026, 2, 1), "last_day": date(2026, 2, 12)}
+
+    def ask(out: Path) -> Request:
+        return Request(spark, source, out, progress, datetime.now(UTC), **days)
+
+    engine = Meter(spark.sparkContext._gateway.proc.pid)
+    timed = engine.timed
+    ingest = [timed(lambda out=out: JOBS["ingest"].run(ask(out))) for out in lakes]
+    steps = dict(progress.seconds)
+    ours: list[Turn] = []
+    theirs: list[Turn] = []
+    silver = (lakes[0] / "silver/current").resolve()
+    for turn in range(TURNS):
+        out = scratch / f"gold-{turn}"
+        ours.append(timed(lambda out=out: JOBS["activity"].run(ask(out)._replace(source=lakes[0]))))
+        if plain:
+            theirs.append(timed(lambda: plainspark.activity(spark, silver, scratch / "plain")))
+    spark.stop()
+    return {
+        "events": count,
+        "session_seconds": round(started, 1),
+        "ingest": ingest,
+        "ingest_steps_of_all_turns": steps,
+        "ingest_rows_per_second": [round(count / turn["seconds"]) for turn in ingest],
+        "activity": ours,
+        "plain": theirs,
+        "activity_by_plain": ratio(ours, theirs, "seconds"),
+        "activity_by_plain_in_core_seconds": ratio(ours, theirs, "core_seconds"),
+        "driver_memory": memory,
+        "cores": os.cpu_count(),
+    }
+
+
+def ratio(ours: list[Turn], theirs: list[Turn], name: str) -> float | None:
+    return round(ours[-1][name] / theirs[-1][name], 2) if theirs else None
+
+
+class Meter:
+    """Time, and who used the cores meanwhile: the engine and its driver, or somebody else."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def timed(self, work: Callable[[], Any]) -> Turn:
+        began, mine, all_ = time.monotonic(), self._mine(), busy()
+        work()
+        seconds, used = time.monotonic() - began, self._mine() - mine
+        others = max(0.0, busy() - all_ - used) / seconds
+        turn = {
+            "seconds": round(seconds, 2),
+            "core_seconds": round(used, 2),
+            "cores_of_others": round(others, 2),
+        }
+        print(turn, file=sys.stderr, flush=True)
+        return turn
+
+    def _mine(self) -> float:
+        times = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(times[11]) + int(times[12])) / TICKS + time.process_time()
+
+
+def busy() -> float:
+    """Core seconds that this machine has used, without what it waited."""
+    first = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _idle, _wait, irq, soft, _steal = map(int, first)
+    return (user + nice + system + irq + soft) / TICKS
+
+
+if __name__ == "__main__":
+    sys.exit(main())
