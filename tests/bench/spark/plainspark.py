@@ -10,68 +10,6 @@ TURNS = """
     WINDOW w AS (PARTITION BY topic_id ORDER BY valid_from, event_id)
 """
 REPLIES = """
-    SELECT *, (last(turn_at, true) OVER w - at) / 1e6 AS waited
-    FROM (SELECT *, CASE WHEN before IS NULL OR before != sender THEN at END AS turn_at FROM turns)
-    WINDOW w AS (PARTITION BY topic_id ORDER BY valid_from DESC, event_id DESC
-                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-"""
-SPANS = """
-    SELECT on_day AS day, channel_id, topic_id, sender, min(valid_from) AS started_at,
-           max(valid_from) AS ended_at, count(*) AS messages
-    FROM (SELECT *, sum(begins) OVER (PARTITION BY on_day, channel_id, topic_id, sender
-                                      ORDER BY at, event_id) AS span
-          FROM (SELECT *, CASE WHEN at - lag(at) OVER w > 1800000000 OR lag(at) OVER w IS NULL
-                               THEN 1 ELSE 0 END AS begins FROM turns
-                WINDOW w AS (PARTITION BY on_day, channel_id, topic_id, sender
-                             ORDER BY at, event_id)))
-    GROUP BY on_day, channel_id, topic_id, sender, span
-"""
-PAIRS = """
-    SELECT on_day AS day, channel_id, topic_id, sender, before AS answers, count(*) AS replies,
-           median((at - before_at) / 1e6) AS median_seconds
-    FROM turns WHERE before != sender AND at - before_at <= 86400000000
-    GROUP BY ALL
-"""
-ACTIVITY = """
-    SELECT c.*, r.replied, r.median, r.p95, s.spans, s.seconds, t.title, n.name
-    FROM (SELECT to_date(valid_from) AS day, channel_id, topic_id, sender,
-                 count_if(change = 'created') AS messages, count_if(change = 'edited') AS edits,
-                 count_if(change = 'deleted') AS deletes, count_if(change = 'moved') AS moves
-          FROM messages GROUP BY ALL) c
-    LEFT JOIN (SELECT on_day AS day, channel_id, topic_id, sender, count(waited) AS replied,
-                      percentile(waited, 0.5) AS median, percentile(waited, 0.95) AS p95
-               FROM replies WHERE waited <= 86400 GROUP BY ALL) r
-        USING (day, channel_id, topic_id, sender)
-    LEFT JOIN (SELECT day, channel_id, topic_id, sender, count(*) AS spans,
-                      sum((unix_micros(ended_at) - unix_micros(started_at)) / 1e6) AS seconds
-               FROM spans GROUP BY ALL) s
-        USING (day, channel_id, topic_id, sender)
-    LEFT JOIN (SELECT topic_id, title FROM topics WHERE valid_to IS NULL) t USING (topic_id)
-    LEFT JOIN (SELECT channel_id, name FROM channels) n USING (channel_id)
-"""
-
-
-def activity(spark: Any, silver: Path, out: Path) -> None:
-    for table in ("messages", "topics", "channels"):
-        spark.read.parquet(str(silver / table)).createOrReplaceTempView(table)
-    spark.sql(TURNS).createOrReplaceTempView("turns")
-    spark.sql(REPLIES).createOrReplaceTempView("replies")
-    spark.sql(SPANS).createOrReplaceTempView("spans")
-    for name, query in {"spans": SPANS, "pairs": PAIRS, "activity": ACTIVITY}.items():
-        frame = spark.sql(query).repartition("day")
-        frame.write.partitionBy("day").mode("overwrite").parquet(str(out / name))
-"""Activity as one would write it in SQL over the same Parquet: no versions, no checks."""
-
-from pathlib import Path
-from typing import Any
-
-TURNS = """
-    SELECT *, to_date(valid_from) AS on_day, unix_micros(valid_from) AS at,
-           lag(sender) OVER w AS before, lag(unix_micros(valid_from)) OVER w AS before_at
-    FROM messages WHERE change = 'created'
-    WINDOW w AS (PARTITION BY topic_id ORDER BY valid_from, event_id)
-"""
-REPLIES = """
     SELECT *, (-at + last(turn_at, true) OVER w) / 1e6 AS waited
     FROM (SELECT *, CASE WHEN before IS NULL OR before != sender THEN at END AS turn_at FROM turns)
     WINDOW w AS (PARTITION BY topic_id ORDER BY valid_from DESC, event_id DESC
