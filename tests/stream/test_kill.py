@@ -12,7 +12,7 @@ from tests.support.socketclient import Closed, SocketClient
 from tests.support.waiting import wait_until
 
 ENDINGS = (OSError, Closed, ValueError, http.client.HTTPException)
-TIMES = 4
+TIMES = [4, pytest.param(50, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
@@ -112,12 +112,13 @@ def assert_log_and_state_agree(hub):
     assert {row[0]: list(row[1:]) for row in rows} == state
 
 
-def test_kills_under_load_lose_nothing_that_was_acknowledged(hub):
+@pytest.mark.parametrize("times", TIMES)
+def test_kills_under_load_lose_nothing_that_was_acknowledged(hub, times):
     topic_id = hub.place("kill")[1]
     promised_made, promised_changed = {}, {}
-    for round_ in range(TIMES):
+    for round_ in range(times):
         load = Load(hub, topic_id, round_)
-        load.wait_for(150 + 40 * round_)
+        load.wait_for(150 + 40 * (round_ % 4))
         hub.kill()
         load.end()
         hub.start()

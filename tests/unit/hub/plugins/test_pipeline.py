@@ -8,6 +8,7 @@ import gevent
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
 from appliance.hub.plugins import queries, wire, writes
+from appliance.hub.plugins.settings import PluginSettings
 from tests.unit.hub.conftest import FaultyRunner
 from tests.unit.hub.plugins.conftest import MARKS, SECONDS_MAX
 
@@ -43,6 +44,50 @@ def test_what_has_nothing_in_it_writes_nothing(workshop):
     workshop.rounds()
     assert workshop.told() == []
     assert workshop.house.rows("SELECT * FROM x_enrichment_sets") == []
+
+
+ECHO = """
+def enrich(message, config):
+    data = {"message": dict(message), "config": dict(config)}
+    return [{"kind": "echo", "span": {"start": 0, "end": 1}, "data": data}]
+"""
+
+
+def test_a_plugin_is_given_the_message_as_it_is_and_its_own_settings(workshop):
+    """All fields of the contract (hub spec §0.9) and the version, for a new text and an edited."""
+    workshop.use(("echo", "linkifier", ECHO))
+    message = workshop.post("first")
+    workshop.rounds()
+    workshop.edit(message, "second")
+    workshop.clock.pass_seconds(2)
+    workshop.rounds()
+    told = sorted(workshop.told(), key=version)
+    shown = [one["enrichments"][0]["data"] for one in told]
+    [(created_at,)] = workshop.house.rows("SELECT created_at FROM messages")
+    always = {
+        "id": message, "sender": "ci", "topic_id": workshop.topic_id,
+        "channel_id": workshop.channel_id, "created_at": created_at,
+    }  # fmt: skip
+    assert [one["message"] for one in shown] == [
+        {**always, "content_raw": "first", "version": 1},
+        {**always, "content_raw": "second", "version": 2},
+    ]
+    assert shown[0]["config"] == {"gate": str(workshop.gate)}
+
+
+def test_one_that_is_switched_off_alone_is_not_run_and_the_others_are(workshop):
+    off = PluginSettings(
+        "off", "linkifier", module=workshop.module("off", MARKS), enabled=False,
+        config={"gate": str(workshop.gate)},
+    )  # fmt: skip
+    workshop.use(off, ("on", "linkifier", MARKS))
+    message = workshop.post("!word")
+    workshop.rounds()
+    assert workshop.found(message) == ["!word"]
+    assert [told["plugin"] for told in workshop.told()] == ["on"]
+    assert {one.name: one.state for one in workshop.parts.plugins.list_all().plugins} == {
+        "off": "off", "on": "running",
+    }  # fmt: skip
 
 
 def test_an_attachment_comes_once_and_with_its_source(workshop):

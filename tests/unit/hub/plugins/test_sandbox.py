@@ -161,6 +161,28 @@ def test_without_being_allowed_a_plugin_connects_to_nobody(run):
         assert by.isolation.network == "open"
 
 
+def test_what_is_begun_on_the_network_ends_with_the_time_of_the_plugin(data):
+    """By its own `timeout_seconds`; the connection goes with the process."""
+    with gevent.socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        text = (
+            "import socket\ndef enrich(message, config):\n"
+            f"    socket.create_connection({listener.getsockname()!r}).recv(1)\n"
+        )
+        own = PluginSettings("patient", "linkifier", network=True, timeout_seconds=0.3)
+        settings = PluginsSettings(timeout_seconds=600.0, require_isolation=False)
+        one = Worker(own, Source(text, ""), settings, data)
+        with gevent.Timeout(30):
+            with pytest.raises(Failure) as failed:
+                one.ask(b"{}")
+            assert failed.value.outcome == "timeout"
+            assert not one.running
+            connection, _ = listener.accept()
+            assert connection.recv(1) == b""
+            connection.close()
+
+
 @needs_filter
 def test_a_plugin_signals_and_makes_no_process(run):
     found, by = run(
