@@ -19,7 +19,7 @@ def ask(hub: HubProcess, *arguments: str) -> Any:
 
 def test_a_webhooks_life(hub: HubProcess) -> None:
     made = ask(hub, "create", "--url", URL, "--channel", "seed-0", "--name", "channel.created",
-               "--after", "0", "--description", "life")  # fmt: skip
+               "--after", "0", "--description", "life", "--disable")  # fmt: skip
     webhook_id, secret = made["webhook"]["id"], made["secret"]
     shown = ask(hub, "show", webhook_id)
     assert shown == made["webhook"]
@@ -50,7 +50,7 @@ def test_for_people(hub: HubProcess) -> None:
     file = hub.workspace / "secret.txt"
     file.write_text(secret + "\n")
     made = agentlip("webhook", "create", "--url", URL, "--secret-file", file, "--after", "0",
-                    cwd=hub.workspace)  # fmt: skip
+                    "--disable", cwd=hub.workspace)  # fmt: skip
     assert made.code == 0
     first, shown = made.out.splitlines()
     webhook_id = first.split()[-1]
