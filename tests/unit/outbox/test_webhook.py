@@ -1,6 +1,9 @@
 """Webhooks as a target, with a real receiver: what is sent, to whom, and how answers are read."""
 
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 
 import msgspec
@@ -39,13 +42,13 @@ def receiver():
         yield one
 
 
-def target_of(url, resolver=None, book=None, **rules):
+def target_of(url, resolver=None, book=None, tls=None, **rules):
     settings = msgspec.structs.replace(OutboxSettings(), connect_seconds=2.0, reply_seconds=0.3)
     more = {} if resolver is None else {"resolver": resolver}
     return WebhookTarget(
         book or Book(url),
         msgspec.structs.replace(WebhookSettings(), **rules),
-        settings, FakeClock(), **more,
+        settings, FakeClock(), tls=tls, **more,
     )  # fmt: skip
 
 
@@ -160,12 +163,36 @@ def test_who_the_book_does_not_give_is_not_called_and_nothing_is_told(receiver):
     assert (receiver.got, book.told) == ([], [])
 
 
-def test_tls_asks_for_the_name_and_a_stranger_s_certificate_is_not_taken(receiver):
-    url = f"https://{NAME}:{receiver.port}/"
-    result = target_of(url, lambda _host, _port: ["127.0.0.1"]).deliver(send_of())
-    assert isinstance(result, Later)
-    assert "TLS" in result.reason
-    assert receiver.got == []
+def contexts_for(name, folder):
+    """TLS for a receiver of that name, and for who trusts it."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key)
+    return server, ssl.create_default_context(cafile=str(certificate))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_tls_is_with_the_name_and_a_certificate_of_another_is_not_taken(tmp_path):
+    server, trusting = contexts_for(NAME, tmp_path)
+    asked = []
+    server.sni_callback = lambda _socket, name, _context: asked.append(name)
+    with receiving(server) as receiver:
+
+        def ask(name, tls):
+            url = f"https://{name}:{receiver.port}/"
+            return target_of(url, lambda _host, _port: ["127.0.0.1"], tls=tls).deliver(send_of())
+
+        assert ask(NAME, trusting) == Delivered()
+        assert asked == [NAME]
+        assert "TLS" in ask("other.example.com", trusting).reason
+        assert "TLS" in ask(NAME, None).reason
+        assert len(receiver.got) == 1
 
 
 # -- in the outbox -----------------------------------------------------------------------------
