@@ -206,8 +206,8 @@ def _outcome(result: Result) -> Outcome:
 
 
 def _read_a_little(reply: http.client.HTTPResponse) -> None:
-    """So that a receiver which still writes is not cut off. The answer is known already."""
+    """So that a receiver which still writes is not cut off; the answer is known already."""
     try:
-        reply.read(ANSWER_BYTES_MAX)
+        reply.read1(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException):
         return

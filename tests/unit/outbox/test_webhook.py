@@ -76,6 +76,7 @@ def test_the_body_is_posted_with_the_headers_of_the_moment(receiver):
     [
         (200, {}, Delivered(), "delivered"),
         (204, {}, Delivered(), "delivered"),
+        (200, {"Content-Length": "10"}, Delivered(), "delivered"),
         (410, {}, Refused("the receiver answered 410: it is gone", "GONE"), "gone"),
         (429, {"Retry-After": "7"}, Later("the receiver answered 429", 7.0), "failed"),
         (503, {"Retry-After": "Soon"}, Later("the receiver answered 503", None), "failed"),
