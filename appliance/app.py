@@ -18,6 +18,7 @@ from appliance.hub.requests import Requests
 from appliance.hub.service import Hub
 from appliance.hub.stream import Session
 from appliance.hub.webhooks import resources as webhook_resources
+from appliance.hub.webhooks.loops import WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.jobs import parts as jobs_parts
 from appliance.kernel import epoch
@@ -33,6 +34,7 @@ from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
 from appliance.outbox import parts as outbox_parts
 from appliance.outbox.inbox.settings import BrokerPlace
+from appliance.outbox.webhook import WebhookTarget
 from appliance.receiving import Receiving
 from appliance.settings import Settings
 from appliance.tokens import resources as token_resources
@@ -52,9 +54,6 @@ from doctor.run import is_ready, readiness
 
 SOCKETS_CLOSE_SECONDS = 3.0
 STORE_CLOSE_SECONDS = 3.0
-SINK = (
-    None  # what takes the courier's webhooks: (url, key, payload); without it none may be asked for
-)
 
 
 class Identity:
@@ -113,9 +112,11 @@ class Appliance:
             apart=self._apart(self._look_for_untold),
         )
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
+        self.webhooks = Webhooks(self.hub, settings.webhooks, clock, log)
+        sink = joints.webhook_sink(lambda: self.outbox.outbox) if settings.outbox.enabled else None
         self.courier = courier_parts.Parts(
             settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id,
-            self._apart, SINK,
+            self._apart, sink,
         )  # fmt: skip
         home = self._open_meshes()
         self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
@@ -149,6 +150,11 @@ class Appliance:
                 self.broker, lambda mesh: member.in_mesh(mesh).public_hex
             ),
             signer=member.in_mesh, apart=self._writer_apart(),
+            targets=(
+                WebhookTarget(
+                    joints.WebhookBook(self.webhooks), settings.webhooks, settings.outbox, clock
+                ),
+            ),
         )  # fmt: skip
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         return joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
@@ -168,6 +174,7 @@ class Appliance:
             *self.broker.loops,
             hub_loops.Checkpointer(self.broker.store, clock, log),
             *self.outbox.loops,
+            WebhookFeeder(self.webhooks, joints.WebhookPost(self.outbox.outbox), clock, log),
             home,
             hub_loops.Checkpointer(self.outbox.store, clock, log),
             *self.jobs.loops,
@@ -251,7 +258,7 @@ class Appliance:
             *self.outbox.routes(),
             *self.jobs.routes(),
             *self.plugins.routes(),
-            *webhook_resources.routes(Webhooks(self.hub, self.settings.webhooks, self.clock)),
+            *webhook_resources.routes(self.webhooks),
             *mcp_resources.routes(
                 Bench(self.hub, self._verdict), self.guard, self.settings.http.body_bytes_max
             ),

@@ -1,6 +1,8 @@
 """Where subsystems meet: the outbox's sends and this appliance's broker, the broker's deliveries
-and its inbox, a hook's acts and the outbox. Each knows only its own side's shapes."""
+and its inbox, a hook's acts and the outbox, the webhooks of hub and courier and the outbox. Each
+knows only its own side's shapes."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,6 +12,7 @@ import msgspec
 from appliance.broker import wire as broker_wire
 from appliance.broker.local import LocalLink
 from appliance.broker.parts import Parts as BrokerParts
+from appliance.hub.webhooks.service import Handed, Webhooks
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
@@ -22,7 +25,8 @@ from appliance.outbox.inbox.parts import Parts as InboxParts
 from appliance.outbox.inbox.service import Signer
 from appliance.outbox.inbox.signed import rotation_text
 from appliance.outbox.service import Outbox
-from appliance.outbox.target import LocalTarget, Outgoing, item_of
+from appliance.outbox.target import Later, LocalTarget, Outgoing, Refused, item_of
+from appliance.outbox.webhook import WEBHOOK, Call
 
 PLACE_KIND = "topic"
 
@@ -59,6 +63,81 @@ def send_order(outbox: Outbox) -> Callable[[Order], None]:
         )
 
     return send
+
+
+# -- webhooks ------------------------------------------------------------------------------
+
+DISABLED_RETRY_SECONDS = 30.0
+
+
+class WebhookBook:
+    """The hub's webhooks as the outbox asks for them, attempt by attempt."""
+
+    def __init__(self, webhooks: Webhooks) -> None:
+        self._webhooks = webhooks
+
+    def find(self, send: Outgoing) -> Call | Refused | Later:
+        meta = send.meta or {}
+        ready = self._webhooks.ready(
+            send.destination_ref,
+            str(meta.get("webhook-id", send.client_message_id)),
+            str(meta.get("content-type", "application/json")),
+            send.body.encode(),
+        )
+        if ready == "deleted":
+            return Refused("the webhook was deleted", "WEBHOOK_DELETED")
+        if isinstance(ready, str):
+            return Later("the webhook is disabled", DISABLED_RETRY_SECONDS)
+        return Call(ready.url, ready.headers)
+
+    def tell(self, ref: str, outcome: str) -> None:
+        self._webhooks.heard(ref, outcome)
+
+
+class WebhookPost:
+    """The outbox as the hub's feeder sees it."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def waiting(self, webhook_id: str, most: int) -> int:
+        return self._outbox.waiting(WEBHOOK, webhook_id, most)
+
+    def take(self, handed: Sequence[Handed]) -> int:
+        sends = [
+            outbox_wire.Send(
+                to=one.webhook_id,
+                message=one.body,
+                meta={"webhook-id": one.message_id, "content-type": one.content_type},
+                client_message_id=one.key,
+                target=WEBHOOK,
+            )
+            for one in handed[: self._outbox.settings.batch_max]
+        ]
+        try:
+            results = self._outbox.send_many(sends, inside=True)
+        except ApplianceError:
+            return 0  # busy, or no room on the disk: they stay in the log
+        for place, result in enumerate(results):
+            # An id that is used up was taken before; whatever else is wrong, nothing is skipped.
+            if isinstance(result, ApplianceError) and not isinstance(result, outbox_wire.IdReused):
+                return place
+        return len(results)
+
+
+def webhook_sink(outbox: Callable[[], Outbox]) -> Callable[[str, str, dict[str, Any]], None]:
+    """Takes what the courier's triggers send as webhooks: (url, key, payload), unsigned."""
+
+    def take(url: str, key: str, payload: dict[str, Any]) -> None:
+        body = msgspec.json.encode(payload, order="deterministic")
+        digest = hashlib.sha256(b"\0".join((key.encode(), url.encode(), body))).hexdigest()
+        send = outbox_wire.Send(
+            to=url, message=body.decode(), client_message_id=f"cw_{digest}", target=WEBHOOK
+        )
+        with suppress(outbox_wire.IdReused):  # it was taken before
+            outbox().send(send, inside=True)
+
+    return take
 
 
 class HomeDesk:

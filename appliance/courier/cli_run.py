@@ -18,7 +18,6 @@ from appliance.sdk.pipe import Pipe, lines_of, serve_socket
 from appliance.terminal import Session, note
 
 DEFAULT_LEASE_MS = 30_000
-WEBHOOKS = False  # as in app.py: there is nothing yet that would send them
 
 
 def enqueue_lines(
@@ -135,4 +134,5 @@ def problems_of(file: Path) -> tuple[list[str], int]:
             found.append(msgspec.convert(row, Rule))
         except msgspec.ValidationError as error:
             problems.append(f"trigger {number}: {error}")
-    return problems + check(found, WEBHOOKS), len(rows)
+    webhooks = bool(tables.get("outbox", {}).get("enabled", True))
+    return problems + check(found, webhooks), len(rows)

@@ -168,7 +168,9 @@ class HttpTarget:
             reply = connection.getresponse()
             content = self._read(reply)
             kept = not reply.will_close
-            return Answer(reply.status, _decoded(content), _seconds(reply.getheader("Retry-After")))
+            return Answer(
+                reply.status, _decoded(content), seconds_of(reply.getheader("Retry-After"))
+            )
         finally:
             if kept and len(self._idle) < self._settings.concurrency_max:
                 self._idle.append(connection)
@@ -218,7 +220,7 @@ def _result_of(send: Outgoing, one: Any) -> Result:
     wait = told.get("retry_after")
     if wait is None and isinstance(details, dict):
         wait = details.get("retry_after")
-    return result_of(send, one["status"], told, _seconds(wait))
+    return result_of(send, one["status"], told, seconds_of(wait))
 
 
 def _decoded(content: bytes) -> Any:
@@ -228,7 +230,7 @@ def _decoded(content: bytes) -> Any:
         return None
 
 
-def _seconds(value: Any) -> float | None:
+def seconds_of(value: Any) -> float | None:
     """Seconds to wait; a date or rubbish is none, and our own pause will do."""
     try:
         seconds = float(value)

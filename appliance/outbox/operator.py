@@ -9,7 +9,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.fingerprint import fingerprint
 from appliance.outbox import metrics, queries, states, wire, writes
 from appliance.outbox.columns import Row
-from appliance.outbox.service import Outbox, meta_of, shown
+from appliance.outbox.service import Outbox, is_inside_only, meta_of, shown
 from appliance.outbox.writes import Successor
 
 _encode = msgspec.json.Encoder().encode
@@ -95,6 +95,12 @@ class Operator:
         patch = command.patch
         if patch is None:
             return Successor(new_id)
+        if is_inside_only(self._outbox.targets.get(row.target)):
+            raise wire.WrongState(
+                "a webhook's send can't be changed: its receiver trusts our signature",
+                details={"id": row.id, "target": row.target},
+                hint="requeue it as it is",
+            )
         body = bytes(row.payload) if patch.message is UNSET else patch.message.encode()
         if patch.message is UNSET and row.payload_dropped_at is not None:
             raise wire.PayloadGone(details={"id": row.id})

@@ -90,6 +90,17 @@ def page(
     return [Row(*row) for row in rows]
 
 
+def waiting(reader: Executor, route: str, ref: str, most: int) -> int:
+    """Sends of one destination that have not ended, counted up to `most`."""
+    found: int = reader.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM outbox INDEXED BY outbox_open"
+        " WHERE status IN ('pending', 'inflight') AND route = ? AND destination_kind = 'queue'"
+        " AND destination_ref = ? LIMIT ?)",
+        (route, ref, most),
+    ).fetchone()[0]
+    return found
+
+
 def last_id(reader: Executor) -> str | None:
     found: str | None = reader.execute("SELECT max(id) FROM outbox").fetchone()[0]
     return found

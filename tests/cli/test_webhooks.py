@@ -7,6 +7,8 @@ from standardwebhooks import Webhook
 
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess
+from tests.support.receiver import receiving
+from tests.support.waiting import wait_until
 
 URL = "http://127.0.0.1:9/hook"
 
@@ -19,7 +21,7 @@ def ask(hub: HubProcess, *arguments: str) -> Any:
 
 def test_a_webhooks_life(hub: HubProcess) -> None:
     made = ask(hub, "create", "--url", URL, "--channel", "seed-0", "--name", "channel.created",
-               "--after", "0", "--description", "life")  # fmt: skip
+               "--after", "0", "--description", "life", "--disable")  # fmt: skip
     webhook_id, secret = made["webhook"]["id"], made["secret"]
     shown = ask(hub, "show", webhook_id)
     assert shown == made["webhook"]
@@ -50,7 +52,7 @@ def test_for_people(hub: HubProcess) -> None:
     file = hub.workspace / "secret.txt"
     file.write_text(secret + "\n")
     made = agentlip("webhook", "create", "--url", URL, "--secret-file", file, "--after", "0",
-                    cwd=hub.workspace)  # fmt: skip
+                    "--disable", cwd=hub.workspace)  # fmt: skip
     assert made.code == 0
     first, shown = made.out.splitlines()
     webhook_id = first.split()[-1]
@@ -70,3 +72,28 @@ def test_refusals_say_what_to_do(hub: HubProcess) -> None:
     assert "[webhooks]" in done.err
     for arguments in (("update", "x"), ("update", "x", "--all-events", "--name", "y")):
         assert agentlip("webhook", *arguments, cwd=hub.workspace).code == 1
+
+
+def test_deliveries_are_listed_and_replayed(hub: HubProcess) -> None:
+    with receiving() as receiver:
+        made = ask(hub, "create", "--url", receiver.url, "--name", "channel.created",
+                   "--channel", "seed-0", "--after", "0")  # fmt: skip
+        webhook_id = made["webhook"]["id"]
+
+        def done() -> list[Any]:
+            rows = ask(hub, "deliveries", webhook_id, "--status", "done")
+            return rows if isinstance(rows, list) else list(rows["sends"])
+
+        (row,) = wait_until(done, 20, "it is delivered")
+        number = row["client_message_id"].rpartition(":")[2]
+        told = Webhook(made["secret"]).verify(receiver.got[0].body, receiver.got[0].headers)
+        assert told["event_id"] == int(number)
+        answer = ask(hub, "replay", webhook_id, "--from", number)
+        assert answer["webhook"]["cursor"] == int(number) - 1
+        wait_until(lambda: len(done()) == 2, 20, "it is delivered again")
+        assert receiver.ids[0] == receiver.ids[1]
+        table = agentlip("webhook", "deliveries", webhook_id, cwd=hub.workspace).out
+        assert table.splitlines()[1].split()[:3] == [number, "done", "0"]
+        unknown = agentlip("webhook", "deliveries", "hook_unknown", cwd=hub.workspace)
+        assert unknown.code == 1
+        ask(hub, "delete", webhook_id)

@@ -173,11 +173,15 @@ def _courier(run: Recorder) -> None:
 
 def _webhooks(run: Recorder) -> None:
     create = ["--url", "http://127.0.0.1:9/hook"]
-    made = run("agentlip webhook create", *create, "--channel", "general", "--after", 0)["webhook"]
+    made = run(
+        "agentlip webhook create", *create, "--channel", "general", "--after", 0, "--disable"
+    )["webhook"]
     other = run("agentlip webhook create", *create, "--name", "message.created")["webhook"]
     run("agentlip webhook list")
     run("agentlip webhook show", made["id"])
     run("agentlip webhook pending", made["id"], "--limit", 2)
+    run("agentlip webhook deliveries", made["id"])
+    run("agentlip webhook replay", made["id"], "--from", 1)
     run("agentlip webhook update", made["id"], "--new-secret", "--description", "d")
     run("agentlip webhook update", other["id"], "--disable")
     run("agentlip webhook delete", other["id"])

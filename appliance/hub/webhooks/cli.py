@@ -9,7 +9,7 @@ from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 from appliance.terminal import Session, common, note, plain_app
 
-app = plain_app("Webhooks: registrations of receivers of events. Sending is not built yet.")
+app = plain_app("Webhooks: who is sent which events, and how that goes.")
 
 PATH = "/api/v1/webhooks"
 
@@ -89,6 +89,10 @@ def show_webhook(session: Session, webhook_id: IdArgument) -> None:
     )
     state = "enabled" if webhook["enabled"] else "disabled"
     told = f"{webhook['id']} {state}, {webhook['format']}, served up to event {webhook['cursor']}"
+    if webhook["disabled_because"]:
+        told += f"\nswitched off: {webhook['disabled_because']}"
+    elif webhook["failing_since"]:
+        told += f"\nfailing since {webhook['failing_since']}"
     session.answer(webhook, f"{told}\n{webhook['url']}\nwants: {wanted or 'everything'}")
 
 
@@ -162,6 +166,50 @@ def pending_events(
         [("EVENT", "event_id"), ("SIGNATURE", "signature"), ("BODY", "body")],
         empty="nothing is pending",
     )
+
+
+@app.command("deliveries")
+@common
+def deliveries(
+    session: Session,
+    webhook_id: IdArgument,
+    status: Annotated[
+        str | None, typer.Option("--status", help="pending, inflight, done, dead or aborted.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+) -> None:
+    """What was sent to it and what waits, newest first.
+
+    Example: agentlip webhook deliveries hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --status pending
+    """
+    hub = _hub(session)
+    hub.get(_path(webhook_id))  # an unknown id is an error, not an empty list
+    asked = {"to": f"queue:{webhook_id}", "limit": limit}
+    if status is not None:
+        asked["status"] = status
+    rows = hub.get("/v1/outbox/sends", **asked)["sends"]
+    session.table(
+        [{**row, "event_id": row["client_message_id"].rpartition(":")[2]} for row in rows],
+        [("EVENT", "event_id"), ("STATUS", "status"), ("ATTEMPTS", "attempts"),
+         ("ACCEPTED", "enqueued_at"), ("LAST ERROR", "last_error")],
+        empty="nothing was handed on yet; 'agentlip webhook pending ID' shows what is behind",
+    )  # fmt: skip
+
+
+@app.command("replay")
+@common
+def replay(
+    session: Session,
+    webhook_id: IdArgument,
+    from_: Annotated[int, typer.Option("--from", min=1, help="The first event to deliver again.")],
+    idempotency_key: KeyFlag = None,
+) -> None:
+    """Deliver events again, from one on; to receivers they are the same, by their webhook-id.
+
+    Example: agentlip webhook replay hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --from 1200
+    """
+    answer = _hub(session).patch(_path(webhook_id), {"cursor": from_ - 1}, idempotency_key)
+    session.answer(answer, f"{webhook_id} is served again from event {from_} on")
 
 
 def _show_changed(session: Session, answer: dict[str, Any], sentence: str) -> None:

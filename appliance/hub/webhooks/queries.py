@@ -14,7 +14,8 @@ from appliance.kernel.reader import Reader
 
 COLUMNS = (
     "id, url, description, wanted_json, format, enabled, cursor,"
-    " secret, former_secret, former_until_ms, created_at, updated_at"
+    " secret, former_secret, former_until_ms, created_at, updated_at,"
+    " generation, failing_since_ms, disabled_because"
 )
 SCAN_ROWS = 500
 
@@ -36,6 +37,9 @@ class Row(msgspec.Struct, frozen=True):
     former_until_ms: int | None
     created_at: str
     updated_at: str
+    generation: int = 0
+    failing_since_ms: int | None = None
+    disabled_because: str | None = None
 
     @property
     def wanted(self) -> wire.Wanted:
@@ -60,6 +64,8 @@ class Row(msgspec.Struct, frozen=True):
             created_at=self.created_at,
             updated_at=self.updated_at,
             rotating_until=None if until is None else iso(until),
+            failing_since=None if self.failing_since_ms is None else iso(self.failing_since_ms),
+            disabled_because=self.disabled_because,
         )
 
     def _is_rotating(self, now_ms: int) -> bool:
@@ -68,11 +74,22 @@ class Row(msgspec.Struct, frozen=True):
 
 def one(reader: Any, webhook_id: str) -> Row:
     """`reader`: a Reader or a Tx."""
-    sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE id = ?"
-    row = reader.execute(sql, (webhook_id,)).fetchone()
+    row = find(reader, webhook_id)
     if row is None:
         raise wire.NoSuchWebhook(details={"webhook_id": webhook_id})
-    return Row(*row)
+    return row
+
+
+def find(reader: Any, webhook_id: str) -> Row | None:
+    sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE id = ?"
+    row = reader.execute(sql, (webhook_id,)).fetchone()
+    return None if row is None else Row(*row)
+
+
+def behind(reader: Reader, head: int, limit: int) -> list[Row]:
+    """Enabled webhooks that have not been served up to `head`."""
+    sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE enabled = 1 AND cursor < ? ORDER BY id LIMIT ?"
+    return [Row(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
 
 
 def every(reader: Reader, limit: int) -> list[Row]:

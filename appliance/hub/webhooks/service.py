@@ -9,28 +9,54 @@ from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
 from appliance.hub.service import Hub
 from appliance.hub.text import check_text
-from appliance.hub.webhooks import queries, signature, wire, writes
-from appliance.hub.webhooks.address import check_url
+from appliance.hub.webhooks import metrics, queries, signature, wire, writes
 from appliance.hub.webhooks.queries import Row
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.hub.writes import Reply, once
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
+from appliance.kernel.log import Log
+from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Webhooks:
-    """One per process. Sends nothing; `pending` is what a sender would ask for."""
+DAY_MS = 86_400_000
 
-    def __init__(self, hub: Hub, settings: WebhookSettings, clock: Clock) -> None:
+
+class Handed(msgspec.Struct, frozen=True):
+    """One event for one webhook, on its way out. `key` is the same whenever it is handed on."""
+
+    webhook_id: str
+    event_id: int
+    key: str
+    message_id: str
+    content_type: str
+    body: str
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """One attempt: where, and signed with the secrets of this moment."""
+
+    url: str
+    headers: dict[str, str]
+
+
+class Webhooks:
+    """One per process. Sends nothing itself: says what there is to send, where and signed how,
+    and hears what became of it."""
+
+    def __init__(
+        self, hub: Hub, settings: WebhookSettings, clock: Clock, log: Log | None = None
+    ) -> None:
         self._hub = hub
-        self._store = hub.store
-        self._settings = settings
+        self.store = self._store = hub.store
+        self.settings = self._settings = settings
         self._clock = clock
+        self._log = log
         self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
 
     def create(
@@ -92,9 +118,70 @@ class Webhooks:
         told = [self._signed(row, number, envelope) for number, envelope in found]
         return wire.PendingEvents(told, cursor, has_more=cursor < until)
 
-    def _signed(self, row: Row, number: int, envelope: bytes) -> wire.PendingEvent:
+    # -- for who sends -------------------------------------------------------------------
+
+    @property
+    def head(self) -> int:
+        return self._hub.feed.head
+
+    def ahead(self, row: Row, until: int, limit: int) -> tuple[list[Handed], int]:
+        """The next events for a webhook, and the cursor once they are on their way."""
+        found, cursor = self._store.read(
+            queries.pending, row, until, limit, self._settings.scan_rows_max
+        )
+        return [self._handed(row, number, envelope) for number, envelope in found], cursor
+
+    def _handed(self, row: Row, number: int, envelope: bytes) -> Handed:
+        """The key holds the epoch, for a restored history counts its events anew."""
+        message_id = cloudevents.event_id_of(self._origin, number)
+        return Handed(
+            webhook_id=row.id,
+            event_id=number,
+            key=f"wh_{row.id}_{row.generation}_{message_id}",
+            message_id=message_id,
+            content_type=CONTENT_TYPES[row.format],
+            body=self._body(row, envelope).decode(),
+        )
+
+    def ready(
+        self, webhook_id: str, message_id: str, content_type: str, body: bytes
+    ) -> Ready | str:
+        """One attempt, signed now; or why there is none: `deleted` or `disabled`."""
+        row = self._store.read(queries.find, webhook_id)
+        if row is None:
+            return "deleted"
+        if not row.enabled:
+            return "disabled"
+        now_ms = self._clock.now_ms()
+        headers = signature.headers(
+            row.secrets(now_ms), message_id, now_ms // 1000, body, content_type
+        )
+        return Ready(row.url, headers)
+
+    def heard(self, webhook_id: str, outcome: str) -> None:
+        """How an attempt went: delivered, failed or gone. Written only where it changes something.
+        A receiver that is gone, or has failed for too long, is not called any more."""
+        row = self._store.read(queries.find, webhook_id)
+        if row is None or (outcome == "delivered" and row.failing_since_ms is None):
+            return
+        patience_ms = int(self._settings.disable_after_days * DAY_MS)
+        if outcome == "failed" and row.failing_since_ms is not None:
+            failing_ms = self._clock.now_ms() - row.failing_since_ms
+            if not patience_ms or failing_ms < patience_ms:
+                return
+        cause = self._store.write(writes.note_attempt, webhook_id, outcome, patience_ms)
+        if cause is not None:
+            metrics.disabled.labels(cause).inc()
+            if self._log is not None:
+                self._log.warning("a webhook was switched off", webhook=webhook_id, cause=cause)
+
+    def _body(self, row: Row, envelope: bytes) -> bytes:
         if row.format == "cloudevents":
-            envelope = cloudevents.of_envelope(envelope, self._origin)
+            return cloudevents.of_envelope(envelope, self._origin)
+        return envelope
+
+    def _signed(self, row: Row, number: int, envelope: bytes) -> wire.PendingEvent:
+        envelope = self._body(row, envelope)
         now_ms = self._clock.now_ms()
         headers = signature.headers(
             row.secrets(now_ms),

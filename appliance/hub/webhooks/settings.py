@@ -1,6 +1,9 @@
 """[webhooks]: where events may be sent, and how much is kept."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -14,3 +17,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret_grace_hours: float = 24.0  # a replaced secret signs as well for so long
     pending_max: int = 100  # events in one preview; a larger limit is clamped
     scan_rows_max: int = 20_000  # events looked at for one preview
+    feed_seconds: Annotated[float, Meta(gt=0)] = 0.25  # how late an event may be handed on
+    feed_max: Annotated[int, Meta(ge=1)] = 50  # events of one webhook handed on at a time
+    waiting_max: Annotated[int, Meta(ge=1)] = 1000  # undelivered ones of it; more wait in the log
+    disable_after_days: Annotated[float, Meta(ge=0)] = 5.0  # without a delivery; 0: never

@@ -27,7 +27,8 @@ class Wanted(Struct, frozen=True):
 
 class Webhook(Struct, frozen=True):
     """A registration without its secret. `cursor`: the event up to which it has been served.
-    `rotating_until`: until then deliveries carry a signature by the former secret too."""
+    `rotating_until`: until then deliveries carry a signature by the former secret too.
+    `failing_since`: nothing was delivered since. `disabled_because`: why we switched it off."""
 
     id: str
     url: str
@@ -39,6 +40,8 @@ class Webhook(Struct, frozen=True):
     created_at: str
     updated_at: str
     rotating_until: str | None = None
+    failing_since: str | None = None
+    disabled_because: str | None = None
 
 
 class CreateWebhook(Struct, frozen=True):
@@ -54,7 +57,8 @@ class CreateWebhook(Struct, frozen=True):
 
 
 class ChangeWebhook(Struct, frozen=True):
-    """What is left out stays. `new_secret`: one is made; `secret`: this one from now on."""
+    """What is left out stays. `new_secret`: one is made; `secret`: this one from now on.
+    A `cursor` before the webhook's has events delivered again, as new deliveries."""
 
     url: Url | None = None
     description: Description | None = None

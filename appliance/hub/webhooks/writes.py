@@ -1,5 +1,7 @@
 """What each change of a webhook does inside its transaction. No events: it is configuration."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from appliance.hub.events import encode
@@ -7,6 +9,9 @@ from appliance.hub.webhooks import queries, wire
 from appliance.hub.webhooks.queries import Row
 from appliance.hub.writes import Reply
 from appliance.kernel.batch import Tx
+
+GONE = "its receiver answered 410 Gone"
+FAILING = "nothing could be delivered for webhooks.disable_after_days"
 
 
 def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int, most: int) -> Reply:
@@ -42,6 +47,10 @@ def change(
         for name in ("url", "description", "format", "enabled", "cursor")
         if (value := getattr(command, name)) is not None
     }
+    if command.cursor is not None and command.cursor < row.cursor:
+        given["generation"] = row.generation + 1
+    if command.enabled:
+        given |= {"failing_since_ms": None, "disabled_because": None}
     if command.events is not None:
         given["wanted_json"] = encode(command.events).decode()
     if secret is not None and secret != row.secret:
@@ -61,3 +70,39 @@ def delete(tx: Tx, webhook_id: str) -> Reply:
     queries.one(tx, webhook_id)
     tx.execute("DELETE FROM x_webhooks WHERE id = ?", (webhook_id,))
     return Reply(200, encode(wire.WebhookDeleted(webhook_id)))
+
+
+def advance(tx: Tx, moves: Sequence[tuple[str, int, int, int]]) -> None:
+    """Cursors of what was handed on: (id, generation, from, to). One that was moved or switched
+    off meanwhile stays where somebody put it."""
+    for webhook_id, generation, before, after in moves:
+        tx.execute(
+            "UPDATE x_webhooks SET cursor = ? WHERE id = ? AND generation = ? AND cursor = ?"
+            " AND enabled = 1",
+            (after, webhook_id, generation, before),
+        )
+
+
+def note_attempt(tx: Tx, webhook_id: str, outcome: str, patience_ms: int) -> str | None:
+    """What an attempt says of its receiver; the cause when the webhook is switched off for it.
+    `patience_ms` of failures and nothing else are borne; 0: any."""
+    row = queries.find(tx, webhook_id)
+    if row is None or not row.enabled:
+        return None
+    since = row.failing_since_ms
+    if outcome == "delivered":
+        _set(tx, webhook_id, failing_since_ms=None)
+    elif outcome == "gone":
+        _set(tx, webhook_id, enabled=0, disabled_because=GONE)
+        return "gone"
+    elif since is None:
+        _set(tx, webhook_id, failing_since_ms=tx.now_ms)
+    elif patience_ms and tx.now_ms - since >= patience_ms:
+        _set(tx, webhook_id, enabled=0, disabled_because=FAILING)
+        return "failing"
+    return None
+
+
+def _set(tx: Tx, webhook_id: str, **columns: int | str | None) -> None:
+    marks = ", ".join(f"{name} = ?" for name in columns)
+    tx.execute(f"UPDATE x_webhooks SET {marks} WHERE id = ?", (*columns.values(), webhook_id))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.hub.webhooks.address import BadWebhookUrl, check_address, check_url
 from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.web.address import BadWebhookUrl, check_address, check_url
 
 USUAL = WebhookSettings()
 STRICT = WebhookSettings(allow_loopback=False)
