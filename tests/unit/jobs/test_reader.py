@@ -9,6 +9,7 @@ from appliance.jobs.settings import JobsSettings
 from appliance.jobs.source import open_log
 from appliance.jobs.trouble import SegmentMissing
 from appliance.kernel.clock import SystemClock
+from tests.support.clock import FakeClock
 from tests.support.exports import Logged, ids_in, manifests
 
 ROUNDS = 60
@@ -48,5 +49,9 @@ def test_a_reader_sees_each_event_once_at_every_moment(tmp_path):
     writer.join()
     assert not failed
     assert reads > 5
+    assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
+    catalogue = Catalogue(out)
+    with catalogue.only_writer():  # what was replaced just now may go a second later
+        tidy(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
     assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
     assert len(manifests(out)) < ROUNDS / 3
