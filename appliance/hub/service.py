@@ -122,7 +122,7 @@ class Hub:
             source = self.store.read(retopic.topic_of, message_id)
             return self._mutate(
                 "move_message", identity, retopic.move,
-                message_id, command, source, self._order, self.settings.retopic_max,
+                message_id, command, source, self._order, self.settings.max_retopic_batch,
             )  # fmt: skip
         if isinstance(command, wire.EditMessage):
             check_text(content_raw=command.content_raw)

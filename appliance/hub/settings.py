@@ -8,7 +8,7 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay_batch_max: int = 1000  # events read from the log at once (hub spec §0.1.2)
     replay_bytes_max: int = 512 * 1024  # bytes written to a socket between two looks around
     wait_seconds_max: float = 60.0  # longest long poll; a longer `wait` is clamped
-    retopic_max: int = 10_000  # messages moved at once; other writes wait meanwhile, some 250 ms
+    max_retopic_batch: int = 10_000  # messages moved at once; others wait, some 250 ms
     waiting_max: int = 500  # long polls and SSE streams at once
     idempotency_hours: float = 48.0  # how long a key is remembered
     sweep_rows_max: int = 5000  # keys forgotten in one round

@@ -434,8 +434,8 @@ class MessagesMoved(Conflict):
 
 class TooManyToMove(Invalid):
     code = "TOO_MANY_MESSAGES"
-    sentence = "too many messages; use mode=later with an anchor nearer to the end"
-    advice = "or raise hub.retopic_max in agentlip.toml"
+    sentence = "too many messages; use mode=later with smaller anchor, or delete old messages first"
+    advice = "or raise hub.max_retopic_batch in agentlip.toml"
 
 
 class BadUrl(Invalid):

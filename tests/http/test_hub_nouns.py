@@ -14,7 +14,7 @@ LINK = {"kind": "url", "value_json": {"url": "https://example.com", "title": "Ex
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
-    settings = "[hub]\nretopic_max = 3000\n"
+    settings = "[hub]\nmax_retopic_batch = 3000\n"
     with serve(tmp_path_factory.mktemp("hub"), settings=settings) as running:
         yield running
 

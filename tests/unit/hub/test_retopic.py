@@ -184,7 +184,7 @@ def test_5_the_database_too_would_refuse_it(place):
 
 
 def test_6_more_than_the_setting_allows_is_refused_and_exactly_that_many_move(new_house):
-    place = Place(new_house(retopic_max=4))
+    place = Place(new_house(max_retopic_batch=4))
     before = place.house.everything()
     with pytest.raises(wire.TooManyToMove) as refused:
         place.move(place.ids[0], place.b, "all")
