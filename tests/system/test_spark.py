@@ -1,13 +1,13 @@
 """Real conversation history through an appliance and the jobs' image, against plain Python."""
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import docker
 import pytest
@@ -36,8 +36,11 @@ def spark_image(engine: docker.DockerClient) -> str:
 
 @pytest.fixture
 def network(engine: docker.DockerClient) -> Iterator[Any]:
-    made = engine.networks.create(f"agentlip-spark-{os.getpid()}", labels={LABEL: "1"})
+    made = engine.networks.create(f"agentlip-spark-{uuid4().hex[:12]}", labels={LABEL: "1"})
     yield made
+    made.reload()
+    for container in made.containers:  # who asked for us last is removed after us
+        made.disconnect(container, force=True)
     made.remove()
 
 
