@@ -33,7 +33,7 @@ from appliance.status import State, look_at
 
 READY_SECONDS_MAX = 120.0  # a migration of a large database comes first
 LOOK_EVERY_SECONDS = 0.03
-EXIT_LOCKED = 2  # of a server that found another one on the data directory
+EXIT_TAKEN = 2  # of a server that found its place taken: the lock, or the port
 STOP_SECONDS_MAX = 10.0
 KILL_SECONDS_MAX = 5.0
 LOG_BYTES_MAX = 10 * 1024 * 1024
@@ -160,8 +160,8 @@ def _await_ready(
                 return {**look_at(datadir), "already_running": False}
             continue
         state = look_at(datadir)
-        if child.returncode == EXIT_LOCKED:  # somebody else's start was quicker
-            while state["status"] != "running" and clock.monotonic() < deadline:
+        if child.returncode == EXIT_TAKEN:  # maybe somebody else's start was quicker
+            while state["status"] == "unresponsive" and clock.monotonic() < deadline:
                 select.select([], [], [], LOOK_EVERY_SECONDS)
                 state = look_at(datadir)
         if state["status"] == "running":
