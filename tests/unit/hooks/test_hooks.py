@@ -290,19 +290,30 @@ def test_the_loop_goes_on_while_a_hook_runs(stage):
     assert len(ticks) > 20
 
 
-def test_eight_run_at_once_and_no_more(stage):
-    played = stage(python("import time; time.sleep(0.4)"), queue_max=10)
+def test_eight_run_at_once_and_no_more(stage, tmp_path):
+    gate = tmp_path / "gate"
+    code = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    played = stage(python(code), queue_max=10)
     runners = [Runner(played.hooks, played.house.clock, played.house.log) for _ in range(8)]
+
+    def count(outcome):
+        return sum(run.outcome == outcome for run in played.runs())
+
     for runner in runners:
         runner.start()
     try:
         played.receive(*(push(n) for n in range(10)))
-        gevent.sleep(0.25)
-        assert sum(run.outcome == "running" for run in played.runs()) == 8
-        with gevent.Timeout(10):
-            while sum(run.outcome == "ok" for run in played.runs()) < 10:
-                gevent.sleep(0.05)
+        with gevent.Timeout(20):
+            while count("running") < 8:
+                gevent.sleep(0.02)
+        gevent.sleep(0.1)
+        assert count("running") == 8
+        gate.touch()
+        with gevent.Timeout(20):
+            while count("ok") < 10:
+                gevent.sleep(0.02)
     finally:
+        gate.touch()
         for runner in runners:
             runner.stop()
 
