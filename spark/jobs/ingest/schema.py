@@ -75,7 +75,7 @@ FIELDS = {
     "topic.created": ("topic",),
     "topic.renamed": ("topic_id", "old_title", "new_title"),
     "topic.attachment_added": ("attachment",),
-    "message.enriched": ("message_id", "enrichments"),
+    "message.enriched": ("message_id", "plugin", "version", "enrichments"),
 }  # fmt: skip
 NOUN_FIELDS = {
     "message": (
