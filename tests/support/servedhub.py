@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import select
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -45,10 +46,17 @@ class Client:
             sent["Authorization"] = f"Bearer {self.token}"
         sent.update(headers or {})
         sent = {name: value for name, value in sent.items() if value != ""}
+        self._leave_what_the_server_closed()
         self.connection.request(method, path, raw, sent)
         reply = self.connection.getresponse()
         found = {name.lower(): value for name, value in reply.getheaders()}
         return Answer(reply.status, found, reply.read())
+
+    def _leave_what_the_server_closed(self) -> None:
+        """A connection idle for longer than `web.keep_alive_seconds` has ended: take another."""
+        sock = self.connection.sock
+        if sock is not None and select.select([sock], [], [], 0)[0]:
+            self.connection.close()
 
     def get(self, path: str, **more: Any) -> Answer:
         return self("GET", path, **more)
