@@ -21,6 +21,7 @@ from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.feed import Feed
 from appliance.kernel.searchquery import parse
 from appliance.kernel.store import Store
+from appliance.kernel.submission import Reading
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
@@ -397,8 +398,14 @@ class Hub:
         self, after: int, until: int, wanted: Filter | None, framed: bool = True
     ) -> tuple[bytes, int]:
         """A piece of the log ready to send, and the cursor it reaches."""
+        return self.begin_log(after, until, wanted, framed).wait()
+
+    def begin_log(
+        self, after: int, until: int, wanted: Filter | None, framed: bool = True
+    ) -> Reading[tuple[bytes, int]]:
+        """As `read_log`, for who sends one piece while the next is read."""
         settings = self.settings
-        return self.store.read(
+        return self.store.begin_read(
             queries.replay, after, until, wanted,
             settings.replay_batch_max, settings.replay_bytes_max, framed,
         )  # fmt: skip

@@ -126,11 +126,16 @@ class Session:
         if following is not None:
             following.look_again()
         wanted = following.filter if following else None
-        while self._cursor < until:
-            frames, self._cursor = self._hub.read_log(self._cursor, until, wanted)
+        begin_log = self._hub.begin_log
+        ahead = begin_log(self._cursor, until, wanted) if self._cursor < until else None
+        while ahead is not None:
+            frames, cursor = ahead.wait()
+            # The next piece is read while this one is sent.
+            ahead = begin_log(cursor, until, wanted) if cursor < until else None
             if frames:
                 self._socket.send(frames)
                 metrics.replayed.inc(len(frames))
+            self._cursor = cursor
             self._socket.flush()
             yield_to_loop()
         # A cursor from the future has heard nothing of what is to come.

@@ -19,8 +19,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gevent.hub import Waiter
-
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.handoff import Handoff
@@ -28,7 +26,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.native import NativeThread, SimpleQueue
 from appliance.kernel.reader import Reader, close_connection, open_connection
-from appliance.kernel.submission import Submission
+from appliance.kernel.submission import Reading, Submission
 from appliance.kernel.trouble import (
     QueueFull,
     StoreBusy,
@@ -213,6 +211,10 @@ class Store:
 
     def read(self, function: Callable[..., T], *args: Any) -> T:
         """`function(reader, *args)` in a reader's thread; its result."""
+        return self.begin_read(function, *args).wait()
+
+    def begin_read(self, function: Callable[..., T], *args: Any) -> Reading[T]:
+        """As `read`, for who has something else to do before the result is there."""
         if self._closed:
             raise StoreClosed(retry_after=self.settings.retry_after_seconds)
         if self._suspect:
@@ -220,26 +222,22 @@ class Store:
         if self._reads_pending >= self.settings.read_queue_max:
             raise QueueFull("too many reads are waiting")
         self._reads_pending += 1
-        waiter = Waiter()
-        self._reads.put((function, args, waiter))
-        outcome: Outcome = waiter.get()
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.result  # type: ignore[no-any-return]
+        reading: Reading[T] = Reading(function, args)
+        self._reads.put(reading)
+        return reading
 
     def _read_loop(self) -> None:
         reader: Reader | None = None
-        while (job := self._reads.get()) is not None:
-            function, args, waiter = job
+        while (reading := self._reads.get()) is not None:
             try:
                 reader = reader or self._open_reader()
                 with reader.deadline():
-                    outcome = Outcome(function(reader, *args))
+                    outcome = Outcome(reading.function(reader, *reading.args))
             except sqlite3.Error as error:
                 outcome = Outcome(error=translated(error, self.settings.retry_after_seconds))
             except Exception as error:
                 outcome = Outcome(error=error)
-            self._handoff.post(self._answer, waiter, outcome)
+            self._handoff.post(self._answer, reading, outcome)
         if reader is not None:
             close_connection(reader.connection, self._database)
 
@@ -249,11 +247,11 @@ class Store:
         )
         return Reader(connection, self._clock, seconds_max=self.settings.read_seconds_max)
 
-    def _answer(self, waiter: Waiter, outcome: Outcome) -> None:
+    def _answer(self, reading: Reading[Any], outcome: Outcome) -> None:
         self._reads_pending -= 1
         if outcome.error is not None:
             self._note(outcome.error, self._clock.monotonic())
-        waiter.switch(outcome)
+        reading.waiter.switch(outcome)
 
     # -- upkeep ----------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
-"""Calls on their way to a writer and back, for one greenlet that waits."""
+"""Calls on their way to a writer or a reader and back, for one greenlet that waits."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gevent.hub import Waiter
 
 from appliance.kernel.batch import Call, Outcome
 from appliance.kernel.reader import Reader
+
+T = TypeVar("T")
 
 
 class Submission:
@@ -26,3 +28,19 @@ class Submission:
         """The outcomes, in the order of the calls, once they are known. By one greenlet, once."""
         self.waiter.get()
         return self.outcomes
+
+
+class Reading(Generic[T]):
+    """One function on its way to a reader's thread. Who gives up need not wait."""
+
+    __slots__ = ("args", "function", "waiter")
+
+    def __init__(self, function: Callable[..., T], args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.args = args
+        self.waiter = Waiter()
+
+    def wait(self) -> T:
+        """The result, or what the function raised. By one greenlet, once."""
+        outcome: Outcome = self.waiter.get()
+        return outcome.unwrap()  # type: ignore[no-any-return]
