@@ -51,9 +51,12 @@ def index_lag(reader: Reader) -> int:
 
 
 def list_channels(
-    _reader: Reader, limit: int, only: frozenset[str] | None = None
+    _reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
 ) -> wire.ChannelList:
+    """By name; `after_name` continues behind the last of an earlier page, there or gone."""
     query = model.Channel.select().order_by(model.Channel.name).limit(limit + 1)
+    if after_name is not None:
+        query = query.where(model.Channel.name > after_name)
     if only is not None:
         query = query.where(model.Channel.id.in_(sorted(only)))
     rows: list[Any] = list(query.tuples())

@@ -32,7 +32,7 @@ class Channels:
         self._hub = hub
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.list_channels(req.context.query.limit, req.context.principal))
+        reply(resp, self._hub.list_channels(req.context.query, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateChannel) -> None:
         context = req.context

@@ -279,9 +279,11 @@ class Hub:
         head: int = self.store.read(queries.facts)["head"]
         return head
 
-    def list_channels(self, limit: int, principal: Principal) -> wire.ChannelList:
+    def list_channels(self, query: wire.ChannelsQuery, principal: Principal) -> wire.ChannelList:
         only = principal.channels_for(READ)
-        return self.store.read(queries.list_channels, self._page(limit), only)
+        return self.store.read(
+            queries.list_channels, self._page(query.limit), query.after_name, only
+        )
 
     def list_topics(
         self, channel_id: str, query: wire.TopicsQuery, principal: Principal

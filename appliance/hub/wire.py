@@ -150,6 +150,7 @@ class TopicsQuery(Struct, frozen=True):
 
 class ChannelsQuery(Struct, frozen=True):
     limit: Limit = PAGE_MAX
+    after_name: ChannelName | None = None
 
 
 class MessagesQuery(Struct, frozen=True):

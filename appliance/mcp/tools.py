@@ -246,7 +246,7 @@ class Bench:
 
 
 def list_channels(bench: Bench, _asked: Nothing, who: Principal) -> Channels:
-    found = bench.hub.list_channels(wire.PAGE_MAX, who)
+    found = bench.hub.list_channels(wire.ChannelsQuery(), who)
     return Channels([Channel(c.id, c.name, c.description) for c in found.channels], found.has_more)
 
 

@@ -46,9 +46,15 @@ class Catalogue:
         return self._topics[channel_id][title]
 
     def _load_channels(self) -> None:
-        for each in self._client.get("/api/v1/channels")["channels"]:
-            self._channels[each["name"]] = each["id"]
-            self._channels[each["id"]] = each["id"]
+        after: str | None = None
+        for _ in range(PAGES_MAX):
+            page = self._client.get("/api/v1/channels", limit=PAGE, after_name=after)["channels"]
+            for each in page:
+                self._channels[each["name"]] = each["id"]
+                self._channels[each["id"]] = each["id"]
+            if not page or page[-1]["name"] == after:
+                break
+            after = page[-1]["name"]
 
     def _make_channel(self, name: str) -> None:
         try:

@@ -259,8 +259,13 @@ class AgentlipClient:
 
     # -- queries ---------------------------------------------------------------------
 
-    def list_channels(self, limit: int = 1000) -> list[shapes.Channel]:
-        return self._get("/api/v1/channels", list[shapes.Channel], "channels", limit=limit)
+    def list_channels(
+        self, limit: int = 1000, after_name: str | None = None
+    ) -> list[shapes.Channel]:
+        """By name; `after_name` goes on behind the last of an earlier page."""
+        return self._get(
+            "/api/v1/channels", list[shapes.Channel], "channels", limit=limit, after_name=after_name
+        )
 
     def list_topics(
         self, channel_id: str, limit: int = 50, before_id: str | None = None

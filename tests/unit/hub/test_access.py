@@ -111,7 +111,8 @@ def test_a_batch_refuses_only_what_goes_elsewhere(house, places):
 def test_lists_and_the_log_show_the_own_channel_only(house, places):
     ours, _ = places
     who = limited(ours)
-    assert [each.id for each in house.hub.list_channels(100, who).channels] == [ours.channel]
+    listed = house.hub.list_channels(wire.ChannelsQuery(), who).channels
+    assert [each.id for each in listed] == [ours.channel]
     for query in (wire.EventsQuery(), wire.EventsQuery(tail=100)):
         log = msgspec.json.decode(house.hub.list_events(query, who), type=wire.EventList)
         assert [event.scope.channel_id for event in log.events] == [ours.channel] * 3
@@ -182,4 +183,4 @@ def test_a_stream_whose_token_ended_while_it_was_made_ends(house, places):
 def test_who_may_only_post_somewhere_reads_like_anybody(house, places):
     """On loopback reading is free; a token for posting must not take that away."""
     who = principal_of("bot", "bot", [f"hub:post@{places[0].channel}"])
-    assert len(house.hub.list_channels(100, who).channels) == 2
+    assert len(house.hub.list_channels(wire.ChannelsQuery(), who).channels) == 2
