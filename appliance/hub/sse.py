@@ -3,7 +3,7 @@
 The same loop over a cursor as `stream.py`, written as an iterator of byte pieces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from appliance.hub import metrics, wire
@@ -84,7 +84,7 @@ class EventStream:
             if pieces:
                 yield pieces
 
-    def _pieces(self, items: list[Any]) -> bytes:
+    def _pieces(self, items: Sequence[Any]) -> bytes:
         """What is new and wanted of `items`; nothing may be."""
         if self._following is not None:
             items = self._following.sift(items)

@@ -10,6 +10,7 @@ A client that reads too slowly overfills its subscription; the session goes back
 log at its cursor and nothing is lost. Only a client that reads nothing is closed (1008).
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -52,6 +53,7 @@ class Session:
         self._hello: wire.Hello | None = None
         self._following: Following | None = None  # None: everything
         self._cursor = 0
+        self._idle = False  # has written all it had, and waits for more
         self._pipeline = Pipeline(PIECES_MAX)
         # Until hello says what is wanted, nothing is.
         self._subscription: Subscription = hub.feed.subscribe(settings.queue_max, lambda _: False)
@@ -84,7 +86,9 @@ class Session:
             if items:
                 self._send_live(items)
             else:
+                self._idle = True
                 self._subscription.wait(self._settings.ping_seconds / 4)
+                self._idle = False
 
     def _wait_for_hello(self) -> None:
         deadline = self._hub.clock.monotonic() + self._settings.hello_seconds_max
@@ -105,6 +109,7 @@ class Session:
         self._subscription = feed.subscribe(
             self._settings.queue_max, following.wants if following else None
         )
+        self._subscription.direct = self._take_direct
         self._socket.wake_with(self._subscription.wake)
         feed.unsubscribe(old)
         if following is not None:
@@ -147,14 +152,29 @@ class Session:
             self._replay(self._hub.feed.head)
         self._subscription.recover()
 
-    def _send_live(self, items: list[Any]) -> None:
+    def _take_direct(self, items: Sequence[Any]) -> bool:
+        """By whoever publishes: nobody need be woken to write what the kernel takes at once."""
+        following = self._following
+        if not self._idle or not self._socket.is_free() or (following and following.by_name):
+            return False
+        frames = self._frames(items)
+        if frames:
+            self._socket.post(frames)
+        return True
+
+    def _send_live(self, items: Sequence[Any]) -> None:
+        frames = self._frames(items)
+        if frames:
+            self._socket.send(frames)
+
+    def _frames(self, items: Sequence[Any]) -> bytes:
+        """What is new and wanted of `items`; the cursor moves behind it."""
         if self._following is not None:
             items = self._following.sift(items)
         frames = b"".join([item.frame for item in items if item.number > self._cursor])
-        if frames:
-            self._socket.send(frames)
         if items:
             self._cursor = max(self._cursor, items[-1].number)
+        return frames
 
     # -- the reading greenlet ------------------------------------------------------------
 

@@ -4,7 +4,7 @@ A subscription is an OR (hub spec §2.3): the event's channel, or its topic, or 
 topic of a move. Left out altogether it means everything; present and empty, nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -66,12 +66,12 @@ class Following:
     `look_again`; what the queue gives goes through `sift`.
     """
 
-    __slots__ = ("_by_name", "_resolve", "filter")
+    __slots__ = ("_resolve", "by_name", "filter")
 
     def __init__(self, names: frozenset[str], resolve: Callable[[], Filter]) -> None:
         """`names` may be ids as well; `resolve` looks all of them up in the database."""
         self._resolve = resolve
-        self._by_name = False  # some name was not known at the first look
+        self.by_name = False  # some name was not known at the first look
         self.filter = Filter(unresolved=names)
 
     def wants(self, event: Scoped) -> bool:
@@ -81,16 +81,16 @@ class Following:
 
     def look_up(self) -> None:
         self.filter = self._resolve()
-        self._by_name = bool(self.filter.unresolved)
+        self.by_name = bool(self.filter.unresolved)
 
     def look_again(self) -> None:
         """A channel made by now can be found, and may not be told of again."""
         if self.filter.unresolved:
             self.filter = self._resolve()
 
-    def sift(self, items: list[Any]) -> list[Any]:
+    def sift(self, items: Sequence[Any]) -> Sequence[Any]:
         """Those wanted; what was queued before the last name was known is unfiltered."""
-        return [item for item in items if self._meets(item)] if self._by_name else items
+        return [item for item in items if self._meets(item)] if self.by_name else items
 
     def _meets(self, event: Any) -> bool:
         wanted = self.filter

@@ -23,12 +23,17 @@ class Item(Protocol):
 
 
 class Subscription:
-    """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`."""
+    """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`.
 
-    __slots__ = ("_queue", "_queue_max", "_wake", "lagging", "wants")
+    direct  asked with new items when none waits here: True, and the reader has them already.
+            It is called by whoever publishes, and must not wait.
+    """
+
+    __slots__ = ("_queue", "_queue_max", "_wake", "direct", "lagging", "wants")
 
     def __init__(self, queue_max: int, wants: Callable[[Any], bool] | None) -> None:
         self.wants = wants
+        self.direct: Callable[[Sequence[Any]], bool] | None = None
         self.lagging = False
         self._queue: deque[Any] = deque()
         self._queue_max = queue_max
@@ -39,6 +44,8 @@ class Subscription:
             return
         wanted = items if self.wants is None else [item for item in items if self.wants(item)]
         if not wanted:
+            return
+        if self.direct is not None and not self._queue and self.direct(wanted):
             return
         if len(self._queue) + len(wanted) > self._queue_max:
             self.lag()

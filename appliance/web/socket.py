@@ -187,7 +187,7 @@ class Socket:
 
     def post(self, frames: bytes) -> None:
         """From any greenlet: write `frames` now, or have them written by the one that writes."""
-        if not self._posted and self._is_free():
+        if self.is_free():
             frames = self._try(frames)
             if not frames:
                 return
@@ -195,9 +195,14 @@ class Socket:
         self._posted_bytes += len(frames)
         self._wake()
 
-    def _is_free(self) -> bool:
+    def is_free(self) -> bool:
+        """Nothing waits to be written, and nothing has ended: what is posted now goes at once."""
         return not (
-            self._sending or self._tail or self._closing is not None or self._ended is not None
+            self._posted
+            or self._sending
+            or self._tail
+            or self._closing is not None
+            or self._ended is not None
         )
 
     def _try(self, frames: bytes) -> bytes:

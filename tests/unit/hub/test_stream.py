@@ -18,13 +18,14 @@ SETTINGS = SocketSettings(queue_max=20, ping_seconds=40.0)
 
 
 class StubSocket:
-    """Takes frames; `held` stops the writing greenlet at its next flush."""
+    """Takes frames; `held` stops the writing greenlet at its next flush. Not `free`: what is
+    told waits for that greenlet."""
 
     def __init__(self):
         self.sent, self.posted = [], []
         self.held, self.arrived = RLock(), Event()
         self.on_flush = lambda: None
-        self.gone = False
+        self.gone = self.free = False
         self.wake = None
 
     def run(self, on_messages, wake, body, settle):
@@ -37,10 +38,16 @@ class StubSocket:
     def wake_with(self, wake):
         self.wake = wake
 
+    def is_free(self):
+        return self.free and not self.posted
+
     def send(self, data):
         self.sent += frames(data)
 
     def post(self, data):
+        if self.is_free():
+            self.send(data)
+            return
         self.posted.append(data)
         self.wake()
 
@@ -211,6 +218,29 @@ def test_a_lagging_session_gets_every_event_once(table):
         assert table.session._subscription.lagging
         table.socket.held.release()
         table.say("here", 10)
+    table.until(lambda: table.told()[-1:] == [table.house.feed.head])
+    assert table.told() == list(range(start + 1, table.house.feed.head + 1))
+
+
+def test_a_session_that_waits_is_told_by_whoever_publishes(table):
+    table.hello()
+    table.settle()
+    gevent.sleep(0)
+    table.socket.free = True
+    start = table.house.feed.head
+    with table.socket.held:  # the writing greenlet is not needed
+        table.say("here", 6)
+        assert table.told() == list(range(start + 1, start + 7))
+
+
+def test_who_is_told_directly_and_then_stalls_gets_every_event_in_order(table):
+    table.hello()
+    start = table.house.feed.head
+    for round_ in range(12):
+        table.socket.free = round_ % 3 != 2  # its kernel takes no more, for a while
+        table.say("here", 1 + round_ % 2)
+        if round_ % 4 == 3:
+            table.settle()
     table.until(lambda: table.told()[-1:] == [table.house.feed.head])
     assert table.told() == list(range(start + 1, table.house.feed.head + 1))
 
