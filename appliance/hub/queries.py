@@ -9,7 +9,7 @@ from appliance.hub import events, model, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
 from appliance.hub.subscription import Filter
 from appliance.kernel.reader import Reader
-from appliance.web.frame import text_frame
+from appliance.web.frame import text_header
 
 UNION_TERMS_MAX = 60  # more scopes than that: one scan of the range is cheaper
 
@@ -209,13 +209,16 @@ def replay(
     pieces: list[bytes] = []
     size = 0
     cursor = until
-    encode = text_frame if framed else None
+    add, envelope_of = pieces.append, events.envelope
     statement = reader.execute(sql, parameters)
     for count, row in enumerate(statement, 1):
-        envelope = events.envelope(*row)
-        piece = encode(envelope) if encode else sse_event(row[0], envelope)
-        pieces.append(piece)
-        size += len(piece)
+        envelope = envelope_of(*row)
+        if framed:
+            add(text_header(len(envelope)))
+        else:
+            envelope = sse_event(row[0], envelope)
+        add(envelope)
+        size += len(envelope)
         if size >= bytes_max or count >= limit:
             cursor = row[0]
             break

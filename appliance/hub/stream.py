@@ -157,9 +157,13 @@ class Session:
         following = self._following
         if not self._idle or not self._socket.is_free() or (following and following.by_name):
             return False
-        frames = self._frames(items)
-        if frames:
-            self._socket.post(frames)
+        if items[0].number > self._cursor:
+            self._cursor = items[-1].number
+            self._socket.post(joined(items))
+        else:
+            frames = self._frames(items)
+            if frames:
+                self._socket.post(frames)
         return True
 
     def _send_live(self, items: Sequence[Any]) -> None:
@@ -222,6 +226,19 @@ class Session:
                 return
         begin = partial(self._requests.begin, messages, self._principal)
         self._pipeline.run(begin, self._socket.post)
+
+
+class _Joined:
+    """The frames of the newest items, for the many sockets that get the same."""
+
+    items: Sequence[Any] = ()
+    frames = b""
+
+
+def joined(items: Sequence[Any]) -> bytes:
+    if _Joined.items is not items:
+        _Joined.items, _Joined.frames = items, b"".join([item.frame for item in items])
+    return _Joined.frames
 
 
 def error_frame(error: ApplianceError) -> bytes:

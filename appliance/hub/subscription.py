@@ -77,7 +77,12 @@ class Following:
     def wants(self, event: Scoped) -> bool:
         """Everything while a name is still unknown: `sift` tells then."""
         wanted = self.filter
-        return bool(wanted.unresolved) or wanted.matches(event)
+        return (
+            event.channel_id in wanted.channels
+            or event.topic_id in wanted.topics
+            or event.topic_id2 in wanted.topics
+            or bool(wanted.unresolved)
+        )
 
     def look_up(self) -> None:
         self.filter = self._resolve()

@@ -26,7 +26,7 @@ class Subscription:
     """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`.
 
     direct  asked with new items when none waits here: True, and the reader has them already.
-            It is called by whoever publishes, and must not wait.
+            It is called by whoever publishes, and must not wait. Items are not changed later.
     """
 
     __slots__ = ("_queue", "_queue_max", "_wake", "direct", "lagging", "wants")
@@ -42,15 +42,20 @@ class Subscription:
     def put(self, items: Sequence[Any]) -> None:
         if self.lagging:
             return
-        wanted = items if self.wants is None else [item for item in items if self.wants(item)]
-        if not wanted:
+        wants = self.wants
+        if wants is not None:
+            wanted = [item for item in items if wants(item)]
+            if not wanted:
+                return
+            if len(wanted) < len(items):
+                items = wanted
+        # Who wants all gets the very same list, by which a reader knows what others got.
+        if self.direct is not None and not self._queue and self.direct(items):
             return
-        if self.direct is not None and not self._queue and self.direct(wanted):
-            return
-        if len(self._queue) + len(wanted) > self._queue_max:
+        if len(self._queue) + len(items) > self._queue_max:
             self.lag()
         else:
-            self._queue.extend(wanted)
+            self._queue.extend(items)
             self._wake.set()
 
     def lag(self) -> None:

@@ -1,11 +1,18 @@
 """WebSocket frames to clients: encoded once, sent to many (RFC 6455 §5.2)."""
 
+from functools import lru_cache
+
 
 def text_frame(payload: bytes) -> bytes:
     """One unmasked text frame (RFC 6455 §5.2)."""
-    size = len(payload)
+    return text_header(len(payload)) + payload
+
+
+@lru_cache(maxsize=4096)  # payloads of a log are of few sizes
+def text_header(size: int) -> bytes:
+    """What stands before `size` bytes of payload in a text frame."""
     if size < 126:
-        return b"\x81" + size.to_bytes(1, "big") + payload
+        return b"\x81" + size.to_bytes(1, "big")
     if size < 65536:
-        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
-    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
+        return b"\x81\x7e" + size.to_bytes(2, "big")
+    return b"\x81\x7f" + size.to_bytes(8, "big")

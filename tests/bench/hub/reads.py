@@ -56,8 +56,8 @@ def _replay(bench: Bench, row: Row, after: int, until: int) -> tuple[float, list
         if connection.replay_until != until:
             raise RowFailed("something was written during a replay")
         early = b"".join(connection.early)
-        pieces = _until_last(connection, until)
-        began, ended = connection.said_hello_at, NOW()
+        pieces, ended = _until_last(connection, until)
+        began = connection.said_hello_at
         connection.close()
     frames, _ = split(b"".join(pieces))
     numbers = [int(match[1]) for frame in frames if (match := EVENT_ID.search(frame))]
@@ -77,31 +77,34 @@ def _replay(bench: Bench, row: Row, after: int, until: int) -> tuple[float, list
     return ended - began, delays
 
 
-def _until_last(connection: WebSocket, until: int) -> list[bytes]:
-    """Raw bytes up to the event `until`: looking for it is all that is done meanwhile."""
+def _until_last(connection: WebSocket, until: int) -> tuple[list[bytes], float]:
+    """Raw bytes up to the event `until`, looking for which is all that is done meanwhile; and
+    when the last of them were there."""
     last = b'"event_id":%d,' % until
     pieces = [connection.rest()]
     if any(last in piece for piece in (*pieces, *connection.early)):
-        return pieces
+        return pieces, NOW()
     tail = b""
     while True:
         data = connection.sock.recv(REPLAY_BYTES)
+        at = NOW()
         if not data:
             raise RowFailed("the server closed a replay")
         pieces.append(data)
         if last in tail + data[:64] or last in data:
-            return _finish(connection, pieces)
+            return _finish(connection, pieces, at)
         tail = data[-64:]
 
 
-def _finish(connection: WebSocket, pieces: list[bytes]) -> list[bytes]:
+def _finish(connection: WebSocket, pieces: list[bytes], at: float) -> tuple[list[bytes], float]:
     """The rest of the last frame, if it was cut."""
     while True:
         whole = b"".join(pieces)
         _, used = split(whole)
         if used == len(whole):
-            return [whole]
+            return [whole], at
         pieces = [whole, connection.sock.recv(REPLAY_BYTES)]
+        at = NOW()
 
 
 class Probe:
