@@ -29,9 +29,11 @@ PLAIN = Options()
 
 
 class Holder(Protocol):
-    """Who holds leases: envelopes by the key under which they were noted."""
+    """Who holds leases: envelopes by the key under which they were noted. `twins` are those
+    whose id it held already, of another stream."""
 
     inflight: dict[str, Item]
+    twins: dict[str, list[Item]]
 
 
 class Ring:
@@ -151,7 +153,10 @@ class Ring:
                 item.deadline = deadline
                 clock[item] = None
             key = item.id
-            inflight[key if key not in inflight else f"{key}\0{name}"] = item
+            if key in inflight:
+                holder.twins.setdefault(key, []).append(item)
+                key = f"{key}\0{name}"
+            inflight[key] = item
         if again:
             taken = self._without_expired(taken, now)
         self.leased += len(taken)
@@ -234,12 +239,17 @@ class Ring:
         else:
             self._alarm.cancel(item)
         self.leased -= 1
-        inflight = item.holder.inflight
+        holder = item.holder
+        inflight = holder.inflight
         item.holder = None
         if inflight.get(item.id) is item:
             del inflight[item.id]
-        else:
-            del inflight[f"{item.id}\0{self.name}"]
+            return
+        del inflight[f"{item.id}\0{self.name}"]
+        twins = holder.twins[item.id]
+        twins.remove(item)
+        if not twins:
+            del holder.twins[item.id]
 
     def _try_again(
         self, item: Item, now: float, reason: str, delay_ms: float | None = None

@@ -23,6 +23,7 @@ BATCH_MAX = 1000
 Stream = Annotated[str, Meta(min_length=1, max_length=256)]
 EnvelopeId = Annotated[str, Meta(min_length=1, max_length=200)]
 Ids = Annotated[list[EnvelopeId], Meta(min_length=1, max_length=BATCH_MAX)]
+Named = Annotated[str, Meta(max_length=200)] | Annotated[list[str], Meta(max_length=BATCH_MAX)]
 Short = Annotated[str, Meta(min_length=1, max_length=256)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
 Millis = Annotated[int, Meta(ge=0, le=366 * 86_400_000)]
@@ -175,9 +176,9 @@ class Control(
     """What a subscriber says; one frame may say several things."""
 
     credit: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-    ack: str | list[str] | UnsetType = UNSET
-    nack: str | list[str] | UnsetType = UNSET
-    extend: str | list[str] | UnsetType = UNSET
+    ack: Named | UnsetType = UNSET
+    nack: Named | UnsetType = UNSET
+    extend: Named | UnsetType = UNSET
     mode: Mode = "fail"
     delay_ms: Millis | None = None
     lease_ms: Annotated[int, Meta(ge=1)] | None = None

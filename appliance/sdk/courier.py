@@ -343,8 +343,8 @@ class Consumer:
             self._spent = 0
         if link is not None:
             try:
-                if acks:
-                    link.send(_encode({"ack": acks}))
+                for at in range(0, len(acks), BATCH_MAX):
+                    link.send(_encode({"ack": acks[at : at + BATCH_MAX]}))
             except LinkBroken:
                 pass  # they will be delivered again
             link.close()
