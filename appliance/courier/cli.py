@@ -354,7 +354,7 @@ def _selection(
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise Invalid("that is not JSON", hint="""for example '{"wave": "B"}'""") from None
 
 

@@ -31,7 +31,7 @@ def enqueue_lines(
                 continue
             try:
                 value = msgspec.json.decode(line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 raise Invalid(f"line {number} is not JSON; {count} were sent before") from None
             producer.post(stream, _completed(value, type_, sender))
             count += 1

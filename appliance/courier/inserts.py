@@ -250,7 +250,14 @@ class Inserts:
                 out.append(one)
                 continue
             seen.add(one.id)
-            changed, wanted = self._engine.fire(fitting, ring.name, as_dict(one.body), self.now())
+            try:
+                env = as_dict(one.body)
+            except wire.InvalidEnvelope as error:
+                metrics.triggers.labels("read", "failed").inc()
+                self._log.warning("triggers cannot read an envelope", code=error.code)
+                out.append(one)
+                continue
+            changed, wanted = self._engine.fire(fitting, ring.name, env, self.now())
             effects += [(effect, one.id) for effect in wanted]
             out.append(one if changed is None else self._changed(ring, one, changed))
         return out, effects

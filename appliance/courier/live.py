@@ -16,13 +16,13 @@ from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
 from appliance.courier.service import Courier
-from appliance.courier.session import decoded, error_frame
+from appliance.courier.session import Turns, decoded, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.signal import Signal
 from appliance.web.frame import text_frame
-from appliance.web.socket import Socket, SocketSettings
+from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 BATCH_MAX = 500
 COMMENT_SECONDS = 15.0
@@ -119,6 +119,7 @@ class LiveSocket:
     ) -> None:
         self._socket = socket
         self._settings = settings
+        self._turns = Turns()
         try:
             self._live = Live(courier, who, query)
         except ApplianceError as error:
@@ -147,7 +148,14 @@ class LiveSocket:
 
     def _on_messages(self, messages: list[bytes]) -> None:
         watcher = self._live.watcher
+        if not self._socket.has_room(self._settings.stall_seconds_max):
+            self._socket.close(1008, "answers are not being read")
+            return
         for message in messages:
+            self._turns.took(1)
+            if len(message) > self._settings.frame_bytes_max:
+                self._socket.close(TOO_BIG, "the frame is too large")
+                break
             try:
                 credit = decoded(_grant, message).credit
                 limit = self._live.courier.settings.credit_max

@@ -9,7 +9,7 @@ import msgspec
 from appliance.courier import wire
 from appliance.courier.access import OPERATE, READ, SUBSCRIBE, may, require
 from appliance.courier.bucket import Bucket
-from appliance.courier.envelope import as_dict, parse
+from appliance.courier.envelope import as_dict, meta_of, parse
 from appliance.courier.item import DEAD, DELAYED, FOREVER, LEASED, READY, STATES, Item
 from appliance.courier.live import shown, wanting
 from appliance.courier.ring import Ring
@@ -333,11 +333,11 @@ def fits(item: Item, command: wire.Selection) -> bool:
         return False
     if command.type is None and command.from_ is None and command.tag is None:
         return True
-    env = as_dict(item.body)
+    meta = meta_of(item.body)
     return (
-        (command.type is None or env.get("type") == command.type)
-        and (command.from_ is None or env.get("from") == command.from_)
-        and (command.tag is None or command.tag in (env.get("tags") or ()))
+        (command.type is None or meta.type == command.type)
+        and (command.from_ is None or meta.sender == command.from_)
+        and (command.tag is None or command.tag in (meta.tags or ()))
     )
 
 

@@ -32,6 +32,7 @@ from appliance.kernel.signal import Signal
 
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"
+RECEIVE_STEP = 16  # envelopes of one receive that are dealt before their bytes are counted
 
 
 class Courier:
@@ -159,15 +160,25 @@ class Courier:
         taker = self.taker(who.id, signal.set, command.lease_ms, RECEIVER + random_id()[:20])
         self.subscribe(who, taker, command.stream)
         try:
-            self.queue.grant(taker, min(command.max, self.settings.receive_max), self.now())
+            most = min(command.max, self.settings.receive_max)
+            self._fill(taker, most)
             seconds = min(command.wait, self.settings.wait_seconds_max)
             if not taker.out and seconds > 0 and not self.closed:
                 self.wait(signal, seconds)
+                self._fill(taker, most)
         finally:
             self.queue.stand_up(taker)
         items, taker.out = taker.out, []
         self.told(taker, items)
         return taker, items
+
+    def _fill(self, taker: Taker, most: int) -> None:
+        """Credit a little at a time, until nothing comes or one answer holds enough."""
+        bytes_max = self.settings.delivery_bytes_max
+        while taker.credit == 0 and len(taker.out) < most:
+            if sum(len(item.body) for item in taker.out) >= bytes_max:
+                break
+            self.queue.grant(taker, min(RECEIVE_STEP, most - len(taker.out)), self.now())
 
     def told(self, taker: Taker, items: Sequence[Item]) -> None:
         """These go out to their taker now."""

@@ -191,6 +191,12 @@ class Publish(Struct, frozen=True, gc=False):
     envelope: msgspec.Raw
 
 
+class Numbered(Struct, frozen=True):
+    """Of a frame that is wrong elsewhere: whose refusal it is."""
+
+    seq: int | UnsetType = UNSET
+
+
 # -- replies -------------------------------------------------------------------------------
 
 

@@ -28,11 +28,11 @@ from appliance.sdk.courier import (
     Frame,
     Locate,
     pause_before,
+    read_frame,
 )
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
 from appliance.sdk.link import FRAME_BYTES_MAX, UNAUTHORIZED, LinkBroken
 
-_frame = msgspec.json.Decoder(Frame).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -132,7 +132,7 @@ class AsyncConsumer:
             await self._socket.close()
 
     def _take(self, text: str | bytes) -> list[AsyncDelivery]:
-        frame = _frame(text)
+        frame = read_frame(text)
         if frame.error is not None:
             if frame.error.id is None and frame.error.code in (401, 403, 404):
                 raise EnvelopeRefused(frame.error)
@@ -228,7 +228,7 @@ class AsyncProducer:
         broken: Exception = LinkBroken("the appliance closed the connection")
         try:
             async for text in socket:
-                self._take(_frame(text))
+                self._take(read_frame(text))
         except ConnectionClosed as error:
             broken = error
         finally:

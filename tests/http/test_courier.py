@@ -73,6 +73,13 @@ def test_wrong_fields_are_named(client, field, value):
     assert answer["details"]["field"].startswith(f"envelope.{field}")
 
 
+def test_nul_beside_a_number_that_nobody_can_hold_is_told_as_bad_json(client):
+    text = '{"to":"a","envelope":{"id":"a","ts":"x","type":"t","payload":[1e400,"\\u0000"]}}'
+    headers = {"Content-Type": "application/json"}
+    result = client.simulate_post("/v1/enqueue", body=text, headers=headers)
+    assert (result.status_code, result.json["code"]) == (400, "INVALID_INPUT")
+
+
 @pytest.mark.parametrize("name", ["a*b", "a//b", "/a", "a\nb"])
 def test_a_stream_needs_a_plain_name(client, name):
     enqueue(client, "e", to=name, status=400)
