@@ -14,7 +14,7 @@ from appliance.courier.bucket import Bucket
 from appliance.courier.envelope import Parsed, as_dict, encode, parse
 from appliance.courier.item import DEAD, Item
 from appliance.courier.journal import Journal, Row
-from appliance.courier.policy import matches
+from appliance.courier.policy import is_name, matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
@@ -22,7 +22,7 @@ from appliance.courier.trigger import NO_OUTBOX, Effect, Engine, Rule, of_type
 from appliance.courier.view import View, is_inbox
 from appliance.courier.writes import Entry
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Forbidden, Unavailable
+from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.signal import Signal
 
@@ -81,6 +81,7 @@ class Inserts:
         ring = self._queue.rings.get(name)
         if ring is not None:
             return ring
+        check_name(name)
         settings = self._settings
         if settings.fixed and settings.pattern_of(name) == "other":
             raise wire.NoSuchStream(
@@ -283,15 +284,17 @@ class Inserts:
                 metrics.triggers.labels(effect.action, "suppressed").inc()
                 continue
             left -= 1
-            outcome, began = "done", self.now()
+            outcome, began, spoiled = "done", self.now(), False
             try:
                 waiting.extend(self._do(effect, source))
             except ApplianceError as error:
-                outcome = "failed"
+                # What only this envelope brought about is not held against its rule.
+                outcome, spoiled = "failed", isinstance(error, Invalid | Forbidden)
                 self._log.warning(
                     "a trigger failed", rule=effect.rule, action=effect.action, code=error.code
                 )
-            self._engine.settle(effect.rule, outcome == "done", self.now())
+            if not spoiled:
+                self._engine.settle(effect.rule, outcome == "done", self.now())
             metrics.triggers.labels(effect.action, outcome).inc()
             if self._settings.event_log:
                 event = "trigger.run" if outcome == "done" else "trigger.fail"
@@ -418,3 +421,12 @@ class Inserts:
                 pass
         except ApplianceError as error:
             self._log.error("the journal did not hear the last acks", code=error.code)
+
+
+def check_name(stream: str) -> None:
+    if not is_name(stream):
+        raise Invalid(
+            "to: a stream's name is printable, without `*` and without empty parts",
+            details={"field": "to", "stream": stream[:100]},
+            hint="for example agents/Jen/inbox",
+        )

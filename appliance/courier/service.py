@@ -14,7 +14,7 @@ from appliance.courier.access import ENQUEUE, SUBSCRIBE, require
 from appliance.courier.bucket import Bucket
 from appliance.courier.credit import Taker
 from appliance.courier.envelope import Parsed, parse
-from appliance.courier.inserts import Inserts, Sink
+from appliance.courier.inserts import Inserts, Sink, check_name
 from appliance.courier.item import DEAD, GONE, Item
 from appliance.courier.journal import Journal
 from appliance.courier.policy import is_pattern
@@ -103,7 +103,6 @@ class Courier:
         require(who, verb, stream)
         ring = self.queue.rings.get(stream)
         if ring is None:
-            check_name(stream)
             ring = self.inserts.open(stream)
         return ring
 
@@ -283,16 +282,6 @@ class Courier:
     def _event(self, name: str, taker: Taker, ids: Sequence[str]) -> None:
         if self.settings.event_log:
             self.log.info("courier", event=name, taker=taker.id, ids=list(ids)[:100])
-
-
-def check_name(stream: str) -> None:
-    """A stream's name: printable, no wildcard, no empty part."""
-    if not stream.isprintable() or is_pattern(stream) or "//" in stream or stream[0] == "/":
-        raise Invalid(
-            "to: a stream's name is printable, without `*` and without empty parts",
-            details={"field": "to", "stream": stream[:100]},
-            hint="for example agents/Jen/inbox",
-        )
 
 
 def delivery(item: Item) -> msgspec.Raw:
