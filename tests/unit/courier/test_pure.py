@@ -1,6 +1,8 @@
 """The small pure parts: patterns, alarms, ids, buckets, views, credit."""
 
+import gc
 import random
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from appliance.courier.item import Item, Options
 from appliance.courier.policy import Policy, matches, most_specific
 from appliance.courier.queue import Queue
 from appliance.courier.recent import RecentIds
+from appliance.courier.ring import Ring
 from appliance.courier.view import View, Watcher, is_inbox
 
 
@@ -81,6 +84,40 @@ def test_recent_ids_are_bounded_in_number_and_time():
     assert recent.age(11_000) == 2  # c and d; b was pushed out by e
     assert "d" not in recent
     assert "e" in recent
+
+
+def test_a_stream_at_rest_costs_no_memory_by_the_second():
+    recent = RecentIds(3, seconds=1000)
+    recent.add("a")
+    recent.age(0)
+    before = footprint(recent)
+    for second in range(900):
+        recent.age(second * 1000.0)
+    assert footprint(recent) == before
+    assert recent.age(1_000_000.0) == 1
+
+
+def test_envelopes_of_many_keys_that_came_and_went_leave_nothing_behind():
+    """One that stays kept all that came behind it and expired, beyond every limit."""
+    queue = Queue(lambda _: Policy(), 1e12)
+    ring = queue.open("s", 0.0)
+    ring.put("stays", b"x", 0.0, Options(key="stays"))
+    for number in range(5_000):
+        ring.put(f"e{number}", b"x", float(number), Options(key=f"k{number}", ttl_ms=1))
+        queue.tick(number + 1.0, 100)
+    assert len(ring.items) == 1
+    assert footprint(ring.lanes) < 1_000
+
+
+def footprint(one):
+    """How many objects hang on it."""
+    seen, waiting = set(), [one]
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen and not isinstance(found, type | ModuleType | Queue | Ring):
+            seen.add(id(found))
+            waiting += gc.get_referents(found)
+    return len(seen)
 
 
 def test_bucket_lets_the_average_through_whatever_the_batches():
