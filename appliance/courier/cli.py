@@ -26,6 +26,7 @@ YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask for the stream'
 IdsFlag = Annotated[list[str] | None, typer.Option("--id", help="Only this one; repeatable.")]
 TypeFlag = Annotated[str | None, typer.Option("--type", help="Only of this type.")]
 FromFlag = Annotated[str | None, typer.Option("--from", help="Only from this sender.")]
+RateFlag = Annotated[float | None, typer.Option("--rate", min=0.001, help="So many a second.")]
 ReasonFlag = Annotated[str | None, typer.Option("--reason", help="Only dead for this reason.")]
 
 LISTED = [
@@ -164,7 +165,7 @@ def redrive(
     type_: TypeFlag = None,
     sender: FromFlag = None,
     reason: ReasonFlag = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="So many a second.")] = None,
+    rate: RateFlag = None,
     dry_run: DryRunFlag = False,
 ) -> None:
     """Give dead letters a new life at the tail of their stream."""
@@ -173,7 +174,8 @@ def redrive(
         chosen["rate"] = rate
     answer = _client(session).post("/v1/streams/redrive", chosen)
     verb = "would redrive" if dry_run else "redrove"
-    left = f", {answer['remaining']} to come" if answer.get("remaining") else ""
+    fate = "to come" if rate is not None else "stay, for the stream is full"
+    left = f", {answer['remaining']} {fate}" if answer.get("remaining") else ""
     session.answer(answer, f"{verb} {answer['count']}{left}")
 
 

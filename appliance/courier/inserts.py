@@ -137,19 +137,21 @@ class Inserts:
 
     def _put(self, ring: Ring, parsed: Sequence[Parsed], rows: Sequence[int] = ()) -> int:
         now, put = self.now(), ring.put
-        duplicates = 0
+        duplicates, last = 0, None
         for place, one in enumerate(parsed):
             item = put(one.id, one.body, now, one.options)
             if item is None:
                 duplicates += 1
                 if rows:
                     ring.changes.append(("gone", rows[place]))
-            elif rows:
+                continue
+            last = one
+            if rows:
                 item.row = rows[place]
         fit = self.fits.get(ring.name) or self._fit(ring)
         fit.last_ms = self._clock.now_ms()
-        if fit.inbox and duplicates < len(parsed):
-            self._is_latest(ring, parsed[-1].body)
+        if fit.inbox and last is not None:
+            self._is_latest(ring, last.body)
         if ring.lanes.open and ring.seats:
             self._queue.deal(ring, now)
         if self._settings.event_log:
@@ -164,7 +166,11 @@ class Inserts:
 
     def _put_durable(self, ring: Ring, parsed: Sequence[Parsed]) -> int:
         """Journal first. Places are reserved, so that there is room when it comes back."""
-        fresh = [one for one in parsed if not ring.knows(one.id)]
+        new: dict[str, Parsed] = {}
+        for one in parsed:
+            if not ring.knows(one.id):
+                new.setdefault(one.id, one)
+        fresh = list(new.values())
         if not fresh or self._journal is None:
             return self._put(ring, parsed)
         entries = [self._entry(ring, one) for one in fresh]
@@ -200,7 +206,7 @@ class Inserts:
         parsed = [one for one in parsed if not ring.knows(one.id)]
         size = sum(len(one.body) for one in parsed)
         policy = ring.policy
-        if policy.full == "drop_oldest":
+        if policy.full == "drop_oldest" and ring.could_make_room(len(parsed), size):
             now = self.now()
             while not ring.has_room(len(parsed), size):
                 if not ring.drop_oldest(now):

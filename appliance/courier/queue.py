@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.courier.alarm import Alarm
 from appliance.courier.credit import Taker, deal, leave, pump, sit
-from appliance.courier.item import DEAD, LEASED, Expiry, Item
+from appliance.courier.item import DEAD, Expiry, Item
 from appliance.courier.policy import Policy, is_pattern, matches
 from appliance.courier.ring import Ring
 from appliance.courier.tally import Tally
@@ -18,14 +18,21 @@ MARKED_MAX = 500
 
 
 class Queue:
-    def __init__(self, policy_of: Callable[[str], Policy], idle_ms: float) -> None:
+    def __init__(
+        self,
+        policy_of: Callable[[str], Policy],
+        idle_ms: float,
+        label_of: Callable[[str], str] = lambda _: "other",
+    ) -> None:
+        """`label_of` tells under which of a few names a stream is counted."""
         self.rings: dict[str, Ring] = {}
         self.takers: dict[str, Taker] = {}
         self.alarm = Alarm()
-        self.past = Tally()  # of streams that were forgotten
+        self.past: dict[str, Tally] = {}  # of streams that were forgotten, by label
         self.timed_out: list[str] = []  # whose lease the last tick ended
         self.changes: list[tuple[Any, ...]] = []  # what the journal has yet to hear
         self._policy_of = policy_of
+        self._label_of = label_of
         self._idle_ms = idle_ms
         self._patterns: set[Taker] = set()
         self._paused_until: set[Ring] = set()
@@ -175,7 +182,7 @@ class Queue:
                 tally.moved = moved
                 self._used_ms[ring.name] = now
             elif now - self._used_ms[ring.name] > self._idle_ms and not len(ring.recent):
-                self.past.add(tally)
+                self.past.setdefault(self._label_of(ring.name), Tally()).add(tally)
                 if ring.policy.durable:
                     self.changes.append(("forgotten", ring.name))
                 del self.rings[ring.name], self._used_ms[ring.name]
@@ -207,14 +214,8 @@ class Queue:
         return ring.items.get(id_) or ring.dead.get(id_)
 
     def leases(self) -> list[Item]:
-        """Every envelope in somebody's hands."""
-        return [
-            item
-            for ring in self.rings.values()
-            if ring.leased
-            for item in ring.items.values()
-            if item.state == LEASED
-        ]
+        """Every envelope in somebody's hands; found by the hands, for streams may be long."""
+        return [item for taker in self.takers.values() for item in taker.inflight.values()]
 
     def oldest_ready_ms(self, ring: Ring, now: float) -> float:
         oldest = ring.lanes.oldest()

@@ -136,7 +136,7 @@ class Rules:
         self._operator = operator
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, {"rules": self._operator.rules()})
+        reply(resp, {"rules": self._operator.rules(req.context.principal)})
 
     def on_post_dry_run(self, req: Any, resp: falcon.Response, command: wire.DryRun) -> None:
         verdicts = self._operator.dry_run(req.context.principal, command)

@@ -57,6 +57,7 @@ class Ring:
         self.leased = 0
         self.delayed = 0
         self.bytes = 0
+        self.dead_bytes = 0  # of these, in dead letters
         self.reserved = 0  # places promised to envelopes on their way through the journal
         self.paused = False
         self.paused_until: float | None = None
@@ -81,6 +82,12 @@ class Ring:
             len(self.items) + self.reserved + count <= policy.depth_max
             and self.bytes + size <= policy.bytes_max
         )
+
+    def could_make_room(self, count: int, size: int) -> bool:
+        """Would dropping all that is ready be enough? Else nothing need be dropped at all."""
+        stuck = len(self.items) - self.lanes.ready + self.reserved
+        policy = self.policy
+        return stuck + count <= policy.depth_max and self.dead_bytes + size <= policy.bytes_max
 
     def knows(self, id_: str) -> bool:
         """Is this id here, or was it acked a moment ago?"""
@@ -334,6 +341,7 @@ class Ring:
         item.reason = reason
         item.since = now
         self.dead[item.id] = item
+        self.dead_bytes += len(item.body)
         self.tally.buried += 1
         if self.policy.durable:
             self.changes.append(("dead", item.row, item.attempts, reason, item.error))
@@ -343,6 +351,7 @@ class Ring:
     def redrive(self, item: Item, now: float) -> Item:
         """A dead letter gets a new life at the tail, with nothing counted against it."""
         del self.dead[item.id]
+        self.dead_bytes -= len(item.body)
         item.state = GONE
         self._order += 1
         fresh = Item(self, item.id, item.body, self._order, now)
@@ -392,6 +401,7 @@ class Ring:
         self.tally.enqueued += 1
         if item.state == DEAD:
             self.dead[item.id] = item
+            self.dead_bytes += len(item.body)
             return
         self.items[item.id] = item
         if item.expires != FOREVER:
@@ -435,6 +445,7 @@ class Ring:
         del self.dead[item.id]
         item.state = GONE
         self.bytes -= len(item.body)
+        self.dead_bytes -= len(item.body)
         self.tally.drop(reason)
         if self.policy.durable:
             self.changes.append(("gone", item.row))

@@ -52,7 +52,7 @@ class Courier:
         self.log = log
         self.boot_id = boot_id
         self.journal = journal
-        self.queue = Queue(settings.policy_of, settings.idle_seconds * 1000)
+        self.queue = Queue(settings.policy_of, settings.idle_seconds * 1000, settings.pattern_of)
         self.engine = Engine(settings.triggers, settings.hops_max)
         self.views = {name: View(name, settings.view_rows_max) for name in (LATEST, INFLIGHT)}
         self.inserts = Inserts(

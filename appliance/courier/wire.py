@@ -316,6 +316,7 @@ class Row(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     view: str
     rows: list[Row]
+    has_more: bool
     watermark: int
     boot_id: str
 

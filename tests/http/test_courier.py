@@ -125,6 +125,8 @@ def test_metrics_are_text_for_who_asks_for_text(client):
     result = client.simulate_get("/v1/metrics", headers={"Accept": "text/plain"})
     assert "agentlip_courier_enqueued_total" in result.text
     assert "agentlip_courier_oldest_ready_seconds" in result.text
+    assert "agentlip_courier_triggers_total" in result.text
+    assert "agentlip_loop_rounds_total" not in result.text  # who may see streams sees no more
     assert INBOX not in result.text
 
 
@@ -402,6 +404,8 @@ def test_scopes_are_asked_for_each_stream(house):
     post(jen, "/v1/receive", {"stream": "*"}, 403)
     post(jen, "/v1/streams/pause", {"stream": INBOX}, 403)
     get(jen, "/v1/snapshot", 403, view="latestPerAgent")
+    get(jen, "/v1/rules", 403)
+    assert get(house.client(TOKEN), "/v1/rules") == {"rules": []}
     assert post(house.client(TOKEN), "/v1/streams/pause", {"stream": INBOX})["paused"]
     assert [one["id"] for one in get(jen, "/v1/stats")["streams"]] == [INBOX]
 
