@@ -25,6 +25,7 @@ from appliance.web.frame import text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 BATCH_MAX = 500
+STEP = 20  # changes taken before their bytes are counted
 COMMENT_SECONDS = 15.0
 
 
@@ -43,6 +44,9 @@ class Live:
         view = courier.views.get(query.view)
         if view is None:
             raise wire.NoSuchView(details={"view": query.view})
+        limit = courier.settings.credit_max
+        if query.credit is not None and query.credit > limit:
+            raise wire.TooMuchCredit(details={"field": "credit", "limit": limit})
         self.courier = courier
         self.signal = Signal()
         self.view: View = view
@@ -67,10 +71,18 @@ class Live:
         return [encode(hello)]
 
     def take(self) -> list[bytes]:
-        return [
-            encode({"addr": key, "env": shown(row), "op": change, "watermark": watermark})
-            for key, watermark, change, row in self.watcher.take(BATCH_MAX)
-        ]
+        said: list[bytes] = []
+        size, bytes_max = 0, self.courier.settings.delivery_bytes_max
+        while len(said) < BATCH_MAX and size < bytes_max:
+            some = self.watcher.take(STEP)
+            said += [
+                encode({"addr": key, "env": shown(row), "op": change, "watermark": watermark})
+                for key, watermark, change, row in some
+            ]
+            size = sum(map(len, said))
+            if len(some) < STEP:
+                break
+        return said
 
     def end(self) -> None:
         self.view.leave(self.watcher)

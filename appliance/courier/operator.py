@@ -21,6 +21,7 @@ from appliance.kernel.clock import iso
 from appliance.kernel.native import yield_to_loop
 
 IDS_SHOWN_MAX = 1_000
+TURN_ITEMS = 1_000  # envelopes purged before others get a turn
 TURN_STREAMS = 100  # figures told before others get a turn
 REDRIVES_MAX = 100
 FACTS_MS = 2_000.0
@@ -139,14 +140,16 @@ class Operator:
         most = min(query.limit, self._courier.settings.page_max)
         state = None if query.state is None else STATES.index(query.state)
         found: list[wire.Kept] = []
+        size = 0
         skipping = query.after is not None
         for item in ring.listed(state):
             if skipping:
                 skipping = item.id != query.after
-            elif len(found) == most:
+            elif len(found) == most or size >= self._courier.settings.delivery_bytes_max:
                 return wire.Listing(found, True, self._courier.boot_id)
             else:
                 found.append(self._kept(item))
+                size += len(item.body)
         if skipping:
             raise wire.NoSuchEnvelope(
                 "the envelope behind which the page begins is gone",
@@ -294,11 +297,17 @@ class Operator:
         states = [READY, DELAYED] if command.state is None else [STATES.index(command.state)]
         items = [item for state in states for item in chosen(ring, state, command)]
         if not command.dry_run:
-            for item in items:
-                ring.purge(item)
+            items = list(self._purged(ring, items))
             self._queue.deal(ring, self._courier.now())
             self._courier.inserts.room(ring)
         return self._changed([item.id for item in items], len(items), command)
+
+    def _purged(self, ring: Ring, items: list[Item]) -> Iterator[Item]:
+        for place, item in enumerate(items):
+            if place % TURN_ITEMS == TURN_ITEMS - 1:
+                yield_to_loop()  # some may be leased meanwhile, and those stay
+            if ring.purge(item):
+                yield item
 
     def _changed(
         self, ids: list[str], count: int, command: wire.Selection, left: int = 0

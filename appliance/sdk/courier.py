@@ -432,7 +432,7 @@ class Consumer:
     def _delivered(self, message: bytes) -> list[tuple[Env, int]]:
         frame = read_frame(message)
         if frame.error is not None:
-            if frame.error.id is None and frame.error.code in (401, 403, 404):
+            if is_final(frame.error):
                 raise EnvelopeRefused(frame.error)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
             return []
@@ -476,6 +476,13 @@ class Renewal:
                 self._renew()
             except Unavailable:
                 continue  # the reading thread connects again
+
+
+def is_final(problem: Problem) -> bool:
+    """Would the same subscription be refused again, however often it is tried?"""
+    if problem.id is not None:
+        return False
+    return problem.code in (401, 403, 404) or problem.name == "CREDIT_TOO_HIGH"
 
 
 def pause_before(attempt: int) -> float:

@@ -27,11 +27,19 @@ from appliance.sdk.courier import (
     EnvelopeRefused,
     Frame,
     Locate,
+    is_final,
     pause_before,
     read_frame,
 )
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
-from appliance.sdk.link import FRAME_BYTES_MAX, UNAUTHORIZED, LinkBroken
+from appliance.sdk.link import (
+    FRAME_BYTES_MAX,
+    PASSING,
+    UNAUTHORIZED,
+    LinkBroken,
+    LinkBusy,
+    LinkRefused,
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -134,7 +142,7 @@ class AsyncConsumer:
     def _take(self, text: str | bytes) -> list[AsyncDelivery]:
         frame = read_frame(text)
         if frame.error is not None:
-            if frame.error.id is None and frame.error.code in (401, 403, 404):
+            if is_final(frame.error):
                 raise EnvelopeRefused(frame.error)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
             return []
@@ -262,8 +270,10 @@ async def opened(endpoint: Endpoint, path: str) -> ClientConnection:
             user_agent_header=None,
         )
     except InvalidStatus as error:
-        if error.response.status_code == 401:
+        status = error.response.status_code
+        if status == 401:
             raise Unauthenticated from None
-        raise LinkBroken(f"status {error.response.status_code}") from None
+        kind = LinkBusy if status in PASSING else LinkRefused
+        raise kind(f"status {status}", details={"status": status}) from None
     except (OSError, WebSocketException) as error:
         raise HubNotRunning(f"no connection: {type(error).__name__}") from None

@@ -99,3 +99,28 @@ def test_counters_do_not_fall_when_a_stream_is_forgotten():
     get(client, "/v1/stats", 404, stream="orders/eu")
     assert counted() == before
     assert 'agentlip_courier_acked_total{pattern="orders/*"} 1.0' in before
+
+
+def test_a_page_of_large_envelopes_ends_earlier_and_says_so():
+    house = House(delivery_bytes_max=1000)
+    client = house.client()
+    for id_ in "abcde":
+        enqueue(client, id_, payload="x" * 400)
+    pages, after = [], {}
+    while True:
+        page = get(client, "/v1/peek", stream=INBOX, **after)
+        pages.append([one["id"] for one in page["envelopes"]])
+        if not page["has_more"]:
+            break
+        after = {"after": pages[-1][-1]}
+    assert pages == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_a_purge_of_many_counts_what_it_removed(house, client):
+    for start in range(0, 3000, 1000):
+        house.put(INBOX, *(f"e{number}" for number in range(start, start + 1000)))
+    receive(client)
+    answer = post(client, "/v1/streams/purge", {"stream": INBOX, "limit": 2500})
+    assert (answer["count"], len(answer["ids"])) == (2500, 1000)
+    stats = get(client, "/v1/stats", stream=INBOX)
+    assert (stats["ready"], stats["inflight"], stats["dropped"]) == (490, 10, {"purged": 2500})

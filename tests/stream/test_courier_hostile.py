@@ -1,13 +1,18 @@
 """Bad company on the sockets, one sort at a time: what is wrong is told, the rest goes on."""
 
+import asyncio
 import json
+import socket
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from appliance.courier.envelope import NESTING_MAX
 from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
 from appliance.sdk.courier import envelope as made
+from appliance.sdk.courier_aio import AsyncConsumer
+from appliance.sdk.link import LinkRefused
 from tests.stream.test_courier_clients import locate
 from tests.support.courier import enqueue, envelope, hear, opened, say, stats, subscribed
 from tests.support.hubprocess import served
@@ -154,3 +159,57 @@ def test_a_live_view_keeps_the_limits_of_frames(hub):
         with pytest.raises(ConnectionClosed) as closed:
             hear(one)
     assert closed.value.rcvd.code == 1009
+
+
+def test_absurd_credit_for_a_live_view_is_told(hub):
+    with opened(hub, "/v1/live?view=latestPerAgent&credit=99999999") as one:
+        error = hear(one)["error"]
+        assert (error["code"], error["field"]) == (400, "credit")
+
+
+def test_a_consumer_is_told_what_asking_again_would_not_change(hub):
+    async def consume(stream, credit):
+        async with AsyncConsumer(locate(hub), stream, credit=credit) as consumer:
+            async for _ in consumer:
+                raise AssertionError("nothing was sent")
+
+    for stream, credit, problem in (
+        ("absurd/a", 99_999_999, EnvelopeRefused),
+        ("x" * 300, 1, LinkRefused),
+    ):
+        with pytest.raises(problem), Consumer(locate(hub), stream, credit=credit) as consumer:
+            next(iter(consumer))
+        with pytest.raises(problem):
+            asyncio.run(asyncio.wait_for(consume(stream, credit), 20))
+
+
+def test_a_consumer_waits_for_room_among_the_sockets(tmp_path):
+    """A 503 at a later connection is no end; it once was."""
+    (tmp_path / "agentlip.toml").write_text("[socket]\nconnections_max = 1\n")
+    with served(tmp_path, "--no-limits") as hub, ExitStack() as crowd:
+        pauses = []
+
+        def pause(_):
+            pauses.append(1)
+            if len(pauses) == 1:
+                until(lambda: crowd.enter_context(held(hub)), 10, "the only place is taken")
+            elif len(pauses) == 3:
+                crowd.close()
+
+        with Consumer(locate(hub), "room/a", credit=1, pause=pause) as consumer:
+            deliveries = consumer.deliveries(0.2)
+            assert next(deliveries) is None
+            consumer._link._socket.shutdown(socket.SHUT_RDWR)
+            enqueue(hub, "room/a", "a")
+            found = next(one for one in deliveries if one is not None)
+            assert found.id == "a"
+        assert len(pauses) >= 3
+
+
+@contextmanager
+def held(hub):
+    try:
+        with opened(hub, "/v1/publish") as one:
+            yield one
+    except InvalidStatus:
+        yield None
