@@ -123,6 +123,9 @@ def stats(
         if stream is not None:
             answer = {"streams": [{"id": stream, "stats": answer}]}
         rows = [{"id": one["id"], **one["stats"]} for one in answer["streams"]]
+        if not session.machine:
+            for row in rows:
+                row["id"] += " (paused)" if row["paused"] else ""
         session.table(rows, FIGURES, empty="no streams yet; 'agentlip courier enqueue' makes one")
         if not watch:
             return
@@ -222,14 +225,16 @@ def pause(
     seconds: Annotated[
         float | None, typer.Option("--for", min=0.001, help="Seconds; without: until resumed.")
     ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="A time of ISO 8601; UTC without a zone.")
+    ] = None,
 ) -> None:
     """No more deliveries from a stream; producers may go on."""
-    body: dict[str, Any] = {"stream": stream}
-    if seconds is not None:
-        body["seconds"] = seconds
-    answer = _client(session).post("/v1/streams/pause", body)
-    until = f" until {answer['until']}" if answer.get("until") else ""
-    session.answer(answer, f"paused {stream}{until}")
+    given = {"seconds": seconds, "until": until}
+    body = {name: value for name, value in given.items() if value is not None}
+    answer = _client(session).post("/v1/streams/pause", {"stream": stream, **body})
+    told = f" until {answer['until']}" if answer.get("until") else ""
+    session.answer(answer, f"paused {stream}{told}")
 
 
 @app.command("resume")

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -18,12 +19,14 @@ from appliance.courier.trigger import Verdict
 from appliance.courier.view import INFLIGHT
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
+from appliance.kernel.errors import Invalid
 from appliance.kernel.native import yield_to_loop
 
 IDS_SHOWN_MAX = 1_000
 TURN_ITEMS = 1_000  # envelopes purged before others get a turn
 TURN_STREAMS = 100  # figures told before others get a turn
 REDRIVES_MAX = 100
+PAUSE_SECONDS_MAX = 366 * 86_400.0
 FACTS_MS = 2_000.0
 NEARLY_FULL = 0.9
 FACTS = (
@@ -237,12 +240,26 @@ class Operator:
     # -- pausing ---------------------------------------------------------------------------
 
     def pause(self, who: Principal, command: wire.Pause) -> wire.Paused:
+        seconds = self._pause_seconds(command)
         ring = self._courier.ring_to(who, OPERATE, command.stream)
-        seconds = command.seconds
         now = self._courier.now()
         until = None if seconds is None else now + seconds * 1000
         self._queue.pause(ring, until, now)
         return wire.Paused(ring.name, True, self._wall(until), self._courier.boot_id)
+
+    def _pause_seconds(self, command: wire.Pause) -> float | None:
+        """How long: told as such, or as an instant; without a zone that is UTC."""
+        if command.until is None:
+            return command.seconds
+        zone = command.until.tzinfo or UTC
+        at = command.until.replace(tzinfo=zone).timestamp()
+        seconds = at - self._courier.clock.now_ms() / 1000
+        if command.seconds is not None or not 0 < seconds <= PAUSE_SECONDS_MAX:
+            raise Invalid(
+                "until: a time within the next year, and no seconds beside it",
+                details={"field": "until"},
+            )
+        return seconds
 
     def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:
         ring = self._courier.known(who, OPERATE, command.stream)

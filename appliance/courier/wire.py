@@ -1,5 +1,6 @@
 """What crosses the courier's door: envelopes, requests, replies, frames and errors."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -108,6 +109,7 @@ class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun
 class Pause(Struct, frozen=True):
     stream: Stream
     seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None
+    until: datetime | None = None
 
 
 class Resume(Struct, frozen=True):

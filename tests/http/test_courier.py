@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.kernel.clock import iso
 from tests.support.courier import INBOX, SCOPED_TOKEN, House, envelope
 from tests.support.http import NARROW_TOKEN, TOKEN
 
@@ -251,6 +252,25 @@ def test_a_pause_until_ends_by_itself(house, client):
     assert receive(client)["deliveries"] == []
     house.pass_ms(2)
     assert len(receive(client)["deliveries"]) == 1
+
+
+def test_a_pause_until_a_time_of_the_clock(house, client):
+    def paused(status=200, **more):
+        return post(client, "/v1/streams/pause", {"stream": INBOX, **more}, status)
+
+    then = iso(house.clock.now_ms() + 5000)
+    assert paused(until=then)["until"] == then
+    assert paused(until=then.replace("Z", "+00:00"))["until"] == then
+    assert paused(until=then.removesuffix("Z"))["until"] == then
+    enqueue(client, "a")
+    house.pass_ms(4999)
+    assert receive(client)["deliveries"] == []
+    house.pass_ms(2)
+    assert len(receive(client)["deliveries"]) == 1
+    for wrong in ({"until": then}, {"until": "9999-12-31T23:59:59Z"}, {"until": "soon"}):
+        assert paused(400, **wrong)["details"]["field"] == "until"
+    later = iso(house.clock.now_ms() + 5000)
+    assert paused(400, until=later, seconds=5)["details"]["field"] == "until"
 
 
 def test_time_to_live_ends_as_a_drop_or_a_dead_letter():
