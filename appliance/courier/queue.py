@@ -144,7 +144,7 @@ class Queue:
                     counts[what] += 1
                     if what == "lease_expired":
                         self.timed_out.append(item.id)
-                if holder is not None and not holder.inflight and not holder.seats:
+                if holder is not None and self._is_done(holder):
                     self.takers.pop(holder.id, None)
             rings[item.ring.name] = item.ring
         for ring in [one for one in self._paused_until if (one.paused_until or now) <= now]:
@@ -154,6 +154,9 @@ class Queue:
             deal(ring, now)
         self._mark(now)
         return counts
+
+    def _is_done(self, taker: Taker) -> bool:
+        return not taker.inflight and not taker.seats and taker not in self._patterns
 
     def release_holds(self, now: float) -> None:
         """Deal again where somebody was waited for; the waiting is over by now."""
@@ -176,12 +179,14 @@ class Queue:
             moved = tally.enqueued + tally.delivered + tally.duplicates
             tally.mark(now)
             ring.recent.age(now)
-            if ring.items or ring.dead or ring.seats or ring.paused or ring.reserved:
+            if ring.items or ring.dead or ring.paused or ring.reserved or is_awaited(ring):
                 self._used_ms[ring.name] = now
             elif tally.moved != moved:
                 tally.moved = moved
                 self._used_ms[ring.name] = now
             elif now - self._used_ms[ring.name] > self._idle_ms and not len(ring.recent):
+                for seat in ring.seats:
+                    seat.taker.seats.remove(seat)
                 self.past.setdefault(self._label_of(ring.name), Tally()).add(tally)
                 if ring.policy.durable:
                     self.changes.append(("forgotten", ring.name))
@@ -226,6 +231,12 @@ class Queue:
 
     def dead(self) -> int:
         return sum(len(ring.dead) for ring in self.rings.values())
+
+
+def is_awaited(ring: Ring) -> bool:
+    """Does somebody wait at this stream by its name? Who subscribed to a pattern gets it again
+    when it comes back, and must not keep every name that ever matched."""
+    return any(seat.taker.glob is None for seat in ring.seats)
 
 
 def is_dead(item: Item) -> bool:

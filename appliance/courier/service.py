@@ -4,7 +4,7 @@ Streams in memory are changed at once, on the event loop. Of a durable stream th
 hears first; only then is the envelope in the stream, and its producer told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -153,8 +153,13 @@ class Courier:
             )  # fmt: skip
         self.queue.grant(taker, credit, self.now())
 
-    def receive(self, who: Principal, command: wire.Receive) -> tuple[Taker, list[Item]]:
-        """A long poll: what is ready now, or the first that comes within `wait` seconds."""
+    def receive(
+        self, who: Principal, command: wire.Receive, is_there: Callable[[], bool] = lambda: True
+    ) -> tuple[Taker, list[Item]]:
+        """A long poll: what is ready now, or the first that comes within `wait` seconds.
+
+        `is_there` is asked after the wait: from who left, all goes back at once, uncounted.
+        """
         signal = Signal()
         taker = self.taker(who.id, signal.set, command.lease_ms, RECEIVER + random_id()[:20])
         self.subscribe(who, taker, command.stream)
@@ -164,7 +169,11 @@ class Courier:
             seconds = min(command.wait, self.settings.wait_seconds_max)
             if not taker.out and seconds > 0 and not self.closed:
                 self.wait(signal, seconds)
-                self._fill(taker, most)
+                if is_there():
+                    self._fill(taker, most)
+                else:
+                    taker.out = []
+                    self.leave(taker)
         finally:
             self.queue.stand_up(taker)
         items, taker.out = taker.out, []

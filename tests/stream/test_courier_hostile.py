@@ -213,3 +213,25 @@ def held(hub):
             yield one
     except InvalidStatus:
         yield None
+
+
+def test_who_leaves_a_long_poll_takes_nothing_along(hub):
+    """Once it held what came next until the end of a lease, and cost an attempt."""
+    stream = "ghost/a"
+    host, port = hub.url.removeprefix("http://").split(":")
+    body = json.dumps({"stream": stream, "max": 5, "wait": 25}).encode()
+    with socket.create_connection((host, int(port)), 10) as ghost:
+        ghost.sendall(
+            f"POST /v1/receive HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n"
+            "Content-Type: application/json\r\n\r\n".encode()
+            + body
+        )
+        until(lambda: subscribers(hub, stream) == 1, 10, "it waits")
+    enqueue(hub, stream, "a")
+    until(lambda: stats(hub, stream)["ready"] == 1, 10, "it is back")
+    assert hub.request("GET", f"/v1/envelope?stream={stream}&id=a")["attempts"] == 0
+
+
+def subscribers(hub, stream):
+    named = {one["id"]: one["stats"] for one in hub.request("GET", "/v1/stats")["streams"]}
+    return named[stream]["subscribers"] if stream in named else 0

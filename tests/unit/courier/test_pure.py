@@ -352,5 +352,31 @@ def test_idle_streams_are_forgotten_and_their_counts_kept():
     assert queue.past["other"].acked == 1
 
 
+def test_a_pattern_keeps_no_stream_that_nobody_uses():
+    queue = Queue(lambda _: Policy(recent_seconds=1), 10_000)
+    taker, named = Taker("t", "", lambda: None), Taker("n", "", lambda: None)
+    queue.subscribe(taker, "*", 0.0)
+    queue.subscribe(named, "named", 0.0)
+    queue.grant(taker, 5, 0.0)
+    for number in range(50):
+        ring = queue.open(f"task/{number}", 0.0)
+        ring.put("a", b"x", 0.0)
+    queue.deal(ring, 0.0)
+    for _ in range(10):
+        queue.finish(taker, [item.id for item in taker.out])
+        taker.out = []
+        queue.grant(taker, 5, 0.0)
+    for second in range(1, 60):
+        queue.tick(second * 1000.0, 10)
+    assert list(queue.rings) == ["named"]
+    assert [seat.ring.name for seat in taker.seats] == ["named"]
+    queue.grant(taker, 5, 60_000.0)
+    again = queue.open("task/7", 60_000.0)
+    again.put("b", b"x", 60_000.0)
+    queue.deal(again, 60_000.0)
+    assert [item.id for item in taker.out] == ["b"]
+    assert queue.leases() == taker.out
+
+
 def test_item_is_small():
     assert not hasattr(Item(None, "a", b"", 1, 0.0), "__dict__")
