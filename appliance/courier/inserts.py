@@ -13,7 +13,7 @@ from appliance.courier import metrics, wire
 from appliance.courier.bucket import Bucket
 from appliance.courier.envelope import Parsed, as_dict, encode, parse
 from appliance.courier.item import DEAD, Item
-from appliance.courier.journal import Journal, Row
+from appliance.courier.journal import Journal, Row, folded
 from appliance.courier.policy import is_name, matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
@@ -31,6 +31,7 @@ Sink = Callable[[str, str, dict[str, Any]], None]
 
 RETRY_SECONDS = 1.0
 CHANGES_MAX = 5_000  # told to the journal at once
+FOLD_AT = 100_000  # changes that wait for a journal that hears nothing
 
 
 class Fit:
@@ -70,6 +71,7 @@ class Inserts:
         self._waiting: dict[str, set[Signal]] = {}  # producers at full streams that block
         self._bytes = 0  # in all streams; never less than the truth
         self._closed = False
+        self._fold_at = FOLD_AT
 
     def now(self) -> float:
         return self._clock.monotonic() * 1000
@@ -382,6 +384,8 @@ class Inserts:
                 item.history = [(now + at - wall, *said) for at, *said in tries[row.number]]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason
+                if row.due_ms is not None:
+                    item.since = now + row.due_ms - wall
             if row.expires_ms is not None:
                 item.expires = now + row.expires_ms - wall
             ring.restore(item, 0.0 if row.due_ms is None else row.due_ms - wall, now)
@@ -411,6 +415,9 @@ class Inserts:
             return self._journal.apply(taken)
         except ApplianceError:
             changes[:0] = taken  # later, in the same order
+            if len(changes) > self._fold_at:
+                changes[:] = folded(changes)
+                self._fold_at = max(FOLD_AT, 2 * len(changes))
             raise
 
     def end(self) -> None:
