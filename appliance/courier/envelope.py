@@ -53,7 +53,8 @@ def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> Parsed:
         raise _named(str(error), where) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise InvalidEnvelope(f"{where}: not a JSON object", details={"field": where}) from None
-    _check_text(body, where)
+    if len(body) > 2 * NESTING_MAX or b"\\u0000" in body:  # else there is nothing to find
+        _check_text(body, where)
     id_ = meta.id
     if not id_.isprintable():
         raise InvalidEnvelope(
