@@ -26,6 +26,7 @@ YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask for the stream'
 IdsFlag = Annotated[list[str] | None, typer.Option("--id", help="Only this one; repeatable.")]
 TypeFlag = Annotated[str | None, typer.Option("--type", help="Only of this type.")]
 FromFlag = Annotated[str | None, typer.Option("--from", help="Only from this sender.")]
+RateFlag = Annotated[float | None, typer.Option("--rate", min=0.001, help="So many a second.")]
 ReasonFlag = Annotated[str | None, typer.Option("--reason", help="Only dead for this reason.")]
 
 LISTED = [
@@ -122,6 +123,9 @@ def stats(
         if stream is not None:
             answer = {"streams": [{"id": stream, "stats": answer}]}
         rows = [{"id": one["id"], **one["stats"]} for one in answer["streams"]]
+        if not session.machine:
+            for row in rows:
+                row["id"] += " (paused)" if row["paused"] else ""
         session.table(rows, FIGURES, empty="no streams yet; 'agentlip courier enqueue' makes one")
         if not watch:
             return
@@ -164,7 +168,7 @@ def redrive(
     type_: TypeFlag = None,
     sender: FromFlag = None,
     reason: ReasonFlag = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="So many a second.")] = None,
+    rate: RateFlag = None,
     dry_run: DryRunFlag = False,
 ) -> None:
     """Give dead letters a new life at the tail of their stream."""
@@ -173,7 +177,8 @@ def redrive(
         chosen["rate"] = rate
     answer = _client(session).post("/v1/streams/redrive", chosen)
     verb = "would redrive" if dry_run else "redrove"
-    left = f", {answer['remaining']} to come" if answer.get("remaining") else ""
+    fate = "to come" if rate is not None else "stay, for the stream is full"
+    left = f", {answer['remaining']} {fate}" if answer.get("remaining") else ""
     session.answer(answer, f"{verb} {answer['count']}{left}")
 
 
@@ -220,14 +225,16 @@ def pause(
     seconds: Annotated[
         float | None, typer.Option("--for", min=0.001, help="Seconds; without: until resumed.")
     ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="A time of ISO 8601; UTC without a zone.")
+    ] = None,
 ) -> None:
     """No more deliveries from a stream; producers may go on."""
-    body: dict[str, Any] = {"stream": stream}
-    if seconds is not None:
-        body["seconds"] = seconds
-    answer = _client(session).post("/v1/streams/pause", body)
-    until = f" until {answer['until']}" if answer.get("until") else ""
-    session.answer(answer, f"paused {stream}{until}")
+    given = {"seconds": seconds, "until": until}
+    body = {name: value for name, value in given.items() if value is not None}
+    answer = _client(session).post("/v1/streams/pause", {"stream": stream, **body})
+    told = f" until {answer['until']}" if answer.get("until") else ""
+    session.answer(answer, f"paused {stream}{told}")
 
 
 @app.command("resume")
@@ -354,7 +361,7 @@ def _selection(
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise Invalid("that is not JSON", hint="""for example '{"wave": "B"}'""") from None
 
 

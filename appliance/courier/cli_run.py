@@ -31,7 +31,7 @@ def enqueue_lines(
                 continue
             try:
                 value = msgspec.json.decode(line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 raise Invalid(f"line {number} is not JSON; {count} were sent before") from None
             producer.post(stream, _completed(value, type_, sender))
             count += 1
@@ -83,17 +83,15 @@ def _handle(delivery: Delivery, command: list[str]) -> bool:
         sys.stdout.buffer.flush()
         delivery.ack()
         return True
-    done = subprocess.run(
-        command,
-        input=text,
-        check=False,
-        env={
-            **os.environ,
-            "COURIER_ID": delivery.id,
-            "COURIER_TYPE": str(delivery.envelope.get("type", "")),
-            "COURIER_ATTEMPT": str(delivery.attempt),
-        },
-    )
+    told = {
+        "COURIER_ID": delivery.id,
+        "COURIER_TYPE": str(delivery.envelope.get("type", "")),
+        "COURIER_ATTEMPT": str(delivery.attempt),
+    }
+    try:
+        done = subprocess.run(command, input=text, check=False, env={**os.environ, **told})
+    except OSError as error:  # no fault of the envelope, which goes back uncounted
+        raise Invalid(f"{command[0]}: {error.strerror or 'cannot be run'}") from None
     if done.returncode == 0:
         delivery.ack()
         return True
@@ -126,7 +124,10 @@ def problems_of(file: Path) -> tuple[list[str], int]:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Invalid(f"{file}: {error}") from None
-    rows = tables.get("courier", {}).get("triggers", [])
+    courier = tables.get("courier", {})
+    rows = courier.get("triggers", []) if isinstance(courier, dict) else None
+    if not isinstance(rows, list):
+        raise Invalid(f"{file}: courier.triggers is no list of tables: [[courier.triggers]]")
     found: list[Rule] = []
     problems = []
     for number, row in enumerate(rows, 1):
@@ -134,5 +135,6 @@ def problems_of(file: Path) -> tuple[list[str], int]:
             found.append(msgspec.convert(row, Rule))
         except msgspec.ValidationError as error:
             problems.append(f"trigger {number}: {error}")
-    webhooks = bool(tables.get("outbox", {}).get("enabled", True))
+    outbox = tables.get("outbox", {})
+    webhooks = not isinstance(outbox, dict) or bool(outbox.get("enabled", True))
     return problems + check(found, webhooks), len(rows)

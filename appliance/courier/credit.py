@@ -25,7 +25,7 @@ class Taker:
 
     __slots__ = (
         "_empty_at", "credit", "glob", "hold_until", "id", "inflight", "lease_ms", "name", "out",
-        "seats", "turn", "turnaround_ms", "wake",
+        "seats", "turn", "turnaround_ms", "twins", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +38,7 @@ class Taker:
         self.glob: str | None = None
         self.credit = 0
         self.inflight: dict[str, Item] = {}
+        self.twins: dict[str, list[Item]] = {}
         self.out: list[Item] = []
         self.seats: list[Seat] = []
         self.turn = 0
@@ -61,10 +62,8 @@ class Taker:
     def find(self, id_: str) -> Item | None:
         """The envelope of this id that it holds; patterns may hold one id of two streams."""
         item = self.inflight.get(id_)
-        if item is None and self.glob is not None:
-            head = id_ + "\0"
-            key = next((key for key in self.inflight if key.startswith(head)), None)
-            item = None if key is None else self.inflight[key]
+        if item is None and id_ in self.twins:
+            item = self.twins[id_][0]
         return item
 
 

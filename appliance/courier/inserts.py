@@ -13,8 +13,8 @@ from appliance.courier import metrics, wire
 from appliance.courier.bucket import Bucket
 from appliance.courier.envelope import Parsed, as_dict, encode, parse
 from appliance.courier.item import DEAD, Item
-from appliance.courier.journal import Journal, Row
-from appliance.courier.policy import matches
+from appliance.courier.journal import Journal, Row, folded
+from appliance.courier.policy import is_name, matches
 from appliance.courier.queue import Queue
 from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
@@ -22,7 +22,7 @@ from appliance.courier.trigger import NO_OUTBOX, Effect, Engine, Rule, of_type
 from appliance.courier.view import View, is_inbox
 from appliance.courier.writes import Entry
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Forbidden, Unavailable
+from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.signal import Signal
 
@@ -31,6 +31,7 @@ Sink = Callable[[str, str, dict[str, Any]], None]
 
 RETRY_SECONDS = 1.0
 CHANGES_MAX = 5_000  # told to the journal at once
+FOLD_AT = 100_000  # changes that wait for a journal that hears nothing
 
 
 class Fit:
@@ -70,6 +71,7 @@ class Inserts:
         self._waiting: dict[str, set[Signal]] = {}  # producers at full streams that block
         self._bytes = 0  # in all streams; never less than the truth
         self._closed = False
+        self._fold_at = FOLD_AT
 
     def now(self) -> float:
         return self._clock.monotonic() * 1000
@@ -81,6 +83,7 @@ class Inserts:
         ring = self._queue.rings.get(name)
         if ring is not None:
             return ring
+        check_name(name)
         settings = self._settings
         if settings.fixed and settings.pattern_of(name) == "other":
             raise wire.NoSuchStream(
@@ -136,19 +139,21 @@ class Inserts:
 
     def _put(self, ring: Ring, parsed: Sequence[Parsed], rows: Sequence[int] = ()) -> int:
         now, put = self.now(), ring.put
-        duplicates = 0
+        duplicates, last = 0, None
         for place, one in enumerate(parsed):
             item = put(one.id, one.body, now, one.options)
             if item is None:
                 duplicates += 1
                 if rows:
                     ring.changes.append(("gone", rows[place]))
-            elif rows:
+                continue
+            last = one
+            if rows:
                 item.row = rows[place]
         fit = self.fits.get(ring.name) or self._fit(ring)
         fit.last_ms = self._clock.now_ms()
-        if fit.inbox and duplicates < len(parsed):
-            self._is_latest(ring, parsed[-1].body)
+        if fit.inbox and last is not None:
+            self._is_latest(ring, last.body)
         if ring.lanes.open and ring.seats:
             self._queue.deal(ring, now)
         if self._settings.event_log:
@@ -163,7 +168,11 @@ class Inserts:
 
     def _put_durable(self, ring: Ring, parsed: Sequence[Parsed]) -> int:
         """Journal first. Places are reserved, so that there is room when it comes back."""
-        fresh = [one for one in parsed if not ring.knows(one.id)]
+        new: dict[str, Parsed] = {}
+        for one in parsed:
+            if not ring.knows(one.id):
+                new.setdefault(one.id, one)
+        fresh = list(new.values())
         if not fresh or self._journal is None:
             return self._put(ring, parsed)
         entries = [self._entry(ring, one) for one in fresh]
@@ -199,7 +208,7 @@ class Inserts:
         parsed = [one for one in parsed if not ring.knows(one.id)]
         size = sum(len(one.body) for one in parsed)
         policy = ring.policy
-        if policy.full == "drop_oldest":
+        if policy.full == "drop_oldest" and ring.could_make_room(len(parsed), size):
             now = self.now()
             while not ring.has_room(len(parsed), size):
                 if not ring.drop_oldest(now):
@@ -250,7 +259,14 @@ class Inserts:
                 out.append(one)
                 continue
             seen.add(one.id)
-            changed, wanted = self._engine.fire(fitting, ring.name, as_dict(one.body), self.now())
+            try:
+                env = as_dict(one.body)
+            except wire.InvalidEnvelope as error:
+                metrics.triggers.labels("read", "failed").inc()
+                self._log.warning("triggers cannot read an envelope", code=error.code)
+                out.append(one)
+                continue
+            changed, wanted = self._engine.fire(fitting, ring.name, env, self.now())
             effects += [(effect, one.id) for effect in wanted]
             out.append(one if changed is None else self._changed(ring, one, changed))
         return out, effects
@@ -276,15 +292,17 @@ class Inserts:
                 metrics.triggers.labels(effect.action, "suppressed").inc()
                 continue
             left -= 1
-            outcome, began = "done", self.now()
+            outcome, began, spoiled = "done", self.now(), False
             try:
                 waiting.extend(self._do(effect, source))
             except ApplianceError as error:
-                outcome = "failed"
+                # What only this envelope brought about is not held against its rule.
+                outcome, spoiled = "failed", isinstance(error, Invalid | Forbidden)
                 self._log.warning(
                     "a trigger failed", rule=effect.rule, action=effect.action, code=error.code
                 )
-            self._engine.settle(effect.rule, outcome == "done", self.now())
+            if not spoiled:
+                self._engine.settle(effect.rule, outcome == "done", self.now())
             metrics.triggers.labels(effect.action, outcome).inc()
             if self._settings.event_log:
                 event = "trigger.run" if outcome == "done" else "trigger.fail"
@@ -366,6 +384,8 @@ class Inserts:
                 item.history = [(now + at - wall, *said) for at, *said in tries[row.number]]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason
+                if row.due_ms is not None:
+                    item.since = now + row.due_ms - wall
             if row.expires_ms is not None:
                 item.expires = now + row.expires_ms - wall
             ring.restore(item, 0.0 if row.due_ms is None else row.due_ms - wall, now)
@@ -395,6 +415,9 @@ class Inserts:
             return self._journal.apply(taken)
         except ApplianceError:
             changes[:0] = taken  # later, in the same order
+            if len(changes) > self._fold_at:
+                changes[:] = folded(changes)
+                self._fold_at = max(FOLD_AT, 2 * len(changes))
             raise
 
     def end(self) -> None:
@@ -411,3 +434,12 @@ class Inserts:
                 pass
         except ApplianceError as error:
             self._log.error("the journal did not hear the last acks", code=error.code)
+
+
+def check_name(stream: str) -> None:
+    if not is_name(stream):
+        raise Invalid(
+            "to: a stream's name is printable, without `*` and without empty parts",
+            details={"field": "to", "stream": stream[:100]},
+            hint="for example agents/Jen/inbox",
+        )

@@ -86,8 +86,6 @@ class Journal:
         tries: dict[int, list[Any]] = {}
         for number, _, *values in self._all(TRIES, (0, -1)):
             tries.setdefault(number, []).append(tuple(values))
-        for those in tries.values():
-            those.sort()
         acked = [row[:1] + row[2:] for row in self._all(ACKED, ("", -1))]
         acked.sort(key=lambda row: row[1])
         paused = [(stream, until_ms) for stream, _, until_ms in self._all(PAUSED, ("", 0))]
@@ -114,6 +112,29 @@ TRIES = (
 )
 LATEST = "SELECT stream, 0, body, at_ms FROM latest WHERE (stream, 0) > (?, ?) ORDER BY stream"
 PAUSED = "SELECT stream, 0, until_ms FROM paused WHERE (stream, 0) > (?, ?) ORDER BY stream"
+
+
+def folded(changes: Sequence[Change]) -> list[Change]:
+    """The same outcome in fewer: without what later changes of an envelope make void. So
+    what waits for a full disk is bounded by the envelopes, however often they fail."""
+    kept: list[Change] = []
+    settled: set[Any] = set()
+    tries: dict[int, int] = {}
+    for change in reversed(changes):
+        what, key = change[0], change[1]
+        if what in ("acked", "gone"):
+            settled.add(key)
+        elif what == "attempt":
+            if key in settled:
+                continue
+            settled.add(key)
+        elif what == "tried":
+            tries[key] = tries.get(key, 0) + 1
+            if tries[key] > change[2]:
+                continue
+        kept.append(change)
+    kept.reverse()
+    return kept
 
 
 def _some(reader: Reader, sql: str, after: tuple[Any, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ only while no other of the key is leased or held back: order within a key is kep
 """
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from appliance.courier.item import READY, Item
 
@@ -210,5 +210,7 @@ class Lanes:
         self._stale = 0
         for lane in self._lanes.values():
             lane.plain = deque(item for item in lane.plain if item.state == READY)
+            lane.keyed = [entry for entry in lane.keyed if entry[1].state == READY]
+            heapify(lane.keyed)
         for line in self._lines.values():
             line.waiting = deque(item for item in line.waiting if item.state == READY)

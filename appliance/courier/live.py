@@ -16,15 +16,16 @@ from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
 from appliance.courier.service import Courier
-from appliance.courier.session import decoded, error_frame
+from appliance.courier.session import Turns, decoded, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.signal import Signal
 from appliance.web.frame import text_frame
-from appliance.web.socket import Socket, SocketSettings
+from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 BATCH_MAX = 500
+STEP = 20  # changes taken before their bytes are counted
 COMMENT_SECONDS = 15.0
 
 
@@ -43,6 +44,9 @@ class Live:
         view = courier.views.get(query.view)
         if view is None:
             raise wire.NoSuchView(details={"view": query.view})
+        limit = courier.settings.credit_max
+        if query.credit is not None and query.credit > limit:
+            raise wire.TooMuchCredit(details={"field": "credit", "limit": limit})
         self.courier = courier
         self.signal = Signal()
         self.view: View = view
@@ -67,10 +71,18 @@ class Live:
         return [encode(hello)]
 
     def take(self) -> list[bytes]:
-        return [
-            encode({"addr": key, "env": shown(row), "op": change, "watermark": watermark})
-            for key, watermark, change, row in self.watcher.take(BATCH_MAX)
-        ]
+        said: list[bytes] = []
+        size, bytes_max = 0, self.courier.settings.delivery_bytes_max
+        while len(said) < BATCH_MAX and size < bytes_max:
+            some = self.watcher.take(STEP)
+            said += [
+                encode({"addr": key, "env": shown(row), "op": change, "watermark": watermark})
+                for key, watermark, change, row in some
+            ]
+            size = sum(map(len, said))
+            if len(some) < STEP:
+                break
+        return said
 
     def end(self) -> None:
         self.view.leave(self.watcher)
@@ -119,6 +131,7 @@ class LiveSocket:
     ) -> None:
         self._socket = socket
         self._settings = settings
+        self._turns = Turns()
         try:
             self._live = Live(courier, who, query)
         except ApplianceError as error:
@@ -147,7 +160,14 @@ class LiveSocket:
 
     def _on_messages(self, messages: list[bytes]) -> None:
         watcher = self._live.watcher
+        if not self._socket.has_room(self._settings.stall_seconds_max):
+            self._socket.close(1008, "answers are not being read")
+            return
         for message in messages:
+            self._turns.took(1)
+            if len(message) > self._settings.frame_bytes_max:
+                self._socket.close(TOO_BIG, "the frame is too large")
+                break
             try:
                 credit = decoded(_grant, message).credit
                 limit = self._live.courier.settings.credit_max

@@ -6,6 +6,8 @@ from appliance.courier.view import INFLIGHT
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
+INFLIGHT_MS = 100.0  # between two looks at all leases, while somebody watches them
+
 
 class Tick(Loop):
     """The only thing that happens because time passed: leases end, delays and lives as well,
@@ -19,7 +21,7 @@ class Tick(Loop):
         self._courier = courier
         self._operator = operator
         self.interval_seconds = courier.settings.tick_seconds
-        self._forgot_ms = 0.0
+        self._forgot_ms = self._shown_ms = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         courier = self._courier
@@ -27,7 +29,8 @@ class Tick(Loop):
         counts = courier.queue.tick(now, courier.settings.tick_items_max)
         courier.queue.release_holds(now)
         counts["redriven"] = self._operator.tick(now)
-        if courier.views[INFLIGHT].watchers:
+        if courier.views[INFLIGHT].watchers and now - self._shown_ms >= INFLIGHT_MS:
+            self._shown_ms = now
             self._operator.refresh_inflight()
         if now - self._forgot_ms >= 1000:
             self._forgot_ms = now

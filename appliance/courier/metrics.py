@@ -7,7 +7,7 @@ metrics when somebody asks.
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -71,24 +71,26 @@ class Collector:
         groups: dict[str, list[Ring]] = {}
         for ring in self._queue.rings.values():
             groups.setdefault(self._pattern_of(ring.name), []).append(ring)
-        groups.setdefault("other", [])
+        for pattern in ("other", *self._queue.past):  # a counter never falls
+            groups.setdefault(pattern, [])
         yield from self._counters(groups)
         yield from self._gauges(groups)
         yield self._latency(groups)
 
     def _counters(self, groups: dict[str, list[Ring]]) -> Iterable[Metric]:
-        past = self._queue.past if self._queue else Tally()
+        past = self._queue.past if self._queue else {}
+        nothing = Tally()
         for name, text in COUNTED.items():
             family = CounterMetricFamily(f"agentlip_courier_{name}", text, labels=["pattern"])
             for pattern, rings in groups.items():
-                gone = getattr(past, name) if pattern == "other" else 0
+                gone = getattr(past.get(pattern, nothing), name)
                 family.add_metric([pattern], gone + sum(getattr(r.tally, name) for r in rings))
             yield family
         dropped = CounterMetricFamily(
             "agentlip_courier_dropped", "Envelopes dropped", labels=["pattern", "reason"]
         )
         for pattern, rings in groups.items():
-            reasons = dict(past.dropped) if pattern == "other" else {}
+            reasons = dict(past.get(pattern, nothing).dropped)
             for ring in rings:
                 for reason, count in ring.tally.dropped.items():
                     reasons[reason] = reasons.get(reason, 0) + count
@@ -135,9 +137,10 @@ class Collector:
             "From acceptance to first delivery",
             labels=["pattern"],
         )
+        past = self._queue.past if self._queue else {}
         for pattern, rings in groups.items():
             total = Tally()
-            for tally in (ring.tally for ring in rings):
+            for tally in (*([past[pattern]] if pattern in past else ()), *(r.tally for r in rings)):
                 total.add(tally)
             below, buckets = 0, []
             for bound, count in zip((*BOUNDS_MS, None), total.buckets, strict=True):
@@ -152,6 +155,11 @@ REGISTRY.register(_collector)
 watch = _collector.watch
 
 
+_own = CollectorRegistry()
+for _one in (_collector, triggers, emitted, errors, sessions):
+    _own.register(_one)
+
+
 def exposition() -> bytes:
-    """Everything this process counts, as Prometheus text."""
-    return generate_latest(REGISTRY)
+    """What the courier counts, as Prometheus text; the rest is told by `/metrics`."""
+    return generate_latest(_own)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from appliance.courier import wire
 from appliance.courier.access import OPERATE, READ, SUBSCRIBE, may, require
 from appliance.courier.bucket import Bucket
-from appliance.courier.envelope import as_dict, parse
+from appliance.courier.envelope import as_dict, meta_of, parse
 from appliance.courier.item import DEAD, DELAYED, FOREVER, LEASED, READY, STATES, Item
 from appliance.courier.live import shown, wanting
 from appliance.courier.ring import Ring
@@ -18,9 +19,14 @@ from appliance.courier.trigger import Verdict
 from appliance.courier.view import INFLIGHT
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
+from appliance.kernel.errors import Invalid
+from appliance.kernel.native import yield_to_loop
 
 IDS_SHOWN_MAX = 1_000
+TURN_ITEMS = 1_000  # envelopes purged before others get a turn
+TURN_STREAMS = 100  # figures told before others get a turn
 REDRIVES_MAX = 100
+PAUSE_SECONDS_MAX = 366 * 86_400.0
 FACTS_MS = 2_000.0
 NEARLY_FULL = 0.9
 FACTS = (
@@ -48,6 +54,7 @@ class Operator:
         self._courier = courier
         self._queue = courier.queue
         self._redrives: list[Redrive] = []
+        self._leased: dict[str, tuple[int, float]] = {}  # as the view has them: try, end
         self._facts: dict[str, float] = {}
         self._looked_ms = float("-inf")
 
@@ -61,12 +68,13 @@ class Operator:
         return self._stats(ring)
 
     def all_stats(self, who: Principal) -> wire.AllStats:
-        rings = sorted(self._queue.rings.values(), key=lambda ring: ring.name)
-        seen = [ring for ring in rings if can_see(who, ring.name)]
-        return wire.AllStats(
-            [wire.NamedStats(ring.name, self._stats(ring)) for ring in seen],
-            self._courier.boot_id,
-        )
+        found = []
+        for place, ring in enumerate(sorted(self._queue.rings.values(), key=lambda one: one.name)):
+            if place % TURN_STREAMS == TURN_STREAMS - 1:
+                yield_to_loop()  # thousands of streams are no reason for anybody to wait
+            if can_see(who, ring.name):
+                found.append(wire.NamedStats(ring.name, self._stats(ring)))
+        return wire.AllStats(found, self._courier.boot_id)
 
     def _stats(self, ring: Ring) -> wire.StreamStats:
         now = self._courier.now()
@@ -135,14 +143,22 @@ class Operator:
         most = min(query.limit, self._courier.settings.page_max)
         state = None if query.state is None else STATES.index(query.state)
         found: list[wire.Kept] = []
+        size = 0
         skipping = query.after is not None
         for item in ring.listed(state):
             if skipping:
                 skipping = item.id != query.after
-            elif len(found) == most:
+            elif len(found) == most or size >= self._courier.settings.delivery_bytes_max:
                 return wire.Listing(found, True, self._courier.boot_id)
             else:
                 found.append(self._kept(item))
+                size += len(item.body)
+        if skipping:
+            raise wire.NoSuchEnvelope(
+                "the envelope behind which the page begins is gone",
+                details={"field": "after", "id": query.after, "stream": query.stream},
+                hint="begin again without after",
+            )
         return wire.Listing(found, False, self._courier.boot_id)
 
     def one(self, who: Principal, query: wire.OneQuery) -> wire.Kept:
@@ -192,10 +208,10 @@ class Operator:
         if query.view == INFLIGHT:
             self.refresh_inflight()
         most = min(query.limit, self._courier.settings.view_rows_max)
-        rows = [
-            wire.Row(key, shown(row)) for key, row in view.snapshot(wanting(query.filter), most)
-        ]
-        return wire.Snapshot(view.name, rows, view.watermark, self._courier.boot_id)
+        found = view.snapshot(wanting(query.filter), most + 1)
+        rows = [wire.Row(key, shown(row)) for key, row in found[:most]]
+        more = len(found) > most
+        return wire.Snapshot(view.name, rows, more, view.watermark, self._courier.boot_id)
 
     def refresh_inflight(self) -> None:
         """Compare the view with the leases there are; costs nothing while nobody looks."""
@@ -206,7 +222,12 @@ class Operator:
         }
         for key in [key for key in view.rows if key not in there]:
             view.remove(key)
+            self._leased.pop(key, None)
         for key, item in there.items():
+            lease = (item.delivered, item.deadline)
+            if self._leased.get(key) == lease:
+                continue
+            self._leased[key] = lease
             row = {
                 "id": item.id,
                 "stream": item.ring.name,
@@ -214,19 +235,31 @@ class Operator:
                 "attempt": item.delivered,
                 "until": self._wall(item.deadline),
             }
-            before = view.rows.get(key)
-            if before is None or before["attempt"] != row["attempt"]:
-                view.put(key, row)
+            view.put(key, row)
 
     # -- pausing ---------------------------------------------------------------------------
 
     def pause(self, who: Principal, command: wire.Pause) -> wire.Paused:
+        seconds = self._pause_seconds(command)
         ring = self._courier.ring_to(who, OPERATE, command.stream)
-        seconds = command.seconds
         now = self._courier.now()
         until = None if seconds is None else now + seconds * 1000
         self._queue.pause(ring, until, now)
         return wire.Paused(ring.name, True, self._wall(until), self._courier.boot_id)
+
+    def _pause_seconds(self, command: wire.Pause) -> float | None:
+        """How long: told as such, or as an instant; without a zone that is UTC."""
+        if command.until is None:
+            return command.seconds
+        zone = command.until.tzinfo or UTC
+        at = command.until.replace(tzinfo=zone).timestamp()
+        seconds = at - self._courier.clock.now_ms() / 1000
+        if command.seconds is not None or not 0 < seconds <= PAUSE_SECONDS_MAX:
+            raise Invalid(
+                "until: a time within the next year, and no seconds beside it",
+                details={"field": "until"},
+            )
+        return seconds
 
     def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:
         ring = self._courier.known(who, OPERATE, command.stream)
@@ -246,9 +279,10 @@ class Operator:
             if len(self._redrives) >= REDRIVES_MAX:
                 raise wire.TooManyWaiting("too many redrives are under way")
             rate = min(command.rate, self._courier.settings.redrive_rate)
-            self._redrives.append(Redrive(ring, deque(ids), rate, now))
+            begun = Redrive(ring, deque(ids), rate, now)
+            self._redrives.append(begun)
             self.tick(now)
-            left = len(self._redrives[-1].ids) if self._redrives else 0
+            left = len(begun.ids)
             return self._changed(ids, len(ids) - left, command, left)
         done = self._revive(ring, deque(ids), len(ids), now)
         return self._changed(ids, done, command, len(ids) - done)
@@ -280,11 +314,17 @@ class Operator:
         states = [READY, DELAYED] if command.state is None else [STATES.index(command.state)]
         items = [item for state in states for item in chosen(ring, state, command)]
         if not command.dry_run:
-            for item in items:
-                ring.purge(item)
+            items = list(self._purged(ring, items))
             self._queue.deal(ring, self._courier.now())
             self._courier.inserts.room(ring)
         return self._changed([item.id for item in items], len(items), command)
+
+    def _purged(self, ring: Ring, items: list[Item]) -> Iterator[Item]:
+        for place, item in enumerate(items):
+            if place % TURN_ITEMS == TURN_ITEMS - 1:
+                yield_to_loop()  # some may be leased meanwhile, and those stay
+            if ring.purge(item):
+                yield item
 
     def _changed(
         self, ids: list[str], count: int, command: wire.Selection, left: int = 0
@@ -303,7 +343,9 @@ class Operator:
         env = as_dict(parsed.body)
         return self._courier.engine.verdicts(command.to, env, self._courier.now())
 
-    def rules(self) -> list[dict[str, Any]]:
+    def rules(self, who: Principal) -> list[dict[str, Any]]:
+        """All of them, with the addresses of their webhooks: for who may operate all streams."""
+        require(who, OPERATE, "*")
         engine = self._courier.engine
         return [
             {
@@ -333,11 +375,11 @@ def fits(item: Item, command: wire.Selection) -> bool:
         return False
     if command.type is None and command.from_ is None and command.tag is None:
         return True
-    env = as_dict(item.body)
+    meta = meta_of(item.body)
     return (
-        (command.type is None or env.get("type") == command.type)
-        and (command.from_ is None or env.get("from") == command.from_)
-        and (command.tag is None or command.tag in (env.get("tags") or ()))
+        (command.type is None or meta.type == command.type)
+        and (command.from_ is None or meta.sender == command.from_)
+        and (command.tag is None or command.tag in (meta.tags or ()))
     )
 
 

@@ -12,6 +12,7 @@ Full = Literal["reject", "drop_oldest", "block"]
 Expiry = Literal["drop", "dead"]
 
 WILD = "*"
+NAME_MAX = 256
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -53,6 +54,18 @@ class Policy(msgspec.Struct, frozen=True):
 def pattern(text: str) -> re.Pattern[str]:
     """`*` stands for any characters, slashes too; everything else for itself."""
     return re.compile(translate(text.replace("[", "[[]").replace("?", "[?]")))
+
+
+def is_name(text: str) -> bool:
+    """May a stream be called that? Printable, no wildcard, no empty part."""
+    return (
+        0 < len(text) <= NAME_MAX
+        and text.isprintable()
+        and WILD not in text
+        and "//" not in text
+        and text[0] != "/"
+        and text[-1] != "/"
+    )
 
 
 def is_pattern(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.courier.alarm import Alarm
 from appliance.courier.credit import Taker, deal, leave, pump, sit
-from appliance.courier.item import DEAD, LEASED, Expiry, Item
+from appliance.courier.item import DEAD, Expiry, Item
 from appliance.courier.policy import Policy, is_pattern, matches
 from appliance.courier.ring import Ring
 from appliance.courier.tally import Tally
@@ -18,14 +18,21 @@ MARKED_MAX = 500
 
 
 class Queue:
-    def __init__(self, policy_of: Callable[[str], Policy], idle_ms: float) -> None:
+    def __init__(
+        self,
+        policy_of: Callable[[str], Policy],
+        idle_ms: float,
+        label_of: Callable[[str], str] = lambda _: "other",
+    ) -> None:
+        """`label_of` tells under which of a few names a stream is counted."""
         self.rings: dict[str, Ring] = {}
         self.takers: dict[str, Taker] = {}
         self.alarm = Alarm()
-        self.past = Tally()  # of streams that were forgotten
+        self.past: dict[str, Tally] = {}  # of streams that were forgotten, by label
         self.timed_out: list[str] = []  # whose lease the last tick ended
         self.changes: list[tuple[Any, ...]] = []  # what the journal has yet to hear
         self._policy_of = policy_of
+        self._label_of = label_of
         self._idle_ms = idle_ms
         self._patterns: set[Taker] = set()
         self._paused_until: set[Ring] = set()
@@ -137,7 +144,7 @@ class Queue:
                     counts[what] += 1
                     if what == "lease_expired":
                         self.timed_out.append(item.id)
-                if holder is not None and not holder.inflight and not holder.seats:
+                if holder is not None and self._is_done(holder):
                     self.takers.pop(holder.id, None)
             rings[item.ring.name] = item.ring
         for ring in [one for one in self._paused_until if (one.paused_until or now) <= now]:
@@ -147,6 +154,9 @@ class Queue:
             deal(ring, now)
         self._mark(now)
         return counts
+
+    def _is_done(self, taker: Taker) -> bool:
+        return not taker.inflight and not taker.seats and taker not in self._patterns
 
     def release_holds(self, now: float) -> None:
         """Deal again where somebody was waited for; the waiting is over by now."""
@@ -169,13 +179,15 @@ class Queue:
             moved = tally.enqueued + tally.delivered + tally.duplicates
             tally.mark(now)
             ring.recent.age(now)
-            if ring.items or ring.dead or ring.seats or ring.paused or ring.reserved:
+            if ring.items or ring.dead or ring.paused or ring.reserved or is_awaited(ring):
                 self._used_ms[ring.name] = now
             elif tally.moved != moved:
                 tally.moved = moved
                 self._used_ms[ring.name] = now
             elif now - self._used_ms[ring.name] > self._idle_ms and not len(ring.recent):
-                self.past.add(tally)
+                for seat in ring.seats:
+                    seat.taker.seats.remove(seat)
+                self.past.setdefault(self._label_of(ring.name), Tally()).add(tally)
                 if ring.policy.durable:
                     self.changes.append(("forgotten", ring.name))
                 del self.rings[ring.name], self._used_ms[ring.name]
@@ -207,14 +219,8 @@ class Queue:
         return ring.items.get(id_) or ring.dead.get(id_)
 
     def leases(self) -> list[Item]:
-        """Every envelope in somebody's hands."""
-        return [
-            item
-            for ring in self.rings.values()
-            if ring.leased
-            for item in ring.items.values()
-            if item.state == LEASED
-        ]
+        """Every envelope in somebody's hands; found by the hands, for streams may be long."""
+        return [item for taker in self.takers.values() for item in taker.inflight.values()]
 
     def oldest_ready_ms(self, ring: Ring, now: float) -> float:
         oldest = ring.lanes.oldest()
@@ -225,6 +231,12 @@ class Queue:
 
     def dead(self) -> int:
         return sum(len(ring.dead) for ring in self.rings.values())
+
+
+def is_awaited(ring: Ring) -> bool:
+    """Does somebody wait at this stream by its name? Who subscribed to a pattern gets it again
+    when it comes back, and must not keep every name that ever matched."""
+    return any(seat.taker.glob is None for seat in ring.seats)
 
 
 def is_dead(item: Item) -> bool:

@@ -47,7 +47,8 @@ class RecentIds:
     def age(self, now_ms: float) -> int:
         """Forget what was added longer ago than the window; call it now and then."""
         marks = self._marks
-        marks.append((now_ms, self._total))
+        if self._total != (marks[-1][1] if marks else 0):  # else an idle stream collects marks
+            marks.append((now_ms, self._total))
         past = 0
         while marks and marks[0][0] <= now_ms - self._seconds * 1000:
             past = marks.popleft()[1]

@@ -1,5 +1,6 @@
 """The courier on HTTP: one class a noun, and the table of its routes."""
 
+from functools import partial
 from typing import Any
 
 import falcon
@@ -10,6 +11,7 @@ from appliance.courier.advert import registration
 from appliance.courier.live import Live, LiveStream
 from appliance.courier.operator import Operator
 from appliance.courier.service import Courier, delivery
+from appliance.web.caller import is_there
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import Operation, Route
 
@@ -41,7 +43,9 @@ class Deliveries:
         self._courier = courier
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.Receive) -> None:
-        taker, items = self._courier.receive(req.context.principal, command)
+        taker, items = self._courier.receive(
+            req.context.principal, command, partial(is_there, req.env)
+        )
         reply(
             resp,
             wire.Received(taker.id, [delivery(item) for item in items], self._courier.boot_id),
@@ -136,7 +140,7 @@ class Rules:
         self._operator = operator
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, {"rules": self._operator.rules()})
+        reply(resp, {"rules": self._operator.rules(req.context.principal)})
 
     def on_post_dry_run(self, req: Any, resp: falcon.Response, command: wire.DryRun) -> None:
         verdicts = self._operator.dry_run(req.context.principal, command)

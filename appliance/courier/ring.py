@@ -29,9 +29,11 @@ PLAIN = Options()
 
 
 class Holder(Protocol):
-    """Who holds leases: envelopes by the key under which they were noted."""
+    """Who holds leases: envelopes by the key under which they were noted. `twins` are those
+    whose id it held already, of another stream."""
 
     inflight: dict[str, Item]
+    twins: dict[str, list[Item]]
 
 
 class Ring:
@@ -55,6 +57,7 @@ class Ring:
         self.leased = 0
         self.delayed = 0
         self.bytes = 0
+        self.dead_bytes = 0  # of these, in dead letters
         self.reserved = 0  # places promised to envelopes on their way through the journal
         self.paused = False
         self.paused_until: float | None = None
@@ -79,6 +82,12 @@ class Ring:
             len(self.items) + self.reserved + count <= policy.depth_max
             and self.bytes + size <= policy.bytes_max
         )
+
+    def could_make_room(self, count: int, size: int) -> bool:
+        """Would dropping all that is ready be enough? Else nothing need be dropped at all."""
+        stuck = len(self.items) - self.lanes.ready + self.reserved
+        policy = self.policy
+        return stuck + count <= policy.depth_max and self.dead_bytes + size <= policy.bytes_max
 
     def knows(self, id_: str) -> bool:
         """Is this id here, or was it acked a moment ago?"""
@@ -151,7 +160,10 @@ class Ring:
                 item.deadline = deadline
                 clock[item] = None
             key = item.id
-            inflight[key if key not in inflight else f"{key}\0{name}"] = item
+            if key in inflight:
+                holder.twins.setdefault(key, []).append(item)
+                key = f"{key}\0{name}"
+            inflight[key] = item
         if again:
             taken = self._without_expired(taken, now)
         self.leased += len(taken)
@@ -234,12 +246,17 @@ class Ring:
         else:
             self._alarm.cancel(item)
         self.leased -= 1
-        inflight = item.holder.inflight
+        holder = item.holder
+        inflight = holder.inflight
         item.holder = None
         if inflight.get(item.id) is item:
             del inflight[item.id]
-        else:
-            del inflight[f"{item.id}\0{self.name}"]
+            return
+        del inflight[f"{item.id}\0{self.name}"]
+        twins = holder.twins[item.id]
+        twins.remove(item)
+        if not twins:
+            del holder.twins[item.id]
 
     def _try_again(
         self, item: Item, now: float, reason: str, delay_ms: float | None = None
@@ -324,6 +341,7 @@ class Ring:
         item.reason = reason
         item.since = now
         self.dead[item.id] = item
+        self.dead_bytes += len(item.body)
         self.tally.buried += 1
         if self.policy.durable:
             self.changes.append(("dead", item.row, item.attempts, reason, item.error))
@@ -333,6 +351,7 @@ class Ring:
     def redrive(self, item: Item, now: float) -> Item:
         """A dead letter gets a new life at the tail, with nothing counted against it."""
         del self.dead[item.id]
+        self.dead_bytes -= len(item.body)
         item.state = GONE
         self._order += 1
         fresh = Item(self, item.id, item.body, self._order, now)
@@ -382,6 +401,7 @@ class Ring:
         self.tally.enqueued += 1
         if item.state == DEAD:
             self.dead[item.id] = item
+            self.dead_bytes += len(item.body)
             return
         self.items[item.id] = item
         if item.expires != FOREVER:
@@ -425,6 +445,7 @@ class Ring:
         del self.dead[item.id]
         item.state = GONE
         self.bytes -= len(item.body)
+        self.dead_bytes -= len(item.body)
         self.tally.drop(reason)
         if self.policy.durable:
             self.changes.append(("gone", item.row))

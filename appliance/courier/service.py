@@ -4,7 +4,7 @@ Streams in memory are changed at once, on the event loop. Of a durable stream th
 hears first; only then is the envelope in the stream, and its producer told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from appliance.courier.access import ENQUEUE, SUBSCRIBE, require
 from appliance.courier.bucket import Bucket
 from appliance.courier.credit import Taker
 from appliance.courier.envelope import Parsed, parse
-from appliance.courier.inserts import Inserts, Sink
+from appliance.courier.inserts import Inserts, Sink, check_name
 from appliance.courier.item import DEAD, GONE, Item
 from appliance.courier.journal import Journal
 from appliance.courier.policy import is_pattern
@@ -32,6 +32,7 @@ from appliance.kernel.signal import Signal
 
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"
+RECEIVE_STEP = 16  # envelopes of one receive that are dealt before their bytes are counted
 
 
 class Courier:
@@ -51,7 +52,7 @@ class Courier:
         self.log = log
         self.boot_id = boot_id
         self.journal = journal
-        self.queue = Queue(settings.policy_of, settings.idle_seconds * 1000)
+        self.queue = Queue(settings.policy_of, settings.idle_seconds * 1000, settings.pattern_of)
         self.engine = Engine(settings.triggers, settings.hops_max)
         self.views = {name: View(name, settings.view_rows_max) for name in (LATEST, INFLIGHT)}
         self.inserts = Inserts(
@@ -102,7 +103,6 @@ class Courier:
         require(who, verb, stream)
         ring = self.queue.rings.get(stream)
         if ring is None:
-            check_name(stream)
             ring = self.inserts.open(stream)
         return ring
 
@@ -153,21 +153,40 @@ class Courier:
             )  # fmt: skip
         self.queue.grant(taker, credit, self.now())
 
-    def receive(self, who: Principal, command: wire.Receive) -> tuple[Taker, list[Item]]:
-        """A long poll: what is ready now, or the first that comes within `wait` seconds."""
+    def receive(
+        self, who: Principal, command: wire.Receive, is_there: Callable[[], bool] = lambda: True
+    ) -> tuple[Taker, list[Item]]:
+        """A long poll: what is ready now, or the first that comes within `wait` seconds.
+
+        `is_there` is asked after the wait: from who left, all goes back at once, uncounted.
+        """
         signal = Signal()
         taker = self.taker(who.id, signal.set, command.lease_ms, RECEIVER + random_id()[:20])
         self.subscribe(who, taker, command.stream)
         try:
-            self.queue.grant(taker, min(command.max, self.settings.receive_max), self.now())
+            most = min(command.max, self.settings.receive_max)
+            self._fill(taker, most)
             seconds = min(command.wait, self.settings.wait_seconds_max)
             if not taker.out and seconds > 0 and not self.closed:
                 self.wait(signal, seconds)
+                if is_there():
+                    self._fill(taker, most)
+                else:
+                    taker.out = []
+                    self.leave(taker)
         finally:
             self.queue.stand_up(taker)
         items, taker.out = taker.out, []
         self.told(taker, items)
         return taker, items
+
+    def _fill(self, taker: Taker, most: int) -> None:
+        """Credit a little at a time, until nothing comes or one answer holds enough."""
+        bytes_max = self.settings.delivery_bytes_max
+        while taker.credit == 0 and len(taker.out) < most:
+            if sum(len(item.body) for item in taker.out) >= bytes_max:
+                break
+            self.queue.grant(taker, min(RECEIVE_STEP, most - len(taker.out)), self.now())
 
     def told(self, taker: Taker, items: Sequence[Item]) -> None:
         """These go out to their taker now."""
@@ -272,16 +291,6 @@ class Courier:
     def _event(self, name: str, taker: Taker, ids: Sequence[str]) -> None:
         if self.settings.event_log:
             self.log.info("courier", event=name, taker=taker.id, ids=list(ids)[:100])
-
-
-def check_name(stream: str) -> None:
-    """A stream's name: printable, no wildcard, no empty part."""
-    if not stream.isprintable() or is_pattern(stream) or "//" in stream or stream[0] == "/":
-        raise Invalid(
-            "to: a stream's name is printable, without `*` and without empty parts",
-            details={"field": "to", "stream": stream[:100]},
-            hint="for example agents/Jen/inbox",
-        )
 
 
 def delivery(item: Item) -> msgspec.Raw:

@@ -33,8 +33,12 @@ from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 TURN_FRAMES = 64  # frames of one client before others are served
 WRITE_MAX = 2_000  # deliveries joined into one write
+FEW = 4  # deliveries whose bytes are not worth counting
 _control = msgspec.json.Decoder(wire.Control).decode
 _publish = msgspec.json.Decoder(wire.Publish | list[wire.Publish]).decode
+_one = msgspec.json.Decoder(wire.Publish).decode
+_several = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_number = msgspec.json.Decoder(wire.Numbered).decode
 
 
 class Turns:
@@ -97,12 +101,11 @@ class Subscriber:
             # Clearing comes first: what is dealt while the lines below write sets it again.
             self._signal.clear()
             items = taker.out
-            if len(items) > WRITE_MAX:
-                taker.out = items[WRITE_MAX:]
-                items = items[:WRITE_MAX]
+            count = fitting(items, self._courier.settings.delivery_bytes_max)
+            taker.out = items[count:]
+            if taker.out:
+                items = items[:count]
                 self._signal.set()
-            else:
-                taker.out = []
             socket.flush()
             if items:
                 # A lease may have run out, or been given back, since it was dealt.
@@ -178,6 +181,7 @@ class Subscriber:
 
     def _refuse(self, error: ApplianceError, **more: Any) -> None:
         self._socket.post(error_frame(error, **more))
+        self._turns.took(1)
 
 
 class Publisher:
@@ -223,18 +227,37 @@ class Publisher:
             if len(message) > self._settings.frame_bytes_max:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
-            try:
-                said = decoded(_publish, message)
-            except ApplianceError as error:
-                self._refuse(error)
-                continue
-            for one in said if isinstance(said, list) else (said,):
+            for one in self._read(message):
                 self._take(one, bytes_max)
         self._insert()
         if self._accepted is not None:
             self._socket.post(text_frame(b'{"accepted":%d}' % self._accepted))
             self._accepted = None
         self._turns.took(len(messages))
+
+    def _read(self, message: bytes) -> list[wire.Publish]:
+        """The frames of a message; of several, one that is wrong is refused alone."""
+        try:
+            said = decoded(_publish, message)
+        except ApplianceError as error:
+            return self._read_each(message, error)
+        return said if isinstance(said, list) else [said]
+
+    def _read_each(self, message: bytes, error: ApplianceError) -> list[wire.Publish]:
+        try:
+            parts = _several(message)
+        except (msgspec.DecodeError, RecursionError):
+            parts = []
+        if not 0 < len(parts) <= wire.BATCH_MAX:
+            self._refuse(error, **number_of(message))
+            return []
+        found = []
+        for part in parts:
+            try:
+                found.append(decoded(_one, part))
+            except ApplianceError as problem:
+                self._refuse(problem, **number_of(part))
+        return found
 
     def _take(self, said: wire.Publish, bytes_max: int) -> None:
         try:
@@ -274,6 +297,19 @@ class Publisher:
 
     def _refuse(self, error: ApplianceError, **more: Any) -> None:
         self._socket.post(error_frame(error, **more))
+        self._turns.took(1)
+
+
+def fitting(items: Sequence[Item], bytes_max: int) -> int:
+    """How many of the first go out in one write: at least one, if there are any."""
+    if len(items) <= FEW:
+        return len(items)
+    size = 0
+    for count, item in enumerate(items[:WRITE_MAX]):
+        size += len(item.body)
+        if size > bytes_max:
+            return max(count, 1)
+    return min(len(items), WRITE_MAX)
 
 
 def singles(items: Sequence[Item]) -> bytes:
@@ -296,11 +332,20 @@ def batches(items: Sequence[Item], most: int) -> bytes:
     )
 
 
+def number_of(part: bytes | msgspec.Raw) -> dict[str, int]:
+    """The `seq` of a frame that could not be read, if that much can."""
+    try:
+        seq = _number(part).seq
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return {} if seq is UNSET else {"seq": seq}
+
+
 def as_list(ids: str | list[str]) -> list[str]:
     return [ids] if isinstance(ids, str) else ids
 
 
-def decoded(decode: Callable[[bytes], Any], message: bytes) -> Any:
+def decoded(decode: Callable[[Any], Any], message: bytes | msgspec.Raw) -> Any:
     """The frame, or an Invalid that names the field."""
     try:
         return decode(message)

@@ -70,6 +70,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_max: Positive = 1_000  # envelopes in one batch, acks in one frame
     credit_max: Positive = 10_000  # of one taker; a higher grant is an error
     receive_max: Positive = 1_000  # envelopes of one POST /v1/receive
+    delivery_bytes_max: Positive = 1024 * 1024  # of several in one write, frame or receive
     wait_seconds_max: float = 30.0  # longest long poll; a longer one is clamped
     streams_max: Positive = 10_000  # streams at once; more are refused
     idle_seconds: float = 3_600.0  # an empty stream nobody used for so long is forgotten

@@ -13,6 +13,7 @@ rule: rules that feed each other end. A rule that fails time after time is left 
 while. Nothing here can fail an insert.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -20,11 +21,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from appliance.courier.policy import matches
+from appliance.courier.policy import is_name, matches
 
 SYSTEM = "system/courier"
 HOPS = "courier-hops"
 FAILURES_MAX = 5
+ID_MAX = 200
 OFF_MS = 60_000.0
 _template = re.compile(r"\$\{env\.([A-Za-z0-9_.\-]+)\}")
 
@@ -224,8 +226,12 @@ def check(rules: Sequence[Rule], webhooks: bool) -> list[str]:
             if isinstance(action, Webhook) and not webhooks:
                 problems.append(f"{rule.id}: {NO_OUTBOX}")
             target = getattr(action, "to", None)
-            if target is not None and "*" in target:
+            if isinstance(action, Webhook) or target is None:
+                continue
+            if "*" in target:
                 problems.append(f"{rule.id}: {_tag(action)} needs one stream, not a pattern")
+            elif not is_name(_template.sub("x", target)):
+                problems.append(f"{rule.id}: {_tag(action)} names no stream")
     return problems
 
 
@@ -240,14 +246,14 @@ def _effect(rule: Rule, place: int, action: Action, stream: str, env: Env) -> Ef
         return Effect(rule.id, "emit", action.name, {})
     headers = {**(env.get("headers") or {}), HOPS: hops_of(env) + 1}
     if isinstance(action, RouteTo):
-        to = str(filled(action.to, env))
+        to = _target(action.to, env)
         return Effect(rule.id, "route", to, {**env, "to": to, "headers": headers})
     payload = {"ref": env.get("id"), "stream": stream, **filled(action.payload, env)}
     if isinstance(action, Webhook):
         return Effect(rule.id, "webhook", action.to, payload)
-    to = str(filled(action.to, env))
+    to = _target(action.to, env)
     notice = {
-        "id": f"n-{env.get('id')}-{rule.id}-{place}",
+        "id": _notice_id(f"n-{env.get('id')}-{rule.id}-{place}"),
         "ts": env.get("ts"),
         "from": SYSTEM,
         "to": to,
@@ -260,6 +266,19 @@ def _effect(rule: Rule, place: int, action: Action, stream: str, env: Env) -> Ef
     if env.get("corr") is not None:
         notice["corr"] = env["corr"]
     return Effect(rule.id, "notify", to, notice)
+
+
+def _target(template: str, env: Env) -> str:
+    """A stream's name; empty, and so refused, when the envelope has no text in that place."""
+    to = filled(template, env)
+    return to if isinstance(to, str) else ""
+
+
+def _notice_id(text: str) -> str:
+    """The same for the same envelope, and never longer than an id may be."""
+    if len(text) <= ID_MAX:
+        return text
+    return f"n-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _enriched(env: Env, source: Env, action: Enrich) -> Env:

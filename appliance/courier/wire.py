@@ -1,5 +1,6 @@
 """What crosses the courier's door: envelopes, requests, replies, frames and errors."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ BATCH_MAX = 1000
 Stream = Annotated[str, Meta(min_length=1, max_length=256)]
 EnvelopeId = Annotated[str, Meta(min_length=1, max_length=200)]
 Ids = Annotated[list[EnvelopeId], Meta(min_length=1, max_length=BATCH_MAX)]
+Named = Annotated[str, Meta(max_length=200)] | Annotated[list[str], Meta(max_length=BATCH_MAX)]
 Short = Annotated[str, Meta(min_length=1, max_length=256)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
 Millis = Annotated[int, Meta(ge=0, le=366 * 86_400_000)]
@@ -107,6 +109,7 @@ class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun
 class Pause(Struct, frozen=True):
     stream: Stream
     seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None
+    until: datetime | None = None
 
 
 class Resume(Struct, frozen=True):
@@ -175,9 +178,9 @@ class Control(
     """What a subscriber says; one frame may say several things."""
 
     credit: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-    ack: str | list[str] | UnsetType = UNSET
-    nack: str | list[str] | UnsetType = UNSET
-    extend: str | list[str] | UnsetType = UNSET
+    ack: Named | UnsetType = UNSET
+    nack: Named | UnsetType = UNSET
+    extend: Named | UnsetType = UNSET
     mode: Mode = "fail"
     delay_ms: Millis | None = None
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
@@ -188,6 +191,12 @@ class Publish(Struct, frozen=True, gc=False):
     seq: Annotated[int, Meta(ge=0)]
     to: Stream
     envelope: msgspec.Raw
+
+
+class Numbered(Struct, frozen=True):
+    """Of a frame that is wrong elsewhere: whose refusal it is."""
+
+    seq: int | UnsetType = UNSET
 
 
 # -- replies -------------------------------------------------------------------------------
@@ -309,6 +318,7 @@ class Row(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     view: str
     rows: list[Row]
+    has_more: bool
     watermark: int
     boot_id: str
 

@@ -29,7 +29,8 @@ TRIED_BEFORE = (
     "DELETE FROM attempts WHERE number = ?1"
     " AND slot <= (SELECT max(slot) FROM attempts WHERE number = ?1) - ?2"
 )
-DEAD = "UPDATE journal SET attempts = ?, reason = ?, error = ? WHERE number = ?"
+# `due_ms` of a dead letter is when it died.
+DEAD = "UPDATE journal SET due_ms = ?, attempts = ?, reason = ?, error = ? WHERE number = ?"
 REDRIVE = (
     "UPDATE journal SET attempts = 0, failures = 0, due_ms = NULL, expires_ms = NULL,"
     " reason = NULL, error = '' WHERE number = ?"
@@ -94,7 +95,7 @@ def _tried(tx: Tx, rows: list[Change]) -> None:
 
 
 def _dead(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(DEAD, [(*values, number) for number, *values in rows])
+    tx.executemany(DEAD, [(tx.now_ms, *values, number) for number, *values in rows])
 
 
 def _paused(tx: Tx, rows: list[Change]) -> None:

@@ -15,6 +15,7 @@
 `locate` is asked for the appliance again after every break: `find_hub` does.
 """
 
+import json
 import random
 import threading
 import time
@@ -43,6 +44,7 @@ RENEW_SECONDS_MAX = 15.0
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 DEFAULT_LEASE_MS = 30_000
+DIGITS_MAX = 4_000  # of an integer; Python converts no longer ones
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -83,6 +85,21 @@ class EnvelopeRefused(ApplianceError):
 
 
 _frame = msgspec.json.Decoder(Frame).decode
+
+
+def read_frame(message: bytes | str) -> Frame:
+    """What the appliance said. A payload may hold numbers that only the slower decoder takes
+    (1e400 is infinite there): a consumer that died of one would get it again and again."""
+    try:
+        return _frame(message)
+    except msgspec.ValidationError:
+        return msgspec.convert(json.loads(message, parse_int=_whole), Frame)
+
+
+def _whole(digits: str) -> float:
+    return float(digits) if len(digits) > DIGITS_MAX else int(digits)
+
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -202,7 +219,7 @@ class Producer:
         if not messages:
             raise LinkBroken("the appliance does not answer")
         for message in messages:
-            frame = _frame(message)
+            frame = read_frame(message)
             if frame.error is not None:
                 self._refuse(frame.error)
             elif frame.accepted is not None:
@@ -343,8 +360,8 @@ class Consumer:
             self._spent = 0
         if link is not None:
             try:
-                if acks:
-                    link.send(_encode({"ack": acks}))
+                for at in range(0, len(acks), BATCH_MAX):
+                    link.send(_encode({"ack": acks[at : at + BATCH_MAX]}))
             except LinkBroken:
                 pass  # they will be delivered again
             link.close()
@@ -413,9 +430,9 @@ class Consumer:
                 self._ready += self._delivered(message)
 
     def _delivered(self, message: bytes) -> list[tuple[Env, int]]:
-        frame = _frame(message)
+        frame = read_frame(message)
         if frame.error is not None:
-            if frame.error.id is None and frame.error.code in (401, 403, 404):
+            if is_final(frame.error):
                 raise EnvelopeRefused(frame.error)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
             return []
@@ -459,6 +476,13 @@ class Renewal:
                 self._renew()
             except Unavailable:
                 continue  # the reading thread connects again
+
+
+def is_final(problem: Problem) -> bool:
+    """Would the same subscription be refused again, however often it is tried?"""
+    if problem.id is not None:
+        return False
+    return problem.code in (401, 403, 404) or problem.name == "CREDIT_TOO_HIGH"
 
 
 def pause_before(attempt: int) -> float:

@@ -27,12 +27,20 @@ from appliance.sdk.courier import (
     EnvelopeRefused,
     Frame,
     Locate,
+    is_final,
     pause_before,
+    read_frame,
 )
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
-from appliance.sdk.link import FRAME_BYTES_MAX, UNAUTHORIZED, LinkBroken
+from appliance.sdk.link import (
+    FRAME_BYTES_MAX,
+    PASSING,
+    UNAUTHORIZED,
+    LinkBroken,
+    LinkBusy,
+    LinkRefused,
+)
 
-_frame = msgspec.json.Decoder(Frame).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -132,9 +140,9 @@ class AsyncConsumer:
             await self._socket.close()
 
     def _take(self, text: str | bytes) -> list[AsyncDelivery]:
-        frame = _frame(text)
+        frame = read_frame(text)
         if frame.error is not None:
-            if frame.error.id is None and frame.error.code in (401, 403, 404):
+            if is_final(frame.error):
                 raise EnvelopeRefused(frame.error)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
             return []
@@ -228,7 +236,7 @@ class AsyncProducer:
         broken: Exception = LinkBroken("the appliance closed the connection")
         try:
             async for text in socket:
-                self._take(_frame(text))
+                self._take(read_frame(text))
         except ConnectionClosed as error:
             broken = error
         finally:
@@ -262,8 +270,10 @@ async def opened(endpoint: Endpoint, path: str) -> ClientConnection:
             user_agent_header=None,
         )
     except InvalidStatus as error:
-        if error.response.status_code == 401:
+        status = error.response.status_code
+        if status == 401:
             raise Unauthenticated from None
-        raise LinkBroken(f"status {error.response.status_code}") from None
+        kind = LinkBusy if status in PASSING else LinkRefused
+        raise kind(f"status {status}", details={"status": status}) from None
     except (OSError, WebSocketException) as error:
         raise HubNotRunning(f"no connection: {type(error).__name__}") from None

@@ -34,6 +34,15 @@ class LinkBroken(Unavailable):
     advice = "agentlipd status"
 
 
+PASSING = frozenset({429, 500, 502, 503, 504})
+"""Statuses that say nothing about the request: full, starting, a proxy with nobody behind it."""
+
+
+class LinkBusy(LinkBroken):
+    code = "LINK_BUSY"
+    sentence = "the appliance takes no more sockets for the moment"
+
+
 class LinkRefused(ApplianceError):
     """The server refused the socket: asking again changes nothing."""
 
@@ -112,7 +121,7 @@ class Link:
             status = error.response.status_code
             if status == 401:
                 raise Unauthenticated
-            raise LinkRefused(
+            raise (LinkBusy if status in PASSING else LinkRefused)(
                 f"the appliance answered the socket with status {status}",
                 details={"status": status},
             )

@@ -4,6 +4,9 @@
       ack{id}   nack{id, delayMs?, mode?}   stats{stream}   snapshot{view}   metrics   advertise
     ← hello{version, features}   ok{reqId, result}   deliver{env}   error{reqId?, code, detail}
 
+An error that comes later, for a frame that the appliance refused, has its `status` (409 for an
+envelope that is not held), and the `id` or the `field` it is about.
+
 A frame names itself in `type` (or in `op`; answers use the same key). A frame with a `reqId` is
 answered with `ok` or `error` of that id; one without only when it fails. A pipe carries
 one subscription; an optional `sub` names further ones and comes back in their frames.
@@ -21,9 +24,12 @@ import msgspec
 
 from appliance.courier.wire import FEATURES, VERSION
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.sdk.courier import Locate
+from appliance.sdk.courier import Locate, Problem
 from appliance.sdk.http import HubClient, Refused
 from appliance.sdk.link import Link
+
+_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_problem = msgspec.json.Decoder(Problem).decode
 
 LINE_BYTES_MAX = 512 * 1024
 SUBSCRIPTIONS_MAX = 64
@@ -39,6 +45,10 @@ CODES = {
     "RATE_LIMITED": "RateLimited",
     "STREAM_FULL": "RateLimited",
     "COURIER_FULL": "RateLimited",
+    "CREDIT_TOO_HIGH": "RateLimited",
+    "TOO_MANY_STREAMS": "RateLimited",
+    "TOO_MANY_WAITING": "RateLimited",
+    "PAYLOAD_TOO_LARGE": "InvalidEnvelope",
     "INVALID_INPUT": "InvalidEnvelope",
     "UNSUPPORTED": "Unsupported",
 }
@@ -153,18 +163,19 @@ class Pipe:
         try:
             while True:
                 for message in link.receive(None):
-                    said = _decoded(message)
+                    said = _parts(message)
                     if "deliver" in said:
-                        env = said.pop("deliver")
+                        env = _on_one_line(said.pop("deliver"))
                         self._say({self._key: "deliver", "env": env, **said, **name})
                     elif "error" in said:
-                        problem = said["error"]
-                        self._say_error(problem.get("name", ""), problem.get("message", ""), **name)
+                        self._say_problem(_problem(said["error"]), name)
         except ApplianceError as error:
             self._links.pop(sub, None)
             self._say_error(error.code, error.message, **name)
         except (OSError, ValueError):
             self._links.pop(sub, None)  # closed by us
+        finally:
+            link.close()
 
     # -- answers --------------------------------------------------------------------------
 
@@ -172,6 +183,11 @@ class Pipe:
         more = {"reqId": frame["reqId"]} if "reqId" in frame else {}
         code = error.answer_code if isinstance(error, Refused) else error.code
         self._say_error(code or error.code, error.message, **more)
+
+    def _say_problem(self, problem: Problem, more: Json) -> None:
+        about = {"status": problem.code, "id": problem.id, "field": problem.field}
+        known = {name: value for name, value in about.items() if value}
+        self._say_error(problem.name, problem.message, **known, **more)
 
     def _say_error(self, code: str, detail: str, **more: Any) -> None:
         known = CODES.get(code, "Internal")
@@ -224,16 +240,23 @@ def _serve_client(locate: Locate, client: socket.socket, slots: threading.Bounde
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines of bounded length; a longer one comes in pieces that are no JSON."""
+    """Lines; of one that is too long the beginning, which will be refused, and no more."""
     while line := stream.readline(LINE_BYTES_MAX + 1):
         yield line
+        while len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+            line = stream.readline(LINE_BYTES_MAX + 1)
 
 
 def _decoded(line: bytes) -> Json:
     try:
         return msgspec.json.decode(line, type=Json)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Invalid("a line is one JSON object") from None
+
+
+def _on_one_line(env: msgspec.Raw) -> msgspec.Raw:
+    """An envelope as it came, but for line ends: between tokens a space means the same."""
+    return msgspec.Raw(bytes(env).replace(b"\n", b" ").replace(b"\r", b" "))
 
 
 def _needed(frame: Json, name: str) -> str:

@@ -196,7 +196,10 @@ def check_text(value: str, field: str) -> str:
 
 def check_values(raw: bytes) -> None:
     """Walk a decoded body for NUL in text and integers beyond 64 bits; name the field."""
-    waiting: list[tuple[str, Any]] = [("$", msgspec.json.decode(raw))]
+    try:
+        waiting: list[tuple[str, Any]] = [("$", msgspec.json.decode(raw))]
+    except (msgspec.DecodeError, RecursionError) as error:  # 1e400, in what is not read
+        raise Invalid("the body is not valid JSON", details=_malformed(error)) from None
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, str):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.kernel.clock import iso
 from tests.support.courier import INBOX, SCOPED_TOKEN, House, envelope
 from tests.support.http import NARROW_TOKEN, TOKEN
 
@@ -73,7 +74,14 @@ def test_wrong_fields_are_named(client, field, value):
     assert answer["details"]["field"].startswith(f"envelope.{field}")
 
 
-@pytest.mark.parametrize("name", ["a*b", "a//b", "/a", "a\nb"])
+def test_nul_beside_a_number_that_nobody_can_hold_is_told_as_bad_json(client):
+    text = '{"to":"a","envelope":{"id":"a","ts":"x","type":"t","payload":[1e400,"\\u0000"]}}'
+    headers = {"Content-Type": "application/json"}
+    result = client.simulate_post("/v1/enqueue", body=text, headers=headers)
+    assert (result.status_code, result.json["code"]) == (400, "INVALID_INPUT")
+
+
+@pytest.mark.parametrize("name", ["a*b", "a//b", "/a", "a/", "a\nb"])
 def test_a_stream_needs_a_plain_name(client, name):
     enqueue(client, "e", to=name, status=400)
 
@@ -118,6 +126,8 @@ def test_metrics_are_text_for_who_asks_for_text(client):
     result = client.simulate_get("/v1/metrics", headers={"Accept": "text/plain"})
     assert "agentlip_courier_enqueued_total" in result.text
     assert "agentlip_courier_oldest_ready_seconds" in result.text
+    assert "agentlip_courier_triggers_total" in result.text
+    assert "agentlip_loop_rounds_total" not in result.text  # who may see streams sees no more
     assert INBOX not in result.text
 
 
@@ -242,6 +252,25 @@ def test_a_pause_until_ends_by_itself(house, client):
     assert receive(client)["deliveries"] == []
     house.pass_ms(2)
     assert len(receive(client)["deliveries"]) == 1
+
+
+def test_a_pause_until_a_time_of_the_clock(house, client):
+    def paused(status=200, **more):
+        return post(client, "/v1/streams/pause", {"stream": INBOX, **more}, status)
+
+    then = iso(house.clock.now_ms() + 5000)
+    assert paused(until=then)["until"] == then
+    assert paused(until=then.replace("Z", "+00:00"))["until"] == then
+    assert paused(until=then.removesuffix("Z"))["until"] == then
+    enqueue(client, "a")
+    house.pass_ms(4999)
+    assert receive(client)["deliveries"] == []
+    house.pass_ms(2)
+    assert len(receive(client)["deliveries"]) == 1
+    for wrong in ({"until": then}, {"until": "9999-12-31T23:59:59Z"}, {"until": "soon"}):
+        assert paused(400, **wrong)["details"]["field"] == "until"
+    later = iso(house.clock.now_ms() + 5000)
+    assert paused(400, until=later, seconds=5)["details"]["field"] == "until"
 
 
 def test_time_to_live_ends_as_a_drop_or_a_dead_letter():
@@ -395,6 +424,8 @@ def test_scopes_are_asked_for_each_stream(house):
     post(jen, "/v1/receive", {"stream": "*"}, 403)
     post(jen, "/v1/streams/pause", {"stream": INBOX}, 403)
     get(jen, "/v1/snapshot", 403, view="latestPerAgent")
+    get(jen, "/v1/rules", 403)
+    assert get(house.client(TOKEN), "/v1/rules") == {"rules": []}
     assert post(house.client(TOKEN), "/v1/streams/pause", {"stream": INBOX})["paused"]
     assert [one["id"] for one in get(jen, "/v1/stats")["streams"]] == [INBOX]
 

@@ -149,3 +149,35 @@ def test_live_view_starts_with_a_watermark_and_tells_changes(house, client):
     told = json.loads(next(pieces).removeprefix(b"data: "))
     assert (told["addr"], told["env"]["id"], told["op"]) == (INBOX, "b", "update")
     stream.close()
+
+
+TEMPLATED = {
+    "id": "forward",
+    "when": {"type": "ask"},
+    "do": [{"action": "notify", "to": "${env.from}"}, {"action": "route", "to": "${env.payload}"}],
+}
+
+
+@pytest.mark.parametrize("name", ["", "*", "a*b", "/a", "a/", "a//b", "a\nb", "x" * 250, None])
+def test_an_envelope_cannot_have_a_trigger_make_a_stream_without_a_name(name):
+    house = House(triggers=[TEMPLATED])
+    client = house.client()
+    sender = name if name is None or len(name) < 250 else "x" * 250 + "/" * 6
+    for number in range(6):
+        enqueue(client, f"e{number}", type="ask", **{"from": sender}, payload=name or {"a": 1})
+    streams = [one["id"] for one in get(client, "/v1/stats")["streams"]]
+    assert set(streams) <= {INBOX, "x" * 250}
+    enqueue(client, "good", type="ask", **{"from": "agents/Bo"}, payload="agents/Bo/too")
+    for stream in ("agents/Bo", "agents/Bo/too"):
+        assert get(client, "/v1/stats", stream=stream)["depth"] == 1
+
+
+def test_an_id_as_long_as_ids_may_be_is_notified_like_any_other():
+    house = House(triggers=[{**TEMPLATED, "do": TEMPLATED["do"][:1]}])
+    client = house.client()
+    ids = [f"{number}".rjust(200, "i") for number in range(7)]
+    for id_ in ids:
+        enqueue(client, id_, type="ask", **{"from": "agents/Bo"})
+    told = [one["deliver"] for one in receive(client, "agents/Bo")["deliveries"]]
+    assert [one["payload"]["ref"] for one in told] == ids
+    assert len({one["id"] for one in told}) == 7

@@ -76,6 +76,7 @@ def test_double_and_foreign_acks_get_409_frames(hub, stream):
         ('{"credit":99999999}', "credit"),
         ('{"credit":1e400}', None),
         ('{"ack":7}', "ack"),
+        (json.dumps({"ack": ["x"] * 1001}), "ack"),
         ('{"nack":"a","mode":"maybe"}', "mode"),
         ('{"nack":"a","delayMs":-5}', "delayMs"),
     ],

@@ -319,6 +319,34 @@ def test_command_line_from_enqueue_to_redrive(hub):
     assert agentlip(hub, "stats", "never/seen").returncode == 1
 
 
+def test_a_command_that_is_not_there_is_told_and_costs_no_attempt(hub, stream):
+    enqueue(hub, stream, "a")
+    command = [sys.executable, "-m", "appliance", "--workspace", str(hub.workspace), "courier"]
+    done = subprocess.run(
+        [*command, "subscribe", stream, "--", "/no/such/command"],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        1,
+        "Error: /no/such/command: No such file or directory",
+    )
+    until(lambda: stats(hub, stream)["ready"] == 1, 10, "it is back")
+    assert hub.request("GET", f"/v1/envelope?stream={stream}&id=a")["attempts"] == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["courier = 1", "[courier]\ntriggers = 3", "outbox = 1\ncourier = []"]
+)
+def test_rules_that_are_no_table_are_told(hub, tmp_path, text):
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    done = agentlip(hub, "rules", "check", str(file))
+    assert (done.returncode, "[[courier.triggers]]" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr
+    deep = agentlip(hub, "enqueue", "a", "[" * 3000)
+    assert (deep.returncode, "not JSON" in deep.stderr) == (1, True)
+
+
 def test_a_token_made_on_the_command_line_opens_its_streams_and_no_other(hub):
     long = "agents/" + "x" * 243 + "/inbox"  # as long as a stream may be named
     scopes = [f"streams:{long}:subscribe", "streams:agents/Jo/*:enqueue", "views:latest*:read"]

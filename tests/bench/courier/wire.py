@@ -11,6 +11,7 @@ from tests.bench.target import RowFailed, Target
 
 ENVELOPE_BYTES = 256
 STALL_SECONDS_MAX = 20.0
+ACKS_MAX = 1_000  # in one frame
 _number = re.compile(rb'"id": ?"b(\d+)')
 _accepted = re.compile(rb'"accepted":(\d+)')
 
@@ -115,16 +116,19 @@ class Consumer(Socket):
             if b'"error"' in joined:
                 raise RowFailed(f"an error frame: {joined[:200]!r}")
             return 0
-        now = NOW()
+        now, count = NOW(), len(numbers)
         self.seen += map(int, numbers)
         self.times += [now] * len(numbers)
         self.spent += len(numbers)
+        while len(numbers) > ACKS_MAX:
+            self.say(b'{"ack":["b%b"]}' % b'","b'.join(numbers[:ACKS_MAX]))
+            numbers = numbers[ACKS_MAX:]
         said = b'{"ack":["b%b"]' % b'","b'.join(numbers)
         if self.spent * 2 >= self.credit:
             said += b',"credit":%d' % self.spent
             self.spent = 0
         self.say(said + b"}")
-        return len(numbers)
+        return count
 
 
 class BatchProducer:

@@ -141,6 +141,51 @@ def test_what_the_journal_could_not_hear_it_hears_later_and_in_order(life, monke
     assert one.ids() == ["b"]
 
 
+def test_what_waits_for_a_journal_that_hears_nothing_is_bounded(life, monkeypatch):
+    one = life(backoff_ms=0, history_max=2)
+    one.put("acked", "dead", "waits")
+
+    def refuse(*_):
+        raise Unavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.courier.journal, "apply", refuse)
+        patch.setattr(one.courier.inserts, "_fold_at", 50)
+        for number in range(1000):
+            one.nack("fail", f"no {number}", most=3)
+            with pytest.raises(Unavailable):
+                one.courier.inserts.flush()
+            one.courier.inserts._fold_at = 50
+        assert len(one.courier.queue.changes) <= 50
+        taker, _ = one.take()
+        one.courier.ack(taker, ["acked"])
+        one.courier.nack(taker, ["dead"], "reject", error="never")
+        one.courier.nack(taker, ["waits"], "fail", error="last")
+    one.again()
+    kept = {id_: one.operator.one(ANYBODY, OneQuery(STREAM, id_)) for id_ in ("dead", "waits")}
+    assert (kept["dead"].state, kept["dead"].attempts, kept["dead"].error) == (
+        "dead",
+        1001,
+        "never",
+    )
+    assert (kept["waits"].state, kept["waits"].attempts) == ("ready", 1001)
+    assert [one.error for one in kept["waits"].history] == ["no 999", "last"]
+    assert one.put("acked").duplicates == 1
+
+
+def test_a_dead_letter_remembers_when_it_died(life):
+    one = life()
+    one.put("a")
+    one.clock.pass_seconds(60)
+    one.nack("reject", "never")
+    one.courier.inserts.flush()
+    before = one.operator.one(ANYBODY, OneQuery(STREAM, "a"))
+    one.clock.pass_seconds(60)
+    one.again()
+    after = one.operator.one(ANYBODY, OneQuery(STREAM, "a"))
+    assert after.dead_at == before.dead_at != before.enqueued_at
+
+
 def test_a_stream_that_is_forgotten_leaves_nothing_behind(life):
     one = life(idle_seconds=1.0, recent_seconds=2.0)
     one.put("a")

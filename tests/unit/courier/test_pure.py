@@ -1,6 +1,8 @@
 """The small pure parts: patterns, alarms, ids, buckets, views, credit."""
 
+import gc
 import random
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from appliance.courier.item import Item, Options
 from appliance.courier.policy import Policy, matches, most_specific
 from appliance.courier.queue import Queue
 from appliance.courier.recent import RecentIds
+from appliance.courier.ring import Ring
 from appliance.courier.view import View, Watcher, is_inbox
 
 
@@ -81,6 +84,40 @@ def test_recent_ids_are_bounded_in_number_and_time():
     assert recent.age(11_000) == 2  # c and d; b was pushed out by e
     assert "d" not in recent
     assert "e" in recent
+
+
+def test_a_stream_at_rest_costs_no_memory_by_the_second():
+    recent = RecentIds(3, seconds=1000)
+    recent.add("a")
+    recent.age(0)
+    before = footprint(recent)
+    for second in range(900):
+        recent.age(second * 1000.0)
+    assert footprint(recent) == before
+    assert recent.age(1_000_000.0) == 1
+
+
+def test_envelopes_of_many_keys_that_came_and_went_leave_nothing_behind():
+    """One that stays kept all that came behind it and expired, beyond every limit."""
+    queue = Queue(lambda _: Policy(), 1e12)
+    ring = queue.open("s", 0.0)
+    ring.put("stays", b"x", 0.0, Options(key="stays"))
+    for number in range(5_000):
+        ring.put(f"e{number}", b"x", float(number), Options(key=f"k{number}", ttl_ms=1))
+        queue.tick(number + 1.0, 100)
+    assert len(ring.items) == 1
+    assert footprint(ring.lanes) < 1_000
+
+
+def footprint(one):
+    """How many objects hang on it."""
+    seen, waiting = set(), [one]
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen and not isinstance(found, type | ModuleType | Queue | Ring):
+            seen.add(id(found))
+            waiting += gc.get_referents(found)
+    return len(seen)
 
 
 def test_bucket_lets_the_average_through_whatever_the_batches():
@@ -276,6 +313,29 @@ def test_ids_of_two_streams_may_be_equal_for_a_pattern():
     assert taker.inflight == {}
 
 
+def test_a_pattern_that_holds_much_answers_false_acks_without_a_search():
+    """Ten thousand false acks beside ten thousand leases once took half a minute."""
+    queue = Queue(lambda _: Policy(), 1e12)
+    taker = Taker("t", "", lambda: None)
+    queue.subscribe(taker, "*", 0.0)
+    queue.grant(taker, 3, 0.0)
+    for name in "abc":
+        ring = queue.open(name, 0.0)
+        ring.put("same", b"x", 0.0)
+        queue.deal(ring, 0.0)
+    taker.inflight = Unwalked(taker.inflight)
+    assert taker.find("other") is None
+    assert queue.finish(taker, ["other", "same", "same", "same", "same"]) == ["other", "same"]
+    assert (taker.inflight, taker.twins) == ({}, {})
+
+
+class Unwalked(dict):
+    def __iter__(self):
+        raise AssertionError("somebody walks over all that is held")
+
+    keys = values = items = __iter__
+
+
 def test_idle_streams_are_forgotten_and_their_counts_kept():
     queue = Queue(lambda _: Policy(recent_seconds=1), 10_000)
     taker = Taker("t", "", lambda: None)
@@ -289,7 +349,33 @@ def test_idle_streams_are_forgotten_and_their_counts_kept():
     for second in range(1, 30):
         queue.tick(second * 1000.0, 10)
     assert queue.rings == {}
-    assert queue.past.acked == 1
+    assert queue.past["other"].acked == 1
+
+
+def test_a_pattern_keeps_no_stream_that_nobody_uses():
+    queue = Queue(lambda _: Policy(recent_seconds=1), 10_000)
+    taker, named = Taker("t", "", lambda: None), Taker("n", "", lambda: None)
+    queue.subscribe(taker, "*", 0.0)
+    queue.subscribe(named, "named", 0.0)
+    queue.grant(taker, 5, 0.0)
+    for number in range(50):
+        ring = queue.open(f"task/{number}", 0.0)
+        ring.put("a", b"x", 0.0)
+    queue.deal(ring, 0.0)
+    for _ in range(10):
+        queue.finish(taker, [item.id for item in taker.out])
+        taker.out = []
+        queue.grant(taker, 5, 0.0)
+    for second in range(1, 60):
+        queue.tick(second * 1000.0, 10)
+    assert list(queue.rings) == ["named"]
+    assert [seat.ring.name for seat in taker.seats] == ["named"]
+    queue.grant(taker, 5, 60_000.0)
+    again = queue.open("task/7", 60_000.0)
+    again.put("b", b"x", 60_000.0)
+    queue.deal(again, 60_000.0)
+    assert [item.id for item in taker.out] == ["b"]
+    assert queue.leases() == taker.out
 
 
 def test_item_is_small():

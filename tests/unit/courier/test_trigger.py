@@ -153,6 +153,8 @@ def test_check_names_what_is_wrong():
     )
     problems = check(rules, webhooks=True)
     assert len(problems) == 3
+    nameless = rules_of({"id": "n", "when": {"to": "x"}, "do": [{"action": "route", "to": "/a"}]})
+    assert check(nameless, webhooks=True) == ["n: route names no stream"]
     assert check(rules_of(LOG), webhooks=False) == []
 
 

@@ -1,0 +1,126 @@
+"""What operators ask of the courier, in the corners: counts, pages and views that are true."""
+
+import pytest
+
+from tests.http.test_courier import bury, enqueue, get, post, receive
+from tests.support.courier import INBOX, House, envelope
+
+
+@pytest.fixture
+def house():
+    return House()
+
+
+@pytest.fixture
+def client(house):
+    return house.client()
+
+
+def test_a_redrive_beside_another_counts_its_own(house, client):
+    bury(house, client, *(f"d{number}" for number in range(30)))
+    post(client, "/v1/streams/redrive", {"stream": INBOX, "rate": 1})
+    enqueue(client, "lone", to="other")
+    got = receive(client, "other")
+    nack = {"receiver": got["receiver"], "ids": ["lone"], "mode": "reject"}
+    post(client, "/v1/nack", nack)
+    answer = post(client, "/v1/streams/redrive", {"stream": "other", "rate": 1})
+    assert (answer["count"], answer["remaining"]) == (1, 0)
+
+
+@pytest.mark.parametrize("limits", [{"depth_max": 3}, {"depth_max": 9, "bytes_max": 500}])
+def test_nothing_is_dropped_for_what_would_not_fit_even_then(limits):
+    house = House(full="drop_oldest", **limits)
+    client = house.client()
+    bury(house, client, "dead", payload="x" * 100)
+    for id_ in "ab":
+        enqueue(client, id_)
+    batch = [envelope(f"n{number}") for number in range(4)]
+    post(client, "/v1/enqueue/batch", {"to": INBOX, "envelopes": batch}, 429)
+    stats = get(client, "/v1/stats", stream=INBOX)
+    assert (stats["ready"], stats["dropped"]) == (2, {})
+
+
+def test_a_duplicate_in_a_batch_is_not_the_latest():
+    client = House().client()
+    enqueue(client, "old")
+    batch = [envelope("new"), envelope("old", type="other"), envelope("new", type="other")]
+    post(client, "/v1/enqueue/batch", {"to": INBOX, "envelopes": batch})
+    (row,) = get(client, "/v1/snapshot")["rows"]
+    assert (row["env"]["id"], row["env"]["type"]) == ("new", "t")
+
+
+def test_a_snapshot_says_when_it_is_not_all(client):
+    for name in "abc":
+        enqueue(client, "e", to=f"agents/{name}/inbox")
+    assert get(client, "/v1/snapshot", limit=3)["has_more"] is False
+    page = get(client, "/v1/snapshot", limit=2)
+    assert (len(page["rows"]), page["has_more"]) == (2, True)
+
+
+def test_inflight_shows_the_end_of_a_lease_that_was_extended(client):
+    enqueue(client, "a")
+    got = receive(client, leaseMs=1000)
+    before = get(client, "/v1/snapshot", view="inflight")
+    extended = {"receiver": got["receiver"], "ids": ["a"], "leaseMs": 60_000}
+    post(client, "/v1/extend", extended)
+    after = get(client, "/v1/snapshot", view="inflight")
+    until = get(client, "/v1/envelope", stream=INBOX, id="a")["dueAt"]
+    assert before["rows"][0]["env"]["until"] < after["rows"][0]["env"]["until"] == until
+    assert get(client, "/v1/snapshot", view="inflight")["watermark"] == after["watermark"]
+
+
+def test_a_page_behind_an_envelope_that_is_gone_is_no_silent_end(client):
+    for id_ in "abcd":
+        enqueue(client, id_)
+    page = get(client, "/v1/peek", stream=INBOX, limit=2)
+    got = receive(client)
+    last = page["envelopes"][-1]["id"]
+    post(client, "/v1/ack", {"receiver": got["receiver"], "ids": [last]})
+    answer = get(client, "/v1/peek", 404, stream=INBOX, limit=2, after=last)
+    assert answer["details"]["field"] == "after"
+
+
+def test_counters_do_not_fall_when_a_stream_is_forgotten():
+    streams = [{"pattern": "orders/*"}]
+    house = House(streams=streams, idle_seconds=1.0, recent_seconds=1.0)
+    client = house.client()
+    enqueue(client, "a", to="orders/eu")
+    got = receive(client, "orders/eu")
+    post(client, "/v1/ack", {"receiver": got["receiver"], "ids": ["a"]})
+
+    def counted():
+        text = client.simulate_get("/v1/metrics", headers={"Accept": "text/plain"}).text
+        wanted = ("_acked_total{", "_delivery_seconds_count{", "_enqueued_total{")
+        return sorted(line for line in text.splitlines() if any(name in line for name in wanted))
+
+    before = counted()
+    for _ in range(5):
+        house.pass_ms(1000)
+    get(client, "/v1/stats", 404, stream="orders/eu")
+    assert counted() == before
+    assert 'agentlip_courier_acked_total{pattern="orders/*"} 1.0' in before
+
+
+def test_a_page_of_large_envelopes_ends_earlier_and_says_so():
+    house = House(delivery_bytes_max=1000)
+    client = house.client()
+    for id_ in "abcde":
+        enqueue(client, id_, payload="x" * 400)
+    pages, after = [], {}
+    while True:
+        page = get(client, "/v1/peek", stream=INBOX, **after)
+        pages.append([one["id"] for one in page["envelopes"]])
+        if not page["has_more"]:
+            break
+        after = {"after": pages[-1][-1]}
+    assert pages == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_a_purge_of_many_counts_what_it_removed(house, client):
+    for start in range(0, 3000, 1000):
+        house.put(INBOX, *(f"e{number}" for number in range(start, start + 1000)))
+    receive(client)
+    answer = post(client, "/v1/streams/purge", {"stream": INBOX, "limit": 2500})
+    assert (answer["count"], len(answer["ids"])) == (2500, 1000)
+    stats = get(client, "/v1/stats", stream=INBOX)
+    assert (stats["ready"], stats["inflight"], stats["dropped"]) == (490, 10, {"purged": 2500})

@@ -1,0 +1,237 @@
+"""Bad company on the sockets, one sort at a time: what is wrong is told, the rest goes on."""
+
+import asyncio
+import json
+import socket
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from appliance.courier.envelope import NESTING_MAX
+from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
+from appliance.sdk.courier import envelope as made
+from appliance.sdk.courier_aio import AsyncConsumer
+from appliance.sdk.link import LinkRefused
+from tests.stream.test_courier_clients import locate
+from tests.support.courier import enqueue, envelope, hear, opened, say, stats, subscribed
+from tests.support.hubprocess import served
+from tests.support.until import until
+
+TOML = """
+[courier]
+delivery_bytes_max = 100000
+
+[[courier.triggers]]
+id = "enrich"
+when = { to = "rich/*" }
+do = [{ action = "enrich", headers = { seen = "${env.payload.n}" } }]
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    workspace = tmp_path_factory.mktemp("courier")
+    (workspace / "agentlip.toml").write_text(TOML)
+    with served(workspace, "--no-limits") as hub:
+        yield hub
+
+
+def written(id_, payload, to=None, type_='"t"'):
+    address = "" if to is None else f'"to":"{to}",'
+    return f'{{{address}"id":"{id_}","ts":"2025","type":{type_},"payload":{payload}}}'
+
+
+def publish(socket, seq, to, text):
+    socket.send(f'{{"seq":{seq},"to":"{to}","envelope":{text}}}')
+    return hear(socket)
+
+
+@pytest.mark.parametrize("stream", ["rich/a", "plain/a"])
+@pytest.mark.parametrize("to", [None, "elsewhere"])
+def test_numbers_nobody_can_hold_travel_untouched_and_break_nothing(hub, stream, to):
+    id_ = f"big-{to}"
+    payload = '{"n": 1e400, "m": 1.10, "i": 123456789012345678901234567890, "x": 1e308}'
+    with opened(hub, "/v1/publish") as one:
+        assert publish(one, 1, stream, written(id_, payload, to)) == {"accepted": 1}
+        assert publish(one, 2, stream, written(id_ + "2", "1")) == {"accepted": 2}
+    with subscribed(hub, stream, "&credit=1") as one:
+        text = one.recv(timeout=10)
+        assert payload in text
+        say(one, nack=id_)
+    chosen = {"stream": stream, "type": "t"}
+    assert hub.request("POST", "/v1/streams/purge", {**chosen, "dryRun": True})["count"] == 2
+    with Consumer(locate(hub), stream, credit=2) as consumer:
+        for delivery in consumer:
+            delivery.ack()
+            if delivery.id == id_:
+                assert delivery.envelope["payload"]["n"] == float("inf")
+                break
+    hub.request("POST", "/v1/streams/purge", chosen)
+
+
+@pytest.mark.parametrize("stream", ["rich/b", "plain/b"])
+@pytest.mark.parametrize("to", [None, "elsewhere"])
+def test_what_is_nested_too_deeply_is_refused_and_what_is_not_can_be_read(hub, stream, to):
+    def nested(depth):
+        return "[" * depth + "]" * depth
+
+    with opened(hub, "/v1/publish") as one:
+        for depth in (NESTING_MAX, 978, 980, 982, 1000, 100_000):
+            error = publish(one, 1, stream, written(f"d{depth}", nested(depth), to))["error"]
+            assert error["code"] == 400
+        fits = nested(NESTING_MAX - 1)
+        assert publish(one, 2, stream, written(f"fits-{to}", fits, to)) == {"accepted": 2}
+        flat = "[" + "[],{}," * 1000 + '"[[["]'
+        assert publish(one, 3, stream, written(f"flat-{to}", flat, to)) == {"accepted": 3}
+    found = hub.request("POST", "/v1/streams/purge", {"stream": stream, "type": "t"})
+    assert found["ids"] == [f"fits-{to}", f"flat-{to}"]
+
+
+def test_nul_is_refused_on_sockets_as_it_is_over_http(hub):
+    with opened(hub, "/v1/publish") as one:
+        for type_, payload in (('"a\\u0000b"', "1"), ('"t"', '["\\u0000"]')):
+            error = publish(one, 1, "nul/a", written("a", payload, type_=type_))["error"]
+            assert (error["code"], error["field"]) == (400, "envelope")
+        assert publish(one, 2, "nul/a", written("b", r'"\\u0000"')) == {"accepted": 2}
+
+
+def test_of_several_frames_a_wrong_one_is_refused_alone_and_by_its_number(hub):
+    good = envelope("a")
+    frames = [
+        {"seq": 1, "to": "several/a", "envelope": good},
+        {"seq": 2, "to": "x" * 300, "envelope": envelope("b")},
+        {"seq": 3, "to": "several/a"},
+        7,
+        {"seq": 4, "to": "several/a", "envelope": envelope("d")},
+    ]
+    with opened(hub, "/v1/publish") as one:
+        one.send(json.dumps(frames))
+        errors = [hear(one)["error"] for _ in range(3)]
+        assert [(error["code"], error.get("seq")) for error in errors] == [
+            (400, 2),
+            (400, 3),
+            (400, None),
+        ]
+        assert errors[0]["field"] == "to"
+        assert hear(one) == {"accepted": 4}
+        one.send(json.dumps([7] * 5000))
+        assert hear(one)["error"]["code"] == 400
+        say(one, seq=9, to="several/a", envelope=envelope("z"))
+        assert hear(one) == {"accepted": 9}
+
+
+def test_a_producer_goes_on_after_a_stream_that_has_no_name(hub):
+    with Producer(locate(hub)) as producer:
+        producer.post("named/a", made("t", 1))
+        producer.post("x" * 300, made("t", 2))
+        producer.post("named/a", made("t", 3))
+        with pytest.raises(EnvelopeRefused):
+            producer.flush()
+        producer.send("named/a", made("t", 4))
+    assert stats(hub, "named/a")["depth"] == 3
+
+
+def test_large_envelopes_come_in_frames_and_answers_of_bounded_size(hub):
+    ids = [f"e{number}" for number in range(12)]
+    for id_ in ids:
+        enqueue(hub, "large/a", id_, payload="x" * 40_000)
+    with subscribed(hub, "large/a", "&batch=1000&credit=12") as one:
+        frames = []
+        while sum(map(len, frames)) < 12:
+            frames.append([env["id"] for env in hear(one)["deliver"]])
+        assert [id_ for frame in frames for id_ in frame] == ids
+        assert max(map(len, frames)) <= 4
+    until(lambda: stats(hub, "large/a")["ready"] == 12, 10, "all are back")
+    for id_ in range(12, 40):
+        enqueue(hub, "large/a", f"e{id_}", payload="x" * 40_000)
+    got = hub.request("POST", "/v1/receive", {"stream": "large/a", "max": 1000})["deliveries"]
+    assert [one["deliver"]["id"] for one in got] == [*ids, "e12", "e13", "e14", "e15"]
+
+
+def test_a_live_view_keeps_the_limits_of_frames(hub):
+    with opened(hub, "/v1/live?view=latestPerAgent") as one:
+        hear(one)
+        for _ in range(200):
+            one.send("junk")
+        assert [hear(one)["error"]["code"] for _ in range(200)] == [400] * 200
+        one.send(json.dumps({"credit": 1, "x": "x" * 300_000}))
+        with pytest.raises(ConnectionClosed) as closed:
+            hear(one)
+    assert closed.value.rcvd.code == 1009
+
+
+def test_absurd_credit_for_a_live_view_is_told(hub):
+    with opened(hub, "/v1/live?view=latestPerAgent&credit=99999999") as one:
+        error = hear(one)["error"]
+        assert (error["code"], error["field"]) == (400, "credit")
+
+
+def test_a_consumer_is_told_what_asking_again_would_not_change(hub):
+    async def consume(stream, credit):
+        async with AsyncConsumer(locate(hub), stream, credit=credit) as consumer:
+            async for _ in consumer:
+                raise AssertionError("nothing was sent")
+
+    for stream, credit, problem in (
+        ("absurd/a", 99_999_999, EnvelopeRefused),
+        ("x" * 300, 1, LinkRefused),
+    ):
+        with pytest.raises(problem), Consumer(locate(hub), stream, credit=credit) as consumer:
+            next(iter(consumer))
+        with pytest.raises(problem):
+            asyncio.run(asyncio.wait_for(consume(stream, credit), 20))
+
+
+def test_a_consumer_waits_for_room_among_the_sockets(tmp_path):
+    """A 503 at a later connection is no end; it once was."""
+    (tmp_path / "agentlip.toml").write_text("[socket]\nconnections_max = 1\n")
+    with served(tmp_path, "--no-limits") as hub, ExitStack() as crowd:
+        pauses = []
+
+        def pause(_):
+            pauses.append(1)
+            if len(pauses) == 1:
+                until(lambda: crowd.enter_context(held(hub)), 10, "the only place is taken")
+            elif len(pauses) == 3:
+                crowd.close()
+
+        with Consumer(locate(hub), "room/a", credit=1, pause=pause) as consumer:
+            deliveries = consumer.deliveries(0.2)
+            assert next(deliveries) is None
+            consumer._link._socket.shutdown(socket.SHUT_RDWR)
+            enqueue(hub, "room/a", "a")
+            found = next(one for one in deliveries if one is not None)
+            assert found.id == "a"
+        assert len(pauses) >= 3
+
+
+@contextmanager
+def held(hub):
+    try:
+        with opened(hub, "/v1/publish") as one:
+            yield one
+    except InvalidStatus:
+        yield None
+
+
+def test_who_leaves_a_long_poll_takes_nothing_along(hub):
+    """Once it held what came next until the end of a lease, and cost an attempt."""
+    stream = "ghost/a"
+    host, port = hub.url.removeprefix("http://").split(":")
+    body = json.dumps({"stream": stream, "max": 5, "wait": 25}).encode()
+    with socket.create_connection((host, int(port)), 10) as ghost:
+        ghost.sendall(
+            f"POST /v1/receive HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n"
+            "Content-Type: application/json\r\n\r\n".encode()
+            + body
+        )
+        until(lambda: subscribers(hub, stream) == 1, 10, "it waits")
+    enqueue(hub, stream, "a")
+    until(lambda: stats(hub, stream)["ready"] == 1, 10, "it is back")
+    assert hub.request("GET", f"/v1/envelope?stream={stream}&id=a")["attempts"] == 0
+
+
+def subscribers(hub, stream):
+    named = {one["id"]: one["stats"] for one in hub.request("GET", "/v1/stats")["streams"]}
+    return named[stream]["subscribers"] if stream in named else 0
