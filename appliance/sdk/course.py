@@ -73,6 +73,7 @@ class NewHistory(msgspec.Struct, frozen=True):
 class StreamBroken(Unavailable):
     code = "STREAM_BROKEN"
     sentence = "the event stream broke"
+    advice = "agentlip status says whether the hub runs"
 
 
 class TokenRefused(Unauthenticated):
@@ -85,6 +86,7 @@ class Rejected(ApplianceError):
     kind = "invalid"
     code = "INVALID_INPUT"
     sentence = "the hub refused to stream"
+    advice = "look at the subscriptions and the cursor that were given"
 
 
 class StartOver(Exception):
