@@ -13,6 +13,7 @@ below it (another database), or its epoch changed (a backup was restored). Then 
 says from which event on to go: 0 is from the beginning, `newest` skips what is there.
 """
 
+import logging
 import random
 from collections.abc import Callable
 from typing import Any
@@ -97,6 +98,9 @@ class StartOver(Exception):
 ENDINGS = (StartOver, WebSocketException, OSError, ApplianceError)
 MENDABLE = (HubNotRunning, StaleServerFile, StreamBroken)
 _frame = msgspec.json.Decoder(Frame)
+# A connection that breaks is told to `Signals`; nobody wants its traceback on standard error.
+_socket_log = logging.getLogger("appliance.sdk.socket")
+_socket_log.addHandler(logging.NullHandler())
 
 
 class Signals:
@@ -277,6 +281,7 @@ def socket_options(endpoint: Endpoint) -> dict[str, Any]:
         "compression": None,
         "proxy": None,  # a hub is near; a proxy meant for the web must not see the token
         "user_agent_header": None,
+        "logger": _socket_log,
     }
 
 
