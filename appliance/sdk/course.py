@@ -16,13 +16,15 @@ says from which event on to go: 0 is from the beginning, `newest` skips what is 
 import logging
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
+
+T = TypeVar("T")
 
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
@@ -88,6 +90,14 @@ class Rejected(ApplianceError):
     code = "INVALID_INPUT"
     sentence = "the hub refused to stream"
     advice = "look at the subscriptions and the cursor that were given"
+
+
+class Theirs(Exception):
+    """What a function of the caller's raised: no trouble of the connection, whatever it is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
 
 
 class StartOver(Exception):
@@ -221,7 +231,7 @@ class Course:
 
     def _begin_again(self, frame: Frame, why: str) -> None:
         history = NewHistory(why, frame.epoch, frame.replay_until, self.after)
-        self.after = max(0, self._restart(history))
+        self.after = max(0, calling(self._restart, history))
         self.epoch = frame.epoch
         self._beginnings += 1
         start = f"from event {self.after} on" if self.after else "starting from the beginning"
@@ -287,7 +297,15 @@ def socket_options(endpoint: Endpoint) -> dict[str, Any]:
 
 def _tell(handlers: list[Callable[[Any], object]], fact: Any) -> None:
     for handler in handlers:
-        handler(fact)
+        calling(handler, fact)
+
+
+def calling(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Calls what the caller gave; what that raises comes as `Theirs`."""
+    try:
+        return function(*arguments, **named)
+    except Exception as error:
+        raise Theirs(error) from error
 
 
 def _decode(text: str) -> Frame:
