@@ -40,12 +40,14 @@ WantedBy={target}
 
 class BadUnitName(Invalid):
     sentence = "a service's name has only letters, digits, dots, dashes and underscores"
+    advice = "agentlipd install-service --name agentlip"
 
 
 class InstallFailed(ApplianceError):
     kind = "invalid"
     code = "INSTALL_FAILED"
     sentence = "the service could not be installed"
+    advice = "agentlipd install-service --help"
 
 
 class Unit(msgspec.Struct, frozen=True):

@@ -180,7 +180,7 @@ def tell(error: ApplianceError, machine: bool) -> int:
     else:
         current = error.details.get("current", error.extra.get("current_version"))
         version = f" (current: {current})" if current is not None else ""
-        note(f"Error: {error.message}{version}")
+        note(f"Error: {plain(error.message)}{version}")
         if error.hint:
             note(f"Hint: {error.hint}")
     own = getattr(error, "exit_code", None)

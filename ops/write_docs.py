@@ -73,7 +73,7 @@ its text is read as JSON where it is JSON. An unknown key is refused with its pa
 are read once, at the start. The same as a file to copy from: `ops/agentlip.toml`."""
 
 ERRORS = """\
-Every failure has a machine code, a sentence and, where one helps, a hint: what to do next.
+Every failure has a machine code, a sentence and a hint: what to do next.
 The sentences here are those without facts; an occurrence may say more. A code never changes
 its meaning; several failures may share one, and `details` tells them apart."""
 

@@ -342,6 +342,7 @@ class MemberIsRevoked(Forbidden):
 
 class NotYours(Forbidden):
     sentence = "a member may do that for itself only"
+    advice = "sign as that member, or use a token with the scope broker:admin"
 
 
 class NoSuchDestination(Missing):

@@ -21,6 +21,7 @@ from appliance.kernel.reader import Reader
 
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
 VALUE_DEPTH_MAX = 32
+INTEGERS = range(-(2**63), 2**63)  # what SQLite, Parquet and most readers can hold
 SCHEMES = ("http", "https", "file")
 _URL = re.compile(r"[A-Za-z]+://[^\s\x00-\x20\x7f-\x9f\\]+")
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -51,7 +52,9 @@ def check_value(value: dict[str, Any]) -> None:
 def _check_value(value: Any, depth: int) -> None:
     if depth == 0:
         raise Invalid(
-            f"value_json is nested deeper than {VALUE_DEPTH_MAX}", details={"field": "value_json"}
+            f"value_json is nested deeper than {VALUE_DEPTH_MAX}",
+            details={"field": "value_json"},
+            hint="write it flatter, or as a text",
         )
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -64,6 +67,12 @@ def _check_value(value: Any, depth: int) -> None:
             _check_value(inner, depth - 1)
     elif isinstance(value, str):
         check_text(value_json=value)
+    elif isinstance(value, int) and value not in INTEGERS:
+        raise Invalid(
+            "value_json: integers must fit into 64 bits",
+            details={"field": "value_json"},
+            hint="send it as a text",
+        )
 
 
 def _check_address(name: str, address: Any) -> None:

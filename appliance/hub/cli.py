@@ -291,7 +291,9 @@ def _content(content: str | None, stdin: bool) -> str:
     except UnicodeDecodeError:
         # A read that ended inside a character is too long anyway: let that be said.
         if len(raw) <= CONTENT_BYTES_MAX:
-            raise Invalid("standard input is not UTF-8") from None
+            raise Invalid(
+                "standard input is not UTF-8", hint="iconv -f LATIN1 -t UTF-8 makes it so"
+            ) from None
         text = ""
     if len(raw.removesuffix(b"\n")) > CONTENT_BYTES_MAX:
         raise Invalid(f"a message holds at most {CONTENT_BYTES_MAX} bytes", hint="send it in parts")

@@ -37,6 +37,7 @@ SourceFlag = Annotated[
 class FileUnreadable(Invalid):
     code = "FILE_UNREADABLE"
     sentence = "the file can't be read"
+    advice = "name a file that exists and that you may read, or - for standard input"
 
 
 @app.command("jsonl")

@@ -69,7 +69,7 @@ def listen(
     from appliance.sdk.listen import Follower, Subscription
 
     if format_ != "jsonl":
-        raise Invalid("--format must be jsonl")
+        raise Invalid("--format must be jsonl", hint="agentlip listen --help")
     file = FileCursor(cursor_file)
     cursor = file.load() or Cursor(since)
     if until_event is not None and until_event <= cursor.event_id:

@@ -40,5 +40,5 @@ def hub_client(session: Session) -> Any:
 def segment(text: str) -> str:
     """An id as a piece of a path."""
     if not text:
-        raise Invalid("an id must not be empty")
+        raise Invalid("an id must not be empty", hint="agentlip msg tail --topic-id ID shows ids")
     return quote(text, safe="")

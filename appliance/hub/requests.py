@@ -18,11 +18,17 @@ from appliance.hub.service import Hub, refusal
 from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
+from appliance.web.body import BodyPlan, malformed, refuse_field
 from appliance.web.errors import status_of
 from appliance.web.frame import text_frame
 
+
+def _plan(kind: Any) -> BodyPlan:
+    return BodyPlan(kind, 0)  # nothing is read by it: the frame's own limit holds
+
+
 _request = msgspec.json.Decoder(wire.Request)
-_create = msgspec.json.Decoder(wire.CreateMessage)
+_create = _plan(wire.CreateMessage)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -80,15 +86,15 @@ def _rename(hub: Hub, data: RenameData, principal: Principal, key: str | None) -
     return hub.rename_topic(data.topic_id, wire.RenameTopic(data.title), principal, key)
 
 
-OPERATIONS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[..., Reply]]] = {
-    "channel.create": (msgspec.json.Decoder(wire.CreateChannel), Hub.create_channel),
-    "topic.create": (msgspec.json.Decoder(wire.CreateTopic), Hub.create_topic),
-    "topic.rename": (msgspec.json.Decoder(RenameData), _rename),
+OPERATIONS: dict[str, tuple[BodyPlan, Callable[..., Reply]]] = {
+    "channel.create": (_plan(wire.CreateChannel), Hub.create_channel),
+    "topic.create": (_plan(wire.CreateTopic), Hub.create_topic),
+    "topic.rename": (_plan(RenameData), _rename),
     "message.create": (_create, Hub.create_message),
-    "message.edit": (msgspec.json.Decoder(EditData), _edit),
-    "message.delete": (msgspec.json.Decoder(DeleteData), _delete),
-    "message.move": (msgspec.json.Decoder(MoveData), _move),
-    "attachment.add": (msgspec.json.Decoder(AttachData), _attach),
+    "message.edit": (_plan(EditData), _edit),
+    "message.delete": (_plan(DeleteData), _delete),
+    "message.move": (_plan(MoveData), _move),
+    "attachment.add": (_plan(AttachData), _attach),
 }
 # Those whose verb looks at the channels a token is limited to; others are closed to it.
 BY_CHANNEL = frozenset(
@@ -139,7 +145,7 @@ class Requests:
                 request = self._parse(message)
                 self._admit(request, principal)
                 if request.op == "message.create":
-                    creating.append((request, decode(_create, request.data)))
+                    creating.append((request, _create.decode(bytes(request.data))))
                     continue
                 parts.append(self._create(creating, principal))
                 creating = []
@@ -156,9 +162,12 @@ class Requests:
     def _parse(self, message: bytes) -> wire.Request:
         try:
             return _request.decode(message)
+        except msgspec.ValidationError as error:
+            self._charge(1)
+            refuse_field(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._charge(1)  # rubbish costs as much as a request
-            raise malformed(error) from None
+            raise malformed("the frame", error) from None
 
     def _admit(self, request: wire.Request, principal: Principal) -> None:
         self._charge(1)
@@ -170,6 +179,7 @@ class Requests:
             raise Invalid(
                 "unknown operation",
                 details={"op": request.op[:100], "known": sorted(OPERATIONS)},
+                hint="details.known lists those there are",
             )
 
     def _create(
@@ -197,8 +207,8 @@ class Requests:
         return frames
 
     def _one(self, request: wire.Request, principal: Principal) -> bytes:
-        decoder, verb = OPERATIONS[request.op]
-        data = decode(decoder, request.data)
+        plan, verb = OPERATIONS[request.op]
+        data = plan.decode(bytes(request.data))
         return response(request, verb(self._hub, data, principal, request.idempotency_key))
 
 
@@ -208,17 +218,6 @@ def is_request(message: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
-
-
-def decode(decoder: msgspec.json.Decoder[Any], data: Any) -> Any:
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise malformed(error) from None
-
-
-def malformed(error: Exception) -> Invalid:
-    return Invalid(f"invalid input: {error}", hint="see docs/protocol.md")
 
 
 def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:

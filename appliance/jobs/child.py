@@ -21,6 +21,7 @@ ERRORS_BYTES_MAX = 64 * 1024
 class ChildTooSlow(Unavailable):
     code = "CHILD_TOO_SLOW"
     sentence = "that took too long, and was ended"
+    advice = "ask for less, or ask again when the machine is less busy"
 
 
 class Done(NamedTuple):

@@ -17,6 +17,7 @@ from appliance.kernel.loop import Loop
 class ExportFailed(Unavailable):
     code = "EXPORT_FAILED"
     sentence = "the export of segments failed"
+    advice = "agentlip export segments says why"
 
 
 class SegmentExporter(Loop):

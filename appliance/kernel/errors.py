@@ -23,7 +23,7 @@ class ApplianceError(Exception):
 
     message  one sentence for a person, without secrets, paths or user content
     details  JSON-ready facts about this occurrence
-    hint     what to do next, preferably a command
+    hint     what to do next, preferably a command; never empty, a kind has one for its own
     extra    keys put beside `error` in the body (hub spec: `current_version`)
     retry_after  seconds after which the same request may succeed, or None
     """
@@ -32,7 +32,7 @@ class ApplianceError(Exception):
     code: ClassVar[str] = "INTERNAL_ERROR"
     status: ClassVar[int | None] = None
     sentence: ClassVar[str] = "internal error"
-    advice: ClassVar[str] = ""
+    advice: ClassVar[str] = "agentlip doctor; the log in .agentlip/logs tells what happened"
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ApplianceError(Exception):
     ) -> None:
         self.message = message or self.sentence
         self.details = details or {}
-        self.hint = self.advice if hint is None else hint
+        self.hint = hint or self.advice
         self.extra = extra or {}
         self.retry_after = retry_after
         super().__init__(self.message)
@@ -55,6 +55,7 @@ class Invalid(ApplianceError):
     kind = "invalid"
     code = "INVALID_INPUT"
     sentence = "invalid input"
+    advice = "what is taken: GET /api/v1/openapi.json, or agentlip COMMAND --help"
 
 
 class Unauthenticated(ApplianceError):
@@ -68,36 +69,42 @@ class Forbidden(ApplianceError):
     kind = "forbidden"
     code = "FORBIDDEN"
     sentence = "this token may not do that"
+    advice = "agentlip token list shows the scopes and channels of each token"
 
 
 class Missing(ApplianceError):
     kind = "missing"
     code = "NOT_FOUND"
     sentence = "not found"
+    advice = "agentlip channel list; agentlip topic list --channel NAME"
 
 
 class Conflict(ApplianceError):
     kind = "conflict"
     code = "CONFLICT"
     sentence = "conflict"
+    advice = "look at what is there now, then decide again"
 
 
 class Lost(ApplianceError):
     kind = "lost"
     code = "LOST"
     sentence = "no longer held"
+    advice = "nothing to do: somebody else has it, or it is done"
 
 
 class Exhausted(ApplianceError):
     kind = "exhausted"
     code = "RATE_LIMITED"
     sentence = "rate limit exceeded"
+    advice = "wait as long as retry_after says, then send the same request again"
 
 
 class Unavailable(ApplianceError):
     kind = "unavailable"
     code = "SERVICE_UNAVAILABLE"
     sentence = "temporarily unavailable"
+    advice = "wait as long as Retry-After says, then send the same request again"
 
     def __init__(self, message: str | None = None, **more: Any) -> None:
         more.setdefault("retry_after", 1.0)
@@ -109,6 +116,7 @@ class PayloadTooLarge(Invalid):
 
     code = "PAYLOAD_TOO_LARGE"
     sentence = "the request body is too large"
+    advice = "send less at once; all limits: docs/settings.md"
 
 
 KINDS: tuple[type[ApplianceError], ...] = (

@@ -30,6 +30,10 @@ class ChildTalks(Exception):
     """A line longer than allowed. The child is killed."""
 
 
+class ChildUnasked(ChildTalks):
+    """More than one line for one asked, the last time. The child is killed."""
+
+
 class LineChild:
     """One process. `ask` is for one caller at a time; after an error it is over."""
 
@@ -50,7 +54,7 @@ class LineChild:
         """Its answer to `line`, without the line end."""
         try:
             if self._buffer:
-                raise ChildTalks  # more than it was asked, the last time
+                raise ChildUnasked
             with gevent.Timeout(seconds, ChildLate):
                 self._socket.sendall(line + b"\n")
                 return self._line(bytes_max)

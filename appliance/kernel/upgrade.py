@@ -55,6 +55,7 @@ class MigrationEdited(Conflict):
 class MigrationFailed(Unavailable):
     code = "MIGRATION_FAILED"
     sentence = "the schema can't be brought up to date; nothing was changed"
+    advice = "mend what the log says and start again; a copy is in .agentlip/backups"
 
 
 class StoreDamaged(Unavailable):

@@ -253,11 +253,13 @@ class NoSuchMesh(Invalid):
 class NoSuchTarget(Invalid):
     code = "TARGET_UNKNOWN"
     sentence = "nothing here delivers to that target"
+    advice = "leave the target out to send through the broker; details name those there are"
 
 
 class MessageTooLarge(Invalid):
     code = "PAYLOAD_TOO_LARGE"
     sentence = "the message is too large"
+    advice = "send a link to it instead; the limit is in details"
 
 
 class InsufficientStorage(Unavailable):

@@ -29,6 +29,8 @@ from appliance.sdk.course import (
     Course,
     Event,
     StreamBroken,
+    Theirs,
+    calling,
     socket_options,
     socket_url,
 )
@@ -119,11 +121,13 @@ class AsyncAgentlipClient:
                             if event is not None:
                                 yield decoded(event.text)
                                 client.cursor = Cursor(event.event_id, course.epoch)
-                            await self._run(partial(client.keeper.keep, client.cursor))
+                            await self._run(partial(calling, client.keeper.keep, client.cursor))
                 except ENDINGS as error:
                     if self._closed.is_set() or course.over(error):
                         return
                     await self._pause(course.wait_after(error))
+        except Theirs as theirs:
+            raise theirs.error from None
         finally:
             self._course = None
             client.keeper.keep(client.cursor, now=True)

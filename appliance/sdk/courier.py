@@ -73,6 +73,7 @@ class EnvelopeRefused(ApplianceError):
     kind = "invalid"
     code = "ENVELOPE_REFUSED"
     sentence = "the appliance did not take the envelope"
+    advice = "details have its own error: docs/errors.md says what it means"
 
     def __init__(self, problem: Problem, id_: str = "") -> None:
         super().__init__(

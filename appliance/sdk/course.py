@@ -13,15 +13,18 @@ below it (another database), or its epoch changed (a backup was restored). Then 
 says from which event on to go: 0 is from the beginning, `newest` skips what is there.
 """
 
+import logging
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
+
+T = TypeVar("T")
 
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
@@ -73,6 +76,7 @@ class NewHistory(msgspec.Struct, frozen=True):
 class StreamBroken(Unavailable):
     code = "STREAM_BROKEN"
     sentence = "the event stream broke"
+    advice = "agentlip status says whether the hub runs"
 
 
 class TokenRefused(Unauthenticated):
@@ -85,6 +89,15 @@ class Rejected(ApplianceError):
     kind = "invalid"
     code = "INVALID_INPUT"
     sentence = "the hub refused to stream"
+    advice = "look at the subscriptions and the cursor that were given"
+
+
+class Theirs(Exception):
+    """What a function of the caller's raised: no trouble of the connection, whatever it is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
 
 
 class StartOver(Exception):
@@ -95,6 +108,9 @@ class StartOver(Exception):
 ENDINGS = (StartOver, WebSocketException, OSError, ApplianceError)
 MENDABLE = (HubNotRunning, StaleServerFile, StreamBroken)
 _frame = msgspec.json.Decoder(Frame)
+# A connection that breaks is told to `Signals`; nobody wants its traceback on standard error.
+_socket_log = logging.getLogger("appliance.sdk.socket")
+_socket_log.addHandler(logging.NullHandler())
 
 
 class Signals:
@@ -215,7 +231,7 @@ class Course:
 
     def _begin_again(self, frame: Frame, why: str) -> None:
         history = NewHistory(why, frame.epoch, frame.replay_until, self.after)
-        self.after = max(0, self._restart(history))
+        self.after = max(0, calling(self._restart, history))
         self.epoch = frame.epoch
         self._beginnings += 1
         start = f"from event {self.after} on" if self.after else "starting from the beginning"
@@ -275,12 +291,21 @@ def socket_options(endpoint: Endpoint) -> dict[str, Any]:
         "compression": None,
         "proxy": None,  # a hub is near; a proxy meant for the web must not see the token
         "user_agent_header": None,
+        "logger": _socket_log,
     }
 
 
 def _tell(handlers: list[Callable[[Any], object]], fact: Any) -> None:
     for handler in handlers:
-        handler(fact)
+        calling(handler, fact)
+
+
+def calling(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Calls what the caller gave; what that raises comes as `Theirs`."""
+    try:
+        return function(*arguments, **named)
+    except Exception as error:
+        raise Theirs(error) from error
 
 
 def _decode(text: str) -> Frame:

@@ -49,6 +49,7 @@ class LinkRefused(ApplianceError):
     kind = "invalid"
     code = "LINK_REFUSED"
     sentence = "the appliance refused the socket"
+    advice = "look at the address, the token and its scopes: agentlip token list"
 
 
 class Link:

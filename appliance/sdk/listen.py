@@ -15,6 +15,7 @@ from appliance.sdk.course import (
     Signals,
     StartOver,
     StreamBroken,
+    Theirs,
     socket_options,
     socket_url,
 )
@@ -88,15 +89,18 @@ class Follower:
 
         The first connection must succeed (unless `insist`), later ones are tried for ever.
         """
-        while not self._stopped:
-            try:
-                yield from self._session(idle_seconds)
-            except ENDINGS as error:
-                if self._stopped or self.course.over(error):
-                    return
-                seconds = self.course.wait_after(error)
-                if not isinstance(error, StartOver) or seconds:
-                    self._pause(seconds)
+        try:
+            while not self._stopped:
+                try:
+                    yield from self._session(idle_seconds)
+                except ENDINGS as error:
+                    if self._stopped or self.course.over(error):
+                        return
+                    seconds = self.course.wait_after(error)
+                    if not isinstance(error, StartOver) or seconds:
+                        self._pause(seconds)
+        except Theirs as theirs:
+            raise theirs.error from None
 
     def _session(self, idle_seconds: float | None) -> Iterator[Event | None]:
         """One connection, from hello to its end, which is always an error."""

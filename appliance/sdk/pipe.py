@@ -57,6 +57,7 @@ CODES = {
 class Unsupported(Invalid):
     code = "UNSUPPORTED"
     sentence = "this operation is not known"
+    advice = "docs/protocol.md lists the operations; the hub may be older than the client"
 
 
 class Pipe:

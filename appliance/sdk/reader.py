@@ -83,6 +83,7 @@ class BadTime(Invalid):
 
 class BadLimit(Invalid):
     sentence = "--limit must be a positive integer"
+    advice = "for instance --limit 50"
 
 
 class Reader:

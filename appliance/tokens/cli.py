@@ -176,5 +176,5 @@ def _segment(text: str) -> str:
     from urllib.parse import quote
 
     if not text:
-        raise Invalid("an id must not be empty")
+        raise Invalid("an id must not be empty", hint="agentlip token list")
     return quote(text, safe="")

@@ -20,6 +20,7 @@ INT_MIN = -(2**63)
 IDEMPOTENCY_KEY_MAX = 255
 QUERY_FIELDS_MAX = 100
 CHUNK_BYTES = 64 * 1024
+WITHOUT_NUL = "leave U+0000 out"
 
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
@@ -56,7 +57,7 @@ class BodyPlan:
         else:
             length = 0
         if length == 0:
-            raise Invalid("a JSON body is required", details={"problem": "empty body"})
+            raise _no_body()
         check_type(environ)
         if length is not None and length > self.bytes_max:
             raise _too_large(self.bytes_max)
@@ -76,7 +77,7 @@ class BodyPlan:
                 return self._items.decode(raw)
             refuse_field(str(error))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise Invalid("the body is not valid JSON", details=_malformed(error)) from None
+            raise malformed("the body", error) from None
         if b"\\u0000" in raw or (self._has_numbers and _LONG_DIGITS.search(raw)):
             if self._items is not None:
                 return self._items.decode(raw)
@@ -117,7 +118,7 @@ class Items:
         except Invalid as error:
             return error
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return Invalid("the item is not valid JSON", details=_malformed(error))
+            return malformed("the item", error)
         return item
 
 
@@ -129,6 +130,7 @@ class QueryPlan:
         self._lists: set[str] = set()
         self._numbers: set[str] = set()
         self._known: set[str] = set()
+        self._hint = "this route takes no query parameters"
         if kind is None:
             return
         for field in shapes.type_info(kind).fields:  # type: ignore[attr-defined]
@@ -138,20 +140,21 @@ class QueryPlan:
                 self._lists.add(name)
             if has_int(field.type):
                 self._numbers.add(name)
+        self._hint = f"known here: {', '.join(sorted(self._known))}"
 
     def parse(self, query: str) -> Any:
         """The struct of the query string; None when the operation declares none."""
         values: dict[str, Any] = {}
         for name, value in _pairs(query) if query else ():
             if name not in self._known:
-                raise _field_error("unknown query parameter", name)
+                raise _field_error("unknown query parameter", name, self._hint)
             check_text(value, name)
             if name in self._numbers:
                 value = _whole(value, name)
             if name in self._lists:
                 values.setdefault(name, []).append(value)
             elif name in values:
-                raise _field_error("query parameter given twice", name)
+                raise _field_error("query parameter given twice", name, "give it once")
             else:
                 values[name] = value
         if self._kind is None:
@@ -186,11 +189,12 @@ def check_type(environ: Mapping[str, Any]) -> None:
 def check_text(value: str, field: str) -> str:
     """`value`, or Invalid when it holds NUL or a lone surrogate."""
     if "\0" in value:
-        raise _field_error("text must not contain NUL", field)
+        raise _field_error("text must not contain NUL", field, WITHOUT_NUL)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _field_error("text must be valid Unicode", field) from None
+        hint = "send whole characters, no halves of surrogate pairs"
+        raise _field_error("text must be valid Unicode", field, hint) from None
     return value
 
 
@@ -204,16 +208,16 @@ def check_values(raw: bytes) -> None:
         path, value = waiting.pop()
         if isinstance(value, str):
             if "\0" in value:
-                raise _field_error("text must not contain NUL", path)
+                raise _field_error("text must not contain NUL", path, WITHOUT_NUL)
         elif isinstance(value, dict):
             for name, inner in value.items():
                 if "\0" in name:
-                    raise _field_error("field names must not contain NUL", path)
+                    raise _field_error("field names must not contain NUL", path, WITHOUT_NUL)
                 waiting.append((f"{path}.{name}", inner))
         elif isinstance(value, list):
             waiting += [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
         elif isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
-            raise _field_error("integers must fit into 64 bits", path)
+            raise _field_error("integers must fit into 64 bits", path, "send it as a text")
 
 
 def check_params(params: Mapping[str, str]) -> None:
@@ -239,6 +243,7 @@ def idempotency_key(header: str | None) -> str | None:
         raise Invalid(
             f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters",
             details={"field": "Idempotency-Key"},
+            hint="a UUID does well: Idempotency-Key: 5f0c6a4e-2d1b-4c7e-9a3f-8b6d5e4c3a21",
         )
     return key
 
@@ -310,15 +315,19 @@ def _pairs(query: str) -> Iterable[tuple[str, str]]:
             max_num_fields=QUERY_FIELDS_MAX,
         )
     except UnicodeDecodeError:
-        raise Invalid("the query is not valid UTF-8") from None
+        raise Invalid(
+            "the query is not valid UTF-8", hint="percent-encode the bytes of UTF-8: %C3%A9 is é"
+        ) from None
     except ValueError:
-        raise Invalid(f"more than {QUERY_FIELDS_MAX} query parameters") from None
+        raise Invalid(
+            f"more than {QUERY_FIELDS_MAX} query parameters", hint="give each parameter once"
+        ) from None
 
 
 def _whole(value: str, name: str) -> str:
     """Digits as they are; a number beyond 64 bits becomes the largest (or smallest) one."""
     if not _WHOLE.fullmatch(value):
-        raise _field_error("expected a whole number", name)
+        raise _field_error("expected a whole number", name, f"for instance {name}=50")
     if len(value.lstrip("-0")) <= 18:
         return value
     return str(INT_MIN if value.startswith("-") else INT_MAX)
@@ -334,26 +343,38 @@ def _read(source: Source, bytes_max: int, length: int | None) -> bytes:
             raise _too_large(bytes_max)
         parts.append(part)
     if not parts:
-        raise Invalid("a JSON body is required", details={"problem": "empty body"})
+        raise _no_body()
     return b"".join(parts)
 
 
-def _malformed(error: Exception) -> dict[str, str]:
+def malformed(what: str, error: Exception) -> Invalid:
+    """Of bytes that are no JSON, or none that can be read: `what` begins the sentence."""
+    problem = str(error)
+    hint = "send JSON in UTF-8 as RFC 8259 has it; most libraries do it for you"
     if isinstance(error, UnicodeError):
-        return {"problem": "the text is not valid UTF-8"}
-    if isinstance(error, RecursionError):
-        return {"problem": "nested too deeply"}
-    return {"problem": str(error)}
+        problem = "the text is not valid UTF-8"
+    elif isinstance(error, RecursionError):
+        problem, hint = "nested too deeply", "send it flatter, or as a text"
+    return Invalid(f"{what} is not valid JSON", details={"problem": problem}, hint=hint)
+
+
+def _no_body() -> Invalid:
+    return Invalid(
+        "a JSON body is required",
+        details={"problem": "empty body"},
+        hint="GET /api/v1/openapi.json says what this route takes",
+    )
 
 
 def _too_large(bytes_max: int) -> PayloadTooLarge:
     return PayloadTooLarge(details={"bytes_max": bytes_max})
 
 
-def _field_error(problem: str, path: str) -> Invalid:
+def _field_error(problem: str, path: str, hint: str | None = None) -> Invalid:
     path = path if path.startswith("$") else f"$.{path}"
     field = path[2:] if path.startswith("$.") else ""
     return Invalid(
         f"{field}: {problem}" if field else problem,
         details={"field": field, "path": path, "problem": problem},
+        hint=hint,
     )

@@ -41,6 +41,7 @@ class MethodNotAllowed(Invalid):
     code = "METHOD_NOT_ALLOWED"
     status = 405
     sentence = "this route does not know that method"
+    advice = "the Allow header of this answer names the methods that it knows"
 
 
 class UnsupportedMediaType(Invalid):

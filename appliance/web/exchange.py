@@ -233,8 +233,8 @@ def whole(status: int, error: ApplianceError, date: str) -> bytes:
 
 def refusal(error: Exception) -> tuple[int, ApplianceError]:
     """Status and error for what the parser refused; its own text may quote secrets."""
-    status, sentence = _REFUSALS.get(type(error), (400, "the request is not valid HTTP"))
-    return status, Invalid(sentence)
+    status, sentence, hint = _REFUSALS.get(type(error), _NO_HTTP)
+    return status, Invalid(sentence, hint=hint)
 
 
 def is_read(request: Request) -> bool:
@@ -325,9 +325,18 @@ _PHRASES = {
     500: "Internal Server Error",
     501: "Not Implemented",
 }
-_REFUSALS: dict[type, tuple[int, str]] = {
-    parsing.LimitRequestLine: (414, "the request line is too long"),
-    parsing.LimitRequestHeaders: (431, "the headers are too many or too long"),
-    parsing.UnsupportedTransferCoding: (501, "that transfer coding is not supported"),
-    parsing.ExpectationFailed: (417, "that expectation can't be met"),
-}
+_NO_HTTP = (400, "the request is not valid HTTP", "speak HTTP/1.1 as RFC 9112 has it")
+_REFUSALS: dict[type, tuple[int, str, str]] = {
+    parsing.LimitRequestLine: (
+        414, "the request line is too long", "give a shorter path and query",
+    ),
+    parsing.LimitRequestHeaders: (
+        431, "the headers are too many or too long", "send fewer and shorter headers",
+    ),
+    parsing.UnsupportedTransferCoding: (
+        501, "that transfer coding is not supported", "send Content-Length, or chunked alone",
+    ),
+    parsing.ExpectationFailed: (
+        417, "that expectation can't be met", "leave Expect out, or send 100-continue",
+    ),
+}  # fmt: skip

@@ -59,6 +59,25 @@ def test_generated_pages_are_what_the_code_says(seed):
 WRITERS = ("writes", "retopic", "attachments", "plugins/writes")
 
 
+def test_every_failure_has_a_hint():
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in (ROOT / "docs" / "errors.md").read_text().splitlines()
+        if line.startswith("|")
+    ]
+    header: list[str] = []
+    without, seen = [], 0
+    for row in rows:
+        if row[0] == "Code":
+            header = row
+        elif not row[0].startswith("---"):
+            seen += 1
+            if not row[header.index("Hint")].strip():
+                without.append(row)
+    assert seen > 100
+    assert without == []
+
+
 def test_every_event_that_the_hub_writes_is_on_its_page():
     files = [ROOT / "appliance" / "hub" / f"{name}.py" for name in WRITERS]
     source = "".join(file.read_text(encoding="utf-8") for file in files)

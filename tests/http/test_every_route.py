@@ -128,6 +128,8 @@ def fault(answer, statuses, field):
         return "not the error shape"
     if not isinstance(body["details"], dict) or not isinstance(body["hint"], str):
         return "not the error shape"
+    if not body["hint"]:
+        return "no hint"
     if body["request_id"] != answer.headers["x-request-id"]:
         return "another request id"
     if field is not None and re.split(r"[.\[]", str(body["details"].get("field")))[0] != field:

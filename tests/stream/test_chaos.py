@@ -72,7 +72,7 @@ class Actor(threading.Thread):
 
 
 class Writer(Actor):
-    """Posts, edits, deletes, moves, attaches; `promised` are the events that it was told of."""
+    """Posts, edits, deletes, moves, attaches, renames; `promised` are the events it was told of."""
 
     def __init__(self, hub, name, topics, known):
         super().__init__(hub, name)
@@ -92,13 +92,15 @@ class Writer(Actor):
 
     def change(self, client):
         what = self.random.choices(
-            ("post", "edit", "delete", "move", "attach"), (50, 25, 5, 15, 5)
+            ("post", "edit", "delete", "move", "attach", "rename"), (50, 25, 5, 15, 5, 5)
         )[0]
         number, topic = self.random.randrange(1000), self.random.choice(self.topics)
         text = f"!w{number} and https://example.com/{number}"
         if what == "attach":
             body = {"kind": "file", "value_json": {"n": number}}
             return client.post(f"/api/v1/topics/{topic}/attachments", body)
+        if what == "rename":
+            return client.patch(f"/api/v1/topics/{topic}", {"title": f"topic {number}"})
         if what == "post" or not self.known:
             body = {"topic_id": topic, "sender": "chaos", "content_raw": text}
             return client.post("/api/v1/messages", body)
@@ -203,11 +205,16 @@ def followed(hub):
 
 
 def rebuilt(log):
-    """Messages, attachments and enrichments by the log alone."""
-    messages, attachments, enriched = {}, {}, {}
+    """Topics, messages, attachments and enrichments by the log alone."""
+    topics, messages, attachments, enriched = {}, {}, {}, {}
     for _, name, data, *_ in log:
         told = json.loads(data)
-        if name == "message.created":
+        if name == "topic.created":
+            topics[told["topic"]["id"]] = told["topic"]["title"]
+        elif name == "topic.renamed":
+            assert topics[told["topic_id"]] == told["old_title"]
+            topics[told["topic_id"]] = told["new_title"]
+        elif name == "message.created":
             one = told["message"]
             messages[one["id"]] = [one["topic_id"], one["content_raw"], 1, None]
         elif name == "message.edited":
@@ -228,7 +235,8 @@ def rebuilt(log):
             assert (told["version"], deleted_by) == (version, None)
             assert words == re.findall(r"!\w+", text)
             enriched[told["message_id"]] = words
-    return messages, attachments, {message: words for message, words in enriched.items() if words}
+    found = {message: words for message, words in enriched.items() if words}
+    return topics, messages, attachments, found
 
 
 def stored(hub):
@@ -239,6 +247,7 @@ def stored(hub):
     for message, data in hub.rows("SELECT message_id, data_json FROM enrichments ORDER BY rowid"):
         enriched.setdefault(message, []).append(json.loads(data)["word"])
     return (
+        dict(hub.rows("SELECT id, title FROM topics")),
         {row[0]: [*row[1:]] for row in messages},
         {row[0]: [row[1], row[2], json.loads(row[3])] for row in attachments},
         enriched,

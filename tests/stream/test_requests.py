@@ -136,7 +136,38 @@ def test_what_is_wrong_is_told_with_the_id_of_the_request(hub, client, name):
     answer = client.request(op, data, number=name)
     assert (answer["type"], answer["id"], answer["status"]) == ("response", name, status)
     assert set(answer["body"]) >= {"error", "code", "details", "hint"}
+    assert answer["body"]["hint"]
     assert hub.head == head
+
+
+SAME = {
+    "a field is missing": ("message.create", {"sender": "s", "content_raw": "x"}),
+    "a field of another type": ("message.create", {**message("t"), "sender": 7}),
+    "NUL": ("message.create", message("t", "a\0b")),
+    "no object": ("channel.create", []),
+    "an integer beyond 64 bits": (
+        "attachment.add",
+        {"kind": "k", "value_json": {"deep": [{"number": 2**64}]}},
+    ),
+    "NUL in the name of a field": ("attachment.add", {"kind": "k", "value_json": {"\0": 1}}),
+}
+ROUTES = {
+    "message.create": "/api/v1/messages",
+    "channel.create": "/api/v1/channels",
+    "attachment.add": "/api/v1/topics/{topic}/attachments",
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_wrong_is_told_as_over_http(hub, client, place, name):
+    op, data = SAME[name]
+    over_http = hub.http.post(ROUTES[op].format(topic=place[1]), data)
+    if op == "attachment.add":
+        data = {**data, "topic_id": place[1]}
+    answer = client.request(op, data)
+    assert answer["status"] == over_http.status == 400
+    assert answer["body"] == {k: v for k, v in over_http.body.items() if k != "request_id"}
+    assert answer["body"]["details"].keys() >= {"field", "path", "problem"}
 
 
 @pytest.mark.parametrize("version", [True, "1", 1.0, 0, -1, 2**63, 2**70, [], {}])

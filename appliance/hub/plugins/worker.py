@@ -16,7 +16,7 @@ import appliance
 from appliance.hub.plugins import metrics, wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
-from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, LineChild
+from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, ChildUnasked, LineChild
 from appliance.kernel.log import Log
 
 ROOT = str(Path(appliance.__file__).parents[1])
@@ -153,6 +153,8 @@ class Worker:
             raise Failure("timeout", f"no answer within {seconds:g} s", passing=passing) from None
         except ChildEnded:
             raise Failure("crashed", "its process ended", passing=passing) from None
+        except ChildUnasked:
+            raise Failure("invalid", "its process had answered without being asked") from None
         except ChildTalks:
             raise Failure("too_large", "it said more than plugins.output_bytes_max") from None
         except (msgspec.DecodeError, RecursionError):

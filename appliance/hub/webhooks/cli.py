@@ -119,7 +119,10 @@ def update_webhook(
     """Change what is named; --name, --channel and --topic-id replace all that was wanted."""
     wanted = _wanted(name, channel, topic_id)
     if all_events and wanted:
-        raise Invalid("--all-events and a choice of events exclude each other")
+        raise Invalid(
+            "--all-events and a choice of events exclude each other",
+            hint="agentlip webhook update --help",
+        )
     body = _given(
         url=url,
         events={} if all_events else wanted,
@@ -237,7 +240,7 @@ def _path(webhook_id: str) -> str:
     from urllib.parse import quote
 
     if not webhook_id:
-        raise Invalid("an id must not be empty")
+        raise Invalid("an id must not be empty", hint="agentlip webhook list")
     return f"{PATH}/{quote(webhook_id, safe='')}"
 
 

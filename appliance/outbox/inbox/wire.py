@@ -218,6 +218,7 @@ class NoSuchMesh(Missing):
 
 class OtherMesh(Forbidden):
     sentence = "this token reads another mesh"
+    advice = "agentlip token list shows which mesh a token reads"
 
 
 class NoBroker(Unavailable):
@@ -238,6 +239,7 @@ class BrokerRefused(Invalid):
     code = "BROKER_REFUSED"
     status = 502
     sentence = "the broker refused what it was asked"
+    advice = "details.code is the broker's own: docs/errors.md says what it means"
 
 
 class BadCursor(Invalid):

@@ -55,6 +55,13 @@ def test_every_kind_has_a_way_to_be_told(capsys: pytest.CaptureFixture[str]) -> 
         assert capsys.readouterr().err == "Error: one sentence\nHint: do this\n"
 
 
+def test_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.tell(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
+    told = capsys.readouterr().err
+    assert "[2Jgone" in told
+    assert not {"\x1b", "\x07"} & set(told)
+
+
 def test_conflict_names_the_current_version(capsys: pytest.CaptureFixture[str]) -> None:
     answer = {
         "error": "version conflict",

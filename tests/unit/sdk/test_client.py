@@ -71,6 +71,31 @@ def test_breaks_and_repeats_are_not_seen_by_the_consumer(flavour) -> None:
     assert told == [("disconnect", "connection closed (1011)"), ("reconnect", 3)]
 
 
+def _full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("whose", ["disconnect", "reconnect", "cursor", "on_new_history"])
+def test_what_the_callers_own_functions_raise_is_no_broken_connection(flavour, whose) -> None:
+    """An OSError of theirs looks like one of the socket's; it must not be reconnected away."""
+
+    def first(socket: ServerConnection) -> None:
+        ok(socket)
+        event(socket, 1)
+        socket.close(1011)
+
+    def second(socket: ServerConnection) -> None:
+        ok(socket, until=1, epoch="e2" if whose == "on_new_history" else "e1")
+        event(socket, 2)
+        socket.recv()
+
+    given: dict[str, Any] = {"handlers": {whose: _full}}
+    if whose in ("cursor", "on_new_history"):
+        given = {whose: _full}
+    with stream_hub(first, second, second) as endpoint, pytest.raises(OSError, match="No space"):
+        flavour.take(2, url=endpoint.url, **given)
+
+
 def test_unknown_events_and_fields_come_through(flavour) -> None:
     def part(socket: ServerConnection) -> None:
         ok(socket)

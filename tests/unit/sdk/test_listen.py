@@ -1,5 +1,7 @@
 """Following a stream through everything that can happen to it."""
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -37,6 +39,19 @@ def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str
     received = hello(socket)
     say(socket, type="hello_ok", replay_until=until, instance_id="i", epoch=epoch)
     return received
+
+
+def test_what_the_socket_says_of_its_troubles_is_not_on_standard_error() -> None:
+    """A connection cut while the consumer was slow ends with a traceback in that log."""
+    program = (
+        "from appliance.sdk.course import socket_options\n"
+        "from appliance.sdk.discovery import Endpoint\n"
+        "socket_options(Endpoint('127.0.0.1', 1))['logger'].error('keepalive ping failed')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
 
 
 def test_break_is_resumed_after_the_last_event_and_repeats_are_dropped() -> None:

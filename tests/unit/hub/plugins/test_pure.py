@@ -136,6 +136,7 @@ BAD_FINDINGS = {
     "huge": [{**FINDING, "span": {"start": 0, "end": 10**30}}],
     "data no object": [{**FINDING, "data": [1]}],
     "data too large": [{**FINDING, "data": {"a": "x" * 16_400}}],
+    "an integer beyond 64 bits": [{**FINDING, "data": {"a": [2**63]}}],
     "script": [{**FINDING, "data": {"url": "javascript:alert(1)"}}],
     "script below": [{**FINDING, "data": {"a": [{"HREF": "data:text/html,x"}]}}],
     "too many": [FINDING] * 6,

@@ -117,6 +117,22 @@ def test_one_that_answers_by_itself_is_not_believed(worker):
     assert not one.running
 
 
+def test_a_second_answer_is_called_what_it_is(worker):
+    """Not too much output: it wrote a line of its own before the one it was asked for."""
+    text = (
+        "import os, stat\ndef enrich(message, config):\n"
+        "    line = next(n for n in range(3, 64) if stat.S_ISSOCK(os.fstat(n).st_mode))\n"
+        "    os.write(line, b'{}\\n{}\\n')\n"
+        "    return []\n"
+    )
+    one = worker(text)
+    assert bytes(one.ask(b"{}")) == b"[]"
+    failure = failing(one)
+    assert failure.outcome == "invalid"
+    assert "without being asked" in failure.sentence
+    assert not one.running
+
+
 def test_a_module_that_never_ends_loading_is_given_up(worker):
     one = worker("while True: pass", load_seconds=0.5)
     failure = failing(one)
