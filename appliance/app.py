@@ -34,6 +34,8 @@ from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
 from appliance.outbox import parts as outbox_parts
 from appliance.outbox.inbox.settings import BrokerPlace
+from appliance.outbox.mail import MailTarget
+from appliance.outbox.target import Target
 from appliance.outbox.webhook import WebhookTarget
 from appliance.receiving import Receiving
 from appliance.settings import Settings
@@ -150,14 +152,19 @@ class Appliance:
                 self.broker, lambda mesh: member.in_mesh(mesh).public_hex
             ),
             signer=member.in_mesh, apart=self._writer_apart(),
-            targets=(
-                WebhookTarget(
-                    joints.WebhookBook(self.webhooks), settings.webhooks, settings.outbox, clock
-                ),
-            ),
+            targets=self._targets(),
         )  # fmt: skip
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         return joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
+
+    def _targets(self) -> tuple[Target, ...]:
+        """What delivers sends beside brokers."""
+        settings = self.settings
+        book = joints.WebhookBook(self.webhooks)
+        hooks = WebhookTarget(book, settings.webhooks, settings.outbox, self.clock)
+        if not settings.mail.host:
+            return (hooks,)
+        return hooks, MailTarget(settings.mail, self.hub.db_id)
 
     def _loops(self, home: Loop) -> list[Loop]:
         settings, clock, log = self.settings, self.clock, self.log

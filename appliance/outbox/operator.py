@@ -108,6 +108,7 @@ class Operator:
         text = _encode(meta).decode() if meta else None
         self._outbox.check_size("message", len(body), self._outbox.settings.message_bytes_max)
         self._outbox.check_size("meta", len(text or ""), self._outbox.settings.meta_bytes_max)
+        self._outbox.check_by(row.target, body, meta)
         digest = fingerprint(
             row.destination_kind,
             row.destination_ref,

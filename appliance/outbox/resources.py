@@ -90,8 +90,8 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
     sends, resource = Sends(outbox), OutboxResource(outbox, operator)
     refusals = (
         destination.BadDestination, wire.TwoIds, wire.NoSuchMesh, wire.NoSuchTarget,
-        wire.MessageTooLarge, wire.IdReused, wire.InsufficientStorage, wire.DaemonBusy,
-        wire.OutboxOff,
+        wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused, wire.InsufficientStorage,
+        wire.DaemonBusy, wire.OutboxOff,
     )  # fmt: skip
     example = {"to": "#alerts", "message": "build done", "priority": "now"}
     return [

@@ -19,6 +19,33 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str | None = None  # certificates to trust instead of the system's
 
 
+Address = Annotated[str, Meta(max_length=253)]
+
+
+class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[mail]: the server that takes sends to `mailto:…`. Without a host there is no mail."""
+
+    host: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)] = ""  # its name
+    port: Annotated[int, Meta(ge=1, le=65535)] = 587  # 465 for security "tls", 25 for "none"
+    security: Literal["starttls", "tls", "none"] = "starttls"  # none: nothing is encrypted
+    ca_file: str | None = None  # certificates to trust instead of the system's
+    user: Annotated[str, Meta(max_length=200)] = ""  # as whom we log in; empty: we don't
+    password_file: str | None = None  # read anew for each mail
+    sender: Address = ""  # the address that mail is from
+    sender_name: Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=100)] = (
+        "Agentlip"  # and its name
+    )
+    allow: tuple[Address, ...] = ()  # where mail may go: ops@x.org, @x.org, or * for anywhere
+    recipients_max: Annotated[int, Meta(ge=1, le=100)] = 10  # of one mail
+    message_bytes_max: Positive = 65_536  # of a mail's text; outbox.message_bytes_max holds too
+    allow_loopback: bool = True  # the server may be on this machine
+    allow_private: bool = False  # or in a private network, such as 10.0.0.0/8
+    allow_plain: bool = False  # security "none" beyond this machine: everybody on the way can read
+    connect_seconds: Annotated[float, Meta(gt=0)] = 5.0  # to reach the server
+    reply_seconds: Annotated[float, Meta(gt=0)] = 30.0  # for each of its answers
+    delivery_seconds: Annotated[float, Meta(gt=0)] = 120.0  # for one mail in all
+
+
 class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: sends that survive anything. Brokers elsewhere: [[outbox.brokers]]."""
 
