@@ -20,6 +20,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Address = Annotated[str, Meta(max_length=253)]
+OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=100)]
 
 
 class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,9 +33,7 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: Annotated[str, Meta(max_length=200)] = ""  # as whom we log in; empty: we don't
     password_file: str | None = None  # read anew for each mail
     sender: Address = ""  # the address that mail is from
-    sender_name: Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=100)] = (
-        "Agentlip"  # and its name
-    )
+    sender_name: OneLine = "Agentlip"  # and its name
     allow: tuple[Address, ...] = ()  # where mail may go: ops@x.org, @x.org, or * for anywhere
     recipients_max: Annotated[int, Meta(ge=1, le=100)] = 10  # of one mail
     message_bytes_max: Positive = 65_536  # of a mail's text; outbox.message_bytes_max holds too
