@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.fingerprint import fingerprint, prefix
@@ -14,9 +14,9 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.outbox import destination, maxage, metrics, queries, states, wire, writes
-from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.shown import message_of, meta_of, shown
 from appliance.outbox.target import MAIL, Bounded, Checking, Meta, Placing, Target, Targets
 from appliance.outbox.writes import Found, New
 
@@ -31,7 +31,6 @@ _ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 Faces = tuple[Placing | None, Bounded | None, Checking | None]
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class BelowFloor(BadSettings):
@@ -359,42 +358,3 @@ def target_of(to: str) -> str:
 def is_inside_only(target: Target | None) -> bool:
     """Whether only this process may send there: what it sends carries our signature."""
     return bool(getattr(target, "inside_only", False))
-
-
-def message_of(row: Row) -> str | None:
-    return None if row.payload_dropped_at is not None else bytes(row.payload).decode()
-
-
-def meta_of(row: Row) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = None if row.meta is None else _decode(row.meta)
-    return found
-
-
-def shown(row: Row) -> wire.OutboxRow:
-    def at(ms: int | None) -> str | None:
-        return None if ms is None else iso(ms)
-
-    return wire.OutboxRow(
-        id=row.id,
-        client_message_id=row.client_message_id,
-        fingerprint=bytes(row.request_fingerprint).hex(),
-        status=row.status,  # type: ignore[arg-type]
-        mesh=row.mesh,
-        target=row.target,
-        to=destination.shown(row.destination_kind, row.destination_ref),
-        priority=row.priority,
-        reply_to_id=row.reply_to_id,
-        attempts=row.attempts,
-        enqueued_at=iso(row.enqueued_at),
-        next_attempt_at=at(row.next_attempt_at) if row.status == states.PENDING else None,
-        last_error=row.last_error,
-        delivered_at=at(row.delivered_at),
-        broker_message_id=row.broker_message_id,
-        history_id=row.history_id,
-        died_at=at(row.died_at),
-        aborted_at=at(row.aborted_at),
-        aborted_by=row.aborted_by,
-        superseded_by=row.superseded_by,
-        payload_kept=row.payload_dropped_at is None,
-        payload_bytes=len(row.payload),
-    )

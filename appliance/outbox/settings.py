@@ -78,6 +78,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dedupe_retention_days: int = 7  # for which it remembers ids; 7 is the least it may
     max_age_hours: Annotated[int, Meta(ge=1)] | None = None  # sends become; from the days above
     payload_days: Annotated[float, Meta(ge=0)] = 7.0  # that payloads of delivered sends are kept
+    idempotency_hours: Annotated[float, Meta(ge=0)] = 24.0  # that an operator's keys are kept
     sweep_rows_max: Positive = 1000  # rows that one round of upkeep changes
     page_max: Positive = 1000  # rows of one listing
     requeue_max: Positive = 1000  # sends that one requeue by filter takes up

@@ -6,7 +6,7 @@ import falcon
 
 from appliance.hub.webhooks import wire
 from appliance.hub.webhooks.service import Webhooks
-from appliance.hub.writes import Reply
+from appliance.kernel.once import Reply
 from appliance.kernel.signedhook import BadSecret
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply, reply_bytes

@@ -12,12 +12,12 @@ from appliance.hub.text import check_text
 from appliance.hub.webhooks import metrics, queries, wire, writes
 from appliance.hub.webhooks.queries import Row
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.hub.writes import Reply, once
 from appliance.kernel import signedhook
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
+from appliance.kernel.once import Reply, once
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
