@@ -34,6 +34,8 @@ from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
 from appliance.outbox import parts as outbox_parts
 from appliance.outbox.inbox.settings import BrokerPlace
+from appliance.outbox.mail import MailTarget
+from appliance.outbox.target import Target
 from appliance.outbox.webhook import WebhookTarget
 from appliance.receiving import Receiving
 from appliance.settings import Settings
@@ -140,9 +142,12 @@ class Appliance:
             places=[BrokerPlace(one.mesh, one.url, one.ca_file) for one in settings.outbox.brokers],
             sends=self._sends, adopt=lambda mesh, days: self.outbox.outbox.adopt(mesh, days),
         )  # fmt: skip
+        book = joints.WebhookBook(self.webhooks)
+        hooks = WebhookTarget(book, settings.webhooks, settings.outbox, clock)
         self.broker = broker_parts.Parts(
-            settings.broker, settings.store, settings.socket, datadir, clock, log
-        )
+            settings.broker, settings.store, settings.socket, datadir, clock, log,
+            joints.MeshHooks(hooks),
+        )  # fmt: skip
         member = self.received.member.identity
         self.outbox = outbox_parts.Parts(
             settings.outbox, settings.store, datadir, clock, log,
@@ -150,14 +155,15 @@ class Appliance:
                 self.broker, lambda mesh: member.in_mesh(mesh).public_hex
             ),
             signer=member.in_mesh, apart=self._writer_apart(),
-            targets=(
-                WebhookTarget(
-                    joints.WebhookBook(self.webhooks), settings.webhooks, settings.outbox, clock
-                ),
-            ),
+            targets=(hooks, *self._mail()),
         )  # fmt: skip
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         return joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
+
+    def _mail(self) -> tuple[Target, ...]:
+        """What delivers mail, where a server for it is named."""
+        mail = self.settings.mail
+        return (MailTarget(mail, self.hub.db_id),) if mail.host else ()
 
     def _loops(self, home: Loop) -> list[Loop]:
         settings, clock, log = self.settings, self.clock, self.log

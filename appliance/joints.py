@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from appliance.broker import wire as broker_wire
+from appliance.broker.calling import Called
 from appliance.broker.local import LocalLink
 from appliance.broker.parts import Parts as BrokerParts
 from appliance.hub.webhooks.service import Handed, Webhooks
@@ -26,7 +27,7 @@ from appliance.outbox.inbox.service import Signer
 from appliance.outbox.inbox.signed import rotation_text
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import Later, LocalTarget, Outgoing, Refused, item_of
-from appliance.outbox.webhook import WEBHOOK, Call
+from appliance.outbox.webhook import WEBHOOK, Call, WebhookTarget
 
 PLACE_KIND = "topic"
 
@@ -92,6 +93,26 @@ class WebhookBook:
 
     def tell(self, ref: str, outcome: str) -> None:
         self._webhooks.heard(ref, outcome)
+
+
+class MeshHooks:
+    """Webhooks of meshes, called as those of the hub are."""
+
+    def __init__(self, target: WebhookTarget) -> None:
+        self._target = target
+
+    @property
+    def seconds_max(self) -> float:
+        return self._target.attempt_seconds_max
+
+    def check(self, url: str) -> None:
+        self._target.check_url(url)
+
+    def call(self, url: str, headers: dict[str, str], body: str) -> Called:
+        result = self._target.attempt(Call(url, headers), body)
+        if isinstance(result, Later):
+            return Called("failed", result.reason, result.retry_after_seconds)
+        return Called("gone", result.reason) if isinstance(result, Refused) else Called("delivered")
 
 
 class WebhookPost:

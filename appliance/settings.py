@@ -13,7 +13,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.outbox.hooks.settings import HookSettings
 from appliance.outbox.identity.settings import IdentitySettings
 from appliance.outbox.inbox.settings import InboxSettings
-from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: BrokerSettings = BrokerSettings()
     webhooks: WebhookSettings = WebhookSettings()
     outbox: OutboxSettings = OutboxSettings()
+    mail: MailSettings = MailSettings()
     jobs: JobsSettings = JobsSettings()
     plugins: PluginsSettings = PluginsSettings()
     log: LogSettings = LogSettings()

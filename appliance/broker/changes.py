@@ -2,7 +2,7 @@
 
 import msgspec
 
-from appliance.broker import queries, wire
+from appliance.broker import hookwire, queries, wire
 from appliance.broker.model import MeshRow
 from appliance.kernel.batch import Tx
 
@@ -101,8 +101,7 @@ def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, most:
     if not queries.has_place(tx, mesh_id, kind, name):
         raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
     if subscriber.startswith("webhook:"):
-        if queries.hook_url(tx, mesh_id, subscriber.removeprefix("webhook:")) is None:
-            raise wire.NoSuchHook(details={"subscriber": subscriber[:100]})
+        queries.hook(tx, mesh_id, subscriber.removeprefix("webhook:"))
     elif not queries.is_active(tx, mesh_id, subscriber):
         raise wire.NoSuchMember(details={"member": subscriber[:100]})
     _check_room(
@@ -133,14 +132,49 @@ def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> 
     )
 
 
-def add_hook(tx: Tx, mesh_id: str, url: str, most: int) -> str:
+def add_hook(tx: Tx, mesh_id: str, url: str, secret: str, most: int) -> str:
     _check_room(tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), most)
     hook_id = tx.new_id("bhook_")
     tx.execute(
-        "INSERT INTO webhook (mesh_id, id, url, added_ms) VALUES (?, ?, ?, ?)",
-        (mesh_id, hook_id, url, tx.now_ms),
+        "INSERT INTO webhook (mesh_id, id, url, added_ms, secret) VALUES (?, ?, ?, ?, ?)",
+        (mesh_id, hook_id, url, tx.now_ms, secret),
     )
     return hook_id
+
+
+def change_hook(
+    tx: Tx,
+    mesh_id: str,
+    hook_id: str,
+    command: hookwire.ChangeHook,
+    secret: str | None,
+    grace_ms: int,
+) -> None:
+    """`secret` is the new one, if there is one; the former signs beside it for `grace_ms`."""
+    row = queries.hook(tx, mesh_id, hook_id)
+    given: dict[str, str | int | None] = {}
+    if command.url is not None:
+        given["url"] = command.url
+    if command.enabled is not None:
+        given["enabled"] = int(command.enabled)
+    if command.enabled:
+        given |= {"failing_since_ms": None, "disabled_because": None}
+        tx.execute(
+            "UPDATE delivery_queue SET ready_ms = ? WHERE mesh_id = ? AND recipient = ?"
+            " AND lease_owner IS NULL AND ready_ms > ?",
+            (tx.now_ms, mesh_id, f"webhook:{hook_id}", tx.now_ms),
+        )
+    if secret is not None and secret != row.secret:
+        given |= {
+            "secret": secret,
+            "former_secret": row.secret if grace_ms else None,
+            "former_until_ms": tx.now_ms + grace_ms if grace_ms else None,
+        }
+    for column, value in given.items():
+        tx.execute(
+            f"UPDATE webhook SET {column} = ? WHERE mesh_id = ? AND id = ?",
+            (value, mesh_id, hook_id),
+        )
 
 
 def remove_hook(tx: Tx, mesh_id: str, hook_id: str) -> bool:

@@ -1,10 +1,12 @@
 """`agentlip mesh` and `agentlip broker`: through the appliance that runs here."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.terminal import Session, common, note, plain_app
 
@@ -16,6 +18,11 @@ ROOT = "/broker/v1/meshes"
 MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help="Name of the mesh.")]
 MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="Its key, or its name.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+HookArgument = Annotated[str, typer.Argument(metavar="ID", help="Of the webhook.")]
+SecretFlag = Annotated[
+    Path | None,
+    typer.Option("--secret-file", help="Sign with the secret in this file (whsec_…)."),
+]
 QueueFlag = Annotated[bool, typer.Option("--queue", help="A queue: one consumer gets each.")]
 DedupeFlag = Annotated[
     int | None, typer.Option("--dedupe-days", help="How long ids are remembered (7 to 3999).")
@@ -223,9 +230,12 @@ def unsubscribe(
 @common
 def list_hooks(session: Session, mesh: MeshArgument) -> None:
     """Webhooks that can be subscribed to topics."""
+    rows = _hub(session).get(_path(mesh, "webhooks"))["webhooks"]
+    if not session.machine:
+        rows = [{**row, "state": _hook_state(row)} for row in rows]
     session.table(
-        _hub(session).get(_path(mesh, "webhooks"))["webhooks"],
-        [("ID", "id"), ("URL", "url")],
+        rows,
+        [("ID", "id"), ("STATE", "state"), ("URL", "url")],
         empty="no webhooks",
     )
 
@@ -233,21 +243,99 @@ def list_hooks(session: Session, mesh: MeshArgument) -> None:
 @meshes.command("add-webhook")
 @common
 def add_hook(
-    session: Session, mesh: MeshArgument, url: Annotated[str, typer.Argument(metavar="URL")]
+    session: Session,
+    mesh: MeshArgument,
+    url: Annotated[str, typer.Argument(metavar="URL")],
+    secret_file: SecretFlag = None,
 ) -> None:
-    """Add a webhook; subscribe it as webhook:ID."""
-    answer = _hub(session).post(_path(mesh, "webhooks"), {"url": url})
-    session.answer(answer, f"webhook:{answer['webhook']['id']}")
+    """Add a webhook; subscribe it as webhook:ID. Its secret is shown this once.
+
+    Example: agentlip mesh add-webhook lab https://ci.example.com/hook
+    """
+    body = {"url": url, **_secret(secret_file)}
+    answer = _hub(session).post(_path(mesh, "webhooks"), body)
+    session.answer(answer, f"webhook:{answer['webhook']['id']}\n{answer['secret']}")
+
+
+@meshes.command("update-webhook")
+@common
+def update_hook(
+    session: Session,
+    mesh: MeshArgument,
+    webhook: HookArgument,
+    url: Annotated[str | None, typer.Option("--url", help="Where it points from now on.")] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Call it, or not.")
+    ] = None,
+    new_secret: Annotated[
+        bool, typer.Option("--new-secret", help="Have one made; the former signs too for a day.")
+    ] = False,
+    secret_file: SecretFlag = None,
+) -> None:
+    """Change a webhook, its switch or its secret.
+
+    Example: agentlip mesh update-webhook lab bhook_01K… --enable
+    """
+    given = {"url": url, "enabled": enabled, "new_secret": new_secret or None}
+    body = {name: value for name, value in given.items() if value is not None}
+    body |= _secret(secret_file)
+    if not body:
+        raise Invalid("nothing to change", hint="agentlip mesh update-webhook --help")
+    answer = _hub(session).patch(_hook_path(mesh, webhook), body)
+    lines = [f"{webhook} is {_hook_state(answer['webhook'])}"]
+    if "secret" in answer:
+        lines.append(answer["secret"])
+    session.answer(answer, "\n".join(lines))
+
+
+@meshes.command("webhook-deliveries")
+@common
+def list_hook_deliveries(
+    session: Session,
+    mesh: MeshArgument,
+    webhook: HookArgument,
+    limit: Annotated[int, typer.Option("--limit", min=1)] = 100,
+) -> None:
+    """What a webhook has not taken yet, and why.
+
+    Example: agentlip mesh webhook-deliveries lab bhook_01K…
+    """
+    path = f"{_hook_path(mesh, webhook)}/deliveries?limit={limit}"
+    answer = _hub(session).get(path)
+    session.table(
+        answer["deliveries"],
+        [
+            ("MESSAGE", "message_id"),
+            ("STATE", "state"),
+            ("TRIES", "attempts"),
+            ("NEXT", "next_attempt_at"),
+            ("LAST ERROR", "last_error"),
+        ],
+        empty="nothing waits for it",
+    )
+    if answer["more"] and not session.machine:
+        note(f"only {limit} are shown")
 
 
 @meshes.command("remove-webhook")
 @common
-def remove_hook(
-    session: Session, mesh: MeshArgument, webhook: Annotated[str, typer.Argument(metavar="ID")]
-) -> None:
+def remove_hook(session: Session, mesh: MeshArgument, webhook: HookArgument) -> None:
     """Forget a webhook, its subscriptions, and what waits for it."""
-    path = _path(mesh, "webhooks", webhook.removeprefix("webhook:"))
-    session.answer(_hub(session).delete(path), f"removed {webhook}")
+    session.answer(_hub(session).delete(_hook_path(mesh, webhook)), f"removed {webhook}")
+
+
+def _hook_path(mesh: str, webhook: str) -> str:
+    return _path(mesh, "webhooks", webhook.removeprefix("webhook:"))
+
+
+def _hook_state(row: Mapping[str, Any]) -> str:
+    if not row["enabled"]:
+        return "off"
+    return "on" if row["failing_since"] is None else "failing"
+
+
+def _secret(file: Path | None) -> dict[str, str]:
+    return {} if file is None else {"secret": text_of(str(file))}
 
 
 @app.command("status")

@@ -1,13 +1,11 @@
-"""The broker's background work: delivering, webhooks, leases, retention, the orphan check."""
+"""The broker's background work: delivering, leases, retention, the orphan check."""
 
 from appliance.broker import metrics, queries, retention, writes
-from appliance.broker.model import HookRow
 from appliance.broker.registry import SWEPT, Registry
 from appliance.broker.service import TURNS_MAX, Broker
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
-FIRST_PAUSE_MS = 1000
 CHECKED = "checked_ms"
 
 
@@ -56,53 +54,6 @@ class LeaseSweeper(Loop):
             expired += found
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
         return {"expired": expired}
-
-
-class HookDeliverer(Loop):
-    """Hands deliveries for webhooks to the sink, which takes each over for good or does not."""
-
-    name = "broker_hooks"
-
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker.clock, broker.log)
-        self._broker = broker
-        self.interval_seconds = broker.settings.deliver_seconds
-        broker.dispatch.wake_hooks = self.nudge
-
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        broker = self._broker
-        if broker.hook_sink is None:
-            return {"taken": 0, "failed": 0}
-        most = broker.settings.webhook_rows_max
-        rows = broker.store.read(queries.waiting_hooks, broker.directory.hooks, now_ms, most)
-        taken = failed = 0
-        for hook, id_, message_id, kind, attempts in rows:
-            done = self._hand_over(hook, message_id, kind)
-            longest = int(broker.settings.retry_seconds_max * 1000)
-            pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempts, 20), longest)
-            broker.store.write(writes.finish_hook, id_, done, pause_ms)
-            taken += done
-            failed += not done
-        metrics.deliveries.labels("hook_taken").inc(taken)
-        metrics.deliveries.labels("hook_failed").inc(failed)
-        if taken:
-            self.nudge()  # there may be more
-        return {"taken": taken, "failed": failed}
-
-    def _hand_over(self, hook: HookRow, message_id: str, kind: str) -> bool:
-        """True also when the message is gone: there is nothing left to deliver."""
-        broker = self._broker
-        mesh = broker.directory.by_id[hook.mesh_id]
-        push = broker.store.read(queries.message, mesh.slug, message_id, kind)
-        if push is None or broker.hook_sink is None:
-            return True
-        try:
-            return broker.hook_sink(hook.url, push)
-        except ApplianceError:
-            return False
-        except Exception as error:
-            self.log.error("a webhook's delivery was not taken", error)
-            return False
 
 
 class DedupeRetention(Loop):

@@ -13,6 +13,9 @@ deliveries = counter("broker_deliveries_total", "What became of deliveries", ("o
 outstanding = gauge("broker_deliveries_outstanding", "Deliveries not acked, as of the last sweep")
 links = gauge("broker_links", "Receivers connected", ("kind",))
 negotiations = counter("broker_negotiations_total", "Links opened and refused", ("outcome",))
+hooks_disabled = counter("broker_webhooks_disabled_total", "Webhooks switched off by us",
+                         ("cause",))  # fmt: skip
+"""cause: gone, failing"""
 swept = counter("broker_swept_total", "Rows removed by retention", ("what",))
 orphan_checks = counter("broker_dedupe_orphan_check_total", "Looks for orphans, by what was found",
                         ("found",))  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from appliance.broker import wire
+from appliance.broker import hookwire, wire
 from appliance.kernel.clock import iso
 
 
@@ -49,13 +49,36 @@ class MemberRow(Struct, frozen=True):
 
 
 class HookRow(Struct, frozen=True):
+    """A webhook as it is stored, secrets included: never shown as it is."""
+
     mesh_id: str
     id: str
     url: str
     added_ms: int
+    secret: str
+    former_secret: str | None = None
+    former_until_ms: int | None = None
+    enabled: int = 1
+    failing_since_ms: int | None = None
+    disabled_because: str | None = None
 
-    def shown(self) -> wire.Hook:
-        return wire.Hook(self.id, self.url, iso(self.added_ms))
+    def secrets(self, now_ms: int) -> list[str]:
+        """Those that sign now: the one in force first."""
+        if self.former_secret is None or now_ms >= (self.former_until_ms or 0):
+            return [self.secret]
+        return [self.secret, self.former_secret]
+
+    def shown(self, now_ms: int) -> hookwire.Hook:
+        rotating = len(self.secrets(now_ms)) > 1 and self.former_until_ms is not None
+        return hookwire.Hook(
+            self.id,
+            self.url,
+            iso(self.added_ms),
+            enabled=bool(self.enabled),
+            failing_since=None if self.failing_since_ms is None else iso(self.failing_since_ms),
+            disabled_because=self.disabled_because,
+            rotating_until=iso(self.former_until_ms or 0) if rotating else None,
+        )
 
 
 class Directory:

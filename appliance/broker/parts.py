@@ -1,26 +1,30 @@
 """The broker put together: what app.py mounts, starts and stops, and what joints.py may ask for."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from appliance.broker import wire
+from appliance.broker.calling import Caller
 from appliance.broker.dispatch import Dispatch
+from appliance.broker.hooks import HookDeliverer
 from appliance.broker.link import Link
 from appliance.broker.local import Callback, LocalLink, OnEvent
 from appliance.broker.loops import (
     DedupeRetention,
     Deliverer,
-    HookDeliverer,
     LeaseSweeper,
     OrphanCheck,
 )
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
-from appliance.broker.service import Broker, HookSink
+from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
+from appliance.kernel.crew import Crew
 from appliance.kernel.datadir import DataDir
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
@@ -38,20 +42,23 @@ class Parts:
         datadir: DataDir,
         clock: Clock,
         log: Log,
-        hook_sink: HookSink | None = None,
+        hook_caller: Caller | None = None,
     ) -> None:
+        """`hook_caller` calls webhooks; without one they are refused."""
         dispatch = Dispatch(settings.links_max)
         self.store = Store(
             "broker", datadir.database("broker"), store, clock, log, publish=dispatch.told
         )
-        self.broker = Broker(self.store, dispatch, settings, clock, log, hook_sink)
+        self.broker = Broker(self.store, dispatch, settings, clock, log, hook_caller)
         self.broker.open()
         self.registry = Registry(self.broker)
         self.retention = DedupeRetention(self.broker)
+        self._crew = Crew(settings.webhook_concurrency_max)
+        self.hooks = HookDeliverer(self.broker, self._crew)
         self.loops: list[Loop] = [
             Deliverer(self.broker),
             LeaseSweeper(self.broker),
-            HookDeliverer(self.broker),
+            self.hooks,
             self.retention,
             OrphanCheck(self.broker, self.registry),
         ]
@@ -73,6 +80,12 @@ class Parts:
         return link
 
     def close(self, timeout_seconds: float) -> bool:
+        """After the loops: calls on their way may end and are written down. Those that don't
+        are made again after the next start. False when time ran out."""
+        if not self._crew.join(timeout_seconds / 2):
+            self._crew.kill()
+        with suppress(Unavailable):
+            self.hooks.flush()
         return self.store.close(timeout_seconds)
 
     def _link(

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.broker import wire
+from appliance.broker import hookwire, wire
 from appliance.broker.model import Directory, HookRow, MemberRow, MeshRow
 from appliance.broker.phase import RANKS, Known
 from appliance.kernel.auth import Executor
@@ -14,6 +14,7 @@ from appliance.kernel.clock import iso
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 SUCCESSORS_MAX = 100
+HOOK_COLUMNS = ", ".join(HookRow.__struct_fields__)
 LOWEST = max(RANKS.values())
 MESSAGE = (
     "coalesce(t.client_message_id, q.client_message_id), t.topic,"
@@ -57,7 +58,7 @@ def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
         (members_max * 10,),
     )
     hooks = reader.execute(
-        "SELECT mesh_id, id, url, added_ms FROM webhook ORDER BY id LIMIT ?", (members_max,)
+        f"SELECT {HOOK_COLUMNS} FROM webhook ORDER BY id LIMIT ?", (members_max,)
     )
     return Directory(
         [MeshRow(*row) for row in meshes.fetchall()],
@@ -189,19 +190,13 @@ def outstanding(reader: Executor) -> int:
     return int(reader.execute("SELECT count(*) FROM delivery_queue").fetchone()[0])
 
 
-def waiting_hooks(
-    reader: Executor, hooks: Sequence[HookRow], now_ms: int, limit: int
-) -> list[tuple[HookRow, int, str, str, int]]:
-    """(webhook, id, message, kind, attempts) that wait for these, each webhook's own in order.
-
-    All get their share of `limit`, so that one which takes nothing leaves room for the others.
-    """
-    found = []
-    share = max(1, limit // max(1, len(hooks)))
-    for hook in hooks:
-        rows = ready(reader, hook.mesh_id, f"webhook:{hook.id}", LOWEST, now_ms, share)
-        found += [(hook, *row) for row in rows]
-    return found
+def hooks_with_work(reader: Executor, hooks: Sequence[HookRow], now_ms: int) -> list[HookRow]:
+    """Those of `hooks` for which something is ready; a step in an index for each."""
+    return [
+        hook
+        for hook in hooks
+        if ready(reader, hook.mesh_id, f"webhook:{hook.id}", LOWEST, now_ms, 1)
+    ]
 
 
 # -- looking ---------------------------------------------------------------------------------
@@ -259,17 +254,50 @@ def place(reader: Executor, mesh_id: str, kind: str, name: str, limit: int) -> w
 
 def hooks(reader: Executor, mesh_id: str, limit: int) -> list[HookRow]:
     rows = reader.execute(
-        "SELECT mesh_id, id, url, added_ms FROM webhook WHERE mesh_id = ? ORDER BY id LIMIT ?",
+        f"SELECT {HOOK_COLUMNS} FROM webhook WHERE mesh_id = ? ORDER BY id LIMIT ?",
         (mesh_id, limit),
     ).fetchall()
     return [HookRow(*row) for row in rows]
 
 
-def hook_url(reader: Executor, mesh_id: str, hook_id: str) -> str | None:
+def hook(reader: Executor, mesh_id: str, hook_id: str) -> HookRow:
+    """Raises NoSuchHook."""
     row = reader.execute(
-        "SELECT url FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
+        f"SELECT {HOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
     ).fetchone()
-    return None if row is None else str(row[0])
+    if row is None:
+        raise hookwire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+    return HookRow(*row)
+
+
+def hook_deliveries(
+    reader: Executor, mesh_id: str, hook_id: str, owner: str, limit: int
+) -> list[hookwire.HookDelivery]:
+    """What a webhook has not taken yet: what is being called first, then as it will go."""
+    columns = (
+        "v.broker_message_id, v.attempts, v.ready_ms, v.lease_until_ms, v.created_ms, v.last_error"
+    )
+    leased = reader.execute(
+        f"SELECT {columns} FROM delivery_queue AS v WHERE v.lease_owner IS NOT NULL"
+        " AND v.lease_owner = ? ORDER BY v.lease_until_ms LIMIT ?",
+        (owner, limit),
+    ).fetchall()
+    waiting = reader.execute(
+        f"SELECT {columns} FROM delivery_queue AS v WHERE v.lease_owner IS NULL"
+        " AND v.mesh_id = ? AND v.recipient = ? ORDER BY v.rank, v.id LIMIT ?",
+        (mesh_id, f"webhook:{hook_id}", limit - len(leased)),
+    ).fetchall()
+    return [
+        hookwire.HookDelivery(
+            message_id,
+            "waiting" if lease_ms is None else "leased",
+            attempts,
+            iso(created_ms),
+            iso(ready_ms) if lease_ms is None else None,
+            last_error,
+        )
+        for message_id, attempts, ready_ms, lease_ms, created_ms, last_error in (*leased, *waiting)
+    ]
 
 
 def counts(reader: Executor) -> dict[str, int]:

@@ -1,17 +1,17 @@
 """Meshes, members, topics, queues, webhooks: changed here, and told to who is connected."""
 
-import re
 from typing import Any
 
-from appliance.broker import changes, inspect, metrics, queries, signature, wire
+from appliance.broker import changes, hookwire, inspect, metrics, queries, signature, wire
+from appliance.broker.calling import Caller
 from appliance.broker.dispatch import REVOKED
 from appliance.broker.model import MeshRow
 from appliance.broker.service import Broker
+from appliance.kernel import signedhook
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 
 SWEPT = "swept_ms"
-_URL = re.compile(r"https?://\S+")
 
 
 class Registry:
@@ -141,25 +141,57 @@ class Registry:
 
     # -- webhooks ------------------------------------------------------------------------------
 
-    def hooks(self, slug: str) -> wire.HookList:
+    def hooks(self, slug: str) -> hookwire.HookList:
         mesh = self._mesh(slug)
         rows = self._store.read(queries.hooks, mesh.id, self._settings.places_max)
-        return wire.HookList([row.shown() for row in rows])
+        now_ms = self._broker.clock.now_ms()
+        return hookwire.HookList([row.shown(now_ms) for row in rows])
 
-    def add_hook(self, slug: str, command: wire.CreateHook) -> wire.HookShown:
+    def show_hook(self, slug: str, hook_id: str) -> hookwire.HookShown:
+        row = self._store.read(queries.hook, self._mesh(slug).id, hook_id)
+        return hookwire.HookShown(row.shown(self._broker.clock.now_ms()))
+
+    def add_hook(self, slug: str, command: hookwire.CreateHook) -> hookwire.HookChanged:
+        """The answer holds its secret, this once."""
         mesh, most = self._mesh(slug), self._settings.places_max
-        if not _URL.fullmatch(command.url):
-            raise Invalid("url is no address of a web server", details={"field": "url"})
-        self._need_hooks()
-        hook_id = self._store.write(changes.add_hook, mesh.id, command.url, most)
+        self._need_hooks().check(command.url)
+        secret = checked(command.secret) or signedhook.new_secret()
+        hook_id = self._store.write(changes.add_hook, mesh.id, command.url, secret, most)
         self._broker.reload()
-        rows = self._store.read(queries.hooks, mesh.id, most)
-        return wire.HookShown(next(row.shown() for row in rows if row.id == hook_id))
+        return hookwire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
+
+    def change_hook(
+        self, slug: str, hook_id: str, command: hookwire.ChangeHook
+    ) -> hookwire.HookChanged:
+        mesh = self._mesh(slug)
+        if command.url is not None:
+            self._need_hooks().check(command.url)
+        if command.secret is not None and command.new_secret:
+            raise Invalid("secret and new_secret exclude each other", hint="give one of them",
+                          details={"field": "new_secret"})  # fmt: skip
+        secret = signedhook.new_secret() if command.new_secret else checked(command.secret)
+        grace_ms = int(self._settings.webhook_secret_grace_hours * 3_600_000)
+        self._store.write(changes.change_hook, mesh.id, hook_id, command, secret, grace_ms)
+        self._broker.reload()
+        self._broker.dispatch.wake_hooks()
+        return hookwire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
+
+    def hook_deliveries(
+        self, slug: str, hook_id: str, query: hookwire.HookDeliveriesQuery
+    ) -> hookwire.HookDeliveries:
+        """What it has not taken yet."""
+        mesh = self._mesh(slug)
+        row = self._store.read(queries.hook, mesh.id, hook_id)
+        limit = min(query.limit, self._settings.page_max)
+        found = self._store.read(
+            queries.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", limit + 1
+        )
+        return hookwire.HookDeliveries(found[:limit], len(found) > limit)
 
     def remove_hook(self, slug: str, hook_id: str) -> wire.Done:
         mesh = self._mesh(slug)
         if not self._store.write(changes.remove_hook, mesh.id, hook_id):
-            raise wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+            raise hookwire.NoSuchHook(details={"webhook_id": hook_id[:100]})
         self._broker.reload()
         return wire.Done(True)
 
@@ -225,9 +257,17 @@ class Registry:
         frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}
         self._broker.dispatch.tell(mesh.id, frame)
 
-    def _need_hooks(self) -> None:
-        if self._broker.hook_sink is None:
-            raise wire.NoWebhooks
+    def _need_hooks(self) -> Caller:
+        if self._broker.hook_caller is None:
+            raise hookwire.NoWebhooks
+        return self._broker.hook_caller
+
+
+def checked(secret: str | None) -> str | None:
+    """Raises BadSecret."""
+    if secret is not None:
+        signedhook.key_of(secret)
+    return secret
 
 
 def check_key(pubkey: str) -> None:

@@ -5,12 +5,14 @@ from typing import Any
 
 import falcon
 
-from appliance.broker import wire
+from appliance.broker import hookwire, wire
 from appliance.broker.access import member_of, only_itself, sender_of, within
 from appliance.broker.dispatch import AlreadyConnected
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
 from appliance.kernel.fingerprint import fingerprint
+from appliance.kernel.signedhook import BadSecret
+from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
 from appliance.web.route import Operation, Route, Signer
 
@@ -140,11 +142,24 @@ class Hooks:
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
         reply(resp, self._registry.hooks(mesh))
 
-    def on_post(self, req: Any, resp: falcon.Response, mesh: str, command: wire.CreateHook) -> None:
+    def on_post(
+        self, req: Any, resp: falcon.Response, mesh: str, command: hookwire.CreateHook
+    ) -> None:
         reply(resp, self._registry.add_hook(mesh, command), 201)
+
+    def on_get_item(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
+        reply(resp, self._registry.show_hook(mesh, webhook))
+
+    def on_patch_item(
+        self, req: Any, resp: falcon.Response, mesh: str, webhook: str, command: hookwire.ChangeHook
+    ) -> None:
+        reply(resp, self._registry.change_hook(mesh, webhook, command))
 
     def on_delete_item(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
         reply(resp, self._registry.remove_hook(mesh, webhook))
+
+    def on_get_deliveries(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
+        reply(resp, self._registry.hook_deliveries(mesh, webhook, req.context.query))
 
 
 class Looks:
@@ -279,7 +294,8 @@ def _places(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
             }),
             Route(path + "/{place}/subscribers/{subscriber}", places, {
                 "PUT": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=signer,
-                                 errors=(wire.NoSuchDestination, wire.NotYours, wire.NoWebhooks),
+                                 errors=(wire.NoSuchDestination, wire.NotYours,
+                                         hookwire.NoWebhooks),
                                  summary=f"Subscribe a member to a {kind}"),
                 "DELETE": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=signer,
                                     errors=(wire.NotYours,),
@@ -291,18 +307,29 @@ def _places(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
 
 def _looking(registry: Registry) -> list[Route]:
     hooks, looks = Hooks(registry), Looks(registry)
+    wrong = (BadWebhookUrl, BadSecret)
     return [
         Route(ROOT + "/{mesh}/webhooks", hooks, {
-            "GET": Operation(wire.ADMIN, reply=wire.HookList,
+            "GET": Operation(wire.ADMIN, reply=hookwire.HookList,
                              summary="Webhooks that can be subscribed to topics"),
-            "POST": Operation(wire.ADMIN, body=wire.CreateHook, reply=wire.HookShown, status=201,
-                              errors=(wire.NoWebhooks, wire.TooManyRows),
-                              summary="Add a webhook; subscribe it as webhook:ID"),
+            "POST": Operation(wire.ADMIN, body=hookwire.CreateHook, reply=hookwire.HookChanged,
+                              status=201, errors=(hookwire.NoWebhooks, wire.TooManyRows, *wrong),
+                              summary="Add a webhook; its secret is told here, once"),
         }),
         Route(ROOT + "/{mesh}/webhooks/{webhook}", hooks, {
-            "DELETE": Operation(wire.ADMIN, reply=wire.Done, errors=(wire.NoSuchHook,),
+            "GET": Operation(wire.ADMIN, reply=hookwire.HookShown, errors=(hookwire.NoSuchHook,),
+                             summary="One webhook, without its secret"),
+            "PATCH": Operation(wire.ADMIN, body=hookwire.ChangeHook, reply=hookwire.HookChanged,
+                               errors=(hookwire.NoSuchHook, hookwire.NoWebhooks, *wrong),
+                               summary="Change a webhook, its switch or its secret"),
+            "DELETE": Operation(wire.ADMIN, reply=wire.Done, errors=(hookwire.NoSuchHook,),
                                 summary="Forget a webhook and its subscriptions"),
         }, suffix="item"),
+        Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", hooks, {
+            "GET": Operation(wire.ADMIN, reply=hookwire.HookDeliveries,
+                             query=hookwire.HookDeliveriesQuery, errors=(hookwire.NoSuchHook,),
+                             summary="What a webhook has not taken yet, and why"),
+        }, suffix="deliveries"),
         Route("/broker/v1/status", looks, {
             "GET": Operation(wire.READ, reply=wire.Status, errors=(AlreadyConnected,),
                              summary="Counts of everything, and what the last looks found"),

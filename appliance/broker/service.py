@@ -12,6 +12,7 @@ from typing import Any
 from appliance.broker import metrics, phase, queries, retention, wire, writes
 from appliance.broker.access import Signatures
 from appliance.broker.bucket import Limiter
+from appliance.broker.calling import Caller
 from appliance.broker.dispatch import Dispatch, Receiver
 from appliance.broker.model import Directory, MemberRow, MeshRow
 from appliance.broker.phase import Command, Known
@@ -23,9 +24,6 @@ from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.web.errors import status_of
-
-HookSink = Callable[[str, wire.Push], bool]
-"""(url, message) → whether it was taken over for good. May raise; must not wait long."""
 
 Answer = tuple[int, dict[str, Any]]
 TURNS_MAX = 100  # of one round of the Deliverer
@@ -41,14 +39,14 @@ class Broker:
         settings: BrokerSettings,
         clock: Clock,
         log: Log,
-        hook_sink: HookSink | None = None,
+        hook_caller: Caller | None = None,
     ) -> None:
         self.store = store
         self.dispatch = dispatch
         self.settings = settings
         self.clock = clock
         self.log = log
-        self.hook_sink = hook_sink
+        self.hook_caller = hook_caller
         self.directory = Directory()
         self.signatures = Signatures(lambda: self.directory, settings, clock)
         self._limiter = Limiter(settings.rate_per_second)

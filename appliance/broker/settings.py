@@ -24,7 +24,11 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deliver_seconds: float = 1.0  # longest pause between two looks for work
     claim_max: int = 500  # deliveries claimed in one transaction
     retry_seconds_max: float = 60.0  # longest pause before a delivery is tried again
-    webhook_rows_max: int = 100  # webhook deliveries handed over in one round
+    webhook_concurrency_max: int = 8  # calls of webhooks at the same time, in all
+    webhook_each_max: int = 2  # calls of one webhook at the same time
+    webhook_retry_after_seconds_max: float = 3_600.0  # longest pause that a receiver may ask for
+    webhook_disable_after_days: float = 5.0  # without a delivery; 0: never
+    webhook_secret_grace_hours: float = 24.0  # a replaced secret signs as well for so long
     fanout_seconds_max: float = 300.0  # a delivery row older than that needs its dedupe row
     retention_hours: float = 24.0  # between two sweeps of what has expired
     sweep_rows_max: int = 500  # messages or ids removed in one transaction

@@ -179,26 +179,6 @@ class PlaceList(Struct, frozen=True):
     places: list[Place]
 
 
-class CreateHook(Struct, frozen=True):
-    """A webhook that can be subscribed to topics, as `webhook:ID`."""
-
-    url: Annotated[str, Meta(min_length=1, max_length=2048)]
-
-
-class Hook(Struct, frozen=True):
-    id: str
-    url: str
-    added_at: str
-
-
-class HookShown(Struct, frozen=True):
-    webhook: Hook
-
-
-class HookList(Struct, frozen=True):
-    webhooks: list[Hook]
-
-
 class Done(Struct, frozen=True):
     changed: bool
 
@@ -351,11 +331,6 @@ class NoSuchDestination(Missing):
     advice = "a dm goes to a member's whole public key; agentlip mesh topics MESH lists topics"
 
 
-class NoSuchHook(Missing):
-    sentence = "there is no such webhook"
-    advice = "agentlip mesh webhooks MESH"
-
-
 class FingerprintDiffers(Invalid):
     """`broker_fingerprint_prefix`: what we make of what was sent."""
 
@@ -417,12 +392,6 @@ class TooManyRows(Conflict):
     code = "TOO_MANY"
     sentence = "there are as many of them as there may be"
     advice = "the limits stand in [broker] of agentlip.toml"
-
-
-class NoWebhooks(Conflict):
-    code = "WEBHOOKS_NOT_AVAILABLE"
-    sentence = "this appliance delivers to no webhooks"
-    advice = "members receive over GET /broker/v1/link"
 
 
 class TooManyLinks(Unavailable):

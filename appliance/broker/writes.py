@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from appliance.broker import queries, wire
+from appliance.broker.calling import Outcome
 from appliance.broker.phase import RANKS, Command, Known
 from appliance.kernel.batch import Tx
+
+GONE = "its receiver answered 410 Gone"
+FAILING = "nothing could be delivered for broker.webhook_disable_after_days"
 
 
 class Verdict(Struct, frozen=True):
@@ -265,15 +269,93 @@ def expire_leases(tx: Tx, limit: int) -> list[tuple[int, str]]:
     return rows
 
 
-def finish_hook(tx: Tx, id_: int, taken: bool, pause_ms: int) -> None:
-    """A webhook's delivery was handed over for good, or waits for another try."""
-    if taken:
-        tx.execute("DELETE FROM delivery_queue WHERE id = ?", (id_,))
-    else:
-        tx.execute(
-            "UPDATE delivery_queue SET attempts = attempts + 1, ready_ms = ? WHERE id = ?",
-            (tx.now_ms + pause_ms, id_),
-        )
+class HookDone(Struct, frozen=True):
+    """How a call of a webhook went. `pause_ms` is for what it did not take."""
+
+    mesh_id: str
+    hook_id: str
+    owner: str
+    id: int
+    broker_message_id: str
+    outcome: Outcome
+    reason: str
+    pause_ms: int
+
+
+class HookTurn(Struct, frozen=True):
+    """`disabled`: (webhook, cause); `changed`: some webhook's row is another now."""
+
+    claims: list[Claim]
+    disabled: list[tuple[str, str]]
+    changed: bool
+
+
+def hook_turn(
+    tx: Tx, done: Sequence[HookDone], wants: Sequence[Want], lease_ms: int, patience_ms: int
+) -> HookTurn:
+    """What became of calls, what that says of their receivers, and the next claims."""
+    settle(tx, [Ack(one.owner, one.id, one.broker_message_id) for one in done if _is_taken(one)])
+    for one in done:
+        if not _is_taken(one):
+            tx.execute(
+                "UPDATE delivery_queue SET lease_owner = NULL, lease_until_ms = NULL,"
+                " ready_ms = ?, last_error = ? WHERE id = ? AND lease_owner = ?",
+                (tx.now_ms + one.pause_ms, one.reason, one.id, one.owner),
+            )
+    disabled: list[tuple[str, str]] = []
+    changed = False
+    for mesh_id, hook_id in {(one.mesh_id, one.hook_id): None for one in done}:
+        outcomes = {one.outcome for one in done if one.hook_id == hook_id}
+        moved, cause = _note_calls(tx, mesh_id, hook_id, outcomes, patience_ms)
+        changed = changed or moved
+        if cause is not None:
+            disabled.append((hook_id, cause))
+    off = {f"hook-{hook_id}" for hook_id, _ in disabled}
+    claims: list[Claim] = []
+    shared: dict[str, wire.Push | None] = {}
+    for want in wants:
+        if want.owner not in off:
+            claims += _claim_for(tx, want, lease_ms, shared)
+    return HookTurn(claims, disabled, changed)
+
+
+def _is_taken(one: HookDone) -> bool:
+    return one.outcome == "delivered"
+
+
+def _note_calls(
+    tx: Tx, mesh_id: str, hook_id: str, outcomes: set[Outcome], patience_ms: int
+) -> tuple[bool, str | None]:
+    """Whether the webhook's row changed, and why it was switched off if it was. `patience_ms` of
+    failures and nothing else are borne; 0: any."""
+    row = tx.execute(
+        "SELECT enabled, failing_since_ms FROM webhook WHERE mesh_id = ? AND id = ?",
+        (mesh_id, hook_id),
+    ).fetchone()
+    if row is None or not row[0]:
+        return False, None
+    since, values = row[1], (mesh_id, hook_id)
+    where = "WHERE mesh_id = ? AND id = ?"
+    if "gone" in outcomes:
+        return True, _switch_off(tx, mesh_id, hook_id, "gone", GONE)
+    if "delivered" in outcomes:
+        if since is not None:
+            tx.execute(f"UPDATE webhook SET failing_since_ms = NULL {where}", values)
+        return since is not None, None
+    if since is None:
+        tx.execute(f"UPDATE webhook SET failing_since_ms = ? {where}", (tx.now_ms, *values))
+        return True, None
+    if patience_ms and tx.now_ms - since >= patience_ms:
+        return True, _switch_off(tx, mesh_id, hook_id, "failing", FAILING)
+    return False, None
+
+
+def _switch_off(tx: Tx, mesh_id: str, hook_id: str, cause: str, because: str) -> str:
+    tx.execute(
+        "UPDATE webhook SET enabled = 0, disabled_because = ? WHERE mesh_id = ? AND id = ?",
+        (because, mesh_id, hook_id),
+    )
+    return cause
 
 
 # -- retention -------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ import msgspec
 from appliance.hub import events, wire
 from appliance.hub.events import encode
 from appliance.hub.text import check_text
-from appliance.hub.writes import Reply
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import Invalid, PayloadTooLarge
+from appliance.kernel.once import Reply
 from appliance.kernel.reader import Reader
 
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"

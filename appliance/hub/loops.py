@@ -2,6 +2,7 @@
 
 from appliance.hub import metrics, queries, writes
 from appliance.hub.settings import HubSettings
+from appliance.kernel import once
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -21,7 +22,7 @@ class KeySweeper(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         before_ms = now_ms - int(self._settings.idempotency_hours * 3_600_000)
-        forgotten = self._store.write(writes.forget_keys, before_ms, self._settings.sweep_rows_max)
+        forgotten = self._store.write(once.forget_keys, before_ms, self._settings.sweep_rows_max)
         return {"forgotten": forgotten}
 
 

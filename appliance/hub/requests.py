@@ -15,9 +15,9 @@ import msgspec
 from appliance.hub import metrics, wire
 from appliance.hub.access import POST
 from appliance.hub.service import Hub, refusal
-from appliance.hub.writes import Reply
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
+from appliance.kernel.once import Reply
 from appliance.web.body import BodyPlan, malformed, refuse_field
 from appliance.web.errors import status_of
 from appliance.web.frame import text_frame

@@ -6,8 +6,9 @@ many they are, it is one INSERT and one UPDATE over the same selection.
 
 from appliance.hub import wire
 from appliance.hub.events import Event, encode
-from appliance.hub.writes import Reply, message_to_change
+from appliance.hub.writes import message_to_change
 from appliance.kernel.batch import Tx
+from appliance.kernel.once import Reply
 from appliance.kernel.reader import Reader
 
 MOVED = "message.moved_topic"

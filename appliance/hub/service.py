@@ -13,12 +13,13 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
-from appliance.hub.writes import Reply
+from appliance.kernel import once
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.feed import Feed
+from appliance.kernel.once import Reply
 from appliance.kernel.searchquery import parse
 from appliance.kernel.store import Store
 from appliance.kernel.submission import Reading
@@ -223,9 +224,9 @@ class Hub:
         assert identity is not None
         self._hold(identity[:4])
         held.append(identity[:4])
-        return writes.once, (identity, writes.create_message, *plain)
+        return once.once, (identity, writes.create_message, *plain)
 
-    def _mutate(self, verb: str, identity: writes.Once | None, function: Any, *args: Any) -> Reply:
+    def _mutate(self, verb: str, identity: once.Once | None, function: Any, *args: Any) -> Reply:
         outcome = "failed"
         try:
             if identity is None:
@@ -233,7 +234,7 @@ class Hub:
             else:
                 self._hold(identity[:4])
                 try:
-                    reply = self.store.write(writes.once, identity, function, *args)
+                    reply = self.store.write(once.once, identity, function, *args)
                 finally:
                     self._running.discard(identity[:4])
             outcome = "done"
@@ -246,7 +247,7 @@ class Hub:
 
     def _identity(
         self, principal: Principal, method: str, route: str, key: str | None, command: Any
-    ) -> writes.Once | None:
+    ) -> once.Once | None:
         if key is None:
             return None
         fingerprint = hashlib.sha256(_canonical(command)).hexdigest()

@@ -445,13 +445,6 @@ class BadUrl(Invalid):
     advice = 'for instance {"url": "https://example.com/page"}'
 
 
-class KeyReused(Conflict):
-    code = "IDEMPOTENCY_KEY_REUSED"
-    status = 422
-    sentence = "this idempotency key was used with another request"
-    advice = "use a new key for a new request; retry with the same body"
-
-
 class KeyInProgress(Conflict):
     code = "IDEMPOTENCY_IN_PROGRESS"
     sentence = "the first request with this idempotency key is still running"

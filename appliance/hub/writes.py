@@ -5,67 +5,12 @@ so that the bytes stored for an idempotency key are the bytes that were sent.
 """
 
 import sqlite3
-from typing import Any
 
 from appliance.hub import events, wire
 from appliance.hub.columns import CHANNEL, MESSAGE, TOPIC
 from appliance.hub.events import encode
 from appliance.kernel.batch import Tx
-
-Once = tuple[str, str, str, str, str]  # principal, method, route, key, fingerprint
-
-
-class Reply:
-    """A success on its way out: HTTP status and body; `replayed` if it is a repetition."""
-
-    __slots__ = ("body", "replayed", "status")
-
-    def __init__(self, status: int, body: bytes, replayed: bool = False) -> None:
-        self.status = status
-        self.body = body
-        self.replayed = replayed
-
-    def __reduce__(self) -> tuple[type["Reply"], tuple[int, bytes, bool]]:
-        """Replies cross from the writer's process; this is a third of pickle's own way."""
-        return Reply, (self.status, self.body, self.replayed)
-
-
-# -- idempotency -----------------------------------------------------------------------
-
-
-def once(tx: Tx, identity: Once, function: Any, *args: Any) -> Reply:
-    """`function(tx, *args)` unless this key was answered before; then that answer again.
-
-    The answer is stored in the same transaction as the change. A refusal leaves no row,
-    so it does not use up the key.
-    """
-    principal, method, route, key, fingerprint = identity
-    row = tx.execute(
-        "SELECT fingerprint, status, reply FROM x_idempotency"
-        " WHERE principal = ? AND method = ? AND route = ? AND key = ?",
-        (principal, method, route, key),
-    ).fetchone()
-    if row is not None:
-        if row[0] != fingerprint:
-            raise wire.KeyReused
-        return Reply(row[1], row[2], replayed=True)
-    reply: Reply = function(tx, *args)
-    tx.execute(
-        "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (principal, method, route, key, fingerprint, reply.status, reply.body, tx.now_ms),
-    )
-    return reply
-
-
-def forget_keys(tx: Tx, before_ms: int, most: int) -> int:
-    """Remove at most `most` idempotency rows older than `before_ms`; how many."""
-    return tx.execute(
-        "DELETE FROM x_idempotency WHERE (principal, method, route, key) IN"
-        " (SELECT principal, method, route, key FROM x_idempotency"
-        "  WHERE created_ms < ? ORDER BY created_ms LIMIT ?)",
-        (before_ms, most),
-    ).rowcount
-
+from appliance.kernel.once import Reply
 
 # -- the search index ------------------------------------------------------------------
 

@@ -129,3 +129,10 @@ KINDS: tuple[type[ApplianceError], ...] = (
     Exhausted,
     Unavailable,
 )
+
+
+class KeyReused(Conflict):
+    code = "IDEMPOTENCY_KEY_REUSED"
+    status = 422
+    sentence = "this idempotency key was used with another request"
+    advice = "use a new key for a new request; retry with the same body"

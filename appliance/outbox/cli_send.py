@@ -21,7 +21,10 @@ MESSAGE_BYTES_MAX = 1024 * 1024
 def send(
     session: Session,
     to: Annotated[
-        str, typer.Argument(metavar="TO", help="'#topic', a member's public key, or 'queue:ID'.")
+        str,
+        typer.Argument(
+            metavar="TO", help="'#topic', a member's public key, 'queue:ID', or 'mailto:ADDRESS'."
+        ),
     ],
     message: Annotated[
         str | None, typer.Argument(metavar="MESSAGE", help="Its text; '-' or nothing: from stdin.")
@@ -36,15 +39,19 @@ def send(
     ] = None,
     mesh: Annotated[str | None, typer.Option("--mesh", help="The mesh it goes to.")] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="What delivers it (default: a broker).")
+        str | None, typer.Option("--target", help="What delivers it (default: a broker, or mail).")
     ] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Of a mail.")] = None,
 ) -> None:
     """Send a message: it is on the disk when this returns, and arrives once.
 
     Example: agentlip send '#alerts' 'build done' --priority now
     """
     body: dict[str, Any] = {"to": to, "message": _text(message), "priority": priority}
-    given = {"replyToId": reply_to, "mesh": mesh, "target": target, "meta": _object(meta)}
+    beside = _object(meta)
+    if subject is not None:
+        beside = {**(beside or {}), "subject": subject}
+    given = {"replyToId": reply_to, "mesh": mesh, "target": target, "meta": beside}
     body |= {name: value for name, value in given.items() if value is not None}
     from appliance.sdk.discovery import find_hub
     from appliance.sdk.http import HubClient

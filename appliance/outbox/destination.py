@@ -3,6 +3,7 @@
     #alerts  topic:alerts           a topic by its name
     29acba…(64 digits)  dm:29acba…  a member by the public key, whole
     queue:q1                        a queue by its id
+    mailto:a@x.org,b@y.org          mail, for sends whose target is mail
 
 A beginning of a key is refused: a send to it would never be delivered.
 """
@@ -12,7 +13,15 @@ import re
 from appliance.kernel.errors import Invalid
 from appliance.kernel.fingerprint import DestinationKind
 
+MAILTO = "mailto:"
 REF_CHARACTERS_MAX = 200
+LOCAL_CHARACTERS_MAX = 64
+DOMAIN_CHARACTERS_MAX = 253
+# Plainer than mail allows: nothing that is quoted, and neither '%' nor '!', by which old servers
+# pass mail on to others.
+_LOCAL = r"[A-Za-z0-9_][A-Za-z0-9_+=~'-]*(\.[A-Za-z0-9_+=~'-]+)*"
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS = re.compile(rf"({_LOCAL})@({_LABEL}(?:\.{_LABEL})*)")
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
@@ -39,13 +48,46 @@ def parse(to: str) -> tuple[DestinationKind, str]:
     raise BadDestination(details={"field": "to"})
 
 
+def parse_stored(to: str) -> tuple[DestinationKind, str]:
+    """The same for what is looked for among sends of all targets."""
+    return ("queue", mail(to)) if to.startswith(MAILTO) else parse(to)
+
+
 def topic(name: str) -> str:
     """A topic's name as it is addressed."""
     return _ref(name.removeprefix("#"))
 
 
+def mail(to: str) -> str:
+    """Addresses of mail as they are stored: each once, domains in lower case."""
+    found: dict[str, None] = {}
+    for address in to.removeprefix(MAILTO).split(","):
+        found[mail_address(address.strip(" "))] = None
+    return MAILTO + ",".join(found)
+
+
+def mail_address(text: str) -> str:
+    """One address, its domain in lower case; or BadDestination."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or len(found[1]) > LOCAL_CHARACTERS_MAX or len(text) > DOMAIN_CHARACTERS_MAX:
+        raise BadDestination(
+            "mail goes to addresses in plain ASCII",
+            details={"field": "to"},
+            hint="'mailto:ops@example.com'; several are separated by commas",
+        )
+    local, domain = text.split("@")
+    return f"{local}@{domain.lower()}"
+
+
+def mail_addresses(ref: str) -> list[str]:
+    """Those in a stored reference."""
+    return ref.removeprefix(MAILTO).split(",")
+
+
 def shown(kind: str, ref: str) -> str:
-    """What `parse` would read."""
+    """What `parse`, or `mail`, would read."""
+    if ref.startswith(MAILTO):
+        return ref
     return f"#{ref}" if kind == "topic" else f"{kind}:{ref}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
+from appliance.kernel.once import forget_keys
 from appliance.outbox import metrics, queries, writes
 from appliance.outbox.pressure import Level
 from appliance.outbox.sender import HOUR_MS, Sender
@@ -97,4 +98,6 @@ class Sweep(Loop):
             outbox.gauge.ended(died)
             self.log.warning("sends became too old and were given up", count=died)
         before_ms = now_ms - int(settings.payload_days * DAY_MS)
+        keys_ms = now_ms - int(settings.idempotency_hours * HOUR_MS)
+        write(forget_keys, keys_ms, most)
         return {"died": died, "forgotten": write(writes.forget_payloads, before_ms, most)}

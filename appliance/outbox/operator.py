@@ -1,18 +1,28 @@
 """What an operator does with sends: requeue, drop, prune. Ids are never released by it."""
 
-from typing import Any
+import hashlib
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
+from appliance.kernel import once
 from appliance.kernel.errors import Invalid
 from appliance.kernel.fingerprint import fingerprint
+from appliance.kernel.once import Once, Reply
 from appliance.outbox import metrics, queries, states, wire, writes
 from appliance.outbox.columns import Row
-from appliance.outbox.service import Outbox, is_inside_only, meta_of, shown
+from appliance.outbox.service import Outbox, is_inside_only
+from appliance.outbox.shown import meta_of
 from appliance.outbox.writes import Successor
 
+Verb = Literal["requeue", "drop", "prune"]
+Command = wire.Requeue | wire.Drop | wire.Prune
+T = TypeVar("T")
+
 _encode = msgspec.json.Encoder().encode
+_canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Operator:
@@ -20,8 +30,40 @@ class Operator:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
+        self._verbs: dict[Verb, Callable[[Any, str, Once | None], Reply]] = {
+            "requeue": self._requeue,
+            "drop": self._drop,
+            "prune": self._prune,
+        }
+
+    def answer(self, verb: Verb, command: Command, by: str, key: str | None) -> Reply:
+        """A verb as it is answered over HTTP. Under a key that was answered before the same again,
+        whatever has become of the sends; raises KeyReused for another request under it."""
+        identity = None
+        if key is not None and not (isinstance(command, wire.Requeue) and command.dry_run):
+            digest = hashlib.sha256(_canonical(command)).hexdigest()
+            identity = by, "POST", f"outbox/{verb}", key, digest
+            known = self._outbox.store.read(once.known, identity)
+            if known is not None:
+                return known
+        return self._verbs[verb](command, by, identity)
 
     def requeue(self, command: wire.Requeue, by: str) -> wire.RequeueResult:
+        return _decoded(self._requeue(command, by), wire.RequeueResult)
+
+    def drop(self, any_id: str, by: str) -> wire.Dropped:
+        return _decoded(self._drop(wire.Drop(any_id), by), wire.Dropped)
+
+    def prune(self, command: wire.Prune, by: str) -> wire.Pruned:
+        return _decoded(self._prune(command, by), wire.Pruned)
+
+    def _write(self, identity: Once | None, function: Any, *args: Any) -> Reply:
+        given = (writes.answered, function, *args)
+        whole = given if identity is None else (once.once, identity, *given)
+        reply: Reply = self._outbox.store.write(*whole)
+        return reply
+
+    def _requeue(self, command: wire.Requeue, by: str, identity: Once | None = None) -> Reply:
         _check(command)
         rows = self._chosen(command)
         plan = [(row, self._successor(command, row)) for row in rows]
@@ -30,23 +72,23 @@ class Operator:
                 wire.Requeued(row.id, row.client_message_id, None, command.new_client_id)
                 for row, _ in plan
             ]
-            return wire.RequeueResult(told, True, self._more(command, rows))
-        store = self._outbox.store
-        done = store.write(
-            writes.requeue, tuple((row.id, successor) for row, successor in plan), by
-        )
-        metrics.requeues.inc(len(done))
+            return Reply(200, _encode(wire.RequeueResult(told, True, self._more(command, rows))))
+        chosen = tuple((row.id, successor) for row, successor in plan)
+        reply = self._write(identity, writes.requeue, chosen, by, self._more(command, rows))
+        if reply.replayed:  # another was quicker
+            return reply
+        metrics.requeues.inc(len(chosen))
         self._outbox.gauge.accepted(
             sum(row.status == states.DEAD for row in rows), sum(len(row.payload) for row in rows)
         )
         for route in {row.route for row in rows}:
             self._outbox.nudge(route)
-        return wire.RequeueResult(done, False, self._more(command, rows))
+        return reply
 
-    def drop(self, any_id: str, by: str) -> wire.Dropped:
-        return wire.Dropped(shown(self._outbox.store.write(writes.drop, any_id, by)))
+    def _drop(self, command: wire.Drop, by: str, identity: Once | None = None) -> Reply:
+        return self._write(identity, writes.drop, command.id, by)
 
-    def prune(self, command: wire.Prune, by: str) -> wire.Pruned:
+    def _prune(self, command: wire.Prune, by: str, identity: Once | None = None) -> Reply:
         if not command.confirm:
             raise Invalid(
                 "pruning drops payloads for good",
@@ -55,8 +97,7 @@ class Operator:
             )
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
         most = self._outbox.settings.sweep_rows_max
-        pruned = self._outbox.store.write(writes.prune, command.dead, before_ms, by, most)
-        return wire.Pruned(pruned, more=pruned >= most)
+        return self._write(identity, writes.prune, command.dead, before_ms, by, most)
 
     def _more(self, command: wire.Requeue, rows: list[Row]) -> bool:
         limit = min(command.limit, self._outbox.settings.requeue_max)
@@ -108,6 +149,7 @@ class Operator:
         text = _encode(meta).decode() if meta else None
         self._outbox.check_size("message", len(body), self._outbox.settings.message_bytes_max)
         self._outbox.check_size("meta", len(text or ""), self._outbox.settings.meta_bytes_max)
+        self._outbox.check_by(row.target, body, meta)
         digest = fingerprint(
             row.destination_kind,
             row.destination_ref,
@@ -117,6 +159,10 @@ class Operator:
             meta=meta,
         )
         return Successor(new_id, digest, body, text, patched=True)
+
+
+def _decoded(reply: Reply, kind: type[T]) -> T:
+    return msgspec.json.decode(reply.body, type=kind)
 
 
 def _check(command: wire.Requeue) -> None:

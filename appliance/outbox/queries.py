@@ -17,6 +17,16 @@ _INDEX = {
 }
 
 
+_BY_DESTINATION = "INDEXED BY outbox_destination"
+
+
+def _index(status: str | None, filters: dict[str, Any]) -> str:
+    """A destination has fewer sends than a state; but of dead and retired ones there are few."""
+    if "destination_ref" in filters and status not in ("dead", "aborted"):
+        return _BY_DESTINATION
+    return _INDEX.get(status or "", "")
+
+
 class Executor(Protocol):
     """A Reader, or the writer's Tx."""
 
@@ -82,7 +92,7 @@ def page(
         terms.append("id < ?")
         values.append(before)
     order, where = "ASC" if oldest_first else "DESC", " AND ".join(terms)
-    source = f"outbox {_INDEX.get(status or '', '')}"
+    source = f"outbox {_index(status, filters)}"
     rows = reader.execute(
         f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id {order} LIMIT ?",
         (*values, limit),
@@ -179,7 +189,7 @@ def requeuable(
     if enqueued_before is not None:
         terms.append("enqueued_at <= ?")
         values.append(enqueued_before)
-    source, where = f"outbox {_INDEX[status]}", " AND ".join(terms)
+    source, where = f"outbox {_index(status, filters)}", " AND ".join(terms)
     rows = reader.execute(
         f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id LIMIT ?",
         (*values, limit),

@@ -5,9 +5,9 @@ from typing import Any
 import falcon
 import msgspec
 
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, KeyReused
 from appliance.outbox import destination, wire
-from appliance.outbox.operator import Operator
+from appliance.outbox.operator import Command, Operator, Verb
 from appliance.outbox.service import Outbox
 from appliance.web import errors
 from appliance.web.media import reply, reply_bytes
@@ -77,21 +77,28 @@ class OutboxResource:
         reply(resp, self._outbox.export(req.context.query))
 
     def on_post_requeue(self, req: Any, resp: falcon.Response, command: wire.Requeue) -> None:
-        reply(resp, self._operator.requeue(command, req.context.principal.id))
+        self._answer(req, resp, "requeue", command)
 
     def on_post_drop(self, req: Any, resp: falcon.Response, command: wire.Drop) -> None:
-        reply(resp, self._operator.drop(command.id, req.context.principal.id))
+        self._answer(req, resp, "drop", command)
 
     def on_post_prune(self, req: Any, resp: falcon.Response, command: wire.Prune) -> None:
-        reply(resp, self._operator.prune(command, req.context.principal.id))
+        self._answer(req, resp, "prune", command)
+
+    def _answer(self, req: Any, resp: falcon.Response, verb: Verb, command: Command) -> None:
+        context = req.context
+        result = self._operator.answer(verb, command, context.principal.id, context.idempotency_key)
+        reply_bytes(resp, result.body, result.status)
+        if result.replayed:
+            resp.set_header("Idempotency-Replayed", "true")
 
 
 def routes(outbox: Outbox, operator: Operator) -> list[Route]:
     sends, resource = Sends(outbox), OutboxResource(outbox, operator)
     refusals = (
         destination.BadDestination, wire.TwoIds, wire.NoSuchMesh, wire.NoSuchTarget,
-        wire.MessageTooLarge, wire.IdReused, wire.InsufficientStorage, wire.DaemonBusy,
-        wire.OutboxOff,
+        wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused, wire.InsufficientStorage,
+        wire.DaemonBusy, wire.OutboxOff,
     )  # fmt: skip
     example = {"to": "#alerts", "message": "build done", "priority": "now"}
     return [
@@ -132,17 +139,17 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
         Route("/v1/outbox/requeue", resource, {
             "POST": Operation(ADMIN, body=wire.Requeue, reply=wire.RequeueResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
-                                      wire.PayloadGone),
+                                      wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
                               summary="Retire sends that are stuck; new ones take their place"),
         }, suffix="requeue"),
         Route("/v1/outbox/drop", resource, {
             "POST": Operation(ADMIN, body=wire.Drop, reply=wire.Dropped,
-                              errors=(wire.NoSuchSend, wire.WrongState),
+                              errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
                               summary="Retire a send and drop its payload; its id stays"),
         }, suffix="drop"),
         Route("/v1/outbox/prune", resource, {
-            "POST": Operation(ADMIN, body=wire.Prune, reply=wire.Pruned,
+            "POST": Operation(ADMIN, body=wire.Prune, reply=wire.Pruned, errors=(KeyReused,),
                               summary="Drop payloads of ended sends; their ids stay"),
         }, suffix="prune"),
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.fingerprint import fingerprint, prefix
@@ -14,21 +14,23 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.outbox import destination, maxage, metrics, queries, states, wire, writes
-from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.target import Bounded, Placing, Target, Targets
+from appliance.outbox.shown import message_of, meta_of, shown
+from appliance.outbox.target import MAIL, Bounded, Checking, Meta, Placing, Target, Targets
 from appliance.outbox.writes import Found, New
 
 BROKER = "broker"
 OPERATOR = "operator"
+NO_MAIL = "name a mail server under [mail] in agentlip.toml, and restart"
 ROW_BYTES = 400  # of a row beside its payload, for the estimate between two looks
 
 ID_CHARACTERS_MAX = 255
 _ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 
+Faces = tuple[Placing | None, Bounded | None, Checking | None]
+
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class BelowFloor(BadSettings):
@@ -70,7 +72,7 @@ class Outbox:
         self._ids = IdFactory(clock)
         self._in_flight = 0
         self._max_age: dict[str, int] = {}
-        self._known_faces: dict[Target, tuple[Placing | None, Bounded | None]] = {}
+        self._known_faces: dict[Target, Faces] = {}
         self._default_hours = self._checked(settings.retention_days)
 
     # -- greatest age --------------------------------------------------------------------
@@ -165,13 +167,14 @@ class Outbox:
                 details={"field": "Idempotency-Key"},
             )
         mesh = command.mesh or settings.mesh
-        target = command.target or BROKER
+        target = command.target or target_of(command.to)
         kind, ref, route = self._place(target, mesh, command.to, inside)
         body = command.message.encode()
         if not inside:
             self.check_size("message", len(body), settings.message_bytes_max)
         meta = _encode(command.meta).decode() if command.meta else None
         self.check_size("meta", len(meta or ""), settings.meta_bytes_max)
+        self.check_by(target, body, command.meta)
         return New(
             client_message_id=key or given or self._ids.new(""),
             fingerprint=fingerprint(
@@ -197,10 +200,9 @@ class Outbox:
         target = self.targets.get(name)
         if target is None or (not inside and is_inside_only(target)):
             others = sorted(one for one in self.targets if not is_inside_only(self.targets[one]))
-            raise wire.NoSuchTarget(
-                details={"field": "target"}, hint=f"one of: {', '.join(others)}"
-            )
-        placing, bounded = self._faces(target)
+            hint = NO_MAIL if name == MAIL else f"one of: {', '.join(others)}"
+            raise wire.NoSuchTarget(details={"field": "target"}, hint=hint)
+        placing, bounded, _ = self._faces(target)
         if placing is not None:
             return placing.place(to)
         if bounded is not None and not bounded.serves(mesh):
@@ -208,13 +210,21 @@ class Outbox:
         kind, ref = destination.parse(to)
         return kind, ref, f"{name}:{mesh}"
 
-    def _faces(self, target: Target) -> tuple[Placing | None, Bounded | None]:
+    def check_by(self, name: str, body: bytes, meta: Meta | None) -> None:
+        """Raises Invalid for what that target can't carry."""
+        target = self.targets.get(name)
+        checking = None if target is None else self._faces(target)[2]
+        if checking is not None:
+            checking.check(body, meta)
+
+    def _faces(self, target: Target) -> Faces:
         """What else a target is; asked once, for protocols are slow to ask for."""
         known = self._known_faces.get(target)
         if known is None:
             known = (
                 target if isinstance(target, Placing) else None,
                 target if isinstance(target, Bounded) else None,
+                target if isinstance(target, Checking) else None,
             )
             self._known_faces[target] = known
         return known
@@ -332,7 +342,7 @@ class Outbox:
         if mesh is not None:
             filters["mesh"] = mesh
         if to is not None:
-            kind, ref = destination.parse(to)
+            kind, ref = destination.parse_stored(to)
             filters |= {"destination_kind": kind, "destination_ref": ref}
         return filters
 
@@ -340,45 +350,11 @@ class Outbox:
         return self._ids.new("")
 
 
+def target_of(to: str) -> str:
+    """What delivers a send that names no target."""
+    return MAIL if to.startswith(destination.MAILTO) else BROKER
+
+
 def is_inside_only(target: Target | None) -> bool:
     """Whether only this process may send there: what it sends carries our signature."""
     return bool(getattr(target, "inside_only", False))
-
-
-def message_of(row: Row) -> str | None:
-    return None if row.payload_dropped_at is not None else bytes(row.payload).decode()
-
-
-def meta_of(row: Row) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = None if row.meta is None else _decode(row.meta)
-    return found
-
-
-def shown(row: Row) -> wire.OutboxRow:
-    def at(ms: int | None) -> str | None:
-        return None if ms is None else iso(ms)
-
-    return wire.OutboxRow(
-        id=row.id,
-        client_message_id=row.client_message_id,
-        fingerprint=bytes(row.request_fingerprint).hex(),
-        status=row.status,  # type: ignore[arg-type]
-        mesh=row.mesh,
-        target=row.target,
-        to=destination.shown(row.destination_kind, row.destination_ref),
-        priority=row.priority,
-        reply_to_id=row.reply_to_id,
-        attempts=row.attempts,
-        enqueued_at=iso(row.enqueued_at),
-        next_attempt_at=at(row.next_attempt_at) if row.status == states.PENDING else None,
-        last_error=row.last_error,
-        delivered_at=at(row.delivered_at),
-        broker_message_id=row.broker_message_id,
-        history_id=row.history_id,
-        died_at=at(row.died_at),
-        aborted_at=at(row.aborted_at),
-        aborted_by=row.aborted_by,
-        superseded_by=row.superseded_by,
-        payload_kept=row.payload_dropped_at is None,
-        payload_bytes=len(row.payload),
-    )

@@ -19,6 +19,32 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str | None = None  # certificates to trust instead of the system's
 
 
+Address = Annotated[str, Meta(max_length=253)]
+OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=100)]
+
+
+class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[mail]: the server that takes sends to `mailto:…`. Without a host there is no mail."""
+
+    host: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)] = ""  # its name
+    port: Annotated[int, Meta(ge=1, le=65535)] = 587  # 465 for security "tls", 25 for "none"
+    security: Literal["starttls", "tls", "none"] = "starttls"  # none: nothing is encrypted
+    ca_file: str | None = None  # certificates to trust instead of the system's
+    user: Annotated[str, Meta(max_length=200)] = ""  # as whom we log in; empty: we don't
+    password_file: str | None = None  # read anew for each mail
+    sender: Address = ""  # the address that mail is from
+    sender_name: OneLine = "Agentlip"  # and its name
+    allow: tuple[Address, ...] = ()  # where mail may go: ops@x.org, @x.org, or * for anywhere
+    recipients_max: Annotated[int, Meta(ge=1, le=100)] = 10  # of one mail
+    message_bytes_max: Positive = 65_536  # of a mail's text; outbox.message_bytes_max holds too
+    allow_loopback: bool = True  # the server may be on this machine
+    allow_private: bool = False  # or in a private network, such as 10.0.0.0/8
+    allow_plain: bool = False  # security "none" beyond this machine: everybody on the way can read
+    connect_seconds: Annotated[float, Meta(gt=0)] = 5.0  # to reach the server
+    reply_seconds: Annotated[float, Meta(gt=0)] = 30.0  # for each of its answers
+    delivery_seconds: Annotated[float, Meta(gt=0)] = 120.0  # for one mail in all
+
+
 class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: sends that survive anything. Brokers elsewhere: [[outbox.brokers]]."""
 
@@ -52,6 +78,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dedupe_retention_days: int = 7  # for which it remembers ids; 7 is the least it may
     max_age_hours: Annotated[int, Meta(ge=1)] | None = None  # sends become; from the days above
     payload_days: Annotated[float, Meta(ge=0)] = 7.0  # that payloads of delivered sends are kept
+    idempotency_hours: Annotated[float, Meta(ge=0)] = 24.0  # that an operator's keys are kept
     sweep_rows_max: Positive = 1000  # rows that one round of upkeep changes
     page_max: Positive = 1000  # rows of one listing
     requeue_max: Positive = 1000  # sends that one requeue by filter takes up

@@ -8,6 +8,7 @@ import msgspec
 from appliance.kernel.fingerprint import DestinationKind, Priority
 
 Meta = dict[str, Any]
+MAIL = "mail"
 TRANSIENT = frozenset({401, 408, 425, 429})
 """Refusals that say nothing of the send: of when it came, or of the request's signature (a clock
 that is wrong must not kill a whole outbox). Every other 4xx is for good."""
@@ -78,6 +79,15 @@ class Placing(Protocol):
 
     def place(self, to: str) -> tuple[DestinationKind, str, str]:
         """Kind, reference and route; raises Invalid."""
+        ...
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """A target that can't carry everything."""
+
+    def check(self, body: bytes, meta: Meta | None) -> None:
+        """Raises Invalid, before anything is stored."""
         ...
 
 

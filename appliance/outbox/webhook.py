@@ -8,7 +8,6 @@ address that was judged. Redirects are not followed: they would lead around that
 import http.client
 import socket
 import ssl
-from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -17,14 +16,15 @@ import msgspec
 from appliance.kernel.clock import Clock
 from appliance.kernel.crew import within
 from appliance.kernel.fingerprint import DestinationKind
+from appliance.outbox import reach
 from appliance.outbox.brokerhttp import Unreachable, seconds_of
+from appliance.outbox.reach import Resolve
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import Delivered, Later, Outgoing, Refused, Result
-from appliance.web.address import BadWebhookUrl, Rules, check_address, check_url
+from appliance.web.address import BadWebhookUrl, Rules, check_url
 
 WEBHOOK = "webhook"
 URLS = ("http://", "https://")
-ADDRESSES_MAX = 4  # of one name that are tried
 ANSWER_BYTES_MAX = 65_536  # of an answer that are read; nothing in it matters
 _USER_AGENT = "agentlip-webhook/1"
 
@@ -48,15 +48,6 @@ class Book(Protocol):
         ...
 
 
-Resolve = Callable[[str, int], Sequence[str]]
-"""Addresses of a host, the first to be tried first; raises OSError."""
-
-
-def resolve(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
 class WebhookTarget:
     """`to` is a URL (unsigned), or an id that the book knows. Only this process may say so."""
 
@@ -69,7 +60,7 @@ class WebhookTarget:
         rules: Rules,
         settings: OutboxSettings,
         clock: Clock,
-        resolver: Resolve = resolve,
+        resolver: Resolve = reach.resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._book = book
@@ -89,13 +80,21 @@ class WebhookTarget:
     def deliver(self, send: Outgoing) -> Result:
         ref = send.destination_ref
         if ref.startswith(URLS):
-            return self._attempt(Call(ref, self._plain_headers(send)), send.body)
+            return self.attempt(Call(ref, self._plain_headers(send)), send.body)
         found = self._book.find(send)
         if not isinstance(found, Call):
             return found
-        result = self._attempt(found, send.body)
+        result = self.attempt(found, send.body)
         self._book.tell(ref, _outcome(result))
         return result
+
+    @property
+    def attempt_seconds_max(self) -> float:
+        return self._settings.connect_seconds + self._settings.reply_seconds
+
+    def check_url(self, url: str) -> None:
+        """Raises BadWebhookUrl when that may not be called."""
+        check_url(url, self._rules)
 
     def _plain_headers(self, send: Outgoing) -> dict[str, str]:
         return {
@@ -104,10 +103,10 @@ class WebhookTarget:
             "webhook-timestamp": str(self._clock.now_ms() // 1000),
         }
 
-    def _attempt(self, call: Call, body: str) -> Result:
-        settings = self._settings
+    def attempt(self, call: Call, body: str) -> Result:
+        """One POST, judged by its answer; never raises for what a receiver does."""
         try:
-            with within(settings.connect_seconds + settings.reply_seconds):
+            with within(self.attempt_seconds_max):
                 status, wait = self._post(call, body.encode())
         except BadWebhookUrl as error:
             return Later(error.message)
@@ -143,34 +142,24 @@ class WebhookTarget:
         parts = urlsplit(url)
         host, secure = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        addresses = self._addresses(host, port, secure)
-        trouble: OSError = ConnectionRefusedError()
-        for address in addresses[:ADDRESSES_MAX]:
+        addresses = reach.judged(self._resolve, host, port, self._rules)
+        if not secure and not self._rules.allow_http:  # a name may have passed for near
+            for address in addresses:
+                check_url(f"http://[{address}]/" if ":" in address else f"http://{address}/",
+                          self._rules)  # fmt: skip
+
+        def connect(address: str) -> Pinned:
             connection = Pinned(host, port, address, self._tls if secure else None)
             try:
                 connection.timeout = self._settings.connect_seconds
                 connection.connect()
-            except OSError as error:
+            except OSError:
                 connection.close()
-                trouble = error
-                continue
+                raise
             connection.sock.settimeout(self._settings.reply_seconds)
             return connection
-        raise trouble
 
-    def _addresses(self, host: str, port: int, secure: bool) -> Sequence[str]:
-        try:
-            addresses = self._resolve(host, port)
-        except (OSError, UnicodeError):
-            raise Unreachable("the receiver's name can't be resolved") from None
-        if not addresses:
-            raise Unreachable("the receiver's name has no address")
-        for address in addresses:
-            check_address(address, self._rules)
-            if not secure and not self._rules.allow_http:  # a name may have passed for near
-                check_url(f"http://[{address}]/" if ":" in address else f"http://{address}/",
-                          self._rules)  # fmt: skip
-        return addresses
+        return reach.first_to_answer(addresses, connect)
 
 
 class Pinned(http.client.HTTPConnection):

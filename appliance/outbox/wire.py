@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.kernel.errors import Conflict, Exhausted, Invalid, Missing, Unavailable
+from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid, Missing, Unavailable
 
 Priority = Literal["now", "next", "low"]
 Status = Literal["pending", "inflight", "done", "dead", "aborted"]
@@ -12,7 +12,10 @@ ClientMessageId = Annotated[
     str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$", description="visible ASCII")
 ]
 Destination = Annotated[
-    str, Meta(min_length=1, max_length=300, description="`#topic`, a public key, or `queue:ID`")
+    str,
+    Meta(
+        min_length=1, max_length=300, description="`#topic`, a public key, `queue:ID`, `mailto:…`"
+    ),
 ]
 Reference = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -260,6 +263,12 @@ class MessageTooLarge(Invalid):
     code = "PAYLOAD_TOO_LARGE"
     sentence = "the message is too large"
     advice = "send a link to it instead; the limit is in details"
+
+
+class MailNotAllowed(Forbidden):
+    code = "MAIL_NOT_ALLOWED"
+    sentence = "mail may not go to that address"
+    advice = "name it, or @ and its domain, under mail.allow in agentlip.toml, and restart"
 
 
 class InsufficientStorage(Unavailable):

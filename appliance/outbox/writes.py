@@ -4,15 +4,21 @@ Every function takes a Tx and plain values, so that a writer in another process 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from appliance.kernel.batch import Tx
 from appliance.kernel.ids import encode_ulid
+from appliance.kernel.once import Reply
 from appliance.outbox import queries, states, wire
 from appliance.outbox.columns import COLUMNS, Row
+from appliance.outbox.shown import shown
 
 ID_PREFIX = "out_"
+_encode = msgspec.json.Encoder().encode
 
 
 class New(NamedTuple):
@@ -242,9 +248,17 @@ class Successor(NamedTuple):
     patched: bool = False
 
 
-def requeue(tx: Tx, plan: Sequence[tuple[str, Successor]], by: str) -> list[wire.Requeued]:
+def answered(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
+    """What `function` answers, as it is told and kept."""
+    return Reply(200, _encode(function(tx, *args)))
+
+
+def requeue(
+    tx: Tx, plan: Sequence[tuple[str, Successor]], by: str, more: bool
+) -> wire.RequeueResult:
     """All of `plan`, or nothing: each send is retired and a new one put in its place."""
-    return [_requeue(tx, row_id, successor, by) for row_id, successor in plan]
+    done = [_requeue(tx, row_id, successor, by) for row_id, successor in plan]
+    return wire.RequeueResult(done, False, more)
 
 
 def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeued:
@@ -280,7 +294,7 @@ def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeue
     return wire.Requeued(old.id, old.client_message_id, new_id, successor.client_message_id)
 
 
-def drop(tx: Tx, any_id: str, by: str) -> Row:
+def drop(tx: Tx, any_id: str, by: str) -> wire.Dropped:
     """Retire a send without a successor and drop its payload."""
     row = queries.find(tx, any_id)
     if row is None:
@@ -299,10 +313,10 @@ def drop(tx: Tx, any_id: str, by: str) -> Row:
     )
     again = queries.find(tx, row.id)
     assert again is not None
-    return again
+    return wire.Dropped(shown(again))
 
 
-def prune(tx: Tx, dead: bool, before_ms: int, by: str, most: int) -> int:
+def prune(tx: Tx, dead: bool, before_ms: int, by: str, most: int) -> wire.Pruned:
     """Drop payloads of ended sends; `dead` retires dead ones with theirs."""
     pruned = 0
     for condition, column in (
@@ -322,7 +336,7 @@ def prune(tx: Tx, dead: bool, before_ms: int, by: str, most: int) -> int:
             " (SELECT id FROM outbox WHERE status = 'dead' AND died_at <= ?3 LIMIT ?4)",
             (tx.now_ms, by, before_ms, most - pruned),
         ).rowcount
-    return pruned
+    return wire.Pruned(pruned, more=pruned >= most)
 
 
 def _retirable(tx: Tx, any_id: str) -> Row:

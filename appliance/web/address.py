@@ -21,13 +21,18 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Rules(Protocol):
-    """What the settings allow beyond https to public addresses."""
+class AddressRules(Protocol):
+    """What the settings allow beyond public addresses."""
 
     @property
     def allow_loopback(self) -> bool: ...
     @property
     def allow_private(self) -> bool: ...
+
+
+class Rules(AddressRules, Protocol):
+    """What they allow beyond https."""
+
     @property
     def allow_http(self) -> bool: ...
 
@@ -63,7 +68,7 @@ def check_url(url: str, rules: Rules) -> None:
         raise _refused("plain http is only for receivers on this machine")
 
 
-def check_address(address: str, rules: Rules) -> None:
+def check_address(address: str, rules: AddressRules) -> None:
     """Pass, or raise BadWebhookUrl: for an address in a URL, or one a name resolved to."""
     try:
         ip = _inner(ipaddress.ip_address(address))

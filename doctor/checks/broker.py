@@ -7,6 +7,7 @@ from appliance.broker.retention import is_misconfigured
 from doctor.check import Check, Context, Cost, Finding, Severity
 
 FANOUT_MS = 300_000
+_HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
 
 def _orphans(context: Context) -> Iterator[Finding]:
@@ -39,7 +40,35 @@ def _retention(context: Context) -> Iterator[Finding]:
                 )
 
 
+def _webhooks(context: Context) -> Iterator[Finding]:
+    seconds = context.settings.send_waiting_warning_seconds
+    before_ms = context.clock.now_ms() - int(seconds * 1000)
+    for _, connection in context.opened("broker"):
+        if not connection.execute(_HAS_STATE).fetchone():  # an older file, not brought up yet
+            continue
+        rows = connection.execute(
+            "SELECT m.slug, w.id, w.enabled, w.disabled_because, w.failing_since_ms,"
+            " (SELECT count(*) FROM delivery_queue AS v WHERE v.mesh_id = w.mesh_id"
+            "  AND v.recipient = 'webhook:' || w.id)"
+            " FROM webhook AS w JOIN mesh AS m ON m.id = w.mesh_id"
+            " WHERE w.disabled_because IS NOT NULL"
+            " OR (w.enabled = 1 AND w.failing_since_ms <= ?) ORDER BY m.slug, w.id",
+            (before_ms,),
+        ).fetchmany(context.settings.findings_max + 1)
+        for slug, hook_id, enabled, because, since_ms, waiting in rows:
+            hours = (context.clock.now_ms() - (since_ms or 0)) / 3_600_000
+            why = f"takes nothing for {hours:.1f} hours" if enabled else f"is off: {because}"
+            yield Finding(
+                Severity.WARNING,
+                f"webhook {hook_id}",
+                f"of mesh {slug} {why}; {waiting} messages wait for it",
+                f"agentlip mesh webhook-deliveries {slug} {hook_id}; mend its receiver, then:"
+                f" agentlip mesh update-webhook {slug} {hook_id} --enable",
+            )
+
+
 CHECKS = (
+    Check(name="broker.webhooks", inspects="webhooks of meshes are called", find=_webhooks),
     Check(
         name="broker.retention",
         inspects="ids of sends are remembered for as long as their messages",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.kernel.clock import SystemClock
 from tests.doctor.house import House
 
 DEDUPE = (
@@ -47,3 +48,36 @@ def test_ids_that_are_forgotten_before_their_messages_are_found(house: House) ->
     break_it(house, "UPDATE mesh SET dedupe_mode = 'retention_scoped'")
     [found] = house.find("broker.retention")
     assert found.hint == "agentlip mesh update lab --dedupe-days 90"
+
+
+def test_webhooks_that_are_off_or_take_nothing_are_found(house: House) -> None:
+    now_ms = SystemClock().now_ms()
+    break_it(
+        house, "INSERT INTO mesh VALUES ('mesh_1', 'lab', 'permanent', 30, 30, 'prefer_newest', 1)"
+    )
+    break_it(
+        house,
+        "INSERT INTO webhook (mesh_id, id, url, added_ms, secret, enabled, failing_since_ms,"
+        " disabled_because) VALUES"
+        " ('mesh_1', 'well', 'u', 1, 's', 1, NULL, NULL),"
+        f" ('mesh_1', 'lately', 'u', 1, 's', 1, {now_ms - 1000}, NULL),"
+        " ('mesh_1', 'switched', 'u', 1, 's', 0, NULL, NULL)",
+    )
+    assert house.find("broker.webhooks") == []
+    break_it(
+        house,
+        "INSERT INTO webhook (mesh_id, id, url, added_ms, secret, enabled, failing_since_ms,"
+        " disabled_because) VALUES"
+        f" ('mesh_1', 'failing', 'u', 1, 's', 1, {now_ms - 36_000_000}, NULL),"
+        " ('mesh_1', 'gone', 'u', 1, 's', 0, 1, 'its receiver answered 410 Gone')",
+    )
+    break_it(house, BROKEN["delivery"].replace("'x'", "'webhook:gone'"))
+    failing, gone = house.find("broker.webhooks")
+    assert "takes nothing for 10.0 hours; 0 messages" in failing.sentence
+    assert "410 Gone; 1 messages wait" in gone.sentence
+    assert "update-webhook lab gone --enable" in gone.hint
+
+
+def test_a_file_of_before_there_were_secrets_is_no_trouble(house: House) -> None:
+    break_it(house, "ALTER TABLE webhook DROP COLUMN disabled_because")
+    assert house.find("broker.webhooks") == []

@@ -19,7 +19,7 @@ from appliance.kernel.schema import (
 )
 from tests.migrations.house import HEADER, House, say_something, with_step
 
-STORES = ("hub", "auth", "outbox", "courier")
+STORES = ("hub", "auth", "outbox", "courier", "broker")
 NEWEST = newest(load("hub"))
 
 

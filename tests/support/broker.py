@@ -10,11 +10,11 @@ from falcon.testing import Result
 
 from appliance.broker import parts, wire
 from appliance.broker.dispatch import Dispatch
+from appliance.broker.hooks import HookDeliverer
 from appliance.broker.local import LocalLink
 from appliance.broker.loops import (
     DedupeRetention,
     Deliverer,
-    HookDeliverer,
     LeaseSweeper,
     OrphanCheck,
 )
@@ -109,6 +109,15 @@ def hello(name: str, now_ms: int, mesh: str = "lab", **more: Any) -> dict[str, A
     }
 
 
+class Hands:
+    """A crew that is the caller: work is done when it is asked for."""
+
+    free = 100
+
+    def spawn(self, work: Any, *args: Any) -> None:
+        work(*args)
+
+
 class House:
     """Mesh `lab` has anna, bert and cleo; bert and cleo hear `alerts`, bert works on `jobs`."""
 
@@ -118,7 +127,7 @@ class House:
         *,
         runner: type[BatchRunner] = BatchRunner,
         clock: Clock | None = None,
-        hook_sink: Any = None,
+        hook_caller: Any = None,
         furnish: bool = True,
         **values: Any,
     ) -> None:
@@ -141,12 +150,12 @@ class House:
             publish=dispatch.told,
             runner=runner,
         )
-        self.broker = Broker(self.store, dispatch, self.settings, self.clock, self.log, hook_sink)
+        self.broker = Broker(self.store, dispatch, self.settings, self.clock, self.log, hook_caller)
         self.broker.open()
         self.registry = Registry(self.broker)
         self.deliverer = Deliverer(self.broker)
         self.sweeper = LeaseSweeper(self.broker)
-        self.hooks = HookDeliverer(self.broker)
+        self.hooks = HookDeliverer(self.broker, Hands())
         self.retention = DedupeRetention(self.broker)
         self.orphan_check = OrphanCheck(self.broker, self.registry)
         if furnish and "lab" not in self.broker.directory.by_slug:

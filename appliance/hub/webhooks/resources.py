@@ -6,8 +6,8 @@ import falcon
 
 from appliance.hub.webhooks import wire
 from appliance.hub.webhooks.service import Webhooks
-from appliance.hub.webhooks.signature import BadSecret
-from appliance.hub.writes import Reply
+from appliance.kernel.once import Reply
+from appliance.kernel.signedhook import BadSecret
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import Operation, Route

@@ -9,14 +9,15 @@ from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
 from appliance.hub.service import Hub
 from appliance.hub.text import check_text
-from appliance.hub.webhooks import metrics, queries, signature, wire, writes
+from appliance.hub.webhooks import metrics, queries, wire, writes
 from appliance.hub.webhooks.queries import Row
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.hub.writes import Reply, once
+from appliance.kernel import signedhook
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
+from appliance.kernel.once import Reply, once
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
@@ -64,7 +65,7 @@ class Webhooks:
     ) -> Reply:
         check_url(command.url, self._settings)
         check_text(description=command.description)
-        secret = _checked(command.secret) or signature.new_secret()
+        secret = _checked(command.secret) or signedhook.new_secret()
         head = self._hub.feed.head
         cursor = head if command.cursor is None else min(command.cursor, head)
         identity = _identity(principal, "POST", "webhooks", key, command)
@@ -153,7 +154,7 @@ class Webhooks:
         if not row.enabled:
             return "disabled"
         now_ms = self._clock.now_ms()
-        headers = signature.headers(
+        headers = signedhook.headers(
             row.secrets(now_ms), message_id, now_ms // 1000, body, content_type
         )
         return Ready(row.url, headers)
@@ -183,7 +184,7 @@ class Webhooks:
     def _signed(self, row: Row, number: int, envelope: bytes) -> wire.PendingEvent:
         envelope = self._body(row, envelope)
         now_ms = self._clock.now_ms()
-        headers = signature.headers(
+        headers = signedhook.headers(
             row.secrets(now_ms),
             cloudevents.event_id_of(self._origin, number),
             now_ms // 1000,
@@ -219,13 +220,13 @@ class Webhooks:
 
 def _checked(secret: str | None) -> str | None:
     if secret is not None:
-        signature.key_of(secret)
+        signedhook.key_of(secret)
     return secret
 
 
 def _next_secret(command: wire.ChangeWebhook) -> str | None:
     if command.secret is None:
-        return signature.new_secret() if command.new_secret else None
+        return signedhook.new_secret() if command.new_secret else None
     if command.new_secret:
         raise Invalid(
             "secret and new_secret exclude each other",

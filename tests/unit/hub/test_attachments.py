@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.hub import attachments, wire
-from appliance.kernel.errors import Invalid, PayloadTooLarge
+from appliance.kernel.errors import Invalid, KeyReused, PayloadTooLarge
 
 BODY = msgspec.json.Decoder(wire.AttachmentAdded)
 LINK = {"url": "https://example.com/a", "title": "Example"}
@@ -101,7 +101,7 @@ def test_of_many_at_once_one_is_new(house, place):
 def test_an_idempotency_key_repeats_the_first_answer(house, place):
     first = add(house, place[1], LINK, once="k")
     assert add(house, place[1], LINK, once="k") == first
-    with pytest.raises(wire.KeyReused):
+    with pytest.raises(KeyReused):
         add(house, place[1], {"url": "https://example.com/b"}, once="k")
 
 

@@ -9,10 +9,11 @@ import gevent
 import msgspec
 import pytest
 
-from appliance.hub import events, wire, writes
-from appliance.hub.writes import Reply
+from appliance.hub import events, wire
+from appliance.kernel import once
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import KeyReused, Unavailable
+from appliance.kernel.once import Reply
 
 
 @pytest.fixture
@@ -395,7 +396,7 @@ def test_a_key_gives_the_first_answer_again_byte_for_byte(house, place):
 def test_a_key_with_another_body_is_refused(house, place):
     house.hub.create_message(message(place), house.alice, "k")
     before = house.everything()
-    with pytest.raises(wire.KeyReused):
+    with pytest.raises(KeyReused):
         house.hub.create_message(message(place, "twice"), house.alice, "k")
     assert house.everything() == before
 
@@ -455,7 +456,7 @@ def test_items_of_a_batch_share_their_keys_with_single_sends(house, place):
     assert isinstance(results[3], wire.KeyInProgress), "twice in one batch: it is running"
     again = hub.create_message(message(place, "fresh"), who, "k2")
     assert (again.body, again.replayed) == (results[1].body, True)
-    assert isinstance(hub.create_messages([item], who, ["k2"])[0], wire.KeyReused)
+    assert isinstance(hub.create_messages([item], who, ["k2"])[0], KeyReused)
 
 
 def test_a_batch_cut_off_between_its_items_frees_their_keys(house, place):
@@ -476,8 +477,8 @@ def test_old_keys_are_forgotten_a_piece_at_a_time(house, place):
         house.hub.create_message(message(place), house.alice, f"k{n}")
         house.clock.pass_seconds(1)
     before = house.clock.now_ms() - 5_500
-    assert house.store.write(writes.forget_keys, before, 3) == 3
-    assert house.store.write(writes.forget_keys, before, 3) == 2
-    assert house.store.write(writes.forget_keys, before, 3) == 0
+    assert house.store.write(once.forget_keys, before, 3) == 3
+    assert house.store.write(once.forget_keys, before, 3) == 2
+    assert house.store.write(once.forget_keys, before, 3) == 0
     left = {row[0] for row in house.rows("SELECT key FROM x_idempotency")}
     assert left == {"k5", "k6", "k7", "k8", "k9"}
