@@ -99,6 +99,7 @@ def restart(
 
     options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network)
     datadir = daemon.workspace_for_up(session.workspace)
+    daemon.check_settings(datadir, options)
     daemon.stop(datadir, note)
     _tell_start(session, daemon.start(datadir, options))
 

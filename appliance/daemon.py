@@ -148,6 +148,27 @@ def start(datadir: DataDir, options: ServerOptions, clock: Clock | None = None) 
     return _await_ready(datadir, child, began_at, clock or SystemClock())
 
 
+def check_settings(datadir: DataDir, options: ServerOptions) -> None:
+    """Raises StartFailed when a server could not read its settings: before another is stopped."""
+    _require_server()
+    done = subprocess.run(
+        [*_command(datadir, options), "--check"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        cwd=datadir.workspace,
+        env=_environment(),
+        timeout=READY_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        words, hint = _last_words(done.stderr)
+        raise StartFailed(
+            f"the appliance could not start again, so it was not stopped: {words}", hint=hint
+        )
+
+
 def _await_ready(
     datadir: DataDir, child: "subprocess.Popen[bytes]", began_at: int, clock: Clock
 ) -> State:
@@ -311,15 +332,20 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         text = ""
-    said = [_sentence(line) for line in text.splitlines() if line.strip()]
-    errors = [line.removeprefix("Error: ") for line in said if line.startswith("Error: ")]
-    hints = [line.removeprefix("Hint: ") for line in said if line.startswith("Hint: ")]
-    words = (errors or said or ["it said nothing"])[-1]
+    words, hint = _last_words(text)
     return StartFailed(
         f"{why}: {words}",
         details={"log": str(path)},
-        hint=f"{hints[-1]} (log: {path})" if hints else f"the whole log is {path}",
+        hint=f"{hint} (log: {path})" if hint else f"the whole log is {path}",
     )
+
+
+def _last_words(text: str) -> tuple[str, str | None]:
+    """The last error that a server's output tells of, or its last line; and the last hint."""
+    said = [_sentence(line) for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("Error: ") for line in said if line.startswith("Error: ")]
+    hints = [line.removeprefix("Hint: ") for line in said if line.startswith("Hint: ")]
+    return (errors or said or ["it said nothing"])[-1], hints[-1] if hints else None
 
 
 def _sentence(line: str) -> str:

@@ -78,6 +78,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="0 for a free one")
     parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
     parser.add_argument("--unsafe-network", action="store_true", default=None)
+    parser.add_argument("--check", action="store_true", help="only read the settings")
     return parser.parse_args(arguments)
 
 
@@ -85,11 +86,11 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     """From the lock to its release; the exit code."""
     datadir = DataDir(flags.workspace)
     settings = read_settings(flags, datadir)
+    if flags.check:
+        return 0
     clock = SystemClock()
     log = Log(level=settings.log.level, clock=clock)
     route_library_logs(log)
-    if not is_loopback(settings.http.host) and not settings.http.unsafe_network:
-        raise UnsafeBind(details={"host": settings.http.host})
     instance_id = random_id()
     schema.make_folders(datadir, [], [])
     lock = WriterLock(datadir, instance_id, clock)
@@ -127,7 +128,10 @@ def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
     file = flags.config or datadir.settings_file
     if flags.config is not None and not file.exists():
         raise config.BadSettings(f"settings: there is no file {file}")
-    return config.load(Settings, file, os.environ, given)
+    settings = config.load(Settings, file, os.environ, given)
+    if not is_loopback(settings.http.host) and not settings.http.unsafe_network:
+        raise UnsafeBind(details={"host": settings.http.host})
+    return settings
 
 
 def route_library_logs(log: Log) -> None:

@@ -45,14 +45,13 @@ def revoke(tx: Tx, token_id: str) -> wire.Token:
 
 
 def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Token, str]:
-    """A new secret; former ones open for `grace_ms` at the most. Also the former one's hash."""
+    """A new secret; the former one opens for `grace_ms` more, and one before it no longer: two
+    at the most. Also the former one's hash."""
     if queries.token(tx, token_id, tx.now_ms).state != "active":
         raise wire.TokenOver(details={"token_id": token_id})
     until_ms = tx.now_ms + grace_ms
     (former,) = tx.execute("SELECT hash FROM tokens WHERE id = ?", (token_id,)).fetchone()
-    tx.execute(
-        "UPDATE retired SET until_ms = min(until_ms, ?) WHERE token_id = ?", (until_ms, token_id)
-    )
+    tx.execute("DELETE FROM retired WHERE token_id = ?", (token_id,))
     tx.execute("INSERT INTO retired VALUES (?, ?, ?)", (former, token_id, until_ms))
     tx.execute("DELETE FROM retired WHERE until_ms <= ?", (tx.now_ms,))
     tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (digest, token_id))

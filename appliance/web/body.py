@@ -203,7 +203,7 @@ def check_values(raw: bytes) -> None:
     try:
         waiting: list[tuple[str, Any]] = [("$", msgspec.json.decode(raw))]
     except (msgspec.DecodeError, RecursionError) as error:  # 1e400, in what is not read
-        raise Invalid("the body is not valid JSON", details=malformed(error)) from None
+        raise malformed("the body", error) from None
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, str):

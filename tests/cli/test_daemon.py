@@ -58,6 +58,16 @@ def test_port_and_token_stay_the_same(workspace: Path) -> None:
     assert DataDir(workspace).read_token() == token
 
 
+def test_a_restart_that_could_not_start_again_stops_nothing(workspace: Path) -> None:
+    first = agentlipd("up", "--json", cwd=workspace).json
+    (workspace / "agentlip.toml").write_text("[hub]\nno_such_setting = 1\n")
+    refused = agentlipd("restart", cwd=workspace)
+    assert refused.code != 0
+    assert "no_such_setting" in refused.err
+    assert "it was not stopped" in refused.err
+    assert agentlipd("status", "--json", cwd=workspace).json["pid"] == first["pid"]
+
+
 def test_printed_commands_work_as_printed(workspace: Path, tmp_path: Path) -> None:
     printed = agentlipd("up", "--no-limits", cwd=workspace).out.partition("Try:\n")[2]
     for line in printed.splitlines():

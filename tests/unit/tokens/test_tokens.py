@@ -205,6 +205,13 @@ def test_two_secrets_open_during_the_grace_time_and_one_after_it(house):
     assert (house.opens(issued.secret), house.opens(new), told) == (False, True, ["over"])
 
 
+def test_a_second_rotation_in_the_grace_time_leaves_two_secrets(house):
+    issued = house.create()
+    second = house.rotate(issued.token.id, 1000)
+    third = house.rotate(issued.token.id, 1000)
+    assert [house.opens(each) for each in (issued.secret, second, third)] == [False, True, True]
+
+
 def test_no_grace_ends_all_former_secrets_at_once(house):
     issued = house.create()
     second = house.rotate(issued.token.id, 1000)
