@@ -7,7 +7,7 @@ import pytest
 from tests.support.commands import agentlip
 from tests.support.ledger import broker
 from tests.support.servedhub import serve
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SETTINGS = """
 [outbox]
@@ -39,7 +39,7 @@ def run(hub):
 
 def wait_for(hub, key, status):
     path = f"/v1/outbox/inspect?id={key}"
-    wait_until(lambda: hub.http.get(path).body["send"]["status"] == status, 10, status)
+    until(lambda: hub.http.get(path).body["send"]["status"] == status, 10, status)
 
 
 def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):

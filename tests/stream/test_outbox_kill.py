@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.ledger import Cut, broker
 from tests.support.servedhub import ServedHub
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 TIMES = 5
 SETTINGS = """
@@ -95,7 +95,7 @@ def test_nothing_accepted_is_lost_or_doubled_by_kills_and_cuts(tmp_path, writer)
                 hub.start()
                 load = Load(hub, f"r{time}")
                 wanted = chance.randint(20, 400)
-                wait_until(lambda load=load, wanted=wanted: len(load.accepted) > wanted, 30, "load")
+                until(lambda load=load, wanted=wanted: len(load.accepted) > wanted, 30, "load")
                 hub.kill()
                 for thread in load.threads:
                     thread.join(10)
@@ -103,7 +103,7 @@ def test_nothing_accepted_is_lost_or_doubled_by_kills_and_cuts(tmp_path, writer)
                 accepted |= load.accepted
                 asked |= load.asked
             hub.start()
-            wait_until(lambda: not open_sends(hub), 60, "all has ended")
+            until(lambda: not open_sends(hub), 60, "all has ended")
             agree(hub, scene.ledger, accepted, asked)
         finally:
             hub.kill()
