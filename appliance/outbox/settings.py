@@ -53,6 +53,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_age_hours: Annotated[int, Meta(ge=1)] | None = None  # sends become; from the days above
     payload_days: Annotated[float, Meta(ge=0)] = 7.0  # that payloads of delivered sends are kept
     sweep_rows_max: Positive = 1000  # rows that one round of upkeep changes
+    check_bytes_max: Positive = 512 * 1024 * 1024  # a larger file is looked through less at start
     page_max: Positive = 1000  # rows of one listing
     requeue_max: Positive = 1000  # sends that one requeue by filter takes up
 
