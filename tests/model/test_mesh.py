@@ -207,18 +207,21 @@ class MeshMachine(RuleBasedStateMachine):
         self.mesh.receive()
         self.mesh.link_fault, self.mesh.noticed = "", True
 
-    @rule()
-    def deliver(self):
-        self.mesh.deliver()
-
     @rule(
+        sends=st.lists(st.tuples(KEYS, TEXTS, TO), max_size=3),
         store=st.sampled_from(STORES),
-        commits=st.integers(1, 3),
+        commits=st.integers(1, 5),
         moment=st.sampled_from(MOMENTS),
         dies=st.booleans(),
     )
-    def arm(self, store, commits, moment, dies):
+    def go_through(self, sends, store, commits, moment, dies):
+        """From client to inbox, with a fault at some commit on the way, or later."""
         self.mesh.points[store].arm(commits, moment, dies=dies)
+        for send in sends:
+            self.send(*send)
+        for step in (self.mesh.drain, self.mesh.receive, self.mesh.receive, self.mesh.deliver):
+            step()
+            self.mesh.restart_dead()
 
     @rule(store=st.sampled_from(STORES))
     def restart(self, store):
@@ -252,7 +255,7 @@ class MeshMachine(RuleBasedStateMachine):
 
 TestMesh = MeshMachine.TestCase
 TestMesh.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

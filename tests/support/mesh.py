@@ -280,10 +280,9 @@ class Mesh:
         """Nothing goes wrong any more, and everything comes to its end."""
         self.line.fault = self.link_fault = ""
         self.noticed = True
+        self.restart_dead()
         for points in self.points.values():
             points.disarm()
-        for store in STORES:
-            self.restart(store)
         for _ in range(6):
             self.pass_seconds(40)
             self.drain()
