@@ -13,7 +13,7 @@ from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
-from appliance.outbox import destination, maxage, metrics, queries, states, wire, writes
+from appliance.outbox import destination, maxage, metrics, order, queries, states, wire, writes
 from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
@@ -72,6 +72,7 @@ class Outbox:
         self._max_age: dict[str, int] = {}
         self._known_faces: dict[Target, tuple[Placing | None, Bounded | None]] = {}
         self._default_hours = self._checked(settings.retention_days)
+        self._in_order = _places_in_order(settings)
 
     # -- greatest age --------------------------------------------------------------------
 
@@ -206,7 +207,8 @@ class Outbox:
         if bounded is not None and not bounded.serves(mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
-        return kind, ref, f"{name}:{mesh}"
+        in_order = order.holds(self._in_order, mesh, kind, ref)
+        return kind, ref, order.route_of(name, mesh, in_order)
 
     def _faces(self, target: Target) -> tuple[Placing | None, Bounded | None]:
         """What else a target is; asked once, for protocols are slow to ask for."""
@@ -338,6 +340,13 @@ class Outbox:
 
     def new_id(self) -> str:
         return self._ids.new("")
+
+
+def _places_in_order(settings: OutboxSettings) -> order.Places:
+    try:
+        return order.places(settings.in_order)
+    except destination.BadDestination as error:
+        raise BadSettings(f"settings: outbox.in_order: {error.message}", hint=error.hint) from None
 
 
 def is_inside_only(target: Target | None) -> bool:

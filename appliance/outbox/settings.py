@@ -19,6 +19,13 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str | None = None  # certificates to trust instead of the system's
 
 
+class InOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[outbox.in_order]]: destinations whose sends go one by one, in the order of acceptance."""
+
+    mesh: Mesh | None = None  # of every mesh
+    to: Annotated[str, Meta(min_length=1, max_length=300)] | None = None  # all of the mesh
+
+
 class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: sends that survive anything. Brokers elsewhere: [[outbox.brokers]]."""
 
@@ -26,6 +33,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # where sends go that name no mesh
     brokers: tuple[BrokerSettings, ...] = ()  # by mesh; docs/outbox.md
     ordered: bool = False  # within a destination in the order of acceptance, one at a time
+    in_order: tuple[InOrder, ...] = ()  # only these destinations; docs/outbox.md
     message_bytes_max: Positive = 65_536  # of a body in UTF-8; what brokers take inline
     meta_bytes_max: Positive = 16_384  # of meta as JSON
     batch_max: Positive = 500  # sends in one POST /v1/send/batch

@@ -148,6 +148,23 @@ def test_a_busy_member_gets_only_what_is_urgent_until_it_is_idle(home, receiver)
     until(lambda: messages(receiver)[-1]["client_message_id"] == later)
 
 
+def test_a_member_renames_itself_and_is_mentioned_by_its_new_name(home, receiver):
+    done = agentlip("inbox", "profile", "--name", "margarita", cwd=receiver.workspace)
+    assert (done.code, done.out) == (0, "lab: idle; the name is margarita now\n"), done
+    peers = home.http.get("/v1/peers?mesh=lab").body["peers"]
+    assert {one["name"] for one in peers} == {"hugo", "margarita"}
+    sent = send(receiver, key_of(home), "from margarita")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+    assert messages(home, mesh="lab")[-1]["sender_name"] == "margarita"
+    taken = receiver.http.post("/v1/profile", {"name": "hugo", "status": "dnd"})
+    assert (taken.status, taken.body["details"]["status"]) == (502, 409)
+    renamed = home.http.post("/v1/profile", {"name": "hugh", "mesh": "lab"})
+    assert renamed.status == 200, renamed
+    peers = receiver.http.get("/v1/peers?mesh=lab").body["peers"]
+    assert {one["name"] for one in peers} == {"hugh", "margarita"}
+    assert receiver.http.post("/v1/profile", {"name": "x", "mesh": "nowhere"}).status == 404
+
+
 def test_a_revoked_member_is_told_and_stays_away(home, receiver):
     assert home.http("DELETE", f"{MESHES}/lab/members/{key_of(receiver)}").status == 200
     until(lambda: state_of(receiver) == "stopped", what="the link is given up")
