@@ -4,27 +4,23 @@ It is never put aside by itself, as an inbox is: what was accepted and not deliv
 else. Contract §8.
 """
 
-import os
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import schema
+from appliance.kernel import salvage, schema
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark, sync_directory
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.schema import StoreDamaged
 from appliance.kernel.soundness import is_damaged
-from appliance.outbox import salvage
 from appliance.outbox.columns import COLUMNS, Row
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.writes import ID_PREFIX
 
-STORE = "outbox"
+STORE, ID = "outbox", "client_message_id"
 LOST = "its send was lost with a damaged file"
 _BESIDE = ("-wal", "-shm", "-journal")
 _MARKS = ", ".join("?" * len(Row._fields))
@@ -90,34 +86,16 @@ def _is_damaged(database: Path, settings: OutboxSettings) -> bool:
 def _fill(made: Path, damaged: Path, clock: Clock) -> tuple[int, int]:
     """How many sends could be saved, and of how many only the id."""
     saved: set[str] = set()
-    with (
-        closing(sqlite3.connect(made, isolation_level=None)) as target,
-        closing(sqlite3.connect(damaged)) as source,
-    ):
-        # Else SQLite reads nothing of a file that was cut off.
-        source.execute("PRAGMA writable_schema = ON")
-        target.execute("PRAGMA synchronous = FULL")
-        target.execute("BEGIN IMMEDIATE")
-        for row in salvage.sends(source, damaged.stat().st_size):
-            try:
-                target.execute(_INSERT, row)
-            except sqlite3.Error:
-                continue  # what it says can't be: it is as lost as one that can't be read
-            saved.add(row.client_message_id)
-        lost = sorted(set(salvage.ids(source)) - saved)
-        made_ids = IdFactory(clock)
-        made_ids.seed(target.execute("SELECT max(id) FROM outbox").fetchone()[0])
-        now_ms = clock.now_ms()
-        target.executemany(
-            _INSERT, [_tombstone(made_ids.new(ID_PREFIX), one, now_ms) for one in lost]
-        )
-        target.execute("COMMIT")
-        target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    descriptor = os.open(made, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with salvage.opened(damaged, made) as (ruin, new):
+        for found in ruin.rows(STORE, Row._fields, ID):
+            row = Row(*found)
+            if new.add(_INSERT, row):
+                saved.add(row.client_message_id)
+        lost = sorted(set(ruin.values(STORE, ID)) - saved)
+        ids, now_ms = IdFactory(clock), clock.now_ms()
+        ids.seed(new.execute("SELECT max(id) FROM outbox").fetchone()[0])
+        for one in lost:
+            new.add(_INSERT, _tombstone(ids.new(ID_PREFIX), one, now_ms))
     return len(saved), len(lost)
 
 
