@@ -23,13 +23,11 @@ class Ruin:
         self._execute = connection.execute
         self._file_bytes = file_bytes
 
-    def rows(self, table: str, columns: Sequence[str], unique: str) -> Iterator[tuple[Any, ...]]:
+    def rows(self, table: str, names: Sequence[str], unique: str) -> Iterator[tuple[Any, ...]]:
         """Every row that can be read, in the order of insertion. `unique` names a column whose
         index may know how many there are."""
-        sql = (
-            f"SELECT rowid, {', '.join(columns)} FROM {table}"
-            " WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
-        )
+        columns = ", ".join(names)
+        sql = f"SELECT rowid, {columns} FROM {table} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
         ranges = [(1, self._last_number(table, unique))]
         while ranges:
             first, last = ranges.pop()
@@ -42,15 +40,12 @@ class Ruin:
                     middle = (first + last) // 2
                     ranges += [(middle + 1, last), (first, middle)]
 
-    def values(self, table: str, unique: str) -> dict[str, int]:
-        """Texts of a unique column and the numbers of their rows, by the index, which is read
-        from both ends, each up to where it is damaged."""
+    def values(self, table: str, column: str) -> dict[str, int]:
+        """Texts of a unique column and the numbers of their rows. SQLite reads them in the index
+        of that column alone; from both ends, each up to where it is damaged."""
         found: dict[str, int] = {}
-        index = self._index_of(table, unique)
-        for order in ("ASC", "DESC") if index is not None else ():
-            sql = (
-                f"SELECT {unique}, rowid FROM {table} INDEXED BY {index} ORDER BY {unique} {order}"
-            )
+        for order in ("ASC", "DESC"):
+            sql = f"SELECT {column}, rowid FROM {table} ORDER BY {column} {order}"
             try:
                 for value, number in self._execute(sql):
                     if isinstance(value, str):
@@ -59,16 +54,6 @@ class Ruin:
                 continue
             break
         return found
-
-    def _index_of(self, table: str, unique: str) -> str | None:
-        try:
-            for _, name, is_unique, *_ in self._execute(f"PRAGMA index_list({table})"):
-                columns = [row[2] for row in self._execute(f"PRAGMA index_info('{name}')")]
-                if is_unique and columns == [unique]:
-                    return f'"{name}"'
-        except _UNREADABLE:
-            pass
-        return None
 
     def _last_number(self, table: str, unique: str) -> int:
         """A number that no row is above."""
