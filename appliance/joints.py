@@ -195,6 +195,19 @@ class HomeDesk:
         del visible, summary  # brokers know the status only
         self.say(status)
 
+    @property
+    def member_name(self) -> str | None:
+        """What we are called there, from memory; None: no member."""
+        try:
+            mesh = self._broker.directory.mesh(self._mesh)
+            return self._broker.directory.member(mesh.id, self._signer.public_hex).name
+        except ApplianceError:
+            return None
+
+    def rename(self, name: str) -> None:
+        command = broker_wire.RenameMember(name)
+        self._registry.rename_member(self._mesh, self._signer.public_hex, command)
+
     def rotate(self, new: Signer) -> None:
         old = self._signer.public_hex
         proof = new.sign(rotation_text(self._mesh, old, new.public_hex)).hex()

@@ -80,8 +80,8 @@ class Receiving:
 
     def _own_names(self, mesh: str) -> Collection[str]:
         """By what others mention this member: its key, and its name there."""
-        receiver = self.inbox.receivers.get(mesh)
-        name = None if receiver is None else receiver.member_name
+        named = self.inbox.receivers.get(mesh) or self.inbox.inbox.desks.get(mesh)
+        name = getattr(named, "member_name", None)  # a desk elsewhere knows none
         return [self.member.identity.public_hex, *([name] if name else [])]
 
 

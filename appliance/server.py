@@ -30,6 +30,7 @@ from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log, StandardLibraryHandler
 from appliance.outbox.inbox.recover import recover as recover_inbox
+from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
@@ -99,6 +100,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
+        refuse_damaged_outbox(datadir, settings.outbox)
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
         listeners = [bind(settings, datadir, log)]
         if settings.http.unix_socket:

@@ -22,7 +22,7 @@ from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from doctor import report, run
 from doctor.check import Finding, open_read_only
 from doctor.checks import CHECKS
-from doctor.checks.store import integrity
+from doctor.checks.store import integrity, mending
 from doctor.settings import DoctorSettings
 
 app = typer.Typer(
@@ -43,7 +43,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="JSON, and nothing else, 
 class StillDamaged(Conflict):
     code = "STILL_DAMAGED"
     sentence = "the store is still damaged"
-    advice = "put a snapshot from .agentlip/backups back"
+    advice = "stop the appliance and put a snapshot from .agentlip/backups back"
 
 
 class _OurSection(msgspec.Struct, frozen=True):
@@ -139,10 +139,14 @@ def clear_suspect(datadir: DataDir, store: str) -> bool:
         with closing(open_read_only(datadir.database(store))) as connection:
             problems += integrity(store, connection)
     except sqlite3.Error as error:
-        raise StillDamaged(f"{store} can't be read through: {error}") from error
+        raise StillDamaged(
+            f"{store} can't be read through: {error}", hint=mending(store)
+        ) from error
     if problems:
         raise StillDamaged(
-            f"{store}: {problems[0].sentence}", details={"problems": [p.sentence for p in problems]}
+            f"{store}: {problems[0].sentence}",
+            details={"problems": [p.sentence for p in problems]},
+            hint=mending(store),
         )
     mark = datadir.suspect_file(store)
     there = mark.exists()

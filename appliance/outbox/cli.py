@@ -1,5 +1,6 @@
 """`agentlip outbox`: what waits, what died, and what to do about it."""
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object
 from appliance.terminal import Session, common, note, plain_app, write_line
 
-app = plain_app("Sends on their way: look at them, requeue, drop, prune, export.")
+app = plain_app("Sends on their way: look at them, requeue, drop, prune, export, recover.")
 
 PATH = "/v1/outbox"
 COLUMNS = [
@@ -188,6 +189,55 @@ def export(session: Session, status: StatusFlag = None) -> None:
 
     for one in _pages(session, status):
         write_line(msgspec.json.encode(one).decode())
+
+
+@app.command("recover")
+@common
+def recover(
+    session: Session,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say so.")] = False,
+) -> None:
+    """Mend a damaged outbox: what can be read of it goes into a new file, the old one is kept.
+
+    The appliance must be stopped. Ids whose sends are lost stay used up, as aborted sends.
+
+    Example: agentlip outbox recover --yes
+    """
+    if not yes:
+        raise Invalid(
+            "what can't be read of a damaged outbox is lost; a snapshot in .agentlip/backups may"
+            " have more",
+            hint="agentlip outbox recover --yes",
+        )
+    import os
+
+    import msgspec
+
+    from appliance.kernel import config
+    from appliance.kernel.clock import SystemClock
+    from appliance.kernel.datadir import WriterLock
+    from appliance.kernel.ids import random_id
+    from appliance.kernel.log import Log
+    from appliance.outbox.recover import recover as mend
+    from appliance.outbox.settings import OutboxSettings
+    from appliance.sdk.discovery import find_workspace
+
+    class Section(msgspec.Struct, frozen=True):
+        outbox: OutboxSettings = OutboxSettings()
+
+    datadir, clock = find_workspace(session.workspace), SystemClock()
+    settings = config.load(Section, datadir.settings_file, os.environ).outbox
+    lock = WriterLock(datadir, random_id(), clock)
+    lock.acquire()
+    try:
+        done = mend(datadir, settings, clock, Log(sys.stderr.buffer, level="error"))
+    finally:
+        lock.release()
+    told = "the outbox is whole; nothing was changed"
+    if done.kept_as is not None:
+        told = f"saved {done.sends} sends; the damaged file is kept as {done.kept_as}"
+        told += f"; of {done.ids_lost} sends only the ids" if done.ids_lost else ""
+    session.answer(msgspec.to_builtins(done), told)
 
 
 def _pages(session: Session, status: str | None) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
-from appliance.outbox import destination, maxage, metrics, queries, states, wire, writes
+from appliance.outbox import destination, maxage, metrics, order, queries, states, wire, writes
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.shown import message_of, meta_of, shown
@@ -74,6 +74,7 @@ class Outbox:
         self._max_age: dict[str, int] = {}
         self._known_faces: dict[Target, Faces] = {}
         self._default_hours = self._checked(settings.retention_days)
+        self._in_order = _places_in_order(settings)
 
     # -- greatest age --------------------------------------------------------------------
 
@@ -208,7 +209,8 @@ class Outbox:
         if bounded is not None and not bounded.serves(mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
-        return kind, ref, f"{name}:{mesh}"
+        in_order = order.holds(self._in_order, mesh, kind, ref)
+        return kind, ref, order.route_of(name, mesh, in_order)
 
     def check_by(self, name: str, body: bytes, meta: Meta | None) -> None:
         """Raises Invalid for what that target can't carry."""
@@ -353,6 +355,13 @@ class Outbox:
 def target_of(to: str) -> str:
     """What delivers a send that names no target."""
     return MAIL if to.startswith(destination.MAILTO) else BROKER
+
+
+def _places_in_order(settings: OutboxSettings) -> order.Places:
+    try:
+        return order.places(settings.in_order)
+    except destination.BadDestination as error:
+        raise BadSettings(f"settings: outbox.in_order: {error.message}", hint=error.hint) from None
 
 
 def is_inside_only(target: Target | None) -> bool:

@@ -45,6 +45,13 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delivery_seconds: Annotated[float, Meta(gt=0)] = 120.0  # for one mail in all
 
 
+class InOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[outbox.in_order]]: destinations whose sends go one by one, in the order of acceptance."""
+
+    mesh: Mesh | None = None  # of every mesh
+    to: Annotated[str, Meta(min_length=1, max_length=300)] | None = None  # all of the mesh
+
+
 class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: sends that survive anything. Brokers elsewhere: [[outbox.brokers]]."""
 
@@ -52,6 +59,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # where sends go that name no mesh
     brokers: tuple[BrokerSettings, ...] = ()  # by mesh; docs/outbox.md
     ordered: bool = False  # within a destination in the order of acceptance, one at a time
+    in_order: tuple[InOrder, ...] = ()  # only these destinations; docs/outbox.md
     message_bytes_max: Positive = 65_536  # of a body in UTF-8; what brokers take inline
     meta_bytes_max: Positive = 16_384  # of meta as JSON
     batch_max: Positive = 500  # sends in one POST /v1/send/batch
@@ -80,6 +88,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     payload_days: Annotated[float, Meta(ge=0)] = 7.0  # that payloads of delivered sends are kept
     idempotency_hours: Annotated[float, Meta(ge=0)] = 24.0  # that an operator's keys are kept
     sweep_rows_max: Positive = 1000  # rows that one round of upkeep changes
+    check_bytes_max: Positive = 512 * 1024 * 1024  # a larger file is looked through less at start
     page_max: Positive = 1000  # rows of one listing
     requeue_max: Positive = 1000  # sends that one requeue by filter takes up
 

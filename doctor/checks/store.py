@@ -10,6 +10,7 @@ _MIB = 1024 * 1024
 _PROBLEMS_MAX = 10
 _ALL = "agentlip doctor --all"
 _SNAPSHOTS = "stop the appliance and put a snapshot back; see .agentlip/backups"
+_MENDING = {"outbox": "agentlipd down; agentlip outbox recover --yes"}
 
 
 def _suspect(context: Context) -> Iterator[Finding]:
@@ -76,12 +77,12 @@ def _opens(context: Context) -> Iterator[Finding]:
                 yield Finding(Severity.ERROR, store, "its file is missing", _SNAPSHOTS)
             continue
         if database.stat().st_size == 0:
-            yield Finding(Severity.ERROR, store, "its file is empty", _SNAPSHOTS)
+            yield Finding(Severity.ERROR, store, "its file is empty", mending(store))
             continue
         try:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
-            yield Finding(Severity.ERROR, store, f"it does not open: {error}", _SNAPSHOTS)
+            yield Finding(Severity.ERROR, store, f"it does not open: {error}", mending(store))
 
 
 def _ours(context: Context) -> bool:
@@ -161,7 +162,12 @@ def _verdict(
         rows = [(str(error),)]
     for (text,) in rows:
         if text != "ok":
-            yield Finding(Severity.ERROR, store, f"damaged: {text}", _SNAPSHOTS)
+            yield Finding(Severity.ERROR, store, f"damaged: {text}", mending(store))
+
+
+def mending(store: str) -> str:
+    """What to do about a damaged file: a command of its own, or a snapshot."""
+    return _MENDING.get(store, _SNAPSHOTS)
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

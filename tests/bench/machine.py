@@ -22,13 +22,14 @@ SYNC_BYTES = 4096
 class Meter:
     """Wall time and cores in use, by the server, the generator, and everybody else."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, *pids: int) -> None:
+        """Of several servers `server_main_thread` is the busiest one's."""
+        self._pids = pids
         self.seconds = 0.0
         self.cores: dict[str, float] = {}
 
     def __enter__(self) -> "Meter":
-        self._threads = thread_seconds(self._pid)
+        self._threads = self._thread_seconds()
         self._generator = generator_seconds()
         self._busy = busy_seconds()
         self._began = NOW()
@@ -36,17 +37,20 @@ class Meter:
 
     def __exit__(self, *failure: object) -> None:
         self.seconds = NOW() - self._began
-        threads = thread_seconds(self._pid)
+        threads = self._thread_seconds()
         used = {key: value - self._threads.get(key, 0.0) for key, value in threads.items()}
         server = sum(used.values())
         generator = generator_seconds() - self._generator
         others = max(0.0, busy_seconds() - self._busy - server - generator)
         self.cores = {
             "server": self._share(server),
-            "server_main_thread": self._share(used.get(self._pid, 0.0)),
+            "server_main_thread": self._share(max(used.get(pid, 0.0) for pid in self._pids)),
             "generator": self._share(generator),
             "others": self._share(others),
         }
+
+    def _thread_seconds(self) -> dict[int, float]:
+        return {key: value for pid in self._pids for key, value in thread_seconds(pid).items()}
 
     def _share(self, seconds: float) -> float:
         return round(seconds / self.seconds, 2)

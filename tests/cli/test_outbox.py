@@ -1,13 +1,14 @@
 """`agentlip send` and `agentlip outbox`, as processes."""
 
 import json
+from functools import partial
 
 import pytest
 
 from tests.support.commands import agentlip
 from tests.support.ledger import broker
-from tests.support.servedhub import serve
-from tests.support.waiting import wait_until
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
 
 SETTINGS = """
 [outbox]
@@ -39,7 +40,7 @@ def run(hub):
 
 def wait_for(hub, key, status):
     path = f"/v1/outbox/inspect?id={key}"
-    wait_until(lambda: hub.http.get(path).body["send"]["status"] == status, 10, status)
+    until(lambda: hub.http.get(path).body["send"]["status"] == status, 10, status)
 
 
 def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):
@@ -100,3 +101,44 @@ def test_mistakes_are_told_in_a_sentence(run, words, said):
     done = run(*words)
     assert done.code == 1
     assert said in done.err
+
+
+def test_a_damaged_outbox_is_refused_at_the_start_and_mended_by_the_command_it_names(
+    scene, tmp_path
+):
+    """kill -9, and a page of the file is gone: what was accepted and can be read goes out."""
+    scene.before = lambda _path, _body: (503, {}, b"")
+    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=scene.url))
+    run = partial(agentlip, cwd=hub.workspace)
+    try:
+        hub.start()
+        for start in range(0, 400, 100):
+            items = [
+                {"to": "#a", "message": "x" * 99, "client_message_id": f"damage-{n}"}
+                for n in range(start, start + 100)
+            ]
+            assert hub.http.post("/v1/send/batch", {"items": items}).status == 200
+        hub.stop()
+        with hub.datadir.database("outbox").open("r+b") as file:
+            file.seek(30 * 4096)
+            file.write(b"\xa5" * 4096)
+        refused = run("doctor", "--all")
+        assert "agentlip outbox recover --yes" in refused.out
+        with pytest.raises(AssertionError, match="OUTBOX_DAMAGED"):
+            hub.start()
+        asked = run("outbox", "recover")
+        assert (asked.code, "--yes" in asked.err) == (1, True)
+        done = run("outbox", "recover", "--yes", "--json").json
+        assert done["sends"] + done["ids_lost"] == 400
+        assert done["sends"] > 300
+        scene.before = lambda _path, _body: None
+        hub.start()
+        assert run("outbox", "recover", "--yes").code == 2, "the appliance runs"
+        until(lambda: not hub.http.get("/v1/outbox").body["depth"]["pending"], what="delivered")
+        depth = hub.http.get("/v1/outbox").body["depth"]
+        assert (depth["dead"], depth["aborted"]) == (0, done["ids_lost"])
+        arrived = [key for _, key in scene.ledger.rows if key.startswith("damage-")]
+        assert len(arrived) == done["sends"]
+    finally:
+        scene.before = lambda _path, _body: None
+        hub.kill()

@@ -8,7 +8,7 @@ from standardwebhooks import Webhook
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess
 from tests.support.receiver import receiving
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 URL = "http://127.0.0.1:9/hook"
 
@@ -84,13 +84,13 @@ def test_deliveries_are_listed_and_replayed(hub: HubProcess) -> None:
             rows = ask(hub, "deliveries", webhook_id, "--status", "done")
             return rows if isinstance(rows, list) else list(rows["sends"])
 
-        (row,) = wait_until(done, 20, "it is delivered")
+        (row,) = until(done, 20, "it is delivered")
         number = row["client_message_id"].rpartition(":")[2]
         told = Webhook(made["secret"]).verify(receiver.got[0].body, receiver.got[0].headers)
         assert told["event_id"] == int(number)
         answer = ask(hub, "replay", webhook_id, "--from", number)
         assert answer["webhook"]["cursor"] == int(number) - 1
-        wait_until(lambda: len(done()) == 2, 20, "it is delivered again")
+        until(lambda: len(done()) == 2, 20, "it is delivered again")
         assert receiver.ids[0] == receiver.ids[1]
         table = agentlip("webhook", "deliveries", webhook_id, cwd=hub.workspace).out
         assert table.splitlines()[1].split()[:3] == [number, "done", "0"]

@@ -6,6 +6,7 @@ import pytest
 
 from appliance.broker import wire
 from appliance.broker.signature import request_text, rotation_text, sign
+from appliance.web.settings import LimitSettings
 from tests.support.broker import ACCEPT_TOKEN, READ_TOKEN, House, item, key, seed, signed
 from tests.support.http import TOKEN
 
@@ -208,6 +209,21 @@ def test_batch_has_a_result_for_each_item(house):
 def test_batch_has_1_to_200_items(house, count):
     answer = house.ask("anna", "POST", BATCH, {"items": [item("m1")] * count})
     assert answer.status_code == 400
+
+
+def test_a_batch_is_one_request_to_the_door_and_its_items_count_for_the_mesh(tmp_path):
+    house = House(tmp_path, rate_per_second=250)
+    client = house.client(limits=LimitSettings(per_connection=4, global_=4))
+    told = []
+    for number in range(5):
+        raw = json.dumps({"items": [item(f"m{number}.{n}") for n in range(100)]}).encode()
+        headers = signed("anna", "POST", BATCH, raw, house.clock.now_ms())
+        headers["Content-Type"] = "application/json"
+        answer = client.simulate_post(BATCH, body=raw, headers=headers)
+        results = answer.json.get("results", ())
+        told.append((answer.status_code, sum(one["status"] == 201 for one in results)))
+    assert told == [(200, 100), (200, 100), (200, 50), (200, 0), (429, 0)]
+    house.close()
 
 
 def test_saturated_mesh_says_when_to_come_again(tmp_path):

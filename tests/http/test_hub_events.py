@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.servedhub import serve
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SETTINGS = "[hub]\nsse_heartbeat_seconds = 0.2\nwaiting_max = 6\nwait_seconds_max = 5.0\n"
 
@@ -27,7 +27,7 @@ def places(hub):
 def nobody_waits(hub):
     """Every test leaves the hub without streams and polls."""
     yield
-    wait_until(lambda: metric(hub, "feed_subscriptions") == 0, 10, "all slots are free")
+    until(lambda: metric(hub, "feed_subscriptions") == 0, 10, "all slots are free")
 
 
 def metric(hub, name):
@@ -63,7 +63,7 @@ class Polling(threading.Thread):
 
 
 def waits(hub, count=1):
-    wait_until(lambda: metric(hub, "feed_subscriptions") == count, 10, f"{count} wait")
+    until(lambda: metric(hub, "feed_subscriptions") == count, 10, f"{count} wait")
 
 
 # -- pages -------------------------------------------------------------------------------

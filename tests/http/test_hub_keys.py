@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.support.servedhub import serve
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_key_while_its_request_runs_is_409_with_a_time(hub, place):
             daemon=True,
         )
         running.start()
-        wait_until(lambda: queued(hub) >= 1, 10, "the write waits")
+        until(lambda: queued(hub) >= 1, 10, "the write waits")
         busy = keyed(hub, "slow", "POST", "/api/v1/messages", message(place))
         assert (busy.status, busy.body["code"]) == (409, "IDEMPOTENCY_IN_PROGRESS")
         assert int(busy.headers["retry-after"]) >= 1

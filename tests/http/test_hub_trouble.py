@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.commands import agentlip, command, environment
 from tests.support.servedhub import ServedHub, serve
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 
 def test_when_the_port_of_last_time_is_taken_another_is_announced(tmp_path):
@@ -93,12 +93,12 @@ def test_when_descriptors_run_out_the_hub_lives_and_recovers(tmp_path):
         try:
             for _ in range(4 * spare):
                 held.append(socket.create_connection(("127.0.0.1", hub.port), timeout=5))
-            wait_until(lambda: len(list(_open_files(hub.pid))) >= used + spare, 10, "none is left")
+            until(lambda: len(list(_open_files(hub.pid))) >= used + spare, 10, "none is left")
             assert hub.send(topic_id, "meanwhile", steady), "who is inside is served"
         finally:
             for connection in held:
                 connection.close()
-        wait_until(lambda: _answers(hub), 20, "newcomers are served again")
+        until(lambda: _answers(hub), 20, "newcomers are served again")
         assert hub.connect().get("/health").body["pid"] == hub.pid
         found = hub.rows("SELECT content_raw FROM messages ORDER BY id")
         assert found == [("before",), ("meanwhile",)]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.ledger import broker
 from tests.support.servedhub import serve
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SETTINGS = """
 [outbox]
@@ -41,7 +41,7 @@ def status_of(hub, key):
 
 
 def wait_for(hub, key, status):
-    wait_until(lambda: status_of(hub, key) == status, 10, f"{key} is {status}")
+    until(lambda: status_of(hub, key) == status, 10, f"{key} is {status}")
 
 
 def test_a_send_is_queued_delivered_and_then_known(hub, scene):
@@ -102,7 +102,7 @@ def test_a_broker_that_is_away_is_no_reason_to_refuse(hub):
         "/v1/send", {"to": "#a", "message": "x", "mesh": "away", "client_message_id": "away"}
     )
     assert answer.status == 202
-    wait_until(
+    until(
         lambda: hub.http.get("/v1/outbox/inspect?id=away").body["send"]["attempts"] > 1,
         10,
         "it is tried again",

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.servedhub import serve
 from tests.support.socketclient import Closed, Refused, SocketClient
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SECONDS = float(os.environ.get("TESTS_CHAOS_SECONDS", "20"))
 SEED = os.environ.get("TESTS_CHAOS_SEED", "7")
@@ -167,13 +167,13 @@ def test_after_any_chaos_tables_and_listeners_agree_with_the_log(tmp_path):
         kills = 0
         while time.monotonic() < over:
             grown = hub.head + chance.randrange(100, 800)
-            wait_until(lambda g=grown: hub.head > g or time.monotonic() > over, 60, "the log grows")
+            until(lambda g=grown: hub.head > g or time.monotonic() > over, 60, "the log grows")
             hub.kill() if chance.random() < 0.8 else hub.stop()
             hub.start()
             kills += 1
         for writer in writers:
             writer.end()
-        wait_until(lambda: followed(hub), 60, "the plugins have followed the log")
+        until(lambda: followed(hub), 60, "the plugins have followed the log")
         log = hub.rows(
             "SELECT event_id, name, data_json, scope_channel_id, scope_topic_id, scope_topic_id2"
             " FROM events ORDER BY event_id"
@@ -189,7 +189,7 @@ def test_after_any_chaos_tables_and_listeners_agree_with_the_log(tmp_path):
                 if listener.wants(*scope)
             ]
             listener.slow = False
-            wait_until(
+            until(
                 lambda one=listener, last=expected[-1][0]: one.error or one.cursor >= last,
                 60, "a listener has heard it all",
             )  # fmt: skip

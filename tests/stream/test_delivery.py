@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.servedhub import serve
 from tests.support.socketclient import Closed, SocketClient
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 
 class Listener(threading.Thread):
@@ -98,7 +98,7 @@ def test_sockets_opened_at_any_moment_of_a_load_end_with_exactly_what_they_want(
         after = start if n % 3 else choice.randint(0, hub.head)
         listeners.append((wanted, after, Listener(hub, after, drops=n % 5, seed=n, **more)))
         listeners[-1][2].start()
-        wait_until(lambda head=hub.head: hub.head > head + 10 or not_any_alive(load), 10, "load")
+        until(lambda head=hub.head: hub.head > head + 10 or not_any_alive(load), 10, "load")
     for thread in load:
         thread.join()
     for topic_id in topics:
@@ -217,7 +217,7 @@ def test_a_client_that_reads_nothing_is_closed_and_slows_nobody(strict):
         start = strict.head
         fill(strict, topic_id, 12)
         assert quick.events_until(strict.head) == list(range(start + 1, strict.head + 1))
-    wait_until(lambda: '{code="1008"} 1.0' in closed(strict), 10, "the stalled one is closed")
+    until(lambda: '{code="1008"} 1.0' in closed(strict), 10, "the stalled one is closed")
     # What had left before the stall can still be read, whole, and then the code.
     events, code = read_to_the_end(stalled)
     assert code in (1008, 1006), "1006 when not even the close frame had room"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Closed, SocketClient
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def test_sigterm_ends_all_kinds_of_listeners_and_exits_with_zero(hub):
     threads = [threading.Thread(target=poll, args=(client,), daemon=True) for client in polls]
     for thread in threads:
         thread.start()
-    wait_until(lambda: waiting(hub, "feed_subscriptions 30.0"), 10, "everybody listens")
+    until(lambda: waiting(hub, "feed_subscriptions 30.0"), 10, "everybody listens")
     hub.send(topic_id)  # wakes the polls: they answer with it
     for thread in threads:
         thread.join(10)
     threads = [threading.Thread(target=poll, args=(client,), daemon=True) for client in polls]
     for thread in threads:
         thread.start()
-    wait_until(lambda: waiting(hub, "feed_subscriptions 30.0"), 10, "the polls wait again")
+    until(lambda: waiting(hub, "feed_subscriptions 30.0"), 10, "the polls wait again")
     codes = []
     readers = [
         threading.Thread(target=lambda c=client: codes.append(c.close_code()), daemon=True)
@@ -104,7 +104,7 @@ def test_what_was_acknowledged_before_sigterm_is_there_after(hub):
     threads = [threading.Thread(target=send, args=(n,), daemon=True) for n in range(4)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(acknowledged) > 100, 10, "the load runs")
+    until(lambda: len(acknowledged) > 100, 10, "the load runs")
     assert hub.stop() == 0
     for thread in threads:
         thread.join(10)

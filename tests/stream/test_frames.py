@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.support.socketclient import BINARY, CLOSE, PING, PONG, TEXT, frame, text
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 KB = 1024
 
@@ -145,7 +145,7 @@ def test_sockets_that_just_vanish_leave_nothing(hub, connect, place):
             client.recv()
         client.close()
     metric = "agentlip_socket_open "
-    wait_until(
+    until(
         lambda: f"{metric}0.0" in hub.http.get("/metrics").raw.decode(),
         10,
         "no socket is open",

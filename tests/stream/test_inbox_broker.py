@@ -33,6 +33,11 @@ def send(hub, to, message, **more):
     return answer.body["client_message_id"]
 
 
+def names_by_key(hub):
+    peers = hub.http.get("/v1/peers?mesh=lab").body["peers"]
+    return {one["pubkey"]: one["name"] for one in peers}
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
     with serve(tmp_path_factory.mktemp("broker")) as hub:
@@ -146,6 +151,21 @@ def test_a_busy_member_gets_only_what_is_urgent_until_it_is_idle(home, receiver)
     until(lambda: messages(receiver)[-1]["client_message_id"] == now)
     assert receiver.http.post("/v1/profile", {"status": "idle"}).status == 200
     until(lambda: messages(receiver)[-1]["client_message_id"] == later)
+
+
+def test_a_member_renames_itself_and_is_mentioned_by_its_new_name(home, receiver):
+    done = agentlip("inbox", "profile", "--name", "margarita", cwd=receiver.workspace)
+    assert (done.code, done.out) == (0, "lab: idle; the name is margarita now\n"), done
+    assert names_by_key(home)[key_of(receiver)] == "margarita"
+    sent = send(receiver, key_of(home), "from margarita")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+    assert messages(home, mesh="lab")[-1]["sender_name"] == "margarita"
+    taken = receiver.http.post("/v1/profile", {"name": "hugo", "status": "dnd"})
+    assert (taken.status, taken.body["details"]["status"]) == (502, 409)
+    renamed = home.http.post("/v1/profile", {"name": "hugh", "mesh": "lab"})
+    assert renamed.status == 200, renamed
+    assert names_by_key(receiver)[key_of(home)] == "hugh"
+    assert receiver.http.post("/v1/profile", {"name": "x", "mesh": "nowhere"}).status == 404
 
 
 def test_a_revoked_member_is_told_and_stays_away(home, receiver):

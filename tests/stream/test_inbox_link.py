@@ -202,6 +202,20 @@ def test_what_is_no_push_is_neither_stored_nor_acked_and_nothing_breaks(house):
     assert house.said("a push was refused; the broker keeps it")
 
 
+def test_a_new_name_is_heard_and_a_neighbours_is_not_taken_for_it(house):
+    def part(played):
+        played.shake_hands()
+        played.say(type="event", event="member_renamed", member=OWN.public_hex, name="margarita")
+        played.say(type="event", event="member_renamed", member="f" * 64, name="hugo")
+        played.push(push(1))
+        until_gone(played)
+
+    with broker(part) as scripted:
+        receiver = receiver_of(house, scripted.place())
+        go(receiver, lambda: house.rows() == ["c1"])
+    assert receiver.member_name == "margarita"
+
+
 def test_a_revoked_member_does_not_come_again(house):
     def by_event(played):
         played.shake_hands()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Closed, SocketClient
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 ENDINGS = (OSError, Closed, ValueError, http.client.HTTPException)
 TIMES = [4, pytest.param(50, marks=pytest.mark.slow)]
@@ -83,7 +83,7 @@ class Load:
         self.made[body["message"]["id"]] = body["event_id"]
 
     def wait_for(self, count):
-        wait_until(lambda: len(self.made) + len(self.changed) >= count, 20, "the load runs")
+        until(lambda: len(self.made) + len(self.changed) >= count, 20, "the load runs")
 
     def end(self):
         for thread in self.threads:
@@ -163,7 +163,7 @@ def test_a_retry_after_a_kill_finds_what_was_committed(hub):
         threads = [threading.Thread(target=send, args=(n,), daemon=True) for n in numbers]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(sent) > 100, 20, "the load runs")
+        until(lambda: len(sent) > 100, 20, "the load runs")
         hub.kill()
         for thread in threads:
             thread.join(20)
@@ -193,7 +193,7 @@ def test_committed_but_never_answered_is_the_same_message_on_retry(hub):
         json.dumps(command),
         {"Content-Type": "application/json", "Authorization": f"Bearer {hub.token}", **headers},
     )
-    stored = wait_until(lambda: hub.rows("SELECT id FROM messages"), 10, "it is committed")
+    stored = until(lambda: hub.rows("SELECT id FROM messages"), 10, "it is committed")
     hub.kill()
     client.close()
     hub.start()

@@ -1,16 +1,14 @@
 """kill -9 while sends are accepted and delivered, and a network that loses answers: every accepted
 send reaches the receiver, once after its dedupe."""
 
-import http.client
-import itertools
 import random
-import threading
 
 import pytest
 
 from tests.support.ledger import Cut, broker
+from tests.support.sends import Load
 from tests.support.servedhub import ServedHub
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 TIMES = 5
 SETTINGS = """
@@ -24,54 +22,6 @@ backoff_max_ms = 200
 mesh = "default"
 url = "{url}"
 """
-
-
-class Load:
-    """Clients that send singly and in batches until the connection dies, and what they heard."""
-
-    def __init__(self, hub, name):
-        self.hub = hub
-        self.name = name
-        self.accepted = {}
-        self.asked = {}
-        self.wrong = []
-        self.threads = [
-            threading.Thread(target=self._guarded, args=(work, number), daemon=True)
-            for number, work in enumerate((self._singly, self._singly, self._in_batches))
-        ]
-        for thread in self.threads:
-            thread.start()
-
-    def _guarded(self, work, number):
-        try:
-            work(number)
-        except (OSError, http.client.HTTPException):
-            return  # it was killed
-        except BaseException as error:
-            self.wrong.append(error)
-
-    def _send(self, number, n, place=0):
-        key = f"{self.name}-{number}-{n}.{place}"
-        self.asked[key] = f"text of {key}"
-        return {"to": f"#t{n % 3}", "message": self.asked[key], "client_message_id": key}
-
-    def _note(self, status, body):
-        assert status in (200, 202), body
-        self.accepted[body["client_message_id"]] = self.asked[body["client_message_id"]]
-
-    def _singly(self, number):
-        client = self.hub.connect()
-        for n in itertools.count():
-            answer = client.post("/v1/send", self._send(number, n))
-            self._note(answer.status, answer.body)
-
-    def _in_batches(self, number):
-        client = self.hub.connect()
-        for n in itertools.count():
-            items = [self._send(number, n, place) for place in range(10)]
-            answer = client.post("/v1/send/batch", {"items": items})
-            for one in answer.body["results"]:
-                self._note(one["status"], one["body"])
 
 
 @pytest.mark.slow
@@ -95,15 +45,13 @@ def test_nothing_accepted_is_lost_or_doubled_by_kills_and_cuts(tmp_path, writer)
                 hub.start()
                 load = Load(hub, f"r{time}")
                 wanted = chance.randint(20, 400)
-                wait_until(lambda load=load, wanted=wanted: len(load.accepted) > wanted, 30, "load")
+                until(lambda load=load, wanted=wanted: len(load.accepted) > wanted, 30, "load")
                 hub.kill()
-                for thread in load.threads:
-                    thread.join(10)
-                assert load.wrong == []
+                load.join()
                 accepted |= load.accepted
                 asked |= load.asked
             hub.start()
-            wait_until(lambda: not open_sends(hub), 60, "all has ended")
+            until(lambda: not open_sends(hub), 60, "all has ended")
             agree(hub, scene.ledger, accepted, asked)
         finally:
             hub.kill()

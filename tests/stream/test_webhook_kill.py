@@ -5,7 +5,7 @@ from standardwebhooks import Webhook
 
 from tests.support.receiver import receiving
 from tests.support.servedhub import ServedHub
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SETTINGS = """
 [outbox]
@@ -38,20 +38,20 @@ def test_every_event_arrives_signed_and_once_over_kills_and_a_failing_receiver(t
             other.answer = lambda _got: (503, {})
             put = hub.http.post("/v1/enqueue", {"to": "agents/ci", "envelope": envelope})
             assert put.status in (200, 201), put
-            wait_until(lambda: len(receiver.got) > 3 and other.got, 20, "attempts")
+            until(lambda: len(receiver.got) > 3 and other.got, 20, "attempts")
             for _ in range(2):
                 hub.kill()
                 hub.start()
                 sent += [hub.send(topic, f"n{n}")["event_id"] for n in range(5)]
                 before = len(receiver.got)
-                wait_until(lambda before=before: len(receiver.got) > before, 20, "more attempts")
+                until(lambda before=before: len(receiver.got) > before, 20, "more attempts")
             hub.kill()
             receiver.got.clear()
             other.got.clear()
             receiver.answer = other.answer = lambda _got: (204, {})
             hub.start()
-            wait_until(lambda: len(receiver.got) >= len(sent) and other.got, 30, "all arrived")
-            wait_until(lambda: not waiting(hub), 20, "all was written down")
+            until(lambda: len(receiver.got) >= len(sent) and other.got, 30, "all arrived")
+            until(lambda: not waiting(hub), 20, "all was written down")
             assert sorted(number_of(one) for one in receiver.ids) == sent
             assert other.got[-1].body == b'{"build":"b7","ref":"b7","stream":"agents/ci"}'
             assert len(other.got) == 1

@@ -11,6 +11,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
@@ -59,7 +60,13 @@ def push(number: int = 1, **changed: Any) -> wire.Push:
 class House:
     """An Inbox over its store, without a server."""
 
-    def __init__(self, workspace: Path, clock: Any = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        clock: Any = None,
+        runner: type[BatchRunner] = BatchRunner,
+        **settings: Any,
+    ) -> None:
         self.clock = clock or SystemClock()
         self.lines = io.BytesIO()
         self.log = Log(self.lines, clock=self.clock)
@@ -78,6 +85,7 @@ class House:
             self.clock,
             self.log,
             publish=self.inbox.publish,
+            runner=runner,
         )
         self.inbox.open(self.store)
         self.heard: list[Any] = []

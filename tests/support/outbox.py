@@ -37,12 +37,14 @@ class Faults(BatchRunner):
 class House:
     """An outbox and what it stands on; `reopen` is a restart."""
 
-    def __init__(self, path, **settings):
+    def __init__(self, path, clock=None, target=None, runner=Faults, **settings):
+        """`target` in place of one that writes into `ledger`."""
         self.path = path
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.ledger = Ledger()
-        self.target = ScriptedTarget(self.ledger)
+        self.target = target or ScriptedTarget(self.ledger)
         self.targets = {"broker": self.target}
+        self.runner = runner
         self.lines = io.BytesIO()
         self.settings = msgspec.structs.replace(OutboxSettings(), **settings)
         self.told = []
@@ -56,7 +58,7 @@ class House:
             msgspec.structs.replace(StoreSettings(), free_bytes_min=0, synchronous="OFF"),
             self.clock,
             log,
-            runner=Faults,
+            runner=self.runner,
         )
         self.outbox = Outbox(
             self.store, self.settings, self.targets, self.clock, log,

@@ -3,16 +3,22 @@
 import select
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 SECONDS_MAX = 20.0
 LOOK_EVERY_SECONDS = 0.02
 
 
 def until(
-    condition: Callable[[], object], seconds_max: float = SECONDS_MAX, what: str = ""
-) -> None:
-    """Returns once `condition()` is true; fails if it never is."""
+    condition: Callable[[], T],
+    seconds_max: float = SECONDS_MAX,
+    what: str = "",
+    pause_seconds: float = LOOK_EVERY_SECONDS,
+) -> T:
+    """What `condition` answers once that is true; fails with `what` if it never is."""
     deadline = time.monotonic() + seconds_max
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds_max} s: {what or condition}"
-        select.select([], [], [], LOOK_EVERY_SECONDS)
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds_max:g} s: {what or condition}"
+        select.select([], [], [], pause_seconds)
+    return answer

@@ -10,7 +10,7 @@ from typing import Any
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import HttpWaitStrategy
 
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 PORT = 8080
 START_SECONDS_MAX = 30
@@ -67,7 +67,7 @@ class Box:
     def again(self) -> None:
         """The same container once more, after it was killed or stopped."""
         self.wrapped.start()
-        wait_until(self._is_healthy, START_SECONDS_MAX, "an answer from /health")
+        until(self._is_healthy, START_SECONDS_MAX, "an answer from /health")
 
     def remove(self) -> None:
         if not self._removed:

@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.until import until
 from tests.system.box import JSON, Box, bearer, message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
@@ -49,7 +49,7 @@ def load_and_kill(appliance: Box, topic: str, round_number: int) -> dict[str, tu
     senders = [Sender(appliance, topic, f"{round_number}-{n}") for n in range(SENDERS)]
     for sender in senders:
         sender.start()
-    wait_until(
+    until(
         lambda: sum(len(s.acknowledged) for s in senders) >= ACKNOWLEDGED_BEFORE_KILL,
         30,
         "enough acknowledged messages",

@@ -7,7 +7,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.support.waiting import wait_until
+from tests.support.until import until
 from tests.system.box import message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
@@ -38,7 +38,7 @@ def test_becomes_healthy_by_its_own_command(box, volume):
         appliance.wrapped.reload()
         return appliance.wrapped.attrs["State"]["Health"]["Status"]
 
-    wait_until(lambda: health() != "starting", 40, "a verdict of the health check", pause=0.2)
+    until(lambda: health() != "starting", 40, "a verdict of the health check", pause_seconds=0.2)
     assert health() == "healthy"
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.until import until
 from tests.system.box import message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
@@ -86,7 +86,7 @@ def posted(appliance):
 
 def tried(appliance, message_id):
     path = f"/api/v1/messages/{message_id}/enrichments"
-    return wait_until(
+    return until(
         lambda: appliance.request("GET", path)[1]["enrichments"], 20, "what the plugin tried"
     )[0]["data"]
 
@@ -100,7 +100,7 @@ def test_a_plugin_that_tries_fails_in_the_image(box, volume):
     assert isolation["landlock"] >= 3
     assert (isolation["write"], isolation["read"], isolation["user"]) == ("denied", "denied", None)
     assert appliance.sh("cat /data/.agentlip/token").strip() == token
-    wait_until(lambda: listed(appliance, "urls")["done"] == 1, 20, "the built-in one")
+    until(lambda: listed(appliance, "urls")["done"] == 1, 20, "the built-in one")
     assert "shut in" in appliance.sh("agentlip plugin list")
     assert "not be kept" not in appliance.output()
 
@@ -109,7 +109,7 @@ def test_without_landlock_it_is_not_run_and_that_is_said(box, volume):
     """An engine whose filter refuses Landlock: nothing is claimed that is not there."""
     appliance = with_plugins(box(volume(), seccomp=NO_LANDLOCK))
     message_id = posted(appliance)
-    wait_until(lambda: listed(appliance, "evil")["state"] == "paused", 20, "a pause")
+    until(lambda: listed(appliance, "evil")["state"] == "paused", 20, "a pause")
     found = listed(appliance, "evil")
     assert "writing into .agentlip/" in found["reason"]
     assert (found["isolation"]["write"], found["isolation"]["landlock"]) == ("open", 0)

@@ -14,7 +14,7 @@ from docker.types import EndpointConfig
 from testcontainers.core.container import DockerContainer
 from websockets.sync.client import connect
 
-from tests.support.waiting import wait_until
+from tests.support.until import until
 from tests.system.box import PORT, bearer, message
 from tests.system.conftest import LABEL
 
@@ -97,12 +97,12 @@ def proxy(network, appliance, compose, proxy_image):
     container.ports = {"443/tcp": ("127.0.0.1",)}
     with container:
         root = "/data/caddy/pki/authorities/local/root.crt"
-        found = wait_until(
+        found = until(
             lambda: (r := container.exec(["cat", root])).exit_code == 0 and r.output, 20, root
         )
         context = ssl.create_default_context(cadata=found.decode())
         port = int(container.get_exposed_port(443))
-        wait_until(lambda: get(port, context, "/health")[0] == 200, 20, "an answer through TLS")
+        until(lambda: get(port, context, "/health")[0] == 200, 20, "an answer through TLS")
         yield port, context
 
 

@@ -13,7 +13,7 @@ import docker
 import pytest
 
 from ops.history import changelogs, commits
-from tests.support.waiting import wait_until
+from tests.support.until import until
 from tests.system.box import Box
 from tests.system.conftest import LABEL, ROOT
 
@@ -222,9 +222,7 @@ def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
     for _ in range(2):
         jobs.start("worker", "spark://master:7077", "--cores", "1", "--memory", "600m",
                    network=network)  # fmt: skip
-    wait_until(
-        lambda: master.logs().count(b"Registering worker") == 2, 60, "two workers at the master"
-    )
+    until(lambda: master.logs().count(b"Registering worker") == 2, 60, "two workers at the master")
     on_cluster = ("--master", "spark://master:7077", "--conf", "spark.executor.memory=512m",
                   "--conf", "spark.cores.max=2")  # fmt: skip
     jobs.run("activity", "--in", "/data/in", "--out", "/data/lake/cluster", *days(events), *SMALL,
@@ -238,7 +236,7 @@ def test_spark_connect_server_gives_the_same_tables(jobs: Jobs, network: Any) ->
     job = ("activity", "--in", "/data/in", "--from", "2026-02-01", "--to", "2026-02-02")
     jobs.run(*job, "--out", "/data/lake", *SMALL)
     server = jobs.start("connect", network=network, name="connect")
-    wait_until(lambda: answers(server, 15002), 60, "an answer of the Connect server")
+    until(lambda: answers(server, 15002), 60, "an answer of the Connect server")
     remote = ("--remote", "sc://connect:15002")
     jobs.run(*job, "--out", "/data/lake/connect", "--json", *remote, network=network)
     assert len(jobs.rows("messages", "connect")) == 500
@@ -251,9 +249,7 @@ def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(jobs: Jobs
     ingest = ("ingest", "--in", "/data/in", "--out", "/data/lake", *SMALL)
 
     killed = jobs.start(*ingest)
-    wait_until(
-        lambda: any(jobs.lake.glob("silver/.draft-*/messages")), 120, "a version in the making"
-    )
+    until(lambda: any(jobs.lake.glob("silver/.draft-*/messages")), 120, "a version in the making")
     killed.kill(signal="SIGKILL")
     assert killed.wait(timeout=30)["StatusCode"] == 128 + signal.SIGKILL
     assert not (jobs.lake / "silver/current").exists()

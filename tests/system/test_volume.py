@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.until import until
 from tests.system.box import message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
@@ -59,9 +59,7 @@ def test_reads_go_on_while_the_disk_is_full_and_writes_return_with_the_space(box
 
     kept = post("before")[1]["message"]["id"]
     appliance.sh("dd if=/dev/zero of=/data/ballast bs=1M count=64 2>/dev/null", expect=1)
-    status, reply = wait_until(
-        lambda: (answer := post("refused"))[0] != 201 and answer, 15, "a refusal"
-    )
+    status, reply = until(lambda: (answer := post("refused"))[0] != 201 and answer, 15, "a refusal")
     assert status == 503, reply
     assert reply["code"]
     assert reply["error"]
@@ -71,4 +69,4 @@ def test_reads_go_on_while_the_disk_is_full_and_writes_return_with_the_space(box
     assert appliance.request("GET", "/health")[0] == 200
 
     appliance.sh("rm /data/ballast")
-    wait_until(lambda: post("after")[0] == 201, 15, "writes again")
+    until(lambda: post("after")[0] == 201, 15, "writes again")

@@ -139,6 +139,28 @@ def peers(session: Session, mesh: MeshFlag = None) -> None:
     )
 
 
+@app.command("profile")
+@common
+def profile(
+    session: Session,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Another name in the mesh; the broker keeps it.")
+    ] = None,
+    status: Annotated[str | None, typer.Option("--status", help="idle, working or dnd.")] = None,
+    summary: Annotated[str | None, typer.Option("--summary", help="What it works on.")] = None,
+    mesh: MeshFlag = None,
+) -> None:
+    """What this appliance says of itself in a mesh: change some of it.
+
+    Example: agentlip inbox profile --name build-machine --status working
+    """
+    said = {"name": name, "status": status, "summary": summary, "mesh": mesh}
+    body = {key: value for key, value in said.items() if value is not None}
+    answer = _hub(session).post("/v1/profile", body, "")
+    told = f"{answer['mesh']}: {answer['status']}"
+    session.answer(answer, f"{told}; the name is {name} now" if name else told)
+
+
 @app.command("health")
 @common
 def health(session: Session, mesh: MeshFlag = None) -> None:

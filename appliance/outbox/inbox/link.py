@@ -248,6 +248,9 @@ class Receiver(Loop):
         name, member = str(frame.get("event")), frame.get("member")
         if name == REVOKED and member == self._signer.public_hex:
             raise Stopped(REVOKED)
+        renamed = frame.get("name")
+        if name == "member_renamed" and member == self._signer.public_hex:
+            self.member_name = renamed if isinstance(renamed, str) else self.member_name
         if name in ("peer_join", "peer_leave") and isinstance(member, str):
             self._inbox.announce(name, self.mesh, pubkey=member[:64])
 

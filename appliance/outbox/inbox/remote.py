@@ -78,6 +78,10 @@ class Remote:
         del visible, summary  # brokers know the status only
         self._say({"type": "status", "status": status})
 
+    def rename(self, name: str) -> None:
+        path = f"{self._base}/members/{self._signer.public_hex}"
+        self._ask("PATCH", path, {"name": name})
+
     def rotate(self, new: Signer) -> None:
         """Have the broker take the key of `new` for ours; signed with the one in force.
 

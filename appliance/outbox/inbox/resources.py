@@ -195,7 +195,8 @@ def _member(inbox: Inbox) -> list[Route]:
         }, suffix="peers"),
         Route("/v1/profile", member, {
             "POST": Operation(wire.WRITE, body=wire.Profile, reply=wire.ProfileShown,
-                              by_channel=True, same_origin=True, errors=(wire.NoSuchMesh,),
+                              by_channel=True, same_origin=True,
+                              errors=(*broker_errors, wire.NoBrokerKnown),
                               example={"status": "working"},
                               summary="What this appliance says of itself in a mesh"),
         }, suffix="profile"),

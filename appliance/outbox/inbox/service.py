@@ -30,6 +30,7 @@ class Desk(Protocol):
 
     def peers(self) -> list[wire.Peer]: ...
     def say_status(self, status: str, visible: bool, summary: str) -> None: ...
+    def rename(self, name: str) -> None: ...
 
 
 class Signer(Protocol):
@@ -256,8 +257,13 @@ class Inbox:
         return [name for name, _ in rows]
 
     def change_profile(self, command: wire.Profile, who: Principal) -> wire.ProfileShown:
-        """Stored first: the link says it again whenever it comes up."""
+        """Stored first: the link says it again whenever it comes up. But for the name: what the
+        broker refuses changes nothing."""
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
+        if command.name is not None:
+            if mesh not in self.desks:
+                raise wire.NoBrokerKnown(details={"mesh": mesh})
+            self.desks[mesh].rename(command.name)
         shown = self._store.write(writes.change_profile, mesh, command)
         if desk := self.desks.get(mesh):
             desk.say_status(shown.status, shown.visible, shown.summary)

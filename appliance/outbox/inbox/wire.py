@@ -104,8 +104,10 @@ class MeshQuery(Struct, frozen=True):
 
 
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays. While `working` or `dnd` a broker hands over only `now`."""
+    """What is left out stays. While `working` or `dnd` a broker hands over only `now`. `name` is
+    the broker's to keep, for all members: it is asked first."""
 
+    name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     summary: Annotated[str, Meta(max_length=500)] | None = None
     status: Status | None = None
     visible: bool | None = None

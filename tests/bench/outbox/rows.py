@@ -1,4 +1,4 @@
-"""O1: sends accepted, one by one and in batches. O2, the sender's half: sends drained over HTTP."""
+"""O1: sends accepted. O2: from one appliance to another, into its inbox. O3: the sender's half."""
 
 import json
 import secrets
@@ -15,6 +15,7 @@ from appliance.kernel.migration import load, statements
 from tests.bench.client import NOW, Http, closed_loop, encode
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.machine import Meter
+from tests.bench.outbox.pair import End, pair
 from tests.bench.target import RowFailed, Target
 
 CLIENTS = 8
@@ -34,6 +35,7 @@ class Sizes:
         self.singles = 400 if quick else 10_000
         self.bulk = 2_000 if quick else 40_000
         self.drained = 1_000 if quick else 30_000
+        self.through = 1_000 if quick else 20_000
 
 
 class Bench:
@@ -140,7 +142,44 @@ def _items(body: bytes) -> Iterator[dict[str, Any]]:
 
 
 def o2(bench: Bench) -> Row:
-    row = Row("O2", "the sender's half: batches accepted, stored, drained over HTTP, settled")
+    work = "two appliances: batches accepted, drained over HTTP, brokered, stored in the inbox"
+    row = Row("O2", work)
+    with (
+        tempfile.TemporaryDirectory(prefix="pair-", dir=bench.file.parent) as folder,
+        pair(Path(folder)) as (home, away),
+    ):
+        ways = (("to the broker's appliance", away, home), ("from it, by the link", home, away))
+        for name, sender, receiver in ways:
+            runs = range(bench.sizes.repeats)
+            rate = median([end_to_end(bench, row, name, sender, receiver) for _ in runs])
+            row.figures.append(Figure(name, rate, "per s", at_least=5000))
+    return row
+
+
+def end_to_end(bench: Bench, row: Row, name: str, sender: End, receiver: End) -> float:
+    """From the first request to the last row in the receiver's inbox, a second."""
+    count, before = bench.sizes.through, receiver.newest()
+    sends = [{"to": receiver.key, "message": TEXT} for _ in range(BATCH)]
+    request = encode(sender.target, "POST", "/v1/send/batch", {"items": sends})
+    with Meter(sender.target.pid, receiver.target.pid) as meter:
+        answers = closed_loop(sender.target, [request] * (count // BATCH), 2)
+        accepted_at, deadline = NOW(), NOW() + DRAIN_SECONDS_MAX
+        while receiver.newest() - before < count:
+            if NOW() > deadline:
+                raise RowFailed(f"{receiver.newest() - before} of {count} arrived")
+            time.sleep(0.02)
+        arrived_at = NOW()
+    accepted = sum(1 for body in answers.bodies for _ in _items(body))
+    received = receiver.received(before)
+    if not accepted == received == count:
+        raise RowFailed(f"{accepted} were accepted, {received} are in the inbox, of {count}")
+    row.count({"accepted": accepted, "received": received})
+    bench.metered(row, name, meter, tail_s=round(arrived_at - accepted_at, 3))
+    return count / meter.seconds
+
+
+def o3(bench: Bench) -> Row:
+    row = Row("O3", "the sender's half: batches accepted, stored, drained over HTTP, settled")
     count = bench.sizes.drained
     rates = []
     for _ in range(bench.sizes.repeats):
@@ -203,4 +242,4 @@ def _row(number: int) -> tuple[Any, ...]:
     return f"out_{number:026}", secrets.token_hex(16), digest, TEXT.encode(), number, number
 
 
-ROWS: dict[str, Callable[[Bench], Row]] = {"O1": o1, "O2": o2}
+ROWS: dict[str, Callable[[Bench], Row]] = {"O1": o1, "O2": o2, "O3": o3}

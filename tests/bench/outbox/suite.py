@@ -1,19 +1,15 @@
-"""Runs the outbox's rows against an appliance of its own, and gathers one JSON object."""
+"""The outbox's rows, against an appliance of its own beside a sink, and against a pair."""
 
 import subprocess
 import sys
-import tempfile
-import time
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench import machine
+from tests.bench import machine, runner
 from tests.bench.outbox.rows import ROWS as RUNS
 from tests.bench.outbox.rows import Bench, Sizes
-from tests.bench.served import SETTINGS, Served
-from tests.bench.target import Refused, RowFailed
+from tests.bench.target import Refused
 
 ROWS = tuple(RUNS)
 # As shipped, but for room for the whole of a row, and two brokers: none, and a sink.
@@ -51,34 +47,9 @@ def run(
     try:
         assert sink.stdout is not None
         toml = TOML.format(port=int(sink.stdout.readline()))
-        with tempfile.TemporaryDirectory(prefix="agentlip-bench-", dir=parent) as name:
-            place = Path(name)
-            (place / "agentlip.toml").write_text(toml)
-            conditions = machine.conditions(place)
-            conditions |= {"durability": "FULL", "settings": SETTINGS, "toml": toml.strip()}
-            with Served(place) as served:
-                return measure(Bench(served.target, Sizes(quick)), wanted, conditions)
+        with runner.own_appliance(parent, toml) as (target, conditions):
+            bench = Bench(target, Sizes(quick))
+            return runner.measure("outbox", RUNS, bench, wanted, conditions, quick)
     finally:
         sink.kill()
         sink.wait()
-
-
-def measure(bench: Bench, wanted: Sequence[str], conditions: dict[str, Any]) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = []
-    for name in (row for row in ROWS if row in set(wanted)):
-        print(name, file=sys.stderr, flush=True)
-        try:
-            rows.append(RUNS[name](bench).as_json())
-        except (RowFailed, OSError) as error:
-            traceback.print_exc(file=sys.stderr)
-            rows.append({"row": name, "reached": False, "failed": str(error)})
-    conditions["load_after"] = machine.load()
-    return {
-        "suite": "outbox",
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "quick": bench.sizes.quick,
-        "conditions": conditions,
-        "rows": rows,
-        "left_out": {},
-        "warnings": bench.warnings,
-    }

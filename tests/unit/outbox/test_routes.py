@@ -3,8 +3,11 @@
 import sqlite3
 
 import pytest
+from msgspec import structs
 
+from appliance.kernel.config import BadSettings
 from appliance.outbox import wire
+from appliance.outbox.settings import InOrder
 from appliance.outbox.target import Delivered, Later, Refused
 from tests.support.outbox import House
 
@@ -224,6 +227,81 @@ def test_in_order_many_destinations_are_gone_round(new_house):
     for row in house.ledger.rows.values():
         by_topic.setdefault(row["destination_ref"], []).append(row["body"])
     assert all(bodies == ["0", "1"] for bodies in by_topic.values())
+
+
+IN_ORDER = [
+    (InOrder(to="#a"), "#a"),
+    (InOrder(mesh="default", to="#a"), "#a"),
+    (InOrder(mesh="default"), "#a"),
+    (InOrder(), "#a"),
+    (InOrder(to="A" * 64), f"dm:{'a' * 64}"),
+    (InOrder(to="queue:q1"), "queue:q1"),
+]
+
+
+@pytest.mark.parametrize(("place", "to"), IN_ORDER)
+def test_a_destination_that_chose_order_has_it(new_house, place, to):
+    house = new_house(in_order=(place,))
+    failing = iter([True, False])
+    house.ledger.trouble = lambda _item: (503, None, None) if next(failing, False) else None
+    for number in range(3):
+        house.send(str(number), to=to)
+        house.round()
+    assert house.ledger.bodies == []
+    for _ in range(3):
+        house.clock.pass_seconds(31)
+        house.round()
+    assert house.ledger.bodies == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("place", "batches"),
+    [
+        (InOrder(to="#a"), [1, 3]),
+        (InOrder(mesh="lab"), [6]),
+        (InOrder(mesh="lab", to="#b"), [6]),
+    ],
+)
+def test_destinations_that_did_not_choose_order_go_together_past_those_that_wait(
+    new_house, place, batches
+):
+    house = new_house(in_order=(place,))
+    house.ledger.trouble = lambda item: (
+        (503, None, None) if item["destination_ref"] == "a" else None
+    )
+    for number in range(3):
+        house.send(f"a{number}", to="#a")
+    house.outbox.send_many([wire.Send("#b", f"b{number}") for number in range(3)])
+    house.round()
+    assert house.ledger.bodies == ["b0", "b1", "b2"]
+    assert sorted(house.target.batches) == batches
+    house.ledger.trouble = lambda _item: None
+    for _ in range(4):
+        house.clock.pass_seconds(31)
+        house.round()
+    assert set(house.statuses().values()) == {"done"}
+
+
+def test_a_choice_of_order_is_for_sends_that_come_after_it(new_house):
+    """What was accepted without goes as it was accepted; and the greatest age is the mesh's."""
+    house = new_house()
+    house.ledger.trouble = always(503)
+    house.send("before", key="before")
+    house.settings = structs.replace(house.settings, in_order=(InOrder(to="#alerts"),))
+    house.reopen()
+    house.outbox.adopt("default", 30)
+    house.send("after", key="after")
+    house.clock.pass_seconds(200 * 3600)
+    house.ledger.trouble = lambda _item: None
+    house.sweep.run_once(house.clock.now_ms())
+    for _ in range(2):
+        house.round()
+    assert house.statuses() == {"before": "done", "after": "done"}
+
+
+def test_an_order_for_no_destination_is_refused_at_the_start(new_house):
+    with pytest.raises(BadSettings, match="in_order"):
+        new_house(in_order=(InOrder(to="alerts"),))
 
 
 # -- other targets -----------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""Clients that send until the appliance is killed under them, and what they were answered."""
+
+import http.client
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.support.servedhub import Answer, ServedHub
+
+TOPICS = ("#t0", "#t1", "#t2")
+BATCH = 10
+END_SECONDS_MAX = 20.0
+
+
+class Load:
+    """Two that send singly and one in batches, from now on, until the connection dies or `most`
+    sends were accepted.
+
+    `asked` and `accepted` are texts by id: whatever was put into a request, and what of it was
+    answered with 202 or 200.
+    """
+
+    def __init__(
+        self, hub: ServedHub, name: str, to: Sequence[str] = TOPICS, most: int | None = None
+    ) -> None:
+        self.hub = hub
+        self.name = name
+        self.accepted: dict[str, str] = {}
+        self.asked: dict[str, str] = {}
+        self._to = to
+        self._most = most
+        self._wrong: list[BaseException] = []
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(work, number), daemon=True)
+            for number, work in enumerate((self._singly, self._singly, self._in_batches))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        """To the end of all clients; raises what went wrong beside the kill."""
+        for thread in self._threads:
+            thread.join(END_SECONDS_MAX)
+        assert self._wrong == []
+
+    @property
+    def _enough(self) -> bool:
+        return self._most is not None and len(self.accepted) >= self._most
+
+    def _guarded(self, work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except (OSError, http.client.HTTPException):
+            return  # it was killed
+        except BaseException as error:
+            self._wrong.append(error)
+
+    def _send(self, number: int, n: int, place: int = 0) -> dict[str, Any]:
+        key = f"{self.name}-{number}-{n}.{place}"
+        self.asked[key] = f"text of {key}"
+        to = self._to[(n + place) % len(self._to)]
+        return {"to": to, "message": self.asked[key], "client_message_id": key}
+
+    def _note(self, status: int, body: Any) -> None:
+        assert status in (200, 202), body
+        self.accepted[body["client_message_id"]] = self.asked[body["client_message_id"]]
+
+    def _singly(self, number: int) -> None:
+        client = self.hub.connect()
+        for n in itertools.count():
+            if self._enough:
+                return
+            answer: Answer = client.post("/v1/send", self._send(number, n))
+            self._note(answer.status, answer.body)
+
+    def _in_batches(self, number: int) -> None:
+        client = self.hub.connect()
+        for n in itertools.count():
+            if self._enough:
+                return
+            items = [self._send(number, n, place) for place in range(BATCH)]
+            answer = client.post("/v1/send/batch", {"items": items})
+            for one in answer.body["results"]:
+                self._note(one["status"], one["body"])

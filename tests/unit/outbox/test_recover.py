@@ -1,0 +1,279 @@
+"""A damaged outbox is refused at the start, and mended by a command: what can be read is saved."""
+
+import io
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from appliance.kernel import schema
+from appliance.kernel.datadir import DataDir, suspect_mark
+from appliance.kernel.log import Log
+from appliance.kernel.schema import StoreDamaged
+from appliance.outbox import states, wire, writes
+from appliance.outbox.recover import LOST, OutboxDamaged, recover, refuse_damaged
+from appliance.outbox.settings import OutboxSettings
+from tests.support.clock import FakeClock
+from tests.support.outbox import House
+
+SENDS = 400
+PAGE_BYTES = 4096
+LOG = Log(io.BytesIO())
+
+
+def key(number):
+    return f"k{number:03}-{'long-' * 8}"
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory):
+    """A workspace whose outbox holds sends in every state, to be copied."""
+    datadir = DataDir(tmp_path_factory.mktemp("sent"))
+    schema.create_workspace(datadir, clock=FakeClock(), log=LOG)
+    house = House(datadir.database("outbox"))
+    house.outbox.send_many(
+        [wire.Send("#a", f"text {n} " * 9, client_message_id=key(n)) for n in range(SENDS)]
+    )
+    for number in range(0, SENDS, 3):
+        house.set(key(number), states.STATES[number % 5])
+    house.store.close()
+    return datadir.dir
+
+
+@pytest.fixture
+def datadir(sent, tmp_path):
+    shutil.copytree(sent, tmp_path / ".agentlip")
+    return DataDir(tmp_path)
+
+
+def pages_of(database, name):
+    """Numbers of the pages of a table or an index, but for its root, as they stand in the file."""
+    with closing(sqlite3.connect(database)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)
+        ).fetchone()
+    content = database.read_bytes()
+
+    def below(page):
+        start = (page - 1) * PAGE_BYTES
+        head = content[start : start + 12]
+        if head[0] not in (2, 5):
+            return [page]
+        cells = int.from_bytes(head[3:5])
+        places = [
+            int.from_bytes(content[start + 12 + 2 * n : start + 14 + 2 * n]) for n in range(cells)
+        ]
+        children = [int.from_bytes(content[start + at : start + at + 4]) for at in places]
+        children.append(int.from_bytes(head[8:12]))
+        return [leaf for child in children for leaf in below(child)]
+
+    leaves = below(root)
+    assert len(leaves) > 3, "the file is too small to be damaged in part"
+    return leaves
+
+
+def spoil(database, pages):
+    with database.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * PAGE_BYTES)
+            file.write(b"\xa5" * PAGE_BYTES)
+
+
+def spoil_leaf(database):
+    spoil(database, pages_of(database, "outbox")[3:5])
+
+
+def spoil_last_leaf(database):
+    spoil(database, pages_of(database, "outbox")[-1:])
+
+
+def spoil_index_of_ids(database):
+    spoil(database, pages_of(database, "sqlite_autoindex_outbox_2")[1:2])
+
+
+def spoil_both(database):
+    leaf = pages_of(database, "outbox")[2:3]
+    spoil(database, leaf + pages_of(database, "sqlite_autoindex_outbox_2")[2:3])
+
+
+def spoil_index(database):
+    spoil(database, pages_of(database, "sqlite_autoindex_outbox_1")[:1])
+
+
+def spoil_root(database):
+    with closing(sqlite3.connect(database)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'outbox'"
+        ).fetchone()
+    spoil(database, [root])
+
+
+def spoil_header(database):
+    with database.open("r+b") as file:
+        file.write(b"this is no database any more")
+
+
+def cut_off(database):
+    with database.open("r+b") as file:
+        file.truncate(database.stat().st_size * 2 // 3)
+
+
+def empty(database):
+    database.write_bytes(b"")
+
+
+ROWS = "SELECT * FROM outbox ORDER BY rowid"
+
+
+def rows(database, sql=ROWS):
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+# (how, least sends saved, at most so many ids with neither send nor tombstone)
+TABLE = [
+    (spoil_leaf, SENDS // 2, 0),
+    (spoil_last_leaf, SENDS // 2, 0),
+    (spoil_index_of_ids, SENDS, 0),
+    (spoil_both, SENDS // 2, SENDS // 4),
+    (spoil_index, SENDS, 0),
+    (spoil_root, 0, 0),
+    (spoil_header, 0, SENDS),
+    (cut_off, SENDS // 4, SENDS * 3 // 4),
+    (empty, 0, SENDS),
+]
+
+
+@pytest.mark.parametrize(("harm", "saved_least", "gone_most"), TABLE)
+def test_a_damaged_outbox_is_refused_and_what_can_be_read_is_saved(
+    datadir, harm, saved_least, gone_most
+):
+    database, settings = datadir.database("outbox"), OutboxSettings()
+    before = {row[1]: row for row in rows(database)}
+    harm(database)
+    spoiled = database.read_bytes()
+    with pytest.raises(OutboxDamaged) as refused:
+        refuse_damaged(datadir, settings)
+    assert (refused.value.code, refused.value.hint) == (
+        "OUTBOX_DAMAGED",
+        "agentlip outbox recover --yes",
+    )
+    assert database.read_bytes() == spoiled, "a refusal changes nothing"
+    done = recover(datadir, settings, FakeClock(), LOG)
+    assert database.with_name(done.kept_as).read_bytes() == spoiled
+    refuse_damaged(datadir, settings)
+    after = {row[1]: row for row in rows(database)}
+    whole = {key for key, row in after.items() if row == before[key]}
+    lost = {key for key, row in after.items() if row[8] == LOST}
+    assert whole | lost == after.keys(), "a send was changed"
+    assert (len(whole), len(lost)) == (done.sends, done.ids_lost)
+    assert len(whole) >= saved_least
+    assert len(before) - len(after) <= gone_most
+    assert [key for key in before if key in whole] == [key for key in after if key in whole]
+
+
+def test_ids_that_were_lost_stay_used_up(datadir):
+    database = datadir.database("outbox")
+    spoil_leaf(database)
+    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).ids_lost
+    house = House(database)
+    try:
+        ((lost,), *_) = house.rows(
+            f"SELECT client_message_id FROM outbox WHERE last_error = '{LOST}'"
+        )
+        with pytest.raises(wire.IdReused) as refused:
+            house.send("again", key=lost)
+        assert refused.value.extra["conflict"] == "outbox_aborted_fingerprint_mismatch"
+        assert house.send("new", key="new")[0] == 202
+        for _ in range(4):
+            house.clock.pass_seconds(40)
+            house.round()
+        assert set(house.statuses().values()) <= {"done", "dead", "aborted"}
+    finally:
+        house.store.close()
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_whole_outbox_stays_as_it_is(datadir, quick):
+    database = datadir.database("outbox")
+    settings = OutboxSettings(check_bytes_max=1) if quick else OutboxSettings()
+    before = rows(database)
+    refuse_damaged(datadir, settings)
+    assert recover(datadir, settings, FakeClock(), LOG).kept_as is None
+    assert rows(database) == before
+    assert list(database.parent.glob("*corrupt*")) == []
+
+
+def test_an_index_that_disagrees_is_found_by_the_whole_look_only(datadir):
+    """Pages are whole; a row is missing in an index: a claim would never see that send."""
+    database = datadir.database("outbox")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, '''pending''', '''gone''')"
+            " WHERE name = 'outbox_pending'"
+        )
+    refuse_damaged(datadir, OutboxSettings(check_bytes_max=1))
+    with pytest.raises(OutboxDamaged):
+        refuse_damaged(datadir, OutboxSettings())
+    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).sends == SENDS
+    refuse_damaged(datadir, OutboxSettings())
+
+
+def test_sends_that_are_in_the_log_only_are_saved(datadir):
+    """Killed: the last changes are in the write-ahead log, not in the file."""
+    database = datadir.database("outbox")
+    leaves = pages_of(database, "sqlite_autoindex_outbox_1")[:1]
+    beside = database.with_name(database.name + "-wal")
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("UPDATE outbox SET attempts = 7")
+        content, log = database.read_bytes(), beside.read_bytes()
+    database.write_bytes(content)
+    beside.write_bytes(log)
+    spoil(database, leaves)
+    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).sends == SENDS
+    assert rows(database, "SELECT count(*) FROM outbox WHERE attempts = 7") == [(SENDS,)]
+
+
+def test_a_suspect_mark_goes_when_the_outbox_is_recovered(datadir):
+    database = datadir.database("outbox")
+    suspect_mark(database).write_text("damaged\n")
+    with pytest.raises(StoreDamaged) as refused:
+        schema.create_workspace(datadir, clock=FakeClock(), log=LOG, locked=True)
+    assert refused.value.hint == "agentlip doctor clear outbox"
+    spoil_leaf(database)
+    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).kept_as
+    assert not suspect_mark(database).exists()
+
+
+def test_a_recovery_that_broke_off_is_begun_again(datadir, monkeypatch):
+    database = datadir.database("outbox")
+    spoil_leaf(database)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("appliance.outbox.recover.sync_directory", killed)
+    monkeypatch.setattr("appliance.outbox.recover._fill", killed)
+    with pytest.raises(KeyboardInterrupt):
+        recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    with pytest.raises(OutboxDamaged):
+        refuse_damaged(datadir, OutboxSettings())
+    monkeypatch.undo()
+    clock = FakeClock()
+    clock.pass_seconds(1)
+    assert recover(datadir, OutboxSettings(), clock, LOG).sends > SENDS // 2
+
+
+def test_sends_in_flight_are_tried_again_after_a_recovery(datadir):
+    database = datadir.database("outbox")
+    spoil_index(database)
+    recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    house = House(database)
+    try:
+        assert "inflight" not in house.statuses().values()
+        assert house.store.write(writes.reset_inflight, 0, "none is left") == 0
+    finally:
+        house.store.close()
