@@ -157,7 +157,8 @@ class FrameLink:
     def close(self) -> None:
         """Unless the broker has not noticed: then the lease or a newer link ends it."""
         if self._receiver is not None and self._mesh.noticed and self._is_up:
-            self._house.broker.leave(self._receiver)
+            with suppress(sqlite3.Error):  # what it held runs out by itself
+                self._house.broker.leave(self._receiver)
 
     @property
     def _is_up(self) -> bool:
@@ -175,7 +176,8 @@ class FrameLink:
         self._frames += [{"type": "push", **msgspec.to_builtins(one.push)} for one in claims]
 
     def _close(self, _code: int, _reason: str) -> None:
-        self._house.broker.leave(self._receiver)
+        with suppress(sqlite3.Error):
+            self._house.broker.leave(self._receiver)
 
 
 class Mesh:
