@@ -96,7 +96,7 @@ def tables(ask: Request, snapshot: Snapshot) -> dict[str, DataFrame]:
 
 def newest_snapshot(folder: Path, segments: list[source.Segment]) -> Snapshot:
     """The newest that the log reaches; without any such the newest at all, and its gap shows."""
-    files = sorted(folder.glob("*/manifest.json"))
+    files = sorted(folder.glob("[!.]*/manifest.json"))  # not one that is still being written
     if not files:
         raise SegmentMissing(
             f"there is no snapshot below {folder}", "agentlip export snapshot --out DIR"
