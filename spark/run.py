@@ -101,7 +101,8 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: Job) -> None:
     engine = parser.add_argument_group("engine")
     engine.add_argument("--master", help="local[*] unless given; spark://HOST:7077, k8s://…")
     engine.add_argument("--remote", help="a Spark Connect server, sc://HOST:15002")
-    engine.add_argument("--driver-memory", default="1g", metavar="SIZE")
+    heap = "heap of the engine here: 60 %% of the container's limit, else 1g, unless given"
+    engine.add_argument("--driver-memory", metavar="SIZE", help=heap)
     engine.add_argument("--partitions", type=int, default=16, help="of a shuffle, before merging")
     engine.add_argument("--event-log", metavar="DIR", help="for Spark's history server")
     engine.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
