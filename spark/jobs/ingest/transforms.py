@@ -196,7 +196,7 @@ def _without(fields: Column, known: Iterable[str]) -> Column:
 
 
 def changes(parsed: DataFrame) -> DataFrame:
-    """What each sound event says of its message, and null where it says nothing."""
+    """What each event says of its message, null where it says nothing; and is it `sound`."""
     deleted = c("name") == "message.deleted"
     words = f.create_map(*[f.lit(word) for pair in schema.MESSAGES.items() for word in pair])
     return parsed.select(
@@ -215,6 +215,7 @@ def changes(parsed: DataFrame) -> DataFrame:
         "epoch",
         "event_id",
         extra_of(schema.MESSAGES, c("p.more")).alias("extra"),
+        is_sound(schema.MESSAGES).alias("sound"),
     )
 
 
@@ -266,7 +267,8 @@ def history(told: DataFrame) -> DataFrame:
 
 
 def first_states(created: DataFrame) -> DataFrame:
-    """The history of messages of which nothing but the creation is told: no need to sort."""
+    """The history of messages of which nothing but the creation is told: no need to sort. And
+    whether each creation is `sound`."""
     word, never = f.lit(None).cast("string"), f.lit(None).cast("timestamp")
     made = {
         "message_id": c("p.id"),
@@ -282,7 +284,8 @@ def first_states(created: DataFrame) -> DataFrame:
         "extra": extra_of(("message.created",), may_have_more()),
         "day": f.to_date("p.created_at"),
     }
-    return created.select(*[made[name].alias(name) for name in schema.OUTPUT["messages"].names])
+    columns = [made[name].alias(name) for name in schema.OUTPUT["messages"].names]
+    return created.select(*columns, is_sound(("message.created",)).alias("sound"))
 
 
 def may_have_more() -> Column:

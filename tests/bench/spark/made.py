@@ -1,12 +1,14 @@
 """A log of any length as segments, written as the appliance does: 95 % messages, the rest edits,
 moves and deletes of a tenth of them."""
 
-import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from appliance.jobs import schema, tablefile
 from appliance.jobs.catalogue import EVENTS, Catalogue
@@ -19,6 +21,7 @@ DAYS = 10
 SEGMENT_ROWS = 500_000
 CHANNELS = 10
 SENDERS = 20
+SENTENCES = 50_000
 WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "elit", "sed", "do", "tempor")
 EPOCH = "bench"
 TS = 2  # where a row has its time
@@ -83,10 +86,16 @@ def events(count: int) -> Iterator[Row]:
         yield _something(chance, number, at, channels, topics, alive)
 
 
+@cache
+def sentences() -> list[str]:
+    chance = random.Random(11)
+    return [" ".join(chance.choices(WORDS, k=11)) for _ in range(SENTENCES)]
+
+
 def _something(
     chance: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any
 ) -> Row:
-    turn, content = chance.random(), " ".join(chance.choices(WORDS, k=12))
+    turn, content = chance.random(), f"{sentences()[int(chance.random() * SENTENCES)]} {number}"
     if turn < 0.95 or not alive:
         place = chance.randrange(len(topics))
         topic, channel, message = topics[place], channels[place % CHANNELS], f"msg_{number:026d}"
@@ -123,5 +132,5 @@ def _row(
     number: int, at: datetime, name: str, kind: str, entity: str, data: dict[str, Any], *scope: str
 ) -> Row:
     channel, topic, topic2 = (*scope, None, None)[:3]
-    text = json.dumps(data, separators=(",", ":"))
+    text = msgspec.json.encode(data).decode()
     return number, EPOCH, iso(at), name, channel, topic, topic2, kind, entity, text
