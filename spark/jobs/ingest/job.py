@@ -105,9 +105,8 @@ class Merge:
         progress = self.ask.progress
         events = source.happened(source.read(self.spark, fresh), self.cuts)
         with progress.step(self.spark, "ingest: looking"):
-            looked = t.look(events)
-            rows = looked.collect()
-            seen = {name: sum(row[name] for row in rows) for name in looked.columns}
+            (looked,) = t.look(events).collect()
+            seen = looked.asDict()
         with progress.step(self.spark, "ingest: messages"):
             counts = self._messages(draft, events, fresh, seen)
         with progress.step(self.spark, "ingest: topics and the rest"):
