@@ -1,4 +1,5 @@
-"""Segments straight from an appliance: listed, downloaded with resumption, verified, then told.
+"""Segments and snapshots straight from an appliance: listed, downloaded with resumption, verified,
+then told.
 
 They become the same files below `<out>/bronze` that an export writes, the manifest last.
 """
@@ -14,7 +15,7 @@ from urllib.request import Request, urlopen
 
 from spark import source
 from spark.dataset import writable
-from spark.errors import SegmentTorn, SourceUnreachable, Usage
+from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage
 
 TIMEOUT_SECONDS = 30
 TRIES_MAX = 4  # of one segment; each goes on where the last one broke off
@@ -41,7 +42,7 @@ def read_token(file: Path | None) -> str | None:
 
 
 class Appliance:
-    """The two requests that it takes. The token goes to this address only, never to a log."""
+    """The requests that it takes. The token goes to this address only, never to a log."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url = url.rstrip("/")
@@ -50,19 +51,47 @@ class Appliance:
     def segments(self) -> Iterator[dict[str, Any]]:
         after = 0
         while True:
-            query = urlencode({"after": after, "limit": PAGE})
-            with self._open(f"/api/v1/segments?{query}") as reply:
-                try:
-                    page = json.loads(reply.read())
-                    found, following = page["segments"], page["next"]
-                except (ValueError, KeyError, TypeError):
-                    raise SourceUnreachable(f"{self._url} does not list segments") from None
+            page = self._listed("segments", after=after, limit=PAGE)
+            try:
+                found, following = page["segments"], page["next"]
+            except (KeyError, TypeError):
+                raise SourceUnreachable(f"{self._url} does not list segments") from None
             yield from found
             if not page.get("has_more") or following <= after:
                 return
             after = following
 
-    def download(self, name: str, part: Path, size: int) -> None:
+    def snapshots(self) -> list[dict[str, Any]]:
+        """The newest that it tells of, newest first."""
+        try:
+            return list(self._listed("snapshots", limit=PAGE)["snapshots"])
+        except (KeyError, TypeError):
+            raise SourceUnreachable(f"{self._url} does not list snapshots") from None
+
+    def _listed(self, what: str, **query: int) -> Any:
+        with self._open(f"/api/v1/{what}?{urlencode(query)}") as reply:
+            try:
+                return json.loads(reply.read())
+            except ValueError:
+                raise SourceUnreachable(f"{self._url} does not list {what}") from None
+
+    def bring(self, path: str, part: Path, size: int, sha256: str) -> None:
+        """Whole and verified in `part`; it goes on where a former run broke off."""
+        for left in reversed(range(TRIES_MAX)):
+            try:
+                self._download(path, part, size)
+                if part.exists() and part.stat().st_size >= size:
+                    break
+            except (OSError, HTTPException, SourceUnreachable):
+                if not left:
+                    raise
+        try:
+            source.verify_file(part, size, sha256)
+        except Exception:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _download(self, path: str, part: Path, size: int) -> None:
         """Into `part`, from where it ends by now."""
         have = part.stat().st_size if part.exists() else 0
         if have > size:
@@ -71,7 +100,7 @@ class Appliance:
         if have == size and size:
             return
         headers = {"Range": f"bytes={have}-"} if have else {}
-        with self._open(f"/api/v1/segments/{quote(name)}", headers) as reply:
+        with self._open(path, headers) as reply:
             mode = "ab" if reply.status == 206 else "wb"
             with writable(part), part.open(mode) as file:
                 while chunk := reply.read(CHUNK_BYTES):
@@ -111,42 +140,58 @@ def _one(appliance: Appliance, said: dict[str, Any], events: Path) -> int:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SegmentTorn("the appliance lists a segment that is malformed") from None
     folder = events / f"date={date}"
-    path, told = folder / name, folder / f"{stem}{source.MANIFEST}"
+    told = folder / f"{stem}{source.MANIFEST}"
     if told.exists():
         return 0
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{name}.part"
-    for left in reversed(range(TRIES_MAX)):
-        try:
-            appliance.download(name, part, size)
-            if part.exists() and part.stat().st_size >= size:
-                break
-        except (OSError, HTTPException, SourceUnreachable):
-            if not left:
-                raise
-    _believe(part, path, told, size, sha256, manifest)
+    appliance.bring(f"/api/v1/segments/{quote(name)}", part, size, sha256)
+    draft = told.with_suffix(".part")
+    with writable(folder):
+        part.rename(folder / name)
+        draft.write_text(json.dumps(manifest), encoding="utf-8")
+        draft.replace(told)
     return 1
 
 
-def _believe(
-    part: Path, path: Path, told: Path, size: int, sha256: str, manifest: dict[str, Any]
-) -> None:
+def pull_snapshot(url: str, token: str | None, target: Path) -> str:
+    """The name of the newest snapshot that the segments below `target` reach; without any such
+    the newest at all. It is below `target` then, the folder whole or not there."""
+    appliance = Appliance(url, token)
+    listed = appliance.snapshots()
+    if not listed:
+        raise SegmentMissing(
+            f"{url} has no snapshot of its tables", "there: agentlip export snapshot"
+        )
+    reach = max((one.last for one in source.manifests(target)), default=0)
     try:
-        source.verify_file(part, size, sha256)
-    except Exception:
-        part.unlink(missing_ok=True)
-        raise
-    draft = told.with_suffix(".part")
-    with writable(path.parent):
-        part.rename(path)
-        draft.write_text(json.dumps(manifest), encoding="utf-8")
-        draft.replace(told)
+        said = next((one for one in listed if one["as_of_event_id"] <= reach), listed[0])
+        name, files = said["name"], list(said["files"].values())
+        wanted = [(one["file"], int(one["bytes"]), str(one["sha256"])) for one in files]
+        for word in (name, *(file for file, _, _ in wanted)):
+            if not source.FILE_NAME.fullmatch(word):
+                raise ValueError(word)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise SegmentTorn("the appliance lists a snapshot that is malformed") from None
+    folder, draft = target / "snapshot" / name, target / "snapshot" / f".{name}.part"
+    if folder.exists():
+        return str(name)
+    with writable(draft):
+        draft.mkdir(parents=True, exist_ok=True)
+    for file, size, sha256 in wanted:
+        path = f"/api/v1/snapshots/{quote(name)}/{quote(file)}"
+        appliance.bring(path, draft / file, size, sha256)
+    manifest = {key: value for key, value in said.items() if key != "name"}
+    with writable(draft):
+        (draft / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        draft.rename(folder)
+    return str(name)
 
 
 def _refusal(url: str, error: HTTPError) -> str:
     if error.code in (401, 403):
         return f"{url} refuses the token (HTTP {error.code}): name one with --token-file"
     if error.code == 404:
-        return f"{url} has no such segments (HTTP 404): does it export? see [jobs] export"
+        return f"{url} has no such file (HTTP 404): does it export? see [jobs] export"
     return f"{url} answers HTTP {error.code}"

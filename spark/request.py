@@ -34,9 +34,11 @@ class Report(NamedTuple):
 
 
 class Job(NamedTuple):
-    """`needs`: bronze (segments) or silver; where it is asked for, `days` are required."""
+    """`needs`: bronze (segments) or silver; `days` are required where they are asked for;
+    `snapshot`: it reads one beside the segments."""
 
     run: Callable[[Request], Report]
     about: str
     needs: str
     days: bool = False
+    snapshot: bool = False

@@ -101,7 +101,8 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: Job) -> None:
     engine = parser.add_argument_group("engine")
     engine.add_argument("--master", help="local[*] unless given; spark://HOST:7077, k8s://…")
     engine.add_argument("--remote", help="a Spark Connect server, sc://HOST:15002")
-    engine.add_argument("--driver-memory", default="1g", metavar="SIZE")
+    heap = "heap of the engine here: 60 %% of the container's limit, else 1g, unless given"
+    engine.add_argument("--driver-memory", metavar="SIZE", help=heap)
     engine.add_argument("--partitions", type=int, default=16, help="of a shuffle, before merging")
     engine.add_argument("--event-log", metavar="DIR", help="for Spark's history server")
     engine.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
@@ -129,7 +130,7 @@ def work(flags: argparse.Namespace) -> int:
     refuse_nonsense(flags)
     job, progress = JOBS[flags.job], Progress(quiet=flags.quiet)
     out = Path(flags.out or flags.source).resolve()
-    source = bring(flags, out, progress)
+    source = bring(flags, job, out, progress)
     engine = session.Engine(
         flags.master, flags.remote, flags.driver_memory, flags.partitions, flags.event_log,
         tuple(flags.conf), "WARN" if flags.verbose else "FATAL",
@@ -169,7 +170,7 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
         raise errors.Usage("--partitions must be at least 1")
 
 
-def bring(flags: argparse.Namespace, out: Path, progress: Progress) -> Path:
+def bring(flags: argparse.Namespace, job: Job, out: Path, progress: Progress) -> Path:
     """The directory to read: the one that was named, or what an appliance gave."""
     if not pull.is_url(flags.source):
         source = Path(flags.source).resolve()
@@ -181,14 +182,17 @@ def bring(flags: argparse.Namespace, out: Path, progress: Progress) -> Path:
                 "export first: agentlip export segments --out DIR",
             )
     else:
-        if flags.job == "audit":
-            raise errors.Usage("audit reads a snapshot, which only a directory holds")
         with writable(out):
             out.mkdir(parents=True, exist_ok=True)
         source = out / "bronze"
-        count = pull.pull(flags.source, pull.read_token(flags.token_file), source)
+        token = pull.read_token(flags.token_file)
+        count = pull.pull(flags.source, token, source)
         progress.say(f"{flags.job}: {count} new segments from {flags.source}")
-        (source / "events").mkdir(parents=True, exist_ok=True)
+        with writable(out):
+            (source / "events").mkdir(parents=True, exist_ok=True)
+        if job.snapshot:
+            name = pull.pull_snapshot(flags.source, token, source)
+            progress.say(f"{flags.job}: the snapshot {name} from {flags.source}")
     require_writable(out)
     return source
 

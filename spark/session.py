@@ -1,6 +1,7 @@
 """Builds the session; sizes come from arguments, so the engine is the only thing that differs."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,10 @@ from pyspark.sql import SparkSession
 
 from spark.errors import EngineUnreachable
 
+# What a control group allows, version 2 and 1. Beyond any machine means no limit.
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+HEAP_SHARE = 0.6  # the rest: code and classes, buffers of Parquet and zstd, Python, page cache
+HEAP_UNLIMITED = "1g"
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
 
@@ -16,7 +21,7 @@ class Engine(NamedTuple):
 
     master: str | None = None
     remote: str | None = None
-    driver_memory: str = "1g"
+    driver_memory: str | None = None  # as much as fits into the container
     partitions: int = 16
     event_log: str | None = None
     conf: tuple[str, ...] = ()
@@ -59,7 +64,7 @@ def settings(engine: Engine) -> dict[str, str]:
     }
     if not engine.remote:
         chosen |= {
-            "spark.driver.memory": engine.driver_memory,
+            "spark.driver.memory": engine.driver_memory or heap(),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.streaming.stopTimeout": "30s",
@@ -75,6 +80,19 @@ def settings(engine: Engine) -> dict[str, str]:
         }
     chosen |= dict(pair.split("=", 1) for pair in engine.conf)
     return chosen
+
+
+def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
+    """Of the engine here: a share of the container's limit, so that neither ends the other."""
+    machine = machine or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in files:
+        try:
+            limit = int(file.read_text())
+        except (OSError, ValueError):  # not this version, or "max"
+            continue
+        if limit < machine:
+            return f"{int(limit * HEAP_SHARE) // 2**20}m"
+    return HEAP_UNLIMITED
 
 
 def _first_line(error: Exception) -> str:

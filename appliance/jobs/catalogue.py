@@ -27,10 +27,12 @@ from appliance.jobs.trouble import (
     SegmentTorn,
     WrongHash,
 )
-from appliance.jobs.wire import SCHEMA_VERSION, Manifest
+from appliance.jobs.wire import SCHEMA_VERSION, Manifest, SnapshotManifest
 from appliance.kernel.datadir import sync_directory
 
 EVENTS = "events"
+SNAPSHOT = "snapshot"
+SNAPSHOT_MANIFEST = "manifest.json"
 TEMPORARY = ".tmp-"
 _LOCK = ".lock"
 _MANIFEST_BYTES_MAX = 4 * 1024 * 1024
@@ -147,6 +149,21 @@ class Catalogue:
         write_whole(
             day / name, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
         )
+
+
+def snapshots(out: Path) -> list[Path]:
+    """The manifests of all snapshots under `out`, in the order of names."""
+    return sorted((out / SNAPSHOT).glob(f"[!.]*/{SNAPSHOT_MANIFEST}"))
+
+
+def read_snapshot(path: Path) -> SnapshotManifest:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MANIFEST_BYTES_MAX)
+    except FileNotFoundError:
+        raise SegmentMissing(f"the snapshot {path.parent.name} is gone") from None
+    manifest: SnapshotManifest = decode(text, SnapshotManifest, path.name, SNAPSHOT)
+    return manifest
 
 
 def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from appliance.jobs import arrowlog, compact, snapshot, tablefile, verify
-from appliance.jobs.catalogue import Catalogue
+from appliance.jobs.catalogue import SNAPSHOT, Catalogue
 from appliance.jobs.export import Exporter, Round, limits_of
 from appliance.jobs.segment import name_of
 from appliance.jobs.settings import Format, JobsSettings
@@ -83,7 +83,7 @@ def export_snapshot(session: Session, out: OutFlag = None, format_name: FormatFl
     datadir, settings = workspace_of(session)
     kind = _format(format_name, settings)
     target = out or out_dir(datadir, settings)
-    lock = Catalogue(target, verify.SNAPSHOT)
+    lock = Catalogue(target, SNAPSHOT)
     with open_log(datadir) as log, lock.only_writer():
         path, manifest = snapshot.take(log, target, kind, settings.snapshots_kept, SystemClock())
     rows = sum(file.rows for file in manifest.files.values())

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from appliance.jobs.child import Child
 from appliance.jobs.loops import SegmentExporter
 from appliance.jobs.resources import routes
-from appliance.jobs.service import Reports, Segments
+from appliance.jobs.service import Reports, Segments, Snapshots
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
@@ -17,7 +17,7 @@ from appliance.web.route import Route
 
 
 class Parts:
-    """The loop is there only when `jobs.export` is on; listings and reports always are."""
+    """The loop is there only when `jobs.export` is on; what is read over HTTP always is."""
 
     def __init__(
         self,
@@ -33,11 +33,13 @@ class Parts:
                 hint="pip install 'agentlip[export]', or export_format = \"jsonl\"",
             )
         child = Child(datadir, settings)
-        self._segments = Segments(datadir.workspace / settings.export_dir, settings)
+        out = datadir.workspace / settings.export_dir
+        self._segments = Segments(out, settings)
+        self._snapshots = Snapshots(out, settings)
         self._reports = Reports(child, settings)
         self.loops: list[Loop] = []
         if settings.export:
             self.loops.append(SegmentExporter(child, settings, newest_event, clock, log))
 
     def routes(self) -> list[Route]:
-        return routes(self._segments, self._reports)
+        return routes(self._segments, self._snapshots, self._reports)

@@ -1,4 +1,7 @@
-"""The verbs: list segments, read one, ask for a report. Files are read in native threads."""
+"""The verbs: list segments and snapshots, read one, ask for a report.
+
+Files are read in native threads.
+"""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.jobs import metrics, segment, wire
+from appliance.jobs import catalogue, metrics, segment, wire
 from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.child import Child, error_of
 from appliance.jobs.settings import JobsSettings
@@ -52,13 +55,11 @@ class Segments:
 
     def open(self, manifest: Manifest, start: int, stop: int) -> Iterator[bytes]:
         """The bytes, a piece at a time. The file is open from now on: nobody takes it away."""
+        path, chunk = self._catalogue.data(manifest), self._settings.download_chunk_bytes
         try:
-            descriptor = in_thread(_open, self._catalogue.data(manifest), manifest.bytes)
+            return Pieces(in_thread(_open, path, manifest.bytes, start, stop), chunk)
         except FileNotFoundError:
             raise wire.SegmentNotFound from None
-        except ExportError as error:
-            raise _damaged(error) from None
-        return Pieces(Part(descriptor, start, stop), self._settings.download_chunk_bytes)
 
     def _read_all(self) -> list[Manifest]:
         found = {}
@@ -73,6 +74,47 @@ class Segments:
                 raise _damaged(error) from None
         self._known = found
         return list(found.values())
+
+
+class Snapshots:
+    """Those of the tables that lie in `jobs.export_dir`: a few, so each is read when asked for."""
+
+    def __init__(self, out: Path, settings: JobsSettings) -> None:
+        self._out = out.absolute()
+        self._settings = settings
+
+    def newest(self, query: wire.SnapshotsQuery) -> wire.SnapshotList:
+        limit = min(query.limit, self._settings.segments_page_max)
+        found = in_thread(self._read_all)
+        newest = sorted(found, key=lambda name: found[name].as_of_event_id, reverse=True)
+        return wire.SnapshotList([_shown(name, found[name]) for name in newest[:limit]])
+
+    def find(self, name: str, file: str) -> wire.SnapshotFile:
+        """Only what a listing tells: neither name is made part of a path before that."""
+        manifest = in_thread(self._read_all).get(name)
+        for one in manifest.files.values() if manifest else ():
+            if one.file == file:
+                return one
+        raise wire.SnapshotNotFound
+
+    def open(self, name: str, file: wire.SnapshotFile, start: int, stop: int) -> Iterator[bytes]:
+        path = self._out / catalogue.SNAPSHOT / name / file.file
+        try:
+            part = in_thread(_open, path, file.bytes, start, stop)
+        except FileNotFoundError:
+            raise wire.SnapshotNotFound from None
+        return Pieces(part, self._settings.download_chunk_bytes)
+
+    def _read_all(self) -> dict[str, wire.SnapshotManifest]:
+        found = {}
+        for path in catalogue.snapshots(self._out):
+            try:
+                found[path.parent.name] = catalogue.read_snapshot(path)
+            except SegmentMissing:
+                continue  # a newer one was taken meanwhile
+            except ExportError as error:
+                raise _damaged(error) from None
+        return found
 
 
 class Reports:
@@ -139,16 +181,20 @@ class Pieces:
             os.close(part.descriptor)
 
 
-def _open(path: Path, size: int) -> int:
+def _open(path: Path, size: int, start: int, stop: int) -> Part:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     if os.fstat(descriptor).st_size != size:
         os.close(descriptor)
         raise wire.SegmentsDamaged(f"{path.name} has not the size that its manifest says")
-    return descriptor
+    return Part(descriptor, start, stop)
 
 
 def _damaged(error: ExportError) -> wire.SegmentsDamaged:
     return wire.SegmentsDamaged(error.message, details={"code": error.code})
+
+
+def _shown(name: str, one: wire.SnapshotManifest) -> wire.Snapshot:
+    return wire.Snapshot(name=name, **msgspec.structs.asdict(one))
 
 
 def _told(one: Manifest) -> wire.Segment:

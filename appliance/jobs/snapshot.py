@@ -13,10 +13,15 @@ from pathlib import Path
 import msgspec
 
 from appliance.jobs import schema, tablefile
-from appliance.jobs.catalogue import TEMPORARY, write_whole, writing
+from appliance.jobs.catalogue import (
+    SNAPSHOT,
+    SNAPSHOT_MANIFEST,
+    TEMPORARY,
+    write_whole,
+    writing,
+)
 from appliance.jobs.settings import Format
 from appliance.jobs.source import Log
-from appliance.jobs.verify import MANIFEST, SNAPSHOT
 from appliance.jobs.wire import SCHEMA_VERSION, SnapshotFile, SnapshotManifest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import sync_directory
@@ -67,7 +72,7 @@ def _table(log: Log, table: schema.Table, folder: Path, format_name: Format) -> 
 def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
     with writing():
-        write_whole(folder / MANIFEST, text)
+        write_whole(folder / SNAPSHOT_MANIFEST, text)
         sync_directory(folder)
         if not target.exists():
             folder.rename(target)
@@ -83,7 +88,9 @@ def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
 
 def _prune(parent: Path, kept: int) -> None:
     """All but the newest `kept`; a folder is out of sight before it is removed."""
-    found = sorted(parent.glob(f"[!.]*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns)
+    found = sorted(
+        parent.glob(f"[!.]*/{SNAPSHOT_MANIFEST}"), key=lambda path: path.stat().st_mtime_ns
+    )
     for path in found[:-kept] if kept else []:
         with writing():
             gone = parent / f"{TEMPORARY}{secrets.token_hex(8)}"

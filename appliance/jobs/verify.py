@@ -7,13 +7,10 @@ from typing import Any
 import msgspec
 
 from appliance.jobs import catalogue, schema, segment, tablefile
-from appliance.jobs.catalogue import Catalogue
+from appliance.jobs.catalogue import SNAPSHOT_MANIFEST, Catalogue
 from appliance.jobs.trouble import ExportError, LibraryMissing, SegmentMissing, SegmentTorn
-from appliance.jobs.wire import Manifest, SnapshotManifest
+from appliance.jobs.wire import Manifest
 from appliance.kernel.errors import Invalid
-
-SNAPSHOT = "snapshot"
-MANIFEST = "manifest.json"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -50,8 +47,8 @@ def verify(out: Path, tell: Callable[[str], None] | None = None) -> Verdict:
             tell(path.name)
     for sentence in segment.problems_of_chain(segment.live(good)):
         _note(verdict, segments.kind, SegmentMissing(sentence))
-    for path in sorted((out / SNAPSHOT).glob(f"[!.]*/{MANIFEST}")):
-        with _Noting(verdict, f"{path.parent.name}/{MANIFEST}"):
+    for path in catalogue.snapshots(out):
+        with _Noting(verdict, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
             _snapshot(path, verdict)
         verdict.snapshots += 1
     return verdict
@@ -84,7 +81,7 @@ def _segment(path: Path, manifest: Manifest) -> None:
 
 
 def _snapshot(path: Path, verdict: Verdict) -> None:
-    manifest: Any = catalogue.decode(path.read_bytes(), SnapshotManifest, path.name, SNAPSHOT)
+    manifest = catalogue.read_snapshot(path)
     missing = {table.name for table in schema.snapshot()} - set(manifest.files)
     if missing:
         raise SegmentTorn(f"the snapshot {path.parent.name} lacks {', '.join(sorted(missing))}")

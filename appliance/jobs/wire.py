@@ -91,6 +91,36 @@ class SegmentsQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1)] = 100
 
 
+class Snapshot(Struct, frozen=True):
+    """The tables as they were at one event; `files` tells a file for each table."""
+
+    name: str
+    kind: str
+    epoch: str
+    as_of_event_id: int
+    format: str
+    schema_version: int
+    created_at: str
+    workspace_id: str | None
+    files: dict[str, SnapshotFile]
+
+
+class SnapshotList(Struct, frozen=True):
+    """Newest first, as far as `limit` goes."""
+
+    snapshots: list[Snapshot]
+
+
+class SnapshotsQuery(Struct, frozen=True):
+    limit: Annotated[int, Meta(ge=1)] = 10
+
+
+class SnapshotNotFound(Missing):
+    code = "SNAPSHOT_NOT_FOUND"
+    sentence = "there is no such snapshot, or no such file in it"
+    advice = "GET /api/v1/snapshots lists them; older ones are removed when new ones are taken"
+
+
 class SegmentNotFound(Missing):
     code = "SEGMENT_NOT_FOUND"
     sentence = "there is no such segment"

@@ -8,5 +8,7 @@ from spark.request import Job
 JOBS = {
     "ingest": Job(ingest.run, "segments to typed tables with history (silver)", "bronze"),
     "activity": Job(activity.run, "who did what, where, on which day (gold)", "silver", days=True),
-    "audit": Job(audit.run, "the log alone against a snapshot of the tables", "bronze"),
+    "audit": Job(
+        audit.run, "the log alone against a snapshot of the tables", "bronze", snapshot=True
+    ),
 }

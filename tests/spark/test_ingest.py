@@ -212,14 +212,16 @@ def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(spark, as
         log.event("message.created", "message", name, {"message": changed}, channel, topic)
     log.event("message.created", "message", "m3", {"message": {**noun, "id": "m3"}, "via": "x"},
               channel, topic)  # fmt: skip
+    hidden = {"id": "m4", "mood": "calm", **noun} | {"id": "m4"}
+    log.event("message.created", "message", "m4", {"message": hidden}, channel, topic)
     if spaced:
         for row in log.rows:
             row["data_json"] = json.dumps(json.loads(row["data_json"]), indent=1)
     log.export(root)
     job.run(ask())
     told = {row["message_id"]: row["extra"] for row in rows(spark, silver, "messages")}
-    assert [told.pop(name) for name in ("m1", "m2", "m3")] == [
-        {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}
+    assert [told.pop(name) for name in ("m1", "m2", "m3", "m4")] == [
+        {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}, {"mood": "calm"}
     ]  # fmt: skip
     assert list(told.values()) == [None, None, None]
 

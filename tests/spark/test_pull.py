@@ -1,4 +1,5 @@
-"""Segments from an appliance: resumed, verified, told last; a refusal is one sentence."""
+"""Segments and snapshots from an appliance: resumed, verified, told last; a refusal is one
+sentence."""
 
 import json
 import threading
@@ -7,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from spark import pull, source
-from spark.errors import SegmentTorn, SourceUnreachable, Usage, WrongHash
+from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage, WrongHash
 from tests.spark.log import Log
 
 TOKEN = "secret-of-this-test"
@@ -22,6 +23,8 @@ class Hub(BaseHTTPRequestHandler):
             self.send_error(401)
         elif self.path.startswith("/api/v1/segments?"):
             self._list(int(self.path.split("after=")[1].split("&")[0]))
+        elif self.path.startswith("/api/v1/snapshots?"):
+            self._send(200, json.dumps({"snapshots": self.server.snapshots}).encode())
         else:
             self._file(self.path.rsplit("/", 1)[1])
 
@@ -60,11 +63,16 @@ def hub(tmp_path):
     for _ in range(5):
         log.wait(days=1).say(topic)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.seen, server.listing, server.files = [], [], {}
+    server.seen, server.listing, server.files, server.snapshots = [], [], {}, []
     for manifest in log.export(tmp_path / "theirs"):
         said = json.loads(manifest.read_text())
         server.listing.append({**said, "name": said["file"]})
         server.files[said["file"]] = (manifest.parent / said["file"]).read_bytes()
+    taken = log.snapshot(tmp_path / "theirs")
+    said = json.loads((taken / "manifest.json").read_text())
+    newer = {**said, "name": "epoch-1-later", "as_of_event_id": log.last + 1}
+    server.snapshots = [newer, {**said, "name": taken.name}]
+    server.files |= {file.name: file.read_bytes() for file in taken.glob("*.parquet")}
     server.broken = set(server.files)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -113,3 +121,35 @@ def test_refusals_name_the_address_and_never_the_token(hub, tmp_path):
     empty.write_text("two words")
     with pytest.raises(Usage):
         pull.read_token(empty)
+
+
+def test_newest_snapshot_that_the_segments_reach_comes_whole_beside_them(hub, tmp_path):
+    pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    name = pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
+    (theirs,) = (tmp_path / "theirs/snapshot").iterdir()
+    (ours,) = (tmp_path / "ours/snapshot").iterdir()
+    assert name == ours.name == theirs.name
+    assert {file.name: file.read_bytes() for file in ours.glob("*.parquet")} == {
+        file.name: file.read_bytes() for file in theirs.glob("*.parquet")
+    }
+    assert json.loads((ours / "manifest.json").read_text()) == json.loads(
+        (theirs / "manifest.json").read_text()
+    )
+    hub.seen.clear()
+    assert pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours") == name
+    assert [path for path, _ in hub.seen] == ["/api/v1/snapshots?limit=100"]
+
+
+def test_torn_table_leaves_no_snapshot_and_a_name_can_not_write_elsewhere(hub, tmp_path):
+    pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    hub.files["topics.parquet"] = hub.files["topics.parquet"][:-1] + b"x"
+    with pytest.raises(WrongHash):
+        pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
+    assert not list(tmp_path.glob("ours/snapshot/[!.]*"))
+    for name in ("../../evil", "", ".hidden"):
+        hub.snapshots[1]["name"] = name
+        with pytest.raises(SegmentTorn):
+            pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
+    hub.snapshots.clear()
+    with pytest.raises(SegmentMissing, match="has no snapshot"):
+        pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")

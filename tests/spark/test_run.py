@@ -85,7 +85,7 @@ def test_torn_manifest_has_the_code_of_a_torn_segment(spark, export, tmp_path, m
         ([*INGEST, "--master", "a", "--remote", "b"], 2, "exclude"),
         (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
         (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
-        (["audit", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 2, "snapshot"),
+        (["audit", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words, code, said):

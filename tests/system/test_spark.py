@@ -3,8 +3,10 @@
 import json
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,12 +14,13 @@ from uuid import uuid4
 import docker
 import pytest
 
-from ops.history import changelogs, commits
 from tests.support.until import until
 from tests.system.box import Box
 from tests.system.conftest import LABEL, ROOT
+from tests.system.conversation import Conversation, Event, time_of
 
 pq = pytest.importorskip("pyarrow.parquet")
+from spark import source  # noqa: E402
 from tests.spark.log import write_segment  # noqa: E402
 from tests.spark.plain import Numbers, same  # noqa: E402
 
@@ -25,6 +28,9 @@ pytestmark = [pytest.mark.container, pytest.mark.spark]
 
 JOB_SECONDS_MAX = 400  # a busy machine; a quiet one takes a tenth of it
 SMALL = ("--driver-memory", "768m", "--partitions", "4", "--json")
+# While it serves: what came a second ago is closed.
+EXPORTING = {"AGENTLIP_JOBS__EXPORT": "true", "AGENTLIP_JOBS__EXPORT_SECONDS": "1",
+             "AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS": "1"}  # fmt: skip
 WHERE = ("day", "channel_id", "topic_id", "sender")
 
 
@@ -94,65 +100,33 @@ class Jobs:
             container.remove(force=True, v=True)
 
 
-def converse(box: Box, count: int = 400) -> list[dict[str, Any]]:
-    """Posts history, changes some of it, and answers with all events as the API tells them."""
-    entries = commits(ROOT)[: count // 2]
-    entries += changelogs()[: count - len(entries)]
-    status, reply = box.request("POST", "/api/v1/channels", {"name": "history"})
-    assert status == 201
-    channel, topics = reply["channel"]["id"], {}
-    for title in {entry.topic for entry in entries}:
-        body = {"channel_id": channel, "title": title}
-        topics[title] = box.request("POST", "/api/v1/topics", body)[1]["topic"]["id"]
-    ids: list[str] = []
-    for start in range(0, len(entries), 100):
-        said = [
-            {"topic_id": topics[each.topic], "sender": each.sender, "content_raw": each.content}
-            for each in entries[start : start + 100]
-        ]
-        status, reply = box.request("POST", "/api/v1/messages/batch", {"messages": said})
-        ids += [one["message"]["id"] for one in reply["results"]]
-    title, *others = topics.values()
-    for message in ids[::7]:
-        body: dict[str, Any] = {"op": "edit", "content_raw": "edited"}
-        assert box.request("PATCH", f"/api/v1/messages/{message}", body)[0] == 200
-    for message in ids[::19]:
-        body = {"op": "move_topic", "to_topic_id": others[0], "mode": "one"}
-        assert box.request("PATCH", f"/api/v1/messages/{message}", body)[0] == 200
-    for message in ids[::31]:
-        body = {"op": "delete", "actor": "tester"}
-        assert box.request("PATCH", f"/api/v1/messages/{message}", body)[0] == 200
-    del title
-    return all_events(box)
-
-
-def all_events(box: Box) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    after = 0
-    while page := box.request("GET", f"/api/v1/events?after={after}&limit=1000")[1]["events"]:
-        found += page
-        after = page[-1]["event_id"]
-    return found
-
-
-def time_of(event: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(event["ts"])
-
-
-def compare(jobs: Jobs, events: list[dict[str, Any]]) -> None:
-    """Gold and silver against the same counted in plain Python from the API's events."""
+def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
+    """Gold and silver against what was posted, what the API says now, and its events counted in
+    plain Python."""
     expected = Numbers(
         [(each["event_id"], time_of(each), each["name"], each["data_json"]) for each in events]
     )
-    found = {tuple(row[name] for name in WHERE): row for row in jobs.rows("activity")}
+    gold = jobs.rows("activity")
+    found = {tuple(row[name] for name in WHERE): row for row in gold}
     assert found.keys() == expected.activity.keys()
     wrong = {key for key, row in expected.activity.items() if not same(found[key], row)}
     assert wrong == set()
     pairs = {(*(row[name] for name in WHERE), row["answers"]): row["replies"]
              for row in jobs.rows("pairs")}  # fmt: skip
     assert pairs == {key: len(waits) for key, waits in expected.pairs.items()}
-    told = [row["event_id"] for row in jobs.rows("messages")]
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for row in gold:
+        counted[row["channel"], row["topic"], row["sender"]] += row["messages"]
+    assert +counted == talk.posted
+    silver = jobs.rows("messages")
+    told = [row["event_id"] for row in silver]
     assert sorted(told) == [e["event_id"] for e in events if e["name"].startswith("message.")]
+    newest = {
+        row["message_id"]: (row["topic_id"], row["version"], row["sender"], row["content_raw"],
+                            row["deleted_at"] is not None)
+        for row in silver if row["valid_to"] is None
+    }  # fmt: skip
+    assert newest == talk.messages()
 
 
 def answers(container: Any, port: int) -> bool:
@@ -163,22 +137,6 @@ def answers(container: Any, port: int) -> bool:
 def gold_of(jobs: Jobs, lake: str = ".") -> dict[str, list[str]]:
     tables = ("activity", "pairs", "spans")
     return {table: sorted(map(repr, jobs.rows(table, lake))) for table in tables}
-
-
-def by_hand(root: Path, events: list[dict[str, Any]]) -> None:
-    rows = [
-        {
-            "event_id": each["event_id"], "epoch": "e", "ts": time_of(each), "name": each["name"],
-            **{f"scope_{name}": each["scope"].get(name)
-               for name in ("channel_id", "topic_id", "topic_id2")},
-            "entity_type": each["entity"]["type"], "entity_id": each["entity"]["id"],
-            "data_json": json.dumps(each["data_json"]),
-        }
-        for each in events
-    ]  # fmt: skip
-    for day in sorted({row["ts"].date() for row in rows}):
-        mine = [row for row in rows if row["ts"].date() == day]
-        write_segment(root, day.isoformat(), mine)
 
 
 def sayings(count: int) -> list[dict[str, Any]]:
@@ -198,7 +156,7 @@ def sayings(count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def days(events: list[dict[str, Any]]) -> tuple[str, str]:
+def days(events: list[Event]) -> tuple[str, str]:
     return (
         f"--from={time_of(events[0]).date()}",
         f"--to={(time_of(events[-1]) + timedelta(days=1)).date()}",
@@ -208,14 +166,26 @@ def days(events: list[dict[str, Any]]) -> tuple[str, str]:
 def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
     box: Callable[..., Box], volume: Callable[..., str], jobs: Jobs, network: Any
 ) -> None:
-    """Local mode, then a standalone cluster of three containers: the same tables."""
-    hub = box(volume()).start()
-    events = converse(hub)
-    by_hand(jobs.source, events)
-    report = jobs.run("activity", "--in", "/data/in", "--out", "/data/lake", *days(events), *SMALL)
-    assert report["counts"]["messages"] == 400
-    compare(jobs, events)
+    """Posted, exported by the appliance while it serves, pulled from its address, counted; then
+    more of it, of which only what is new is taken; then audited against a snapshot from there;
+    then the same tables by a cluster of three containers."""
+    hub = box(volume(), env=EXPORTING).start()
+    network.connect(hub.wrapped, aliases=["hub"])
+    talk = Conversation(hub)
+    (jobs.source / "token").write_text(talk.reader_token())
+    from_hub = ("--in", "http://hub:8080", "--token-file", "/data/in/token", "--out", "/data/lake")
+
+    for count in (400, 100):
+        events = talk.tell(count).events()
+        until(partial(reaches, talk, events), 60, "all events in segments")
+        report = jobs.run("activity", *from_hub, *days(events), *SMALL, network=network)
+        assert report["counts"]["messages"] == talk.posted.total()
+        compare(jobs, talk, events)
     alone = gold_of(jobs)
+    assert sum(one.rows for one in source.manifests(jobs.lake / "bronze")) == len(events)
+    hub.sh("agentlip export snapshot")
+    report = jobs.run("audit", *from_hub, *SMALL, network=network)
+    assert report["counts"] == {"as_of_event_id": events[-1]["event_id"], "differences": 0}
 
     master = jobs.start("master", network=network, name="master")
     network.reload()
@@ -225,9 +195,13 @@ def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
     until(lambda: master.logs().count(b"Registering worker") == 2, 60, "two workers at the master")
     on_cluster = ("--master", "spark://master:7077", "--conf", "spark.executor.memory=512m",
                   "--conf", "spark.cores.max=2")  # fmt: skip
-    jobs.run("activity", "--in", "/data/in", "--out", "/data/lake/cluster", *days(events), *SMALL,
-             *on_cluster, network=network)  # fmt: skip
+    jobs.run("activity", "--in", "/data/lake/bronze", "--out", "/data/lake/cluster", *days(events),
+             *SMALL, *on_cluster, network=network)  # fmt: skip
     assert gold_of(jobs, "cluster") == alone
+
+
+def reaches(talk: Conversation, events: list[Event]) -> bool:
+    return talk.exported() >= int(events[-1]["event_id"])
 
 
 def test_spark_connect_server_gives_the_same_tables(jobs: Jobs, network: Any) -> None:

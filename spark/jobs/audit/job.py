@@ -12,7 +12,6 @@ from spark.dataset import Dataset
 from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
 from spark.jobs.audit import schema
 from spark.jobs.audit import transforms as t
-from spark.jobs.ingest import schema as known
 from spark.jobs.ingest import transforms as ingest
 from spark.request import Report, Request
 
@@ -56,8 +55,8 @@ def _differences(
     ask: Request, events: DataFrame, snapshot: Snapshot, mine: list[source.Segment]
 ) -> DataFrame:
     parsed = ingest.messages_of(events)
-    history = ingest.history(ingest.changes(parsed.where(ingest.is_sound(known.MESSAGES))))
-    history = history.persist()
+    sound = ingest.changes(parsed).where("sound").drop("sound")
+    history = ingest.history(sound).persist()
     told, kept = t.state(events, history), t.kept(tables(ask, snapshot))
     found = t.log_faults(events, history)
     for noun in schema.COMPARED:
@@ -96,7 +95,7 @@ def tables(ask: Request, snapshot: Snapshot) -> dict[str, DataFrame]:
 
 def newest_snapshot(folder: Path, segments: list[source.Segment]) -> Snapshot:
     """The newest that the log reaches; without any such the newest at all, and its gap shows."""
-    files = sorted(folder.glob("*/manifest.json"))
+    files = sorted(folder.glob("[!.]*/manifest.json"))  # not one that is still being written
     if not files:
         raise SegmentMissing(
             f"there is no snapshot below {folder}", "agentlip export snapshot --out DIR"

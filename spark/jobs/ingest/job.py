@@ -4,12 +4,13 @@ What was taken is remembered in the version itself, so version and memory can't 
 of which no message changed keep their files.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from functools import partial, reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from spark import checks, source, stream
@@ -104,9 +105,8 @@ class Merge:
         progress = self.ask.progress
         events = source.happened(source.read(self.spark, fresh), self.cuts)
         with progress.step(self.spark, "ingest: looking"):
-            looked = t.look(events)
-            rows = looked.collect()
-            seen = {name: sum(row[name] for row in rows) for name in looked.columns}
+            (looked,) = t.look(events).collect()
+            seen = looked.asDict()
         with progress.step(self.spark, "ingest: messages"):
             counts = self._messages(draft, events, fresh, seen)
         with progress.step(self.spark, "ingest: topics and the rest"):
@@ -136,28 +136,32 @@ class Merge:
             and seen["distinct"] == seen["rows"]
             and ids.count() <= CHANGED_MAX
         )
-        bad, bad_too, told, made, fields = (Observation() for _ in range(5))
-        one = f.lit(1)
+        first, later, told, made = (Observation() for _ in range(4))
+        one, fields = f.lit(1), f.col("extra").isNotNull()
         rest, frames = events, []
-        if straight:
-            created = t.created_of(events.join(ids, "entity_id", "left_anti"))
-            frames.append(t.first_states(_sound(created, bad, "message.created")))
-            rest = events.join(ids, "entity_id", "left_semi")
-        changes = t.changes(_sound(t.messages_of(rest), bad_too, *schema.MESSAGES))
+        if straight:  # told to be small: where the engine only guesses, it would sort all events
+            few = f.broadcast(ids)
+            created = t.created_of(events.join(few, "entity_id", "left_anti"))
+            frames.append(_sound(t.first_states(created), first, fields))
+            rest = events.join(few, "entity_id", "left_semi")
+        changes = _sound(t.changes(t.messages_of(rest)), later)
         days = self._days_touched(events, ids, straight)
         if self.former is not None and days:
             rows = self.former.read(self.spark, "messages")
             again = rows.where(f.col("day").isin([date.fromisoformat(day) for day in days]))
             changes = changes.unionByName(t.facts(source.happened(again, self.cuts)))
         sorted_out = t.history(changes.observe(told, f.count(one).alias("told")))
-        frames.append(sorted_out.observe(made, f.count(one).alias("made")))
-        more = f.count_if(f.col("extra").isNotNull()).alias("unknown_fields")
-        draft.write(reduce(DataFrame.unionByName, frames).observe(fields, more), "messages")
+        more = f.count_if(fields).alias("more")
+        frames.append(sorted_out.observe(made, f.count(one).alias("made"), more))
+        draft.write(reduce(DataFrame.unionByName, frames), "messages")
         if self.former is not None:
             draft.keep(self.former, "messages", days)
         ids.unpersist()
-        found = bad_too.get["bad"] + (bad.get["bad"] if straight else 0)
-        return {"bad": found, "duplicates": told.get["told"] - made.get["made"], **fields.get}
+        found = Counter(later.get) + Counter(told.get) + Counter(made.get)
+        if straight:
+            found += Counter(first.get)
+        duplicates = found["told"] - found["made"]
+        return {"bad": found["bad"], "duplicates": duplicates, "unknown_fields": found["more"]}
 
     def _is_in_order(self, fresh: Sequence[source.Segment]) -> bool:
         """All of it is newer than what was taken: no creation can be of a known message."""
@@ -217,7 +221,11 @@ class Merge:
         draft.write(make.finish(new).select(*promised).coalesce(1), table)
 
 
-def _sound(parsed: DataFrame, bad: Observation, *names: str) -> DataFrame:
-    """Without the rows that can't be believed, which are counted."""
-    sound = t.is_sound(names)
-    return parsed.observe(bad, f.count_if(~sound).alias("bad")).where(sound)
+def _sound(made: DataFrame, seen: Observation, more: Column | None = None) -> DataFrame:
+    """Without the rows that can't be believed. These are counted, in one go with the others of
+    which `more` holds."""
+    sound = f.col("sound")
+    sums = [f.count_if(~sound).alias("bad")]
+    if more is not None:
+        sums.append(f.count_if(sound & more).alias("more"))
+    return made.observe(seen, *sums).where(sound).drop("sound")

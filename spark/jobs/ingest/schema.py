@@ -27,11 +27,19 @@ MESSAGE_PAYLOAD = (
     "message map<string,string>, message_id string, version bigint, new_content string,"
     " old_topic_id string, new_topic_id string, channel_id string, mode string, deleted_by string"
 )
-# A creation alone, typed at once: most of a log, and half the work.
+# A creation alone, typed at once: most of a log, and half the work. A time is text here, for
+# the JSON reader is slow at times.
 CREATED_PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
-    " content_raw: string, version: bigint, created_at: timestamp>"
+    " content_raw: string, version: bigint, created_at: string>"
 )
+# A creation as the hub writes it, without the values; they are all there was to say of a
+# message that nobody has changed yet.
+CREATED_BEGIN = '{"message":{"id":"'
+CREATED_MIDDLE = (
+    '","topic_id":"","channel_id":"","sender":"","content_raw":"","version":,"created_at":"'
+)
+CREATED_END = '","edited_at":null,"deleted_at":null,"deleted_by":null}}'
 # The same fields whatever happened; `more` says that there are fields which we do not know.
 MESSAGE_FIELDS = """
     named_struct(

@@ -1,21 +1,31 @@
-"""A log of any length as segments: 95 % messages, the rest edits, moves, deletes of a tenth."""
+"""A log of any length as segments, written as the appliance does: 95 % messages, the rest edits,
+moves and deletes of a tenth of them."""
 
-import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.spark.log import iso, write_segment
+import msgspec
+
+from appliance.jobs import schema, tablefile
+from appliance.jobs.catalogue import EVENTS, Catalogue
+from appliance.jobs.segment import stem
+from appliance.jobs.wire import SCHEMA_VERSION, Manifest
+from tests.spark.log import iso
 
 START = datetime(2026, 2, 1, tzinfo=UTC)
 DAYS = 10
 SEGMENT_ROWS = 500_000
 CHANNELS = 10
 SENDERS = 20
+SENTENCES = 50_000
 WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "elit", "sed", "do", "tempor")
-Row = dict[str, Any]
+EPOCH = "bench"
+TS = 2  # where a row has its time
+Row = tuple[Any, ...]  # in the order of the columns
 
 
 def export(root: Path, count: int) -> None:
@@ -23,7 +33,7 @@ def export(root: Path, count: int) -> None:
     rows: list[Row] = []
     last = 0
     for row in events(count):
-        if rows and (row["ts"].date() != rows[0]["ts"].date() or len(rows) == SEGMENT_ROWS):
+        if rows and (row[TS][:10] != rows[0][TS][:10] or len(rows) == SEGMENT_ROWS):
             last = _write(root, rows, last)
             rows = []
         rows.append(row)
@@ -31,8 +41,20 @@ def export(root: Path, count: int) -> None:
 
 
 def _write(root: Path, rows: list[Row], last: int) -> int:
-    write_segment(root, rows[0]["ts"].date().isoformat(), rows, previous_event_id=last)
-    return int(rows[-1]["event_id"])
+    segments, date = Catalogue(root), rows[0][TS][:10]
+    temporary = segments.temporary(date)
+    file = tablefile.create(temporary, "parquet", schema.events())
+    for start in range(0, len(rows), tablefile.ROW_GROUP_ROWS):
+        file.add(list(zip(*rows[start : start + tablefile.ROW_GROUP_ROWS], strict=True)))
+    written, ends = file.finish(), (rows[0][0], rows[-1][0])
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION, kind=EVENTS, epoch=EPOCH, first_event_id=ends[0],
+        last_event_id=ends[1], previous_event_id=last, rows=written.rows,
+        file=f"{stem(*ends)}.parquet", format="parquet", bytes=written.bytes,
+        sha256=written.sha256, created_at=rows[-1][TS], date=date,
+    )  # fmt: skip
+    segments.publish(manifest, temporary)
+    return int(ends[1])
 
 
 def events(count: int) -> Iterator[Row]:
@@ -64,10 +86,16 @@ def events(count: int) -> Iterator[Row]:
         yield _something(chance, number, at, channels, topics, alive)
 
 
+@cache
+def sentences() -> list[str]:
+    chance = random.Random(11)
+    return [" ".join(chance.choices(WORDS, k=11)) for _ in range(SENTENCES)]
+
+
 def _something(
     chance: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any
 ) -> Row:
-    turn, content = chance.random(), " ".join(chance.choices(WORDS, k=12))
+    turn, content = chance.random(), f"{sentences()[int(chance.random() * SENTENCES)]} {number}"
     if turn < 0.95 or not alive:
         place = chance.randrange(len(topics))
         topic, channel, message = topics[place], channels[place % CHANNELS], f"msg_{number:026d}"
@@ -84,7 +112,7 @@ def _something(
     mine = alive[place]
     mine[3] += 1
     message, channel, topic = mine[0], mine[1], topics[mine[2]]
-    data: Row = {"message_id": message}
+    data: dict[str, Any] = {"message_id": message}
     if turn < 0.985:
         data |= {"old_content": content, "new_content": content, "version": mine[3]}
         return _row(number, at, "message.edited", "message", message, data, channel, topic)
@@ -101,11 +129,8 @@ def _something(
 
 
 def _row(
-    number: int, at: datetime, name: str, kind: str, entity: str, data: Row, *scope: str
+    number: int, at: datetime, name: str, kind: str, entity: str, data: dict[str, Any], *scope: str
 ) -> Row:
     channel, topic, topic2 = (*scope, None, None)[:3]
-    return {
-        "event_id": number, "epoch": "bench", "ts": at, "name": name, "scope_channel_id": channel,
-        "scope_topic_id": topic, "scope_topic_id2": topic2, "entity_type": kind,
-        "entity_id": entity, "data_json": json.dumps(data, separators=(",", ":")),
-    }  # fmt: skip
+    text = msgspec.json.encode(data).decode()
+    return number, EPOCH, iso(at), name, channel, topic, topic2, kind, entity, text

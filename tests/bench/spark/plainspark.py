@@ -1,4 +1,8 @@
-"""Activity as one would write it in SQL over the same Parquet: no versions, no checks."""
+"""Ingest and activity as one would write them in SQL over the same Parquet: no versions, no checks.
+
+Ingest is the floor: every message event parsed once and written with the columns of silver. It
+knows no history, no duplicates, no bad rows and no unknown fields.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -49,6 +53,32 @@ ACTIVITY = """
     LEFT JOIN (SELECT topic_id, title FROM topics WHERE valid_to IS NULL) t USING (topic_id)
     LEFT JOIN (SELECT channel_id, name FROM channels) n USING (channel_id)
 """
+PAYLOAD = (
+    "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
+    " content_raw: string, version: bigint, created_at: timestamp>, message_id string,"
+    " version bigint, new_content string, old_topic_id string, new_topic_id string, mode string,"
+    " deleted_by string"
+)
+MESSAGES = f"""
+    SELECT coalesce(j.message.id, j.message_id) AS message_id,
+           coalesce(j.message.version, j.version) AS version, name AS change,
+           scope_channel_id AS channel_id, scope_topic_id AS topic_id,
+           j.old_topic_id AS from_topic_id, j.mode AS move_mode, j.message.sender AS sender,
+           coalesce(j.message.content_raw, j.new_content) AS content_raw,
+           j.message.created_at AS created_at, cast(null AS timestamp) AS edited_at,
+           cast(null AS timestamp) AS deleted_at, j.deleted_by AS deleted_by, ts AS valid_from,
+           cast(null AS timestamp) AS valid_to, epoch, event_id,
+           cast(null AS map<string,string>) AS extra, to_date(ts) AS day
+    FROM (SELECT *, from_json(data_json, '{PAYLOAD}') AS j FROM events
+          WHERE name LIKE 'message.%')
+"""
+
+
+def ingest(spark: Any, export: Path, out: Path) -> None:
+    events = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(export / "events"))
+    events.createOrReplaceTempView("events")
+    frame = spark.sql(MESSAGES)
+    frame.write.partitionBy("day").mode("overwrite").parquet(str(out / "messages"))
 
 
 def activity(spark: Any, silver: Path, out: Path) -> None:
