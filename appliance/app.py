@@ -146,7 +146,7 @@ class Appliance:
         hooks = WebhookTarget(book, settings.webhooks, settings.outbox, clock)
         self.broker = broker_parts.Parts(
             settings.broker, settings.store, settings.socket, datadir, clock, log,
-            joints.MeshHooks(hooks),
+            joints.MeshHooks(hooks), self._writer_apart,
         )  # fmt: skip
         member = self.received.member.identity
         self.outbox = outbox_parts.Parts(
@@ -154,7 +154,7 @@ class Appliance:
             local=joints.home_target(
                 self.broker, lambda mesh: member.in_mesh(mesh).public_hex
             ),
-            signer=member.in_mesh, apart=self._writer_apart(),
+            signer=member.in_mesh, apart=self._writer_apart(lambda: None),
             targets=(hooks, *self._mail()),
         )  # fmt: skip
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
@@ -274,13 +274,11 @@ class Appliance:
         return [*described, *landing.routes(described)]
 
     def _apart(self, restarted: Callable[[], None]) -> Apart | None:
-        if self.settings.store.writer == "thread":
-            return None
-        return Apart(self.lock.descriptor, restarted, self.settings.log.level)
+        return None if self.settings.store.writer == "thread" else self._writer_apart(restarted)
 
-    def _writer_apart(self) -> Apart:
-        """For a store whose writer's events nobody follows."""
-        return Apart(self.lock.descriptor, lambda: None, self.settings.log.level)
+    def _writer_apart(self, restarted: Callable[[], None]) -> Apart:
+        """For a store with a setting of its own about its writer."""
+        return Apart(self.lock.descriptor, restarted, self.settings.log.level)
 
     def _look_for_untold(self) -> None:
         """The writer died: what it had committed and not told is in the log."""

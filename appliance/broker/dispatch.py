@@ -182,6 +182,11 @@ class Dispatch:
         if self._hungry:
             self.wake()
 
+    def look_again(self) -> None:
+        """Something may have been committed that nobody was told of."""
+        self.feed_all()
+        self.wake_hooks()
+
     def ack(self, receiver: Receiver, message_ids: Iterable[str]) -> int:
         """Notes acks to be written with the next turn; how many were known."""
         known = 0

@@ -27,7 +27,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.store import Store
+from appliance.kernel.store import Apart, Store
 from appliance.kernel.writer import StoreSettings
 from appliance.web.route import Route
 from appliance.web.socket import Socket, SocketSettings
@@ -43,12 +43,16 @@ class Parts:
         clock: Clock,
         log: Log,
         hook_caller: Caller | None = None,
+        apart: Callable[[Callable[[], None]], Apart] | None = None,
     ) -> None:
-        """`hook_caller` calls webhooks; without one they are refused."""
+        """`hook_caller` calls webhooks; without one they are refused. `apart` ties a writer's
+        process to this one, for settings that want one; it is given what looks again for
+        everybody when that process was lost."""
         dispatch = Dispatch(settings.links_max)
         self.store = Store(
-            "broker", datadir.database("broker"), store, clock, log, publish=dispatch.told
-        )
+            "broker", datadir.database("broker"), store, clock, log, publish=dispatch.told,
+            apart=apart(dispatch.look_again) if apart and settings.writer == "process" else None,
+        )  # fmt: skip
         self.broker = Broker(self.store, dispatch, settings, clock, log, hook_caller)
         self.broker.open()
         self.registry = Registry(self.broker)

@@ -1,5 +1,7 @@
 """[broker]: what the receiver of sends accepts, how it delivers, and how long it keeps."""
 
+from typing import Literal
+
 import msgspec
 
 DAY_MS = 86_400_000
@@ -8,6 +10,7 @@ DAY_MS = 86_400_000
 class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[broker]: limits of accepting, delivering and keeping messages of meshes."""
 
+    writer: Literal["process", "thread"] = "thread"  # of its file; a process is quicker, and larger
     inline_bytes_max: int = 65_536  # one message's text; told to senders as max_payload
     meta_bytes_max: int = 16_384  # of one message, as canonical JSON
     mentions_max: int = 50  # members named in meta.mentions

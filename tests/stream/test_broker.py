@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import os
 import random
+import signal
 import threading
 import time
 from contextlib import contextmanager
 from http.client import HTTPException
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -14,6 +17,7 @@ from websockets.sync.client import connect
 
 from tests.support.broker import hello, item, key, signed
 from tests.support.servedhub import serve
+from tests.support.until import until
 
 PATH = "/broker/v1/link"
 LAB = "/broker/v1/meshes/lab"
@@ -24,6 +28,7 @@ sweep_seconds = 0.2
 [socket]
 hello_seconds_max = 1.0
 """
+APART = SETTINGS.replace("[broker]", '[broker]\nwriter = "process"')
 
 
 @pytest.fixture(scope="module")
@@ -300,9 +305,10 @@ def test_busy_member_hears_only_what_is_urgent(hub):
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_again_and_again_nothing_is_lost_or_stored_twice(tmp_path):
+@pytest.mark.parametrize("settings", [SETTINGS, APART], ids=["thread", "process"])
+def test_killed_in_the_middle_again_and_again_nothing_is_lost_or_stored_twice(tmp_path, settings):
     """What was answered is delivered; what was not is sent again under its id."""
-    with serve(tmp_path, settings=SETTINGS) as hub:
+    with serve(tmp_path, settings=settings) as hub:
         furnish(hub)
         waiting = [[f"k{n}-{m}" for m in range(10)] for n in range(400)]
         accepted, got = {}, {}
@@ -326,6 +332,47 @@ def test_killed_in_the_middle_again_and_again_nothing_is_lost_or_stored_twice(tm
                 pass
         assert {id_: {message_id} for id_, message_id in accepted.items()} == got
         assert hub.http.post("/broker/v1/orphans").body == {"orphans": []}
+
+
+@pytest.mark.slow
+def test_a_writer_that_is_killed_again_and_again_costs_no_message(tmp_path):
+    """It had committed what nobody was told of: that is found and delivered all the same."""
+    with serve(tmp_path, "--no-limits", settings=APART) as hub:
+        furnish(hub)
+        accepted, got = {}, {}
+        with linked(hub, "bert") as bert:
+            for round_ in range(8):
+                killer = threading.Timer(0.02 + 0.02 * round_, kill_writer, [hub])
+                killer.start()
+                for part in range(15):
+                    ids = [f"w{round_}-{part}-{number}" for number in range(10)]
+                    until(lambda ids=ids: sent_whole(hub, ids, accepted), what="a writer again")
+                    take(bert, got, 0.001)
+                killer.join()
+            while len(got) < len(accepted):
+                assert take(bert, got, 20), "what was accepted is not delivered"
+        assert {id_: {message_id} for id_, message_id in accepted.items()} == got
+
+
+def kill_writer(hub):
+    """Its broker's; one that is just being started is left alone."""
+    for number in Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b'"name":"broker"' in Path(f"/proc/{number}/cmdline").read_bytes():
+                os.kill(int(number), signal.SIGKILL)
+
+
+def sent_whole(hub, ids, accepted):
+    """Whether every one was answered; those that were not are sent again under their ids."""
+    batch = {"items": [item(id_, id_, to="bert") for id_ in ids]}
+    answer = post(hub, "anna", batch, "/broker/v1/accept/batch")
+    if answer.status == 503:
+        return False
+    results = answer.body["results"]
+    for id_, result in zip(ids, results, strict=True):
+        if result["status"] != 503:
+            accepted.setdefault(id_, result["body"]["broker_message_id"])
+    return all(result["status"] in (200, 201) for result in results)
 
 
 def send_batch(hub, ids, accepted):
