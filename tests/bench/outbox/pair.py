@@ -14,11 +14,12 @@ from tests.bench.target import RowFailed, Target
 MESH = "bench"
 LINK_SECONDS_MAX = 30.0
 LOOK_EVERY_SECONDS = 0.02
-# As shipped, but for room for a whole row.
+# As shipped, but for room for a whole row, and writers in processes of their own.
 BOTH = f"""
 [outbox]
 mesh = "{MESH}"
 sends_max = 10000000
+writer = "process"
 
 [inbox]
 mesh = "{MESH}"
@@ -26,6 +27,7 @@ mesh = "{MESH}"
 HOME = f"""{BOTH}
 [broker]
 rate_per_second = 1000000
+writer = "process"
 """
 AWAY = f"""{BOTH}
 [[outbox.brokers]]
