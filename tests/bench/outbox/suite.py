@@ -15,6 +15,7 @@ ROWS = tuple(RUNS)
 # As shipped, but for room for the whole of a row, and two brokers: none, and a sink.
 TOML = """
 [outbox]
+writer = "process"
 sends_max = 10000000
 
 [[outbox.brokers]]
