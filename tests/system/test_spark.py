@@ -20,7 +20,6 @@ from tests.system.conftest import LABEL, ROOT
 from tests.system.conversation import Conversation, Event, time_of
 
 pq = pytest.importorskip("pyarrow.parquet")
-from spark import source  # noqa: E402
 from tests.spark.log import write_segment  # noqa: E402
 from tests.spark.plain import Numbers, same  # noqa: E402
 
@@ -182,6 +181,8 @@ def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
         assert report["counts"]["messages"] == talk.posted.total()
         compare(jobs, talk, events)
     alone = gold_of(jobs)
+    from spark import source  # needs PySpark, which this file is also collected without
+
     assert sum(one.rows for one in source.manifests(jobs.lake / "bronze")) == len(events)
     hub.sh("agentlip export snapshot")
     report = jobs.run("audit", *from_hub, *SMALL, network=network)
