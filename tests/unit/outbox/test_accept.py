@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import ulid_value
 from appliance.outbox import destination, wire
@@ -195,6 +195,16 @@ def test_a_batch_answers_each_item_by_the_table(house):
         202, 202, "IDEMPOTENCY_KEY_REUSED", "DESTINATION_UNRESOLVABLE", 200, 202,
     ]  # fmt: skip
     assert len(house.statuses()) == 3
+
+
+def test_meta_that_is_nested_too_deeply_is_refused_alone(house):
+    deep = None
+    for _ in range(600):
+        deep = [deep]
+    items = [wire.Send("#a", "one", meta={"a": deep}), wire.Send("#a", "two")]
+    refused, taken = house.outbox.send_many(items)
+    assert isinstance(refused, Invalid)
+    assert taken[0] == 202
 
 
 def test_a_key_of_the_whole_request_is_every_items_own(house):
