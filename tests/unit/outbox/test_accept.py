@@ -356,3 +356,12 @@ def test_an_id_is_never_released_by_any_end(house):
 def test_the_columns_are_those_of_the_file(house):
     columns = [row[1] for row in house.rows("PRAGMA table_info(outbox)")]
     assert set(columns) == set(Row._fields)
+
+
+def test_a_broker_that_claims_to_remember_for_ages_stops_nothing(house):
+    """Its days reach the file as milliseconds, and a number that does not fit ends the round."""
+    house.outbox.adopt("default", 10**30)
+    house.send("hello", key="one")
+    house.round()
+    assert house.statuses() == {"one": "done"}
+    assert house.sweep.run_once(house.clock.now_ms()) == {"died": 0, "forgotten": 0}
