@@ -6,7 +6,6 @@ import rfc8785
 
 from appliance.kernel.errors import Invalid
 
-
 DEPTH_MAX = 128  # arrays and objects in each other
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.commands import agentlip
 from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SETTINGS = """
 [outbox]
@@ -43,20 +43,20 @@ def test_every_send_arrives_under_one_message_id_over_kills_of_both_sides(tmp_pa
                         "meta": {"subject": f"s{number}"}}  # fmt: skip
                 headers = {"Idempotency-Key": f"k{number}"}
                 assert hub.http.post("/v1/send", body, headers=headers).status == 202
-            wait_until(lambda: len(server.mails) > 3, 20, "letters without an answer")
+            until(lambda: len(server.mails) > 3, 20, "letters without an answer")
             hub.kill()
             hub.start()
             server.rule(data="hang")
             heard = len(server.commands)
-            wait_until(lambda: "DATA" in server.commands[heard:], 20, "a letter on its way")
-            wait_until(lambda: "in time" in reasons(hub), 20, "an attempt reached its limit")
+            until(lambda: "DATA" in server.commands[heard:], 20, "a letter on its way")
+            until(lambda: "in time" in reasons(hub), 20, "an attempt reached its limit")
             hub.kill()
             server.kill()
             hub.start()
-            wait_until(lambda: "nothing listens" in reasons(hub), 20, "nobody there")
+            until(lambda: "nothing listens" in reasons(hub), 20, "nobody there")
             server.rule()
             server.start()
-            wait_until(lambda: states(hub) == {"done"}, 30, "all are delivered")
+            until(lambda: states(hub) == {"done"}, 30, "all are delivered")
             ids = defaultdict(set)
             for mail in server.mails:
                 ids[mail.message["Subject"]].add(mail.id)
@@ -80,11 +80,11 @@ def test_a_mail_from_the_command_line(tmp_path):
                 "--id", "build-7", "--priority", "now", cwd=hub.workspace,
             )  # fmt: skip
             assert done.code == 0, done
-            (mail,) = wait_until(lambda: server.mails, 20, "it arrived")
+            (mail,) = until(lambda: server.mails, 20, "it arrived")
             assert mail.message["Subject"] == "Build 7 ☂"
             assert mail.message["Importance"] == "high"
             assert mail.text == "Grüße\r\n"
-            wait_until(lambda: states(hub) == {"done"}, 20, "it is delivered")
+            until(lambda: states(hub) == {"done"}, 20, "it is delivered")
             table = agentlip("outbox", "list", "--to", "mailto:ops@example.com", cwd=hub.workspace)
             assert "build-7" in table.out
             refused = agentlip("send", "mailto:eve@evil.test", "x", cwd=hub.workspace)

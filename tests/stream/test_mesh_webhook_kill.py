@@ -11,7 +11,7 @@ from tests.support.broker import item, key
 from tests.support.commands import agentlip
 from tests.support.receiver import receiving
 from tests.support.servedhub import ServedHub
-from tests.support.waiting import wait_until
+from tests.support.until import until
 
 SETTINGS = """
 [broker]
@@ -59,28 +59,28 @@ def test_every_message_is_taken_once_it_can_be_and_its_row_goes_only_then(tmp_pa
             first.answer = lambda _got: (500, {})
             mesh = Mesh(hub, first.url)
             sent = [mesh.send(f"a{number}") for number in range(10)]
-            wait_until(lambda: len(first.got) > 3, 20, "calls that fail")
-            wait_until(lambda: "answered 500" in mesh.reasons(), 20, "they are told")
+            until(lambda: len(first.got) > 3, 20, "calls that fail")
+            until(lambda: "answered 500" in mesh.reasons(), 20, "they are told")
             first.answer = lambda _got: (released.wait(30), (204, {}))[1]
             before = len(first.got)
-            wait_until(lambda: len(first.got) > before, 20, "a call that hangs")
+            until(lambda: len(first.got) > before, 20, "a call that hangs")
             hub.kill()
             hub.start()
             assert {one["message_id"] for one in mesh.waiting()} == set(sent)
-            wait_until(lambda: len(first.got) > before + 1, 20, "it is called again")
+            until(lambda: len(first.got) > before + 1, 20, "it is called again")
             hub.kill()
             released.set()
             assert set(first.ids) <= set(sent)
         hub.start()  # and the receiver is dead
         sent += [mesh.send(f"b{number}") for number in range(5)]
-        wait_until(lambda: "nothing listens" in mesh.reasons(), 20, "nobody there")
+        until(lambda: "nothing listens" in mesh.reasons(), 20, "nobody there")
         assert hub.http.get(mesh.path).body["webhook"]["failing_since"]
         hub.kill()
         hub.start()
         with receiving() as second:
             changed = hub.http.patch(mesh.path, {"url": second.url, "enabled": True})
             assert changed.status == 200, changed
-            wait_until(lambda: not mesh.waiting(), 30, "all were taken")
+            until(lambda: not mesh.waiting(), 30, "all were taken")
             assert sorted(second.ids) == sorted(sent)
             for got in second.got:
                 told = Webhook(mesh.secret).verify(got.body, got.headers)
@@ -90,7 +90,7 @@ def test_every_message_is_taken_once_it_can_be_and_its_row_goes_only_then(tmp_pa
             hub.kill()
             hub.start()
             last = mesh.send("c")
-            wait_until(lambda: second.ids[-1] == last, 20, "only what is new comes")
+            until(lambda: second.ids[-1] == last, 20, "only what is new comes")
             assert len(second.got) == len(sent) + 1
     finally:
         released.set()
@@ -116,7 +116,7 @@ def test_a_webhooks_life_from_the_command_line(tmp_path):
             assert run("subscribe", "lab", "alerts", named).code == 0
             receiver.answer = lambda _got: (410, {})
             message = mesh.send("m1")
-            wait_until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
+            until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
             (row,) = json.loads(run("webhook-deliveries", "lab", named, "--json").out)
             assert (row["message_id"], row["attempts"]) == (message, 1)
             assert "410" in run("webhook-deliveries", "lab", named).out
@@ -125,7 +125,7 @@ def test_a_webhooks_life_from_the_command_line(tmp_path):
             updated = run("update-webhook", "lab", named, "--enable", "--new-secret")
             state, new_secret = updated.out.splitlines()
             assert state == f"{named} is on"
-            wait_until(lambda: len(receiver.got) == 2, 20, "it goes on")
+            until(lambda: len(receiver.got) == 2, 20, "it goes on")
             for one in (secret, new_secret):
                 Webhook(one).verify(receiver.got[1].body, receiver.got[1].headers)
             assert receiver.ids == [message, message]
