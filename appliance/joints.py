@@ -15,7 +15,7 @@ from appliance.broker.local import LocalLink
 from appliance.broker.parts import Parts as BrokerParts
 from appliance.hub.webhooks.service import Handed, Webhooks
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.outbox import wire as outbox_wire
@@ -205,7 +205,10 @@ class HomeDesk:
             return None
 
     def rename(self, name: str) -> None:
-        command = broker_wire.RenameMember(name)
+        try:
+            command = msgspec.convert({"name": name}, broker_wire.RenameMember)
+        except msgspec.ValidationError:
+            raise Invalid("that is no name of a member", details={"field": "name"}) from None
         self._registry.rename_member(self._mesh, self._signer.public_hex, command)
 
     def rotate(self, new: Signer) -> None:

@@ -7,6 +7,7 @@ greatest age is what it remembers less a margin, and nothing below a week is acc
 from typing import NamedTuple
 
 RETENTION_DAYS_MIN = 7
+RETENTION_DAYS_MAX = 36_500  # what a broker claims beyond that is worth no more
 MARGIN_HOURS_MIN = 24
 PERMANENT_HOURS = 168
 PERMANENT_HOURS_MAX = 720
@@ -49,6 +50,7 @@ def max_age_hours(days: int | None, override: int | None = None) -> int | Proble
             4012,
             f"the receiver remembers ids for {days} days; {RETENTION_DAYS_MIN} are needed",
         )
+    days = min(days, RETENTION_DAYS_MAX)
     most = days * 24 - MARGIN_HOURS_MIN
     if override is not None and override > most:
         return Problem(

@@ -166,6 +166,12 @@ def test_a_member_renames_itself_and_is_mentioned_by_its_new_name(home, receiver
     assert renamed.status == 200, renamed
     assert names_by_key(receiver)[key_of(home)] == "hugh"
     assert receiver.http.post("/v1/profile", {"name": "x", "mesh": "nowhere"}).status == 404
+    # The broker in the same process judges as the one elsewhere.
+    told = {"name": "no name", "mesh": "lab"}
+    assert home.http.post("/v1/profile", told).status == 400
+    refused = receiver.http.post("/v1/profile", told)
+    assert (refused.status, refused.body["details"]["status"]) == (502, 400)
+    assert names_by_key(receiver)[key_of(home)] == "hugh"
 
 
 def test_a_revoked_member_is_told_and_stays_away(home, receiver):

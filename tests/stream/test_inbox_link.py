@@ -172,6 +172,9 @@ def test_an_optional_parameter_that_is_bad_is_told_and_the_link_stands(house):
     assert house.said("feature_optional_param_invalid")
 
 
+DEEP: list[object] = []
+for _ in range(200):
+    DEEP = [DEEP]
 BAD_PUSHES = [
     {"unknown": 1},
     {"mesh": "lab"},
@@ -181,6 +184,8 @@ BAD_PUSHES = [
     {"priority": "urgent"},
     {"message_id": ""},
     {"body": "a\0b"},
+    {"meta": {"a": DEEP}},
+    {"body": "x" * 262_145},
 ]
 
 
@@ -200,6 +205,19 @@ def test_what_is_no_push_is_neither_stored_nor_acked_and_nothing_breaks(house):
     with broker(part) as scripted:
         go(receiver_of(house, scripted.place()), lambda: house.rows() == ["c1"])
     assert house.said("a push was refused; the broker keeps it")
+
+
+def test_a_text_is_measured_as_it_was_sent_and_not_as_its_frame(house):
+    """65,536 control characters are six times as many bytes of JSON; a broker accepts them."""
+
+    def part(played):
+        played.shake_hands()
+        played.push(push(1, body="\x1b" * 65_536))
+        assert played.acked() == ["bm_1"]
+        until_gone(played)
+
+    with broker(part) as scripted:
+        go(receiver_of(house, scripted.place()), lambda: house.rows() == ["c1"])
 
 
 def test_a_new_name_is_heard_and_a_neighbours_is_not_taken_for_it(house):

@@ -178,7 +178,10 @@ class Identity:
             else:
                 self._files.remove(NEXT)  # nobody can have it
                 self._rotation = None
-            raise wire.RotationUnfinished(details={"taken": taken, "missing": missing})
+            raise wire.RotationUnfinished(
+                f"{wire.RotationUnfinished.sentence}: missing {', '.join(missing)}",
+                details={"taken": taken, "missing": missing},
+            )
         until = self._put_into_archive(old)
         self._files.write(KEYPAIR, new)
         self._files.remove(NEXT)

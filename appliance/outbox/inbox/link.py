@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from appliance.kernel.canonical import NotCanonical, canonical
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.log import Log
@@ -208,7 +209,7 @@ class Receiver(Loop):
         frame = decoded(message)
         kind = frame.pop("type", None)
         if kind == "push":
-            return self._checked(frame, len(message))
+            return self._checked(frame)
         if kind == "event":
             self._event(frame)
         elif kind == "error":
@@ -219,7 +220,7 @@ class Receiver(Loop):
             metrics.invalid.labels("frame").inc()
         return None
 
-    def _checked(self, frame: dict[str, Any], size: int) -> wire.Push | None:
+    def _checked(self, frame: dict[str, Any]) -> wire.Push | None:
         """A push that may be stored. What is refused is not acked: the broker keeps it."""
         try:
             push = msgspec.convert(frame, wire.Push)
@@ -228,10 +229,12 @@ class Receiver(Loop):
             return None
         if push.mesh != self.mesh:
             self._refuse("mesh", "mesh")
-        elif size > self._inbox.settings.text_bytes_max + 16_384:
-            self._refuse("size", "body")
         elif not _is_text(push.body, push.sender_name, push.topic or "", push.destination_ref):
             self._refuse("push", "text")
+        elif (size := _size(push)) is None:
+            self._refuse("push", "meta")
+        elif size > self._inbox.settings.text_bytes_max:
+            self._refuse("size", "body")
         else:
             return push
         return None
@@ -353,6 +356,16 @@ def decoded(message: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return frame if isinstance(frame, dict) else {}
+
+
+def _size(push: wire.Push) -> int | None:
+    """Bytes of the text and its meta; None for a meta that can't be stored. Not of the frame:
+    there a character may take six, and a text that its broker has accepted would never arrive."""
+    try:
+        meta = canonical(push.meta) if push.meta else b""
+    except NotCanonical:
+        return None
+    return len(push.body.encode()) + len(meta)
 
 
 def _is_text(*texts: str) -> bool:

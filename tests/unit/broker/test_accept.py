@@ -267,6 +267,15 @@ def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
     house.close()
 
 
+def test_item_that_is_nested_too_deeply_does_not_take_the_others_with_it(house):
+    deep = None
+    for _ in range(600):
+        deep = [deep]
+    good, bad = item("m1"), {**item("m2"), "meta": {"a": deep}}
+    answers = house.broker.accept_many(key("anna"), [bad, good])
+    assert [status for status, _ in answers] == [400, 201]
+
+
 def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
     house = House(tmp_path)
     house.store.write(

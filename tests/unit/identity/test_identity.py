@@ -333,6 +333,7 @@ def test_a_rotation_that_some_may_have_taken_goes_on_with_the_same_key(place, ma
     with pytest.raises(wire.RotationUnfinished) as refusal:
         identity.rotate(half)
     assert "home" in refusal.value.details["missing"]
+    assert "home" in refusal.value.message, "a person reads the sentence, not the details"
     for one in (identity, place.load(machine)):  # also after a restart
         assert (one.public_hex, one.shown().rotation_unfinished) == (before, True)
         assert one.in_mesh("home").public_hex == before

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from appliance.kernel.canonical import NotCanonical, canonical
+from appliance.kernel.canonical import DEPTH_MAX, NotCanonical, canonical
 from appliance.kernel.fingerprint import fingerprint, prefix
 
 ALICE = "29acbae141bccaf0b22e1a94d34d0bc7" + "361e526d0bfe12c89794bc9322966dd7"
@@ -67,3 +67,19 @@ def test_what_json_cannot_say_is_refused(value):
 def test_a_big_integer_is_the_double_that_other_readers_see():
     assert canonical(2**53 + 1) == canonical(float(2**53 + 1))
     assert json.loads(canonical(-(10**20))) == -(10**20)
+
+
+@pytest.mark.parametrize("kind", ["list", "object"])
+def test_how_deep_a_value_may_be_does_not_hang_on_who_asks(kind):
+    """What a sender takes, each receiver takes: a recursion's room differs from place to place."""
+    value = None
+    for _ in range(DEPTH_MAX):
+        value = [value] if kind == "list" else {"a": value}
+    assert canonical(value)
+    for more in (1, 400, 5000):
+        deeper = value
+        for _ in range(more):
+            deeper = [deeper]
+        with pytest.raises(NotCanonical) as caught:
+            canonical(deeper)
+        assert str(DEPTH_MAX) in caught.value.message

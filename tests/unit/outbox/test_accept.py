@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import ulid_value
 from appliance.outbox import destination, wire
@@ -197,6 +197,16 @@ def test_a_batch_answers_each_item_by_the_table(house):
     assert len(house.statuses()) == 3
 
 
+def test_meta_that_is_nested_too_deeply_is_refused_alone(house):
+    deep = None
+    for _ in range(600):
+        deep = [deep]
+    items = [wire.Send("#a", "one", meta={"a": deep}), wire.Send("#a", "two")]
+    refused, taken = house.outbox.send_many(items)
+    assert isinstance(refused, Invalid)
+    assert taken[0] == 202
+
+
 def test_a_key_of_the_whole_request_is_every_items_own(house):
     items = [wire.Send("#a", "one"), wire.Send("#a", "two", client_message_id="k2")]
     for _ in range(2):
@@ -346,3 +356,12 @@ def test_an_id_is_never_released_by_any_end(house):
 def test_the_columns_are_those_of_the_file(house):
     columns = [row[1] for row in house.rows("PRAGMA table_info(outbox)")]
     assert set(columns) == set(Row._fields)
+
+
+def test_a_broker_that_claims_to_remember_for_ages_stops_nothing(house):
+    """Its days reach the file as milliseconds, and a number that does not fit ends the round."""
+    house.outbox.adopt("default", 10**30)
+    house.send("hello", key="one")
+    house.round()
+    assert house.statuses() == {"one": "done"}
+    assert house.sweep.run_once(house.clock.now_ms()) == {"died": 0, "forgotten": 0}
