@@ -33,6 +33,8 @@ class Ruin:
             first, last = ranges.pop()
             try:
                 for row in self._execute(sql, (first, last)):
+                    if not first <= row[0] <= last:  # or a range would never get smaller
+                        raise sqlite3.DatabaseError("a row out of its place")
                     first = row[0] + 1
                     yield row[1:]
             except _UNREADABLE:
