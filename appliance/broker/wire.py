@@ -57,7 +57,7 @@ class AcceptItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     meta: dict[str, Any] | None = None
 
 
-class AcceptBatch(Struct, frozen=True):
+class AcceptBatch(Struct, frozen=True, forbid_unknown_fields=True):
     """Items are judged one by one: what is wrong with one is told in its own result."""
 
     items: Annotated[list[Raw], Meta(min_length=1, max_length=BATCH_MAX)]
@@ -254,7 +254,7 @@ class Orphans(Struct, frozen=True):
 # -- the link ------------------------------------------------------------------------------
 
 
-class Hello(Struct, frozen=True, tag="hello", tag_field="type"):
+class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_field="type"):
     """The first frame. Signed over the text of `signature.hello_text`."""
 
     mesh: str
@@ -263,28 +263,30 @@ class Hello(Struct, frozen=True, tag="hello", tag_field="type"):
     signature: str = ""
 
 
-class Feature(Struct, frozen=True):
+class Feature(Struct, frozen=True, forbid_unknown_fields=True):
     """A feature with the parameters that the receiver needs of it."""
 
     name: str
     params: dict[str, Any] = {}
 
 
-class Negotiate(Struct, frozen=True, tag="negotiate", tag_field="type"):
+class Negotiate(Struct, frozen=True, forbid_unknown_fields=True, tag="negotiate", tag_field="type"):
     """The second frame. A feature by its name, or with parameters."""
 
     require: Annotated[list[str | Feature], Meta(max_length=50)] = []
     optional: Annotated[list[str | Feature], Meta(max_length=50)] = []
 
 
-class ClientAck(Struct, frozen=True, tag="client_ack", tag_field="type"):
+class ClientAck(
+    Struct, frozen=True, forbid_unknown_fields=True, tag="client_ack", tag_field="type"
+):
     """The receiver has stored these. One may be said without a list."""
 
     message_id: str | None = None
     message_ids: Annotated[list[str], Meta(max_length=1000)] = []
 
 
-class Presence(Struct, frozen=True, tag="status", tag_field="type"):
+class Presence(Struct, frozen=True, forbid_unknown_fields=True, tag="status", tag_field="type"):
     """An idle receiver gets everything; one that works or wants no disturbance only `now`."""
 
     status: Literal["idle", "working", "dnd"]

@@ -28,6 +28,7 @@ from appliance.kernel.errors import (
     Exhausted,
     Forbidden,
     Invalid,
+    Missing,
     Unauthenticated,
     Unavailable,
 )
@@ -47,6 +48,7 @@ CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
     (Unavailable, GOING_AWAY),
     (Exhausted, POLICY_VIOLATION),
     (Invalid, POLICY_VIOLATION),
+    (Missing, POLICY_VIOLATION),
 )
 
 _open = gauge("socket_open", "WebSockets open")

@@ -178,6 +178,15 @@ def test_hello_that_is_not_the_members_ends_the_link(hub, change, code):
     assert frames[-1]["code"] == code
 
 
+def test_hello_with_more_than_it_should_have_or_for_no_mesh_ends_the_link(hub):
+    for said in ({**hello("anna", now_ms()), "more": 1}, hello("anna", now_ms(), mesh="nowhere")):
+        with dialled(hub) as socket:
+            say(socket, said)
+            number, _, frames = closed(socket)
+        assert number == 1008
+        assert frames[-1]["type"] == "error"
+
+
 def test_hello_is_good_once(hub):
     once = hello("anna", now_ms())
     with dialled(hub) as socket:
@@ -277,6 +286,8 @@ def test_frame_that_is_wrong_is_answered_and_changes_nothing(hub):
             assert hear(bert)["type"] == "error"
         bert.send("{")
         assert hear(bert)["type"] == "error"
+        say(bert, {"type": "client_ack", "message_id": "bmsg_1", "surprise": 1})
+        assert "surprise" in hear(bert)["error"]
         say(bert, {"type": "hello", "mesh": "lab", "member": key("bert")})
         assert hear(bert)["type"] == "error"
         post(hub, "anna", item("m6", "still here", to="bert"))
