@@ -354,7 +354,7 @@ def kill_amid(hub, accepted, chance):
 
 @pytest.mark.slow
 def test_a_writer_that_is_killed_again_and_again_costs_no_message(tmp_path):
-    """It had committed what nobody was told of: that is found and delivered all the same."""
+    """What was answered is delivered once; what was not is sent again under its id."""
     with serve(tmp_path, "--no-limits", settings=APART) as hub:
         furnish(hub)
         accepted, got = {}, {}

@@ -48,6 +48,18 @@ def test_what_was_sent_while_nobody_was_there_is_delivered_on_connecting(house):
     assert house.connect("bert").turn() == ["hello"]
 
 
+def test_what_was_committed_and_not_told_is_found_by_looking_again(house, monkeypatch):
+    """As when the writer's process dies between its commit and its answer."""
+    bert, woken = house.connect("bert"), []
+    assert bert.turn() == []
+    monkeypatch.setattr(house.broker.dispatch, "wake_hooks", lambda: woken.append("hooks"))
+    monkeypatch.setattr(house.store, "_publish", lambda items: None)
+    house.send("m1", to="bert")
+    assert bert.turn() == []
+    house.broker.dispatch.look_again()
+    assert (bert.turn(), woken) == (["hello"], ["hooks"])
+
+
 def test_claim_without_an_ack_is_delivered_again_after_its_lease(house):
     """An earlier implementation noted the delivery before the push, and lost it."""
     lost = house.connect("bert", lambda pushes: [])
