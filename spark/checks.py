@@ -6,10 +6,12 @@ An error keeps the new version from being published; a warning is told and count
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as f
 
 WARN, ERROR = "warn", "error"
@@ -46,23 +48,29 @@ class Result(NamedTuple):
         return self.failed > 0 and self.severity == ERROR
 
 
+AT_ONCE = 4  # queries
+
 Tables = Callable[[str], DataFrame]
 
 
 def run(checks: Sequence[Check], tables: Tables, now: datetime) -> list[Result]:
-    """One aggregate a table for what a row tells by itself; one query for each of the others."""
-    results = []
+    """In the order of `checks`. One query a table for what its rows tell, one for each reference:
+    a few at a time, for on few rows a query is mostly planning."""
+    queries: list[Callable[[], list[Result]]] = []
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
         simple = [check for check in mine if check.kind in (NOT_NULL, RANGE, FRESH)]
-        if simple:
-            results += _aggregated(simple, tables(table), now)
-        for check in mine:
-            if check.kind == REFERENCE:
-                results.append(_reference(check, tables))
-            if check.kind == UNIQUE:
-                results.append(_unique(check, tables(table)))
-    return results
+        unique = [check for check in mine if check.kind == UNIQUE]
+        for one in unique or [None]:
+            if one or simple:
+                queries.append(partial(_rows, one, simple, tables(table), now))
+            simple = []
+        references = [check for check in mine if check.kind == REFERENCE]
+        queries += [partial(_reference, check, tables) for check in references]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = [result for some in pool.map(_call, queries) for result in some]
+    names = [check.name for check in checks]
+    return sorted(found, key=lambda result: names.index(result.name))
 
 
 def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) -> Result:
@@ -70,12 +78,43 @@ def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) 
     return Result(name, table, severity, len(sentences), len(sentences), "; ".join(sentences[:5]))
 
 
-def _aggregated(checks: Sequence[Check], frame: DataFrame, now: datetime) -> list[Result]:
-    sums = [_expression(check).alias(f"c{place}") for place, check in enumerate(checks)]
-    (row,) = frame.agg(f.count(f.lit(1)).alias("rows"), *sums).collect()
-    return [
-        _result(check, row[f"c{place}"], row["rows"], now) for place, check in enumerate(checks)
+def _call(query: Callable[[], list[Result]]) -> list[Result]:
+    return query()
+
+
+def _rows(
+    unique: Check | None, simple: Sequence[Check], frame: DataFrame, now: datetime
+) -> list[Result]:
+    """What is counted of single rows is counted beside the groups of what must be unique."""
+    names = [f"c{place}" for place in range(len(simple))]
+    sums = [_expression(check).alias(name) for check, name in zip(simple, names, strict=True)]
+    sums.append(f.count(f.lit(1)).alias("n"))
+    if unique is not None:
+        groups, different = _groups(unique, frame)
+        frame = groups.agg(*sums, different.alias("different"))
+        sums = [
+            (f.max if check.kind == FRESH else f.sum)(name).alias(name)
+            for check, name in zip(simple, names, strict=True)
+        ] + [f.sum("n").alias("n"), f.sum("different").alias("different")]
+    (row,) = frame.agg(*sums).collect()
+    rows = row["n"] or 0
+    results = [
+        _result(check, row[name], rows, now) for check, name in zip(simple, names, strict=True)
     ]
+    if unique is not None:
+        again = rows - (row["different"] or 0)
+        results.append(Result(unique.name, unique.table, unique.severity, again, rows))
+    return results
+
+
+def _groups(unique: Check, frame: DataFrame) -> tuple[GroupedData, Column]:
+    """Groups of rows, and how many different ones each holds. Where the last column is a number,
+    as bits, a word for 64 of them: exact, and no row is moved or sorted."""
+    *others, last = unique.columns
+    if dict(frame.dtypes)[last] != "bigint":
+        return frame.groupBy(*unique.columns), f.lit(1)
+    bit = f.expr(f"shiftleft(1L, cast(`{last}` & 63 as int))")
+    return frame.groupBy(*others, f.shiftright(last, 6).alias("word")), f.bit_count(f.bit_or(bit))
 
 
 def _expression(check: Check) -> Column:
@@ -103,28 +142,13 @@ def _result(check: Check, value: Any, rows: int, now: datetime) -> Result:
     return Result(check.name, check.table, check.severity, int(old), rows, said)
 
 
-def _unique(check: Check, frame: DataFrame) -> Result:
-    """Where the last column is a number, as bits, a word for 64 of them: exact, and no row is moved
-    or sorted."""
-    *others, last = check.columns
-    if dict(frame.dtypes)[last] == "bigint":
-        bit = f.expr(f"shiftleft(1L, cast(`{last}` & 63 as int))")
-        groups = frame.groupBy(*others, f.shiftright(last, 6).alias("word"))
-        sums = groups.agg(f.count(f.lit(1)).alias("n"), f.bit_count(f.bit_or(bit)).alias("d"))
-        (row,) = sums.agg(f.sum("n").alias("rows"), f.sum("d").alias("different")).collect()
-        rows, different = row["rows"] or 0, row["different"] or 0
-    else:
-        rows, different = frame.count(), frame.select(*check.columns).distinct().count()
-    return Result(check.name, check.table, check.severity, rows - different, rows)
-
-
-def _reference(check: Check, tables: Tables) -> Result:
+def _reference(check: Check, tables: Tables) -> list[Result]:
     assert check.other is not None
     table, column = check.other
     mine = tables(check.table).select(f.col(check.columns[0]).alias("id")).distinct()
     others = tables(table).select(f.col(column).alias("id"))
     failed = mine.where("id is not null").join(others, "id", "left_anti").count()
-    return Result(check.name, check.table, check.severity, failed, -1)
+    return [Result(check.name, check.table, check.severity, failed, -1)]
 
 
 def spell(results: Sequence[Result]) -> list[str]:

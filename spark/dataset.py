@@ -78,7 +78,8 @@ class Draft:
         self._partitions = schemas.partitions(schema)
         self.schema = schema
 
-    def write(self, frame: DataFrame, table: str) -> None:
+    def write(self, frame: DataFrame, table: str, distinct: Collection[str] = ()) -> None:
+        """`distinct`: columns whose values hardly repeat, for which a dictionary is in vain."""
         promised = self._promised[table]
         wrong = schemas.differences(frame.schema, promised)
         if wrong:
@@ -86,6 +87,8 @@ class Draft:
         writer = frame.select(*promised.names).write.mode("append")
         if day := self._partitions[table]:
             writer = writer.partitionBy(day)
+        for column in distinct:
+            writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
         writer.parquet(str(self.path / table))
 
     def keep(self, former: Version, table: str, without_days: Collection[str] = ()) -> None:

@@ -65,6 +65,11 @@ def settings(engine: Engine) -> dict[str, str]:
     if not engine.remote:
         chosen |= {
             "spark.driver.memory": engine.driver_memory or heap(),
+            # No collector beside the work: on few cores it only takes from it.
+            "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
+            "spark.executor.defaultJavaOptions": "-XX:+UseParallelGC",
+            # All code that a job has generated: what falls out is compiled anew the next time.
+            "spark.sql.codegen.cache.maxEntries": "1000",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.streaming.stopTimeout": "30s",

@@ -5,6 +5,7 @@ import shutil
 from datetime import timedelta
 
 import pytest
+from pyspark.sql import functions as f
 
 from spark.jobs.ingest import job, schema
 from tests.spark.log import Log, write_segment
@@ -224,6 +225,36 @@ def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(spark, as
         {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}, {"mood": "calm"}
     ]  # fmt: skip
     assert list(told.values()) == [None, None, None]
+
+
+def test_unknown_field_does_not_hide_behind_numbers_in_place_of_text(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    channel = log.channel()
+    topic = log.topic(channel)
+    # As long as the same creation with text and without the field.
+    noun = {"id": "m", "topic_id": 12, "channel_id": channel, "sender": 7, "content_raw": 1.5,
+            "version": 1, "x": 1, "created_at": "2026-02-01T08:00:00.000Z", "edited_at": None,
+            "deleted_at": None, "deleted_by": None}  # fmt: skip
+    log.event("message.created", "message", "m", {"message": noun}, channel, topic)
+    log.export(root)
+    job.run(ask())
+    (row,) = rows(spark, silver, "messages")
+    assert (row["sender"], row["content_raw"], row["extra"]) == ("7", "1.5", {"x": "1"})
+
+
+@pytest.mark.parametrize("way", ["all ids share a mark", "too many changes"])
+def test_the_longer_way_ends_at_the_same_rows(spark, ask, lake, tmp_path, monkeypatch, way):
+    root, silver = lake
+    log = conversation()[0]
+    log.export(root)
+    job.run(ask())
+    if way == "too many changes":
+        monkeypatch.setattr(job, "CHANGED_MAX", 3)
+    else:
+        monkeypatch.setattr(job.t, "mark", lambda _: f.lit(1).cast("bigint").alias("mark"))
+    job.run(ask(out=tmp_path / "longer"))
+    assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "longer"))
 
 
 def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):

@@ -6,6 +6,7 @@ of which no message changed keep their files.
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial, reduce
 from pathlib import Path
@@ -21,7 +22,7 @@ from spark.jobs.ingest import transforms as t
 from spark.request import Report, Request
 
 WEEK_SECONDS = 7 * 86_400.0
-CHANGED_MAX = 500_000  # ids of changed messages that fit beside a job of 1 GB
+CHANGED_MAX = 1_000_000  # changes whose marks fit beside a job of 1 GB
 EVENT = ("epoch", "event_id")
 CHECKS = (
     checks.Check("messages.version", "messages", checks.RANGE, ("version",), checks.ERROR, low=1),
@@ -130,22 +131,22 @@ class Merge:
     ) -> dict[str, int]:
         """Messages of which only the creation is told go straight through, the others through
         a window; that is for all where an event may have come twice or late."""
-        ids = t.changed(events).persist()
         straight = (
             self._is_in_order(fresh)
             and seen["distinct"] == seen["rows"]
-            and ids.count() <= CHANGED_MAX
+            and seen["changes"] <= CHANGED_MAX
         )
         first, later, told, made = (Observation() for _ in range(4))
         one, fields = f.lit(1), f.col("extra").isNotNull()
         rest, frames = events, []
         if straight:  # told to be small: where the engine only guesses, it would sort all events
-            few = f.broadcast(ids)
-            created = t.created_of(events.join(few, "entity_id", "left_anti"))
+            few = f.broadcast(t.changed(events))
+            marked = events.withColumn("mark", t.mark("entity_id"))
+            created = t.created_of(marked.join(few, "mark", "left_anti"))
             frames.append(_sound(t.first_states(created), first, fields))
-            rest = events.join(few, "entity_id", "left_semi")
+            rest = marked.join(few, "mark", "left_semi")
         changes = _sound(t.changes(t.messages_of(rest)), later)
-        days = self._days_touched(events, ids, straight)
+        days = self._days_touched(events, straight)
         if self.former is not None and days:
             rows = self.former.read(self.spark, "messages")
             again = rows.where(f.col("day").isin([date.fromisoformat(day) for day in days]))
@@ -153,10 +154,9 @@ class Merge:
         sorted_out = t.history(changes.observe(told, f.count(one).alias("told")))
         more = f.count_if(fields).alias("more")
         frames.append(sorted_out.observe(made, f.count(one).alias("made"), more))
-        draft.write(reduce(DataFrame.unionByName, frames), "messages")
+        draft.write(reduce(DataFrame.unionByName, frames), "messages", schema.DISTINCT)
         if self.former is not None:
             draft.keep(self.former, "messages", days)
-        ids.unpersist()
         found = Counter(later.get) + Counter(told.get) + Counter(made.get)
         if straight:
             found += Counter(first.get)
@@ -168,15 +168,18 @@ class Merge:
         newest = self.former.memory["newest"] if self.former else {}
         return all(one.first > newest.get(one.epoch, 0) for one in fresh)
 
-    def _days_touched(self, events: DataFrame, ids: DataFrame, in_order: bool) -> set[str]:
+    def _days_touched(self, events: DataFrame, in_order: bool) -> set[str]:
         """Days that are written anew: of messages of which the new events speak, or which
         a restore took back. All other days keep their files."""
         if self.former is None:
             return set()
-        if not in_order:
-            ids = events.where(t.named(*schema.MESSAGES)).select("entity_id").distinct()
+        if in_order:
+            marks = t.changed(events)
+        else:
+            marks = events.where(t.named(*schema.MESSAGES)).select(t.mark("entity_id"))
         rows = self.former.read(self.spark, "messages")
-        mine = rows.withColumnRenamed("message_id", "entity_id").join(ids, "entity_id", "left_semi")
+        marked = rows.select("day", t.mark("message_id"))
+        mine = marked.join(marks.distinct(), "mark", "left_semi")
         frames = [mine.select("day"), *(source.void(rows, cut).select("day") for cut in self.cuts)]
         return {str(row["day"]) for each in frames for row in each.distinct().collect()}
 
@@ -185,24 +188,29 @@ class Merge:
     def _others(
         self, draft: Draft, events: DataFrame, seen: dict[str, int], bad: int
     ) -> dict[str, int]:
-        """The smaller tables: written whole where something is new, else kept."""
+        """The smaller tables: written whole where something is new, else kept. A few at a time:
+        most of it is planning."""
+        makes: list[tuple[str, DataFrame | None, t.Small]] = []
         some = any(seen[kind] for kind in t.KINDS)
         parsed = t.others_of(events).persist() if some else None
         bad += seen["bad_envelopes"]
+        rows = None
         if parsed is not None:
             sound = t.is_sound(schema.OTHERS)
             bad += parsed.where(~sound).count()
             rows = parsed.where(sound)
-            for table, make in t.SMALL.items():
-                self._small(draft, table, make.rows(rows) if seen[table] else None, make)
-            parsed.unpersist()
-        else:
-            for table, make in t.SMALL.items():
-                self._small(draft, table, None, make)
+        for table, make in t.SMALL.items():
+            new = make.rows(rows) if rows is not None and seen[table] else None
+            makes.append((table, new, make))
         unknown = t.unknown_of(events) if seen["unknown_events"] else None
-        self._small(draft, "unknown_events", unknown, t.Small(t.unknown_of))
+        makes.append(("unknown_events", unknown, t.Small(t.unknown_of)))
         quarantine = t.quarantine_of(events) if bad else None
-        self._small(draft, "quarantine", quarantine, t.Small(t.quarantine_of, t.distinct))
+        makes.append(("quarantine", quarantine, t.Small(t.quarantine_of, t.distinct)))
+        with ThreadPoolExecutor(checks.AT_ONCE) as pool:
+            for done in [pool.submit(self._small, draft, *each) for each in makes]:
+                done.result()
+        if parsed is not None:
+            parsed.unpersist()
         return {"quarantine": quarantine.count() if quarantine is not None else 0}
 
     def _small(self, draft: Draft, table: str, new: DataFrame | None, make: t.Small) -> None:

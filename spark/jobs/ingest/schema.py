@@ -5,6 +5,7 @@ from spark import schemas
 NAME = "silver-1"
 INPUT = schemas.segments()
 OUTPUT = schemas.tables(NAME)
+DISTINCT = ("message_id", "content_raw", "created_at", "valid_from", "event_id")  # of messages
 
 TOMBSTONE = "[deleted]"
 MESSAGES = {
@@ -22,40 +23,34 @@ OTHERS = (
 )
 KNOWN = (*MESSAGES, *OTHERS)
 
-# A created message is read as a map, so that fields we do not know come along unparsed.
-MESSAGE_PAYLOAD = (
-    "message map<string,string>, message_id string, version bigint, new_content string,"
-    " old_topic_id string, new_topic_id string, channel_id string, mode string, deleted_by string"
+# All that is said of a message after its creation.
+CHANGED_PAYLOAD = (
+    "message_id string, version bigint, new_content string, old_topic_id string,"
+    " new_topic_id string, channel_id string, mode string, deleted_by string"
 )
-# A creation alone, typed at once: most of a log, and half the work. A time is text here, for
-# the JSON reader is slow at times.
+# A time is text here, for the JSON reader is slow at times.
 CREATED_PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
     " content_raw: string, version: bigint, created_at: string>"
 )
-# A creation as the hub writes it, without the values; they are all there was to say of a
-# message that nobody has changed yet.
-CREATED_BEGIN = '{"message":{"id":"'
-CREATED_MIDDLE = (
-    '","topic_id":"","channel_id":"","sender":"","content_raw":"","version":,"created_at":"'
-)
+# A creation as the hub writes it: before its fields, from its content on without the values, and
+# after them; the end is all there was to say of a message that nobody has changed yet.
+CREATED_BEGIN = '{"message":{'
+CREATED_MIDDLE = ',"content_raw":"","version":,"created_at":"'
 CREATED_END = '","edited_at":null,"deleted_at":null,"deleted_by":null}}'
-# The same fields whatever happened; `more` says that there are fields which we do not know.
+# The same fields whatever happened.
 MESSAGE_FIELDS = """
     named_struct(
-        'id', coalesce(j.message.id, j.message_id),
-        'version', coalesce(try_cast(j.message.version as bigint), j.version),
-        'channel_id', coalesce(j.message.channel_id, j.channel_id),
-        'topic_id', coalesce(j.message.topic_id, j.new_topic_id),
+        'id', coalesce(m.id, j.message_id),
+        'version', coalesce(m.version, j.version),
+        'channel_id', coalesce(m.channel_id, j.channel_id),
+        'topic_id', coalesce(m.topic_id, j.new_topic_id),
         'from_topic_id', j.old_topic_id,
         'move_mode', j.mode,
-        'sender', j.message.sender,
-        'content_raw', coalesce(j.message.content_raw, j.new_content),
-        'created_at', try_cast(j.message.created_at as timestamp),
-        'deleted_by', j.deleted_by,
-        'more', size(j.message) > 10 or size(json_object_keys(data_json)) > case name
-            when 'message.created' then 1 when 'message.edited' then 4
-            when 'message.moved_topic' then 6 else 3 end
+        'sender', m.sender,
+        'content_raw', coalesce(m.content_raw, j.new_content),
+        'created_at', m.created_at,
+        'deleted_by', j.deleted_by
     )"""
 OTHER_PAYLOAD = (
     "channel map<string,string>, topic map<string,string>, attachment map<string,string>,"
