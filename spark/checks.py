@@ -18,6 +18,7 @@ WARN, ERROR = "warn", "error"
 NOT_NULL, UNIQUE, RANGE, REFERENCE, FRESH, GAPS = (
     "not null", "unique", "range", "reference", "freshness", "gaps",
 )  # fmt: skip
+AT_ONCE = 4  # queries
 
 
 class Check(NamedTuple):
@@ -48,8 +49,6 @@ class Result(NamedTuple):
         return self.failed > 0 and self.severity == ERROR
 
 
-AT_ONCE = 4  # queries
-
 Tables = Callable[[str], DataFrame]
 
 
@@ -60,11 +59,11 @@ def run(checks: Sequence[Check], tables: Tables, now: datetime) -> list[Result]:
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
         simple = [check for check in mine if check.kind in (NOT_NULL, RANGE, FRESH)]
-        unique = [check for check in mine if check.kind == UNIQUE]
-        for one in unique or [None]:
-            if one or simple:
-                queries.append(partial(_rows, one, simple, tables(table), now))
-            simple = []
+        unique: list[Check | None] = [check for check in mine if check.kind == UNIQUE]
+        first, *others = unique or [None]
+        if first or simple:
+            queries.append(partial(_rows, first, simple, tables(table), now))
+        queries += [partial(_rows, check, (), tables(table), now) for check in others]
         references = [check for check in mine if check.kind == REFERENCE]
         queries += [partial(_reference, check, tables) for check in references]
     with ThreadPoolExecutor(AT_ONCE) as pool:

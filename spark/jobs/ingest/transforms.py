@@ -317,10 +317,9 @@ def is_as_written() -> Column:
     """Whether the text is a creation as the hub writes it and nothing else: it begins with the
     known fields up to the content, ends as all do, and has their length. Told without a look at
     most of the text; false where text is escaped."""
-    named = ("id", "topic_id", "channel_id", "sender")
     length = f.lit(len(schema.CREATED_MIDDLE + schema.CREATED_END) + 1)
-    begin = []
-    for name in named:
+    begin: list[Column] = []
+    for name in ("id", "topic_id", "channel_id", "sender"):
         text = f'{"," if begin else schema.CREATED_BEGIN}"{name}":"'
         length = length + len(text) + 1 + f.octet_length(c(f"p.{name}"))
         begin += [f.lit(text), c(f"p.{name}"), f.lit('"')]
