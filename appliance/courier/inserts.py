@@ -163,8 +163,8 @@ class Inserts:
 
     def _is_latest(self, ring: Ring, body: bytes) -> None:
         unseen = self._latest.put(ring.name, body)
-        if unseen is not None and self._journal is not None:
-            self._queue.changes.append(("unseen", unseen))
+        if unseen and self._journal is not None:
+            self._queue.changes += [("unseen", stream) for stream in unseen]
 
     def _put_durable(self, ring: Ring, parsed: Sequence[Parsed]) -> int:
         """Journal first. Places are reserved, so that there is room when it comes back."""
@@ -352,8 +352,7 @@ class Inserts:
         self.take_up(journal.rows(), memory.tries)
         for stream, body in memory.latest:
             unseen = self._latest.put(stream, body)
-            if unseen is not None:
-                self._queue.changes.append(("unseen", unseen))
+            self._queue.changes += [("unseen", each) for each in unseen]
         for stream, until_ms in memory.paused:
             until = None if until_ms is None else now + until_ms - wall
             self._queue.hold(self._remembered(stream), until)

@@ -54,7 +54,10 @@ class Courier:
         self.journal = journal
         self.queue = Queue(settings.policy_of, settings.idle_seconds * 1000, settings.pattern_of)
         self.engine = Engine(settings.triggers, settings.hops_max)
-        self.views = {name: View(name, settings.view_rows_max) for name in (LATEST, INFLIGHT)}
+        self.views = {
+            name: View(name, settings.view_rows_max, settings.view_bytes_max)
+            for name in (LATEST, INFLIGHT)
+        }
         self.inserts = Inserts(
             self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, sink
         )

@@ -75,7 +75,8 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams_max: Positive = 10_000  # streams at once; more are refused
     idle_seconds: float = 3_600.0  # an empty stream nobody used for so long is forgotten
     fixed: bool = False  # only streams that a pattern below declares exist
-    view_rows_max: Positive = 10_000  # of one view; the oldest row gives way
+    view_rows_max: Positive = 10_000  # of one view; the row that changed first gives way
+    view_bytes_max: Positive = 64 * 1024 * 1024  # of envelopes in one view; likewise
     page_max: Positive = 1_000  # envelopes of one listing
     hops_max: Positive = 8  # triggers an envelope may go through, one after the other
     derived_max: Positive = 100  # envelopes that one insert may cause

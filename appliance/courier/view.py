@@ -61,33 +61,41 @@ class Watcher:
 
 
 class View:
-    """Rows by key, and who watches. `watermark` rises with every change."""
+    """Rows by key, the longest unchanged first, and who watches. `watermark` rises with every
+    change. More rows than `rows_max`, or envelopes of more than `bytes_max`: the first give way."""
 
-    def __init__(self, name: str, rows_max: int) -> None:
+    def __init__(self, name: str, rows_max: int, bytes_max: int) -> None:
         self.name = name
         self.rows: dict[str, Any] = {}
+        self.bytes = 0  # of envelopes
         self.watermark = 0
         self.watchers: set[Watcher] = set()
         self._rows_max = rows_max
+        self._bytes_max = bytes_max
 
-    def put(self, key: str, row: Any) -> str | None:
-        """The row of this key is `row` now; the key that had to give way to it, if any."""
-        change = "update" if key in self.rows else "add"
+    def put(self, key: str, row: Any) -> list[str]:
+        """The row of this key is `row` now; the keys that had to give way to it."""
+        before = self.rows.pop(key, None)
+        change = "add" if before is None else "update"
         self.rows[key] = row
+        self.bytes += _size(row) - _size(before)
         self.watermark += 1
         for watcher in self.watchers:
             if watcher.wants(key):
                 watcher.tell(key, self.watermark, change, row)
-        if len(self.rows) <= self._rows_max:
-            return None
-        oldest = next(iter(self.rows))
-        self.remove(oldest)
-        return oldest
+        gone: list[str] = []
+        while len(self.rows) > self._rows_max or (
+            self.bytes > self._bytes_max and len(self.rows) > 1
+        ):
+            gone.append(next(iter(self.rows)))
+            self.remove(gone[-1])
+        return gone
 
     def remove(self, key: str) -> None:
         row = self.rows.pop(key, None)
         if row is None:
             return
+        self.bytes -= _size(row)
         self.watermark += 1
         for watcher in self.watchers:
             if watcher.wants(key):
@@ -104,3 +112,7 @@ class View:
 
     def leave(self, watcher: Watcher) -> None:
         self.watchers.discard(watcher)
+
+
+def _size(row: Any) -> int:
+    return len(row) if isinstance(row, bytes) else 0

@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-TURNS = 3
+TURNS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 Turn = dict[str, float]
 

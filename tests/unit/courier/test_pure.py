@@ -134,7 +134,7 @@ def test_bucket_lets_the_average_through_whatever_the_batches():
 
 
 def test_view_tells_changes_after_its_watermark_and_keeps_only_the_last_of_each_row():
-    view, woken = View("v", rows_max=10), []
+    view, woken = View("v", rows_max=10, bytes_max=100), []
     view.put("a", 1)
     watcher = Watcher(lambda: woken.append(1), lambda key: key != "hidden")
     assert view.watch(watcher) == 1
@@ -147,8 +147,26 @@ def test_view_tells_changes_after_its_watermark_and_keeps_only_the_last_of_each_
     assert woken
 
 
+def test_view_keeps_what_changed_last_within_its_rows_and_bytes():
+    view = View("v", rows_max=3, bytes_max=10)
+    watcher = Watcher(lambda: None, lambda _: True)
+    for key in ("a", "b", "c"):
+        assert view.put(key, b"123") == []
+    view.watch(watcher)
+    assert view.put("a", b"321") == []  # no longer the one that changed first
+    assert view.put("d", b"1") == ["b"]
+    assert view.put("e", b"1234567") == ["c", "a"]
+    assert (list(view.rows), view.bytes) == (["d", "e"], 8)
+    assert [(key, change) for key, _, change, _ in watcher.take(10)] == [
+        ("d", "add"), ("b", "remove"), ("e", "add"), ("c", "remove"), ("a", "remove")
+    ]  # fmt: skip
+    assert view.put("f", b"more than fits at all") == ["d", "e"]
+    view.remove("f")
+    assert view.bytes == 0
+
+
 def test_watcher_with_credit_gets_no_more_than_it_granted():
-    view = View("v", rows_max=10)
+    view = View("v", rows_max=10, bytes_max=100)
     watcher = Watcher(lambda: None, lambda _: True, credit=1)
     view.watch(watcher)
     view.put("a", 1)
