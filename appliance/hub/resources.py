@@ -166,7 +166,7 @@ def routes(hub: Hub) -> list[Route]:
         Route("/api/v1/channels", Channels(hub), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
                              summary="All channels, by name", by_channel=True),
-            "POST": Operation(POST, body=wire.CreateChannel, reply=wire.ChannelCreated,
+            "POST": Operation(POST, keyed=True, body=wire.CreateChannel, reply=wire.ChannelCreated,
                               status=201, summary="Make a channel", by_channel=True),
         }),
         Route("/api/v1/channels/{channel_id}/topics", topics, {
@@ -174,28 +174,28 @@ def routes(hub: Hub) -> list[Route]:
                              summary="Topics of a channel, newest activity first", by_channel=True),
         }, suffix="of_channel"),
         Route("/api/v1/topics", topics, {
-            "POST": Operation(POST, body=wire.CreateTopic, reply=wire.TopicChanged,
+            "POST": Operation(POST, keyed=True, body=wire.CreateTopic, reply=wire.TopicChanged,
                               status=201, summary="Make a topic", by_channel=True),
         }),
         Route("/api/v1/topics/{topic_id}", topics, {
-            "PATCH": Operation(POST, body=wire.RenameTopic, reply=wire.TopicChanged,
+            "PATCH": Operation(POST, keyed=True, body=wire.RenameTopic, reply=wire.TopicChanged,
                                summary="Rename a topic", by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages", messages, {
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
                              summary="Messages of a topic or channel, page by page",
                              by_channel=True),
-            "POST": Operation(POST, body=wire.CreateMessage, reply=wire.MessageChanged,
+            "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=wire.MessageChanged,
                               status=201, summary="Post a message", by_channel=True),
         }),
         Route("/api/v1/messages/{message_id}", messages, {
-            "PATCH": Operation(POST, body=wire.PatchMessage,
+            "PATCH": Operation(POST, keyed=True, body=wire.PatchMessage,
                                reply=(wire.MessageChanged, wire.Moved),
                                summary="Edit a message, turn it into a tombstone, or move it",
                                by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages/batch", messages, {
-            "POST": Operation(POST, body=wire.CreateMessages, reply=wire.BatchResults,
+            "POST": Operation(POST, keyed=True, body=wire.CreateMessages, reply=wire.BatchResults,
                               batch=True, each="messages",
                               cost=lambda command: len(command.messages),
                               summary="Post up to 500 messages", by_channel=True),
@@ -203,7 +203,7 @@ def routes(hub: Hub) -> list[Route]:
         Route("/api/v1/topics/{topic_id}/attachments", Attachments(hub), {
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
                              summary="Attachments of a topic, newest first", by_channel=True),
-            "POST": Operation(POST, body=wire.AddAttachment, reply=wire.AttachmentAdded,
+            "POST": Operation(POST, keyed=True, body=wire.AddAttachment, reply=wire.AttachmentAdded,
                               status=201, again=200, summary="Attach something to a topic, once",
                               by_channel=True),
         }),

@@ -103,19 +103,19 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
     example = {"to": "#alerts", "message": "build done", "priority": "now"}
     return [
         Route("/v1/send", sends, {
-            "POST": Operation(SEND, body=wire.Send, reply=wire.Accepted, status=202, again=200,
-                              errors=refusals, example=example,
+            "POST": Operation(SEND, keyed=True, body=wire.Send, reply=wire.Accepted, status=202,
+                              again=200, errors=refusals, example=example,
                               summary="Accept a send; it is on the disk before the answer"),
         }),
         Route("/v1/send/batch", sends, {
-            "POST": Operation(SEND, body=wire.SendBatch, reply=wire.SendResults, batch=True,
-                              cost=lambda command: len(command.items),
+            "POST": Operation(SEND, keyed=True, body=wire.SendBatch, reply=wire.SendResults,
+                              batch=True, cost=lambda command: len(command.items),
                               errors=(wire.DaemonBusy,), example={"items": [example]},
                               summary="Accept up to 500 sends, each with an answer of its own"),
         }, suffix="batch"),
         Route("/v1/topic/post", sends, {
-            "POST": Operation(SEND, body=wire.TopicPost, reply=wire.Accepted, status=202,
-                              again=200, errors=refusals,
+            "POST": Operation(SEND, keyed=True, body=wire.TopicPost, reply=wire.Accepted,
+                              status=202, again=200, errors=refusals,
                               example={"topic": "alerts", "message": "build done"},
                               summary="Accept a send to a topic"),
         }, suffix="topic"),
@@ -137,19 +137,20 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
                              summary="Sends with their payloads, oldest first, page by page"),
         }, suffix="export"),
         Route("/v1/outbox/requeue", resource, {
-            "POST": Operation(ADMIN, body=wire.Requeue, reply=wire.RequeueResult,
+            "POST": Operation(ADMIN, keyed=True, body=wire.Requeue, reply=wire.RequeueResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
                               summary="Retire sends that are stuck; new ones take their place"),
         }, suffix="requeue"),
         Route("/v1/outbox/drop", resource, {
-            "POST": Operation(ADMIN, body=wire.Drop, reply=wire.Dropped,
+            "POST": Operation(ADMIN, keyed=True, body=wire.Drop, reply=wire.Dropped,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
                               summary="Retire a send and drop its payload; its id stays"),
         }, suffix="drop"),
         Route("/v1/outbox/prune", resource, {
-            "POST": Operation(ADMIN, body=wire.Prune, reply=wire.Pruned, errors=(KeyReused,),
+            "POST": Operation(ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
+                              errors=(KeyReused,),
                               summary="Drop payloads of ended sends; their ids stay"),
         }, suffix="prune"),
     ]  # fmt: skip

@@ -31,7 +31,7 @@ class Mounted:
     """An operation with everything that can be prepared before the first request."""
 
     __slots__ = (
-        "body", "by_channel", "cost", "mutation", "operation", "query", "same_origin", "scope",
+        "body", "by_channel", "cost", "keyed", "operation", "query", "same_origin", "scope",
         "signer",
     )  # fmt: skip
 
@@ -46,8 +46,8 @@ class Mounted:
         self.cost = operation.cost
         self.by_channel = operation.by_channel
         self.signer = operation.signer
-        self.mutation = method not in READING
-        self.same_origin = self.mutation or operation.same_origin
+        self.keyed = operation.keyed
+        self.same_origin = method not in READING or operation.same_origin
 
 
 class Place:
@@ -166,7 +166,7 @@ class Body:
         if params:
             check_params(params)
         context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
-        if mounted.mutation:
+        if mounted.keyed:
             context.idempotency_key = idempotency_key(environ.get("HTTP_IDEMPOTENCY_KEY"))
         plan = mounted.body
         if plan is None:

@@ -16,7 +16,6 @@ from appliance.web.route import DEFAULT_PATTERN, READ_DOCS, Operation, Route
 PATH = "/api/v1/openapi.json"
 _REF = "#/components/schemas/{name}"
 _FIELD = re.compile(r"{(\w+)(?::[^}]*)?}")
-_MUTATIONS = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -123,7 +122,7 @@ def _operation(
     parameters = [_path_parameter(route, name) for name in _FIELD.findall(route.path)]
     if operation.query is not None:
         parameters += _query_parameters(components[operation.query.__name__])
-    if method in _MUTATIONS:
+    if operation.keyed:
         parameters.append({"$ref": "#/components/parameters/IdempotencyKey"})
     described: dict[str, Any] = {
         "operationId": _operation_id(route, method),

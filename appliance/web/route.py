@@ -45,6 +45,7 @@ class Operation(msgspec.Struct, frozen=True):
              limited for this scope is refused
     same_origin  no page of another origin may even read it (mutations are refused to such anyway)
     media    content type of the answer, where it is not JSON
+    keyed    a request with an Idempotency-Key is answered once: the same again gets that answer
     errors   error classes worth naming in the documentation beside the usual ones
     example  a request body for the documentation
     """
@@ -63,6 +64,7 @@ class Operation(msgspec.Struct, frozen=True):
     signer: Signer | None = None
     by_channel: bool = False
     same_origin: bool = False
+    keyed: bool = False
     media: str = "application/json"
     errors: tuple[type[Exception], ...] = ()
     example: Any = None

@@ -113,7 +113,7 @@ def note_routes(resource: NoteResource) -> list[Route]:
             resource,
             {
                 "GET": Operation("hub:read", "list", query=ListNotes),
-                "POST": Operation("hub:post", "create", body=Note, status=201),
+                "POST": Operation("hub:post", "create", body=Note, status=201, keyed=True),
             },
         ),
         Route(
@@ -121,7 +121,7 @@ def note_routes(resource: NoteResource) -> list[Route]:
             resource,
             {
                 "GET": Operation("hub:read", "one"),
-                "PATCH": Operation("hub:post", "change", body=Edit | Delete),
+                "PATCH": Operation("hub:post", "change", body=Edit | Delete, keyed=True),
             },
             suffix="item",
         ),

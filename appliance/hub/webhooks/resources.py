@@ -56,15 +56,15 @@ def routes(webhooks: Webhooks) -> list[Route]:
         Route("/api/v1/webhooks", resource, {
             "GET": Operation(ADMIN, reply=wire.WebhookList,
                              summary="All webhooks, without their secrets"),
-            "POST": Operation(ADMIN, body=wire.CreateWebhook, reply=wire.WebhookChanged,
+            "POST": Operation(ADMIN, keyed=True, body=wire.CreateWebhook, reply=wire.WebhookChanged,
                               status=201, errors=(*refusals, wire.TooManyWebhooks),
                               example=EXAMPLE,
                               summary="Register a webhook; its secret is told here, once"),
         }),
         Route("/api/v1/webhooks/{webhook_id}", resource, {
             "GET": Operation(ADMIN, reply=wire.WebhookShown, summary="One webhook"),
-            "PATCH": Operation(ADMIN, body=wire.ChangeWebhook, reply=wire.WebhookChanged,
-                               errors=refusals,
+            "PATCH": Operation(ADMIN, keyed=True, body=wire.ChangeWebhook,
+                               reply=wire.WebhookChanged, errors=refusals,
                                summary="Change a webhook, its cursor or its secret"),
             "DELETE": Operation(ADMIN, reply=wire.WebhookDeleted, summary="Forget a webhook"),
         }, suffix="item"),
