@@ -26,7 +26,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.schema import create_workspace
 from appliance.kernel.store import Apart, Store
-from appliance.kernel.trouble import StoreBusy, StoreClosed
+from appliance.kernel.trouble import StoreBusy, StoreClosed, StoreSuspect
 from appliance.kernel.writer import StoreSettings
 from tests.support import jobs
 from tests.support.clock import FakeClock
@@ -46,7 +46,7 @@ class Shifted(SystemClock):
 class House:
     """A store whose writer is a process. `inline` counts what the loop committed."""
 
-    def __init__(self, path, clock=None, journal=False, **changed):
+    def __init__(self, path, clock=None, **changed):
         house = self
 
         class Counting(BatchRunner):
@@ -69,7 +69,11 @@ class House:
         self.journal = Journal(self.store)
 
     def restarted(self):
-        self.restarts.append(self.rows())
+        """What another writer finds in the file, and what a small write hears meanwhile."""
+        try:
+            self.small("between two writers")
+        except StoreBusy as error:
+            self.restarts.append((self.rows(), error))
 
     def rows(self):
         return self.store.read(rows)
@@ -186,7 +190,10 @@ def test_slow_commits_turn_it_off_and_the_pause_grows(open_house):
     house = open_house(clock=FakeClock(), inline_ms_max=1.0)
     house.calm_down()
     pauses = []
-    for _ in range(3):
+    for _ in range(4):
+        if len(pauses) == 3:
+            house.clock.pass_seconds(2 * alone.PAUSE_SECONDS_MAX)
+            house.calm_down()
         house.before_commit = lambda: house.clock.pass_seconds(0.1)
         assert house.does_inline(), "the first slow one is not foreseen"
         house.before_commit = lambda: None
@@ -199,7 +206,17 @@ def test_slow_commits_turn_it_off_and_the_pause_grows(open_house):
             house.clock.pass_seconds(0.25)
         pauses.append(house.clock.monotonic() - slow_at)
     assert pauses[0] >= alone.PAUSE_SECONDS
-    assert all(2 * earlier <= later + 0.5 for earlier, later in pairwise(pauses))
+    assert all(2 * earlier <= later + 0.5 for earlier, later in pairwise(pauses[:3]))
+    assert pauses[3] == pauses[0], "long ago is forgotten"
+
+
+def test_a_turn_of_the_loop_holds_no_more_than_the_limit(open_house):
+    house = open_house(clock=FakeClock(), inline_ms_max=1.0)
+    for _ in range(4):
+        house.calm_down()
+    gevent.sleep(0.002)
+    house.before_commit = lambda: house.clock.pass_seconds(0.0006)
+    assert [house.does_inline() for _ in range(6)] == [True, True, False] * 2
 
 
 def test_a_writer_that_is_slow_is_never_replaced_by_the_loop(open_house):
@@ -219,6 +236,8 @@ def test_a_writer_that_is_slow_is_never_replaced_by_the_loop(open_house):
 def test_the_loop_never_waits_for_the_lock_of_another(open_house):
     house = open_house()
     house.calm_down()
+    connection = house.store._alone._runner.connection
+    assert connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
     with closing(sqlite3.connect(house.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         writing = gevent.spawn(house.small, "after the other")
@@ -268,6 +287,23 @@ def lost():
     raise sqlite3.OperationalError("disk I/O error")
 
 
+def find_damage(_reader):
+    error = sqlite3.DatabaseError("malformed")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+    raise error
+
+
+def test_a_stopped_store_refuses_the_loop_too(open_house):
+    house = open_house()
+    house.calm_down()
+    with pytest.raises(StoreSuspect):
+        house.store.read(find_damage)
+    inline = house.inline
+    with pytest.raises(StoreSuspect):
+        house.small()
+    assert house.inline == inline
+
+
 def test_a_closed_store_refuses(open_house):
     house = open_house()
     house.calm_down()
@@ -280,16 +316,10 @@ def test_a_writer_killed_meanwhile_takes_nothing_with_it_and_is_awaited(open_hou
     house = open_house()
     house.calm_down()
     os.kill(house.store._writer.pid, signal.SIGKILL)
+    assert all(house.does_inline(f"value {n}") for n in range(3)), "its end is not noticed yet"
     told = list(house.heard)
-    refused = 0
-    while not house.restarts:  # until its end was noticed, and another one began
-        try:
-            told.append(house.small(f"value {len(told)}"))
-        except StoreBusy:
-            refused += 1
-        gevent.sleep(0.001)
-    assert refused, "nothing is committed between the writer's end and the look at what it left"
-    assert house.restarts[0] == told == house.heard
+    wait_until(lambda: house.restarts)
+    assert [found for found, _ in house.restarts] == [told], "nothing but what was told before"
     wait_until(lambda: house.store.facts()["writer_alive"])
     house.calm_down()
     assert house.rows() == house.heard
@@ -300,7 +330,6 @@ def test_the_courier_finds_nothing_untold_after_its_writer_was_killed(tmp_path):
     create_workspace(datadir, clock=SystemClock(), log=Log(io.BytesIO()))
     house = House(datadir.database("courier"))
     found = []
-    house.restarted = lambda: None
     house.store._writer._restarted = lambda: found.append(house.journal.rows())
     numbers = []
     try:
