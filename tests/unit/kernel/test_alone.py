@@ -200,8 +200,7 @@ def test_slow_commits_turn_it_off_and_the_pause_grows(open_house):
         slow_at = house.clock.monotonic()
         while not house.does_inline():
             house.clock.pass_seconds(0.0 if house.clock.monotonic() == slow_at else 0.25)
-            for _ in range(8 * CALM):  # quick ones, by the writer: the average recovers
-                house.store.write(jobs.put, "x")
+            for _ in range(8 * CALM):  # as after quick ones of the writer: the average recovers
                 house.store._alone.probed(0.0, alone=True)
             house.clock.pass_seconds(0.25)
         pauses.append(house.clock.monotonic() - slow_at)
