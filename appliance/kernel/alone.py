@@ -32,6 +32,7 @@ CALM = 16
 PROBE_EVERY = 32
 PROBE_SECONDS = 1.0  # the writer looks for room on the disk as often
 SHARE = 1 / 16  # of a new write in the average: about so many count
+OUTLIER = 4  # times the limit is as slow as one write can count: three in a row are too many
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 2.0, 120.0  # after commits that were slow; doubled each time
 
 
@@ -111,7 +112,7 @@ class Alone:
         self._until_probe = PROBE_EVERY
         if alone:
             self._calm = min(self._calm + 1, CALM)
-            self._mean += (seconds - self._mean) * SHARE
+            self._weigh(seconds)
 
     def close(self) -> None:
         runner, self._runner = self._runner, None
@@ -126,7 +127,7 @@ class Alone:
     def _took(self, seconds: float) -> None:
         self._until_probe -= 1
         self._held += seconds
-        self._mean += (seconds - self._mean) * SHARE
+        self._weigh(seconds)
         if self._mean <= self._limit:
             return
         now = self._clock.monotonic()
@@ -134,3 +135,6 @@ class Alone:
             self._pause = PAUSE_SECONDS
         self._off_until = now + self._pause
         self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
+
+    def _weigh(self, seconds: float) -> None:
+        self._mean += (min(seconds, OUTLIER * self._limit) - self._mean) * SHARE

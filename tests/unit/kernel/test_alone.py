@@ -195,7 +195,9 @@ def test_slow_commits_turn_it_off_and_the_pause_grows(open_house):
             house.clock.pass_seconds(2 * alone.PAUSE_SECONDS_MAX)
             house.calm_down()
         house.before_commit = lambda: house.clock.pass_seconds(0.1)
-        assert house.does_inline(), "the first slow one is not foreseen"
+        slow = [house.does_inline() for _ in range(16)]
+        assert 2 <= slow.count(True) <= 6, "one alone may be chance"
+        assert not any(slow[-4:])
         house.before_commit = lambda: None
         slow_at = house.clock.monotonic()
         while not house.does_inline():
