@@ -8,7 +8,7 @@ share the commit, the loop does it at once, over a connection of its own. `may` 
   more than a hand-over, and sharing only shows where writes wait: so every PROBE_EVERYth still
   goes to the writer, as does the first of every PROBE_SECONDS, and two greenlets in one turn
   of the loop are company too.
-- They took `store.inline_ms_max` at most, on average. What the writer took counts, hand-over
+- They took `store.inline_ms_max` at most, on average, where one slow one counts little. What the writer took counts, hand-over
   included: a slow disk, or a busy loop, is known before the loop has ever waited for it.
 - The loop was not held for that long in this turn.
 
@@ -86,17 +86,16 @@ class Alone:
 
     def run(self, call: Call) -> tuple[Outcome, list[Any]] | None:
         """Commit it: its outcome and what it published. None: nothing is stored, ask the writer."""
-        began = self._clock.monotonic()
         try:
             runner = self._runner or self._open()
+            began = self._clock.monotonic()  # opening is once, and says nothing of commits
             outcomes, published = runner.run([call])
         except BaseException as error:
             self.close()  # whatever it was, SQLite's lock must not stay
             if not isinstance(error, sqlite3.Error):
                 raise
             return None
-        finally:
-            self._took(self._clock.monotonic() - began)
+        self._took(self._clock.monotonic() - began)
         if isinstance(outcomes[0].error, sqlite3.Error):
             return None
         return outcomes[0], published
