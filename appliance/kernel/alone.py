@@ -8,8 +8,9 @@ share the commit, the loop does it at once, over a connection of its own. `may` 
   more than a hand-over, and sharing only shows where writes wait: so every PROBE_EVERYth still
   goes to the writer, as does the first of every PROBE_SECONDS, and two greenlets in one turn
   of the loop are company too.
-- They took `store.inline_ms_max` at most, on average, where one slow one counts little. What the writer took counts, hand-over
-  included: a slow disk, or a busy loop, is known before the loop has ever waited for it.
+- They took `store.inline_ms_max` at most, on average, where one slow one counts little. What
+  the writer took counts, hand-over included: a slow disk, or a busy loop, is known before the
+  loop has ever waited for it.
 - The loop was not held for that long in this turn.
 
 `run` never waits for SQLite's lock, and never decides what trouble means: whatever SQLite says
