@@ -13,6 +13,7 @@ from typing import Any
 
 from appliance.courier import writes
 from appliance.courier.writes import Change, Entry
+from appliance.kernel.alone import SMALL_BYTES
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
@@ -60,7 +61,9 @@ class Journal:
 
     def append(self, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
         """Store them; their row numbers, once they are on disk."""
-        rows = self._store.write(writes.append, entries, is_inbox)
+        small = len(entries) == 1 and len(entries[0][2]) <= SMALL_BYTES
+        write = self._store.write_small if small else self._store.write
+        rows = write(writes.append, entries, is_inbox)
         self._told = max(self._told, rows[-1])
         return rows
 

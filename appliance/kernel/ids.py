@@ -34,9 +34,17 @@ class IdFactory:
 
     def seed(self, last_id: str | None) -> None:
         """Continue above `last_id`; an id that is no ULID is ignored."""
-        value = ulid_value(last_id or "")
-        if value is not None and value > self._last:
-            self._last = value
+        self.follow(ulid_value(last_id or "") or 0)
+
+    @property
+    def last(self) -> int:
+        """The number of the newest id, for a factory that shall follow this one."""
+        return self._last
+
+    def follow(self, last: int) -> None:
+        """Continue above an id of another factory, given by its number."""
+        if last > self._last:
+            self._last = last
 
     def new(self, prefix: str) -> str:
         value = self._clock.now_ms() << _RANDOM_BITS

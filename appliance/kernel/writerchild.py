@@ -87,11 +87,9 @@ class Child:
             self._write(works)
 
     def _sort(self, work: Any, works: list[tuple[int, Any]]) -> int:
-        """Upkeep and seeds at once, calls for the batch; how many calls."""
-        if isinstance(work, str):
-            self._writer.ids.seed(work)
-            return 0
-        number, calls, maintenance = work
+        """Upkeep at once, calls for the batch; how many calls."""
+        number, calls, maintenance, last_id = work
+        self._writer.ids.follow(last_id)
         if maintenance is not None:
             self._write(works)
             works.clear()
@@ -109,7 +107,7 @@ class Child:
             part = outcomes[position : position + len(own)]
             done.append((number, [_told(outcome) for outcome in part]))
             position += len(own)
-        self._raw.sendall(frame((done, published)))
+        self._raw.sendall(frame((done, published, self._writer.ids.last)))
 
 
 def _told(outcome: Outcome) -> tuple[Any, BaseException | None]:

@@ -28,6 +28,7 @@ from gevent.event import Event
 
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
+from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.submission import Submission
 from appliance.kernel.trouble import StoreBusy
@@ -61,7 +62,7 @@ class WriterProcess:
         self._loop = gevent.get_hub().loop
         self._waiting: dict[int, Submission] = {}
         self._number = 0
-        self._seeds: list[str] = []
+        self.ids = IdFactory(clock)  # follows the child's, as the child's follows this one
         self._outgoing = bytearray()
         self._incoming = bytearray()
         self._sending = False
@@ -74,16 +75,12 @@ class WriterProcess:
     def submit(self, submission: Submission) -> None:
         """Raises pickle.PicklingError for what can't travel."""
         self._number += 1
-        work = (self._number, submission.calls, submission.maintenance)
+        work = (self._number, submission.calls, submission.maintenance, self.ids.last)
         data = frame(work)
         self._waiting[self._number] = submission
         self._post(data)
         if not self.alive:
             self._fail_waiting()
-
-    def seed_ids(self, last_id: str) -> None:
-        self._seeds.append(last_id)
-        self._post(frame(last_id))
 
     def close(self, timeout_seconds: float) -> bool:
         """After the last submission is done; False when time ran out and it was killed."""
@@ -124,8 +121,6 @@ class WriterProcess:
         self._sending = False
         self.alive = True
         self._readable.start(self._receive)
-        for seed in self._seeds:
-            self._post(frame(seed))
 
     def _spawn(self, theirs: socket.socket) -> int:
         """Inherits its end of the socket and the lock, and nothing else."""
@@ -178,8 +173,9 @@ class WriterProcess:
                 # The others must hear all the same; gevent prints what went wrong.
                 gevent.get_hub().handle_error(self, *sys.exc_info())
 
-    def _take(self, reply: tuple[list[tuple[int, list[tuple[Any, Any]]]], list[Any]]) -> None:
-        done, published = reply
+    def _take(self, reply: tuple[list[tuple[int, list[tuple[Any, Any]]]], list[Any], int]) -> None:
+        done, published, last_id = reply
+        self.ids.follow(last_id)
         batch = []
         for number, outcomes in done:
             submission = self._waiting.pop(number)

@@ -16,6 +16,7 @@ class WriterThread:
 
     def __init__(self, writer: Writer, batch_max: int, handoff: Handoff, deliver: Deliver) -> None:
         self._writer = writer
+        self.ids = writer.ids
         self._batch_max = batch_max
         self._handoff = handoff
         self._deliver = deliver
@@ -28,9 +29,6 @@ class WriterThread:
 
     def submit(self, submission: Submission) -> None:
         self._queue.put(submission)
-
-    def seed_ids(self, last_id: str) -> None:
-        self._writer.ids.seed(last_id)
 
     def close(self, timeout_seconds: float) -> bool:
         """After the last submission is done; False when time ran out."""
