@@ -196,6 +196,9 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         temporary.rename(path)
         sync_directory(path.parent)
+    except OSError as error:
+        error.filename = str(path)  # not a name that nobody knows
+        raise
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -88,8 +88,12 @@ class _Hashed(io.RawIOBase):
             return view.nbytes
         self._hash.update(view)
         left = view
-        while left.nbytes:
-            left = left[self._file.write(left) :]
+        try:
+            while left.nbytes:
+                left = left[self._file.write(left) :]
+        except OSError as error:  # such as a full disk: it names no file by itself
+            error.filename = str(self.path.parent)
+            raise
         self.bytes += view.nbytes
         return view.nbytes
 
