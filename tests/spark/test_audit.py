@@ -103,7 +103,7 @@ def test_each_damage_of_the_log_is_named(spark, ask, tmp_path):
 
 def test_wrong_scope_is_named_whatever_the_event(spark, ask, tmp_path):
     log = Log()
-    here, there = log.channel(), log.channel("other")
+    here, there, third = log.channel(), log.channel("other"), log.channel("third")
     topic = log.topic(here)
     message = log.say(topic)
     log.edit(message, "once")
@@ -111,13 +111,14 @@ def test_wrong_scope_is_named_whatever_the_event(spark, ask, tmp_path):
     attached = log.attach(topic, {"url": "x"})
     rows = {(row["name"], row["entity_id"]): row for row in reversed(log.rows)}
     rows["channel.created", there]["scope_channel_id"] = here
+    rows["channel.created", third]["scope_topic_id"] = topic
     rows["topic.created", topic]["scope_channel_id"] = there
     rows["message.edited", message]["scope_topic_id"] = "topic_x"  # of the first edit
     rows["topic.attachment_added", attached]["scope_topic_id"] = "topic_x"
     log.export(tmp_path / "in")
     log.snapshot(tmp_path / "in")
     found = differences(spark, job.run(ask()))
-    assert found == {("log.scope", one) for one in (there, topic, message, attached)}
+    assert found == {("log.scope", one) for one in (there, third, topic, message, attached)}
 
 
 def test_lost_segment_is_a_gap_and_no_snapshot_is_an_error(spark, ask, tmp_path):

@@ -211,9 +211,9 @@ def _scopes_of_changes(history: DataFrame) -> DataFrame:
 def _scopes_of_others(events: DataFrame) -> DataFrame:
     """Of channels, topics and attachments, as far as the payload names where they are."""
     rows = t.others_of(events).where(t.is_sound(known.OTHERS))
-    topic = f.coalesce(
-        c("p.topic")["id"], c("p.attachment")["topic_id"], c("p.topic_id"), c("scope_topic_id")
-    )
+    told = (c("p.topic")["id"], c("p.attachment")["topic_id"], c("p.topic_id"))
+    # A channel is in no topic; of an enrichment only its message knows where it is.
+    topic = f.when(c("name") != "channel.created", f.coalesce(*told, c("scope_topic_id")))
     channel = f.coalesce(c("p.channel")["id"], c("p.topic")["channel_id"], c("scope_channel_id"))
     says = f.concat_ws(" ", "scope_channel_id", "scope_topic_id")
     should = f.concat_ws(" ", channel, topic)
