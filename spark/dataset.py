@@ -20,10 +20,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark import schemas
-from spark.errors import OutputBusy, OutputNotWritable, SchemaVersionUnknown, SegmentTorn
+from spark.errors import (
+    OutputBusy,
+    OutputNotWritable,
+    SchemaVersionUnknown,
+    SegmentMissing,
+    SegmentTorn,
+)
 
 VERSIONS_KEPT = 2
 DRAFT = ".draft-"
+LOST = "run the job anew into another directory"
 
 
 class Version:
@@ -32,7 +39,12 @@ class Version:
     def __init__(self, path: Path, schema: str) -> None:
         self.path = path
         self._schema = schema
-        self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_bytes())
+        try:
+            self.manifest: dict[str, Any] = dict(json.loads((path / "manifest.json").read_bytes()))
+        except FileNotFoundError:
+            raise SegmentMissing(f"{path} has no manifest.json", LOST) from None
+        except (OSError, ValueError, TypeError):
+            raise SegmentTorn(f"{path}/manifest.json is cut off or malformed", LOST) from None
         if self.manifest.get("schema") != schema:
             found = self.manifest.get("schema")
             raise SchemaVersionUnknown(f"{path} is written as {found}, this program reads {schema}")

@@ -56,6 +56,8 @@ class Appliance:
                 found, following = page["segments"], page["next"]
             except (KeyError, TypeError):
                 raise SourceUnreachable(f"{self._url} does not list segments") from None
+            if not isinstance(found, list) or type(following) is not int:
+                raise SourceUnreachable(f"{self._url} does not list segments")
             yield from found
             if not page.get("has_more") or following <= after:
                 return
@@ -72,6 +74,8 @@ class Appliance:
         with self._open(f"/api/v1/{what}?{urlencode(query)}") as reply:
             try:
                 return json.loads(reply.read())
+            except (OSError, HTTPException) as error:
+                raise SourceUnreachable(f"{self._url} broke off: {error!r}") from None
             except ValueError:
                 raise SourceUnreachable(f"{self._url} does not list {what}") from None
 
@@ -82,9 +86,12 @@ class Appliance:
                 self._download(path, part, size)
                 if part.exists() and part.stat().st_size >= size:
                     break
-            except (OSError, HTTPException, SourceUnreachable):
+            except SourceUnreachable:
                 if not left:
                     raise
+            except (OSError, HTTPException) as error:
+                if not left:
+                    raise SourceUnreachable(f"{self._url} broke off: {error!r}") from None
         try:
             source.verify_file(part, size, sha256)
         except Exception:
@@ -102,21 +109,38 @@ class Appliance:
         headers = {"Range": f"bytes={have}-"} if have else {}
         with self._open(path, headers) as reply:
             mode = "ab" if reply.status == 206 else "wb"
+            have = have if reply.status == 206 else 0
             with writable(part), part.open(mode) as file:
-                while chunk := reply.read(CHUNK_BYTES):
+                # One byte more than promised is enough to see that it is another file.
+                while have <= size and (chunk := _read(reply, size + 1 - have)):
                     file.write(chunk)
+                    have += len(chunk)
 
     def _open(self, path: str, headers: dict[str, str] | None = None) -> Any:
         sent = {"Accept": "application/json, */*", **(headers or {})}
-        if self._token:
-            sent["Authorization"] = f"Bearer {self._token}"
         try:
-            return urlopen(Request(self._url + path, headers=sent), timeout=TIMEOUT_SECONDS)
+            request = Request(self._url + path, headers=sent)
+            if self._token:  # not to where a redirection leads
+                request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+            return urlopen(request, timeout=TIMEOUT_SECONDS)
         except HTTPError as error:
             raise SourceUnreachable(_refusal(self._url, error)) from None
-        except (URLError, OSError, HTTPException) as error:
+        except (URLError, OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise SourceUnreachable(f"{self._url} can't be reached: {reason}") from None
+
+
+def _read(reply: Any, most: int) -> bytes:
+    """Told apart from writing: what the network does is not the disk's fault."""
+    try:
+        found: bytes = reply.read(min(CHUNK_BYTES, most))
+    except (OSError, HTTPException) as error:
+        raise _BrokenOff(repr(error)) from None
+    return found
+
+
+class _BrokenOff(HTTPException):
+    """While a body was read."""
 
 
 def pull(url: str, token: str | None, target: Path) -> int:

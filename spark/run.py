@@ -23,6 +23,7 @@ from spark.progress import Progress
 from spark.request import Job, Report, Request
 
 HINT = "  hint: "
+PATTERN = "*?[]{}\\"
 # What the engine says, and what it means. The first that fits.
 TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("No space left on device", errors.OutputNotWritable, "the disk is full"),
@@ -130,6 +131,7 @@ def work(flags: argparse.Namespace) -> int:
     refuse_nonsense(flags)
     job, progress = JOBS[flags.job], Progress(quiet=flags.quiet)
     out = Path(flags.out or flags.source).resolve()
+    require_plain(out)
     source = bring(flags, job, out, progress)
     engine = session.Engine(
         flags.master, flags.remote, flags.driver_memory, flags.partitions, flags.event_log,
@@ -145,6 +147,8 @@ def work(flags: argparse.Namespace) -> int:
         if job.needs == "silver" and not (source / "silver" / "current").exists():
             JOBS["ingest"].run(ask)
             ask = ask._replace(source=out)
+            if not (out / "silver" / "current").exists():
+                raise errors.EmptyRange(f"no events are in {source} yet")
         report = job.run(ask)
     finally:
         spark.stop()
@@ -174,6 +178,7 @@ def bring(flags: argparse.Namespace, job: Job, out: Path, progress: Progress) ->
     """The directory to read: the one that was named, or what an appliance gave."""
     if not pull.is_url(flags.source):
         source = Path(flags.source).resolve()
+        require_plain(source)
         if not source.is_dir():
             raise errors.SegmentMissing(f"there is no directory {source}", "look at --in")
         if not any((source / part).is_dir() for part in ("events", "silver")):
@@ -181,6 +186,8 @@ def bring(flags: argparse.Namespace, job: Job, out: Path, progress: Progress) ->
                 f"{source} holds neither exported segments nor tables",
                 "export first: agentlip export segments --out DIR",
             )
+        if flags.out is None and not (source / "silver" / "current").exists():
+            raise errors.Usage(f"{source} holds no tables yet: name a directory with --out")
     else:
         with writable(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -195,6 +202,15 @@ def bring(flags: argparse.Namespace, job: Job, out: Path, progress: Progress) ->
             progress.say(f"{flags.job}: the snapshot {name} from {flags.source}")
     require_writable(out)
     return source
+
+
+def require_plain(path: Path) -> None:
+    """The engine takes some letters of a path for a pattern, and finds nothing."""
+    if found := sorted(set(str(path)) & set(PATTERN)):
+        raise errors.Usage(
+            f"{path} has {' '.join(found)} in it, which the engine takes for a pattern",
+            "name a directory, or a link to it, without these letters",
+        )
 
 
 def require_writable(out: Path) -> None:

@@ -4,10 +4,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyarrow import parquet
+from pyarrow.lib import ArrowException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -69,6 +72,8 @@ def read_manifest(file: Path) -> Segment:
         version = said["schema_version"]
     except FileNotFoundError:
         raise SegmentMissing(f"the manifest {file} is gone") from None
+    except OSError as error:
+        raise SegmentTorn(f"the manifest {file} can't be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise SegmentTorn(f"the manifest {file} is cut off or malformed") from None
     if version not in SCHEMA_VERSIONS or said.get("kind") != "events":
@@ -82,9 +87,13 @@ def read_manifest(file: Path) -> Segment:
     )
     if not sound:
         raise SegmentTorn(f"the manifest {file} lacks a field or has one of another type")
+    stem = file.name.removesuffix(MANIFEST)
+    named = f"segment-{said['first_event_id']:020d}-{said['last_event_id']:020d}"
+    if stem != named or said["file"] != f"{named}.{said['format']}":
+        raise SegmentTorn(f"the manifest {file} speaks of another segment: {said['file']}")
     return Segment(
         path=file.parent / said["file"],
-        stem=file.name.removesuffix(MANIFEST),
+        stem=stem,
         epoch=said["epoch"],
         first=said["first_event_id"],
         last=said["last_event_id"],
@@ -98,8 +107,38 @@ def read_manifest(file: Path) -> Segment:
 
 
 def verify(segment: Segment) -> None:
-    """Size first: it tells a torn segment from an altered one."""
+    """Size first: it tells a torn segment from an altered one. Then what the file itself says."""
     verify_file(segment.path, segment.bytes, segment.sha256)
+    rows = _lines(segment.path) if segment.format == "jsonl" else _rows(segment)
+    if rows != segment.rows:
+        raise SegmentTorn(
+            f"{segment.path} holds {rows:,} events, its manifest says {segment.rows:,}"
+        )
+
+
+def _rows(segment: Segment) -> int:
+    """By the footer of Parquet; its events must be those that the manifest names."""
+    try:
+        said = parquet.read_metadata(segment.path)  # type: ignore[no-untyped-call]
+    except (ArrowException, OSError) as error:
+        what = str(error).split("\n", 1)[0][:200]
+        raise SegmentTorn(f"{segment.path} is no Parquet file: {what}") from None
+    groups = [said.row_group(place) for place in range(said.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    ids = [one.statistics for one in columns if one.path_in_schema == "event_id"]
+    for one in ids:
+        if one is None or not one.has_min_max:
+            continue
+        if one.min < segment.first or one.max > segment.last:
+            raise SegmentTorn(
+                f"{segment.path} holds events {one.min} to {one.max}, which its name does not say"
+            )
+    return int(said.num_rows)
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
 
 
 def verify_file(path: Path, size: int, sha256: str) -> None:
@@ -114,6 +153,8 @@ def verify_file(path: Path, size: int, sha256: str) -> None:
                 digest.update(chunk)
     except FileNotFoundError:
         raise SegmentMissing(f"the manifest of {path} is there, but the segment is not") from None
+    except OSError as error:
+        raise SegmentTorn(f"{path} can't be read: {error.strerror}") from None
     if digest.hexdigest() != sha256:
         raise WrongHash(f"{path} holds other bytes than its manifest says")
 
@@ -128,8 +169,9 @@ def read(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
     if lines := by_format["jsonl"]:
         reader = spark.read.schema(schema).option("mode", "PERMISSIVE")
         frames.append(reader.json([str(one.path) for one in lines]))
-    events = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
-    return events.select(*schema.names)
+    if not frames:
+        return spark.createDataFrame([], schema)
+    return reduce(DataFrame.unionByName, frames).select(*schema.names)
 
 
 def gaps(segments: Sequence[Segment]) -> list[str]:

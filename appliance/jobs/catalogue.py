@@ -70,11 +70,8 @@ class Catalogue:
         return max((segment.last_of(path.name) for path in self.paths()), default=0)
 
     def read(self, path: Path) -> Manifest:
-        try:
-            with path.open("rb") as file:
-                text = file.read(_MANIFEST_BYTES_MAX)
-        except FileNotFoundError:
-            raise SegmentMissing(f"{path.name} is gone") from None
+        with reading(path.name), path.open("rb") as file:
+            text = file.read(_MANIFEST_BYTES_MAX)
         manifest: Manifest = decode(text, Manifest, path.name, self.kind)
         name = segment.name_of(manifest)
         if (
@@ -157,11 +154,8 @@ def snapshots(out: Path) -> list[Path]:
 
 
 def read_snapshot(path: Path) -> SnapshotManifest:
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MANIFEST_BYTES_MAX)
-    except FileNotFoundError:
-        raise SegmentMissing(f"the snapshot {path.parent.name} is gone") from None
+    with reading(f"the snapshot {path.parent.name}"), path.open("rb") as file:
+        text = file.read(_MANIFEST_BYTES_MAX)
     manifest: SnapshotManifest = decode(text, SnapshotManifest, path.name, SNAPSHOT)
     return manifest
 
@@ -184,15 +178,12 @@ def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:
 
 def check(path: Path, size: int, digest: str | None) -> None:
     """The bytes are those of the manifest (without `digest`: so many), or it is said what is."""
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno()).st_size
-            if found != size:
-                raise SegmentTorn(f"{path.name} has {found} bytes; its manifest says {size}")
-            if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise WrongHash(f"{path.name} holds other bytes than its manifest says")
-    except FileNotFoundError:
-        raise SegmentMissing(f"{path.name} is missing; its manifest is there") from None
+    with reading(path.name, "is missing; its manifest is there"), path.open("rb") as file:
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise SegmentTorn(f"{path.name} has {found} bytes; its manifest says {size}")
+        if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise WrongHash(f"{path.name} holds other bytes than its manifest says")
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -205,9 +196,23 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         temporary.rename(path)
         sync_directory(path.parent)
+    except OSError as error:
+        error.filename = str(path)  # not a name that nobody knows
+        raise
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading(name: str, gone: str = "is gone") -> Iterator[None]:
+    """The system's refusals as ours: not there any more, or not to be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise SegmentMissing(f"{name} {gone}") from None
+    except OSError as error:
+        raise SegmentTorn(f"{name} can't be read: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -225,3 +230,5 @@ def _names(folder: Path) -> list[str]:
         return [entry.name for entry in os.scandir(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise SegmentTorn(f"{folder} can't be read: {error.strerror}") from None

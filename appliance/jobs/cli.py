@@ -17,7 +17,7 @@ import typer
 from appliance.jobs import arrowlog, compact, snapshot, tablefile, verify
 from appliance.jobs.catalogue import SNAPSHOT, Catalogue
 from appliance.jobs.export import Exporter, Round, limits_of
-from appliance.jobs.segment import name_of
+from appliance.jobs.segment import DAY_MS, name_of
 from appliance.jobs.settings import Format, JobsSettings
 from appliance.jobs.source import open_log
 from appliance.jobs.wire import Manifest
@@ -69,7 +69,7 @@ def export_segments(
     with arrowlog.open_fast(datadir, kind) as log, catalogue.only_writer():
         exporter = Exporter(log, catalogue, kind, limits_of(settings), SystemClock())
         if follow:
-            _follow(session, exporter, settings)
+            _follow(session, exporter, catalogue, settings)
         else:
             progress = _Progress(session)
             done = exporter.run(due_only=due, tell=progress.add)
@@ -146,7 +146,9 @@ def _format(asked: str | None, settings: JobsSettings) -> Format:
     raise Invalid(f"there is no format {name}", hint="--format parquet or --format jsonl")
 
 
-def _follow(session: Session, exporter: Exporter, settings: JobsSettings) -> None:
+def _follow(
+    session: Session, exporter: Exporter, catalogue: Catalogue, settings: JobsSettings
+) -> None:
     def done(manifest: Manifest) -> None:
         if session.machine:
             write_now(msgspec.json.encode(manifest))
@@ -154,8 +156,12 @@ def _follow(session: Session, exporter: Exporter, settings: JobsSettings) -> Non
             note(f"{name_of(manifest)}: {manifest.rows:,} events")
 
     pause = min(settings.export_seconds, settings.segment_open_seconds)
+    clock, tidied_day = SystemClock(), -1
     while True:
-        exporter.run(due_only=True, done=done)
+        segments, day = exporter.run(due_only=True, done=done).segments, clock.now_ms() // DAY_MS
+        if segments or day != tidied_day:  # nobody else may while the lock is ours
+            compact.tidy(catalogue, settings, clock)
+            tidied_day = day
         time.sleep(pause)
 
 

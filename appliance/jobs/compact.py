@@ -13,6 +13,7 @@ from appliance.jobs import catalogue, schema, segment, tablefile
 from appliance.jobs.catalogue import Catalogue
 from appliance.jobs.export import limits_of
 from appliance.jobs.settings import JobsSettings
+from appliance.jobs.trouble import SegmentTorn
 from appliance.jobs.wire import Manifest
 from appliance.kernel.clock import Clock, iso
 
@@ -48,6 +49,11 @@ def compact(directory: Catalogue, group: list[Manifest], clock: Clock) -> Manife
             catalogue.check(source, one.bytes, one.sha256)
             file.copy(source)
         written = file.finish()
+        if written.rows != sum(one.rows for one in group):
+            raise SegmentTorn(
+                f"{first.file} to {last.file} hold {written.rows} events; their manifests say"
+                f" {sum(one.rows for one in group)}"
+            )
     except BaseException:
         file.abandon()
         raise

@@ -7,6 +7,7 @@ import msgspec
 
 from appliance.jobs import metrics
 from appliance.jobs.child import Child, error_of
+from appliance.jobs.segment import DAY_MS
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
@@ -36,23 +37,31 @@ class SegmentExporter(Loop):
         super().__init__(clock, log)
         self._newest_event = newest_event
         self._exported: int | None = None
+        self._tidied_day: int | None = None
         self._child = child
         self._settings = settings
         self.interval_seconds = settings.export_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         # A process is not started to find that nothing happened.
-        if self._exported == self._newest_event():
-            return {"segments": 0, "removed": 0}
+        segments = 0 if self._exported == self._newest_event() else self._export()
+        removed, day = 0, now_ms // DAY_MS
+        # Retention goes on where nobody says anything any more.
+        if segments or day != self._tidied_day:
+            removed = self._ask("tidy")["removed"]
+            self._tidied_day = day
+        metrics.rounds.labels("ok").inc()
+        return {"segments": segments, "removed": removed}
+
+    def _export(self) -> int:
         exported = self._ask("segments", "--due")
         self._exported = exported["last_event_id"]
         metrics.rows.inc(exported["rows"])
         metrics.written.inc(exported["bytes"])
         metrics.last_event.set(exported["last_event_id"])
         metrics.waiting.set(exported["waiting"])
-        tidied = self._ask("tidy") if exported["segments"] else {"removed": 0}
-        metrics.rounds.labels("ok").inc()
-        return {"segments": exported["segments"], "removed": tidied["removed"]}
+        segments: int = exported["segments"]
+        return segments
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
         try:

@@ -63,12 +63,17 @@ class Segments:
 
     def _read_all(self) -> list[Manifest]:
         found = {}
-        for path in self._catalogue.paths():
+        try:
+            paths = self._catalogue.paths()
+        except ExportError as error:
+            raise _damaged(error) from None
+        for path in paths:
             try:
-                stat = path.stat()
+                with catalogue.reading(path.name):
+                    stat = path.stat()
                 key = (path.name, stat.st_ino, stat.st_mtime_ns)
                 found[key] = self._known.get(key) or self._catalogue.read(path)
-            except (FileNotFoundError, SegmentMissing):
+            except SegmentMissing:
                 continue  # removed since the folder was read: something replaces it
             except ExportError as error:
                 raise _damaged(error) from None
@@ -182,7 +187,12 @@ class Pieces:
 
 
 def _open(path: Path, size: int, start: int, stop: int) -> Part:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise wire.SegmentsDamaged(f"{path.name} can't be read: {error.strerror}") from None
     if os.fstat(descriptor).st_size != size:
         os.close(descriptor)
         raise wire.SegmentsDamaged(f"{path.name} has not the size that its manifest says")

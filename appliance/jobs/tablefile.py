@@ -7,19 +7,20 @@ import hashlib
 import importlib
 import io
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from appliance.jobs.catalogue import writing
+from appliance.jobs.catalogue import reading, writing
 from appliance.jobs.schema import Column, events
 from appliance.jobs.trouble import LibraryMissing, SegmentTorn
 
 ROW_GROUP_ROWS = 65_536
+_EVENT_ID, _EPOCH = 0, 1  # places of columns
 _COPY_BYTES = 1 << 20
 LEVEL = 1  # of zstd: a third of the size of no compression, at a quarter of the time of more
 _FEW_VALUES = frozenset(
@@ -73,6 +74,7 @@ class _Hashed(io.RawIOBase):
         self._file = path.open("xb", buffering=0)
         self._hash = hashlib.sha256()
         self.bytes = 0
+        self._abandoned = False
 
     def writable(self) -> bool:
         return True
@@ -82,10 +84,16 @@ class _Hashed(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
+        if self._abandoned:  # a Parquet writer still wants to end its file
+            return view.nbytes
         self._hash.update(view)
         left = view
-        while left.nbytes:
-            left = left[self._file.write(left) :]
+        try:
+            while left.nbytes:
+                left = left[self._file.write(left) :]
+        except OSError as error:  # such as a full disk: it names no file by itself
+            error.filename = str(self.path.parent)
+            raise
         self.bytes += view.nbytes
         return view.nbytes
 
@@ -95,6 +103,7 @@ class _Hashed(io.RawIOBase):
         return Written(rows, self.bytes, self._hash.hexdigest())
 
     def abandon(self) -> None:
+        self._abandoned = True
         with suppress(OSError):
             self._file.close()
             self.path.unlink(missing_ok=True)
@@ -125,7 +134,7 @@ class ParquetFile:
         self._gather(self._arrow.Table.from_arrays(arrays, schema=self.schema))
 
     def copy(self, path: Path) -> None:
-        with self._parquet.ParquetFile(path) as file:
+        with _parquet_of(path) as file:
             for batch in file.iter_batches(ROW_GROUP_ROWS):
                 self._gather(self._arrow.Table.from_batches([batch], self.schema))
 
@@ -153,6 +162,8 @@ class ParquetFile:
 
     def abandon(self) -> None:
         self._file.abandon()
+        with suppress(Exception):
+            self._writer.close()
 
     def _array(self, values: Any, kind: Any) -> Any:
         arrow = self._arrow
@@ -178,7 +189,7 @@ class JsonLinesFile:
         self._write(self._encode(rows), len(rows))
 
     def copy(self, path: Path) -> None:
-        with path.open("rb") as file:
+        with reading(path.name), path.open("rb") as file:
             while lines := file.readlines(_COPY_BYTES):
                 self._write(b"".join(lines), len(lines))
 
@@ -241,39 +252,66 @@ def _instant(text: str) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def extent(path: Path, format_name: str) -> tuple[int, int, int]:
-    """First and last event id and the number of rows, as the file itself says."""
+class Extent(NamedTuple):
+    """What a segment's file itself says."""
+
+    first_event_id: int
+    last_event_id: int
+    rows: int
+    epochs: frozenset[str]
+
+
+def extent(path: Path, format_name: str) -> Extent:
     return _extent_of_parquet(path) if format_name == "parquet" else _extent_of_lines(path)
 
 
-def _extent_of_parquet(path: Path) -> tuple[int, int, int]:
+def count(path: Path, format_name: str) -> int:
+    """The rows of a file of any columns."""
+    if format_name == "parquet":
+        with _parquet_of(path) as file:
+            return int(file.metadata.num_rows)
+    with reading(path.name), path.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
+@contextmanager
+def _parquet_of(path: Path) -> Iterator[Any]:
     parquet = library()
     arrow = importlib.import_module("pyarrow")
     try:
-        with parquet.ParquetFile(path) as file:
-            if not file.schema_arrow.equals(arrow_schema(events())):
-                raise SegmentTorn(f"{path.name} has other columns than its schema version")
-            ids = [
-                file.metadata.row_group(place).column(0).statistics
-                for place in range(file.metadata.num_row_groups)
-            ]
-            return ids[0].min, ids[-1].max, file.metadata.num_rows
+        with reading(path.name), parquet.ParquetFile(path) as file:
+            yield file
     except (arrow.ArrowException, IndexError) as error:
         raise SegmentTorn(f"{path.name} is no Parquet file: {error}") from None
 
 
-def _extent_of_lines(path: Path) -> tuple[int, int, int]:
+def _extent_of_parquet(path: Path) -> Extent:
+    with _parquet_of(path) as file:
+        if not file.schema_arrow.equals(arrow_schema(events())):
+            raise SegmentTorn(f"{path.name} has other columns than its schema version")
+        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+        ids = [group.column(_EVENT_ID).statistics for group in groups]
+        epochs = [group.column(_EPOCH).statistics for group in groups]
+        named = frozenset(name for one in epochs for name in (one.min, one.max))
+        return Extent(ids[0].min, ids[-1].max, file.metadata.num_rows, named)
+
+
+def _extent_of_lines(path: Path) -> Extent:
     first = last = rows = 0
+    epochs = set()
     try:
-        with path.open("rb") as file:
+        with reading(path.name), path.open("rb") as file:
             for line in file:
-                last = msgspec.json.decode(line, type=_Line).event_id
+                said = msgspec.json.decode(line, type=_Line)
+                last = said.event_id
                 first = first or last
+                epochs.add(said.epoch)
                 rows += 1
     except msgspec.DecodeError as error:
         raise SegmentTorn(f"{path.name} is torn at line {rows + 1}: {error}") from None
-    return first, last, rows
+    return Extent(first, last, rows, frozenset(epochs))
 
 
 class _Line(msgspec.Struct, frozen=True):
     event_id: int
+    epoch: str

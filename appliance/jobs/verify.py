@@ -72,12 +72,15 @@ def _kinds() -> Iterable[type[ExportError]]:
 
 def _segment(path: Path, manifest: Manifest) -> None:
     catalogue.check(path, manifest.bytes, manifest.sha256)
-    first, last, rows = tablefile.extent(path, manifest.format)
+    first, last, rows, epochs = tablefile.extent(path, manifest.format)
     if (first, last, rows) != (manifest.first_event_id, manifest.last_event_id, manifest.rows):
         raise SegmentTorn(
             f"{path.name} holds {rows} events from {first} to {last}; its manifest says"
             f" {manifest.rows} from {manifest.first_event_id} to {manifest.last_event_id}"
         )
+    if epochs != {manifest.epoch}:
+        found = ", ".join(sorted(epochs))
+        raise SegmentTorn(f"{path.name} is of epoch {found}; its manifest says {manifest.epoch}")
 
 
 def _snapshot(path: Path, verdict: Verdict) -> None:
@@ -86,7 +89,11 @@ def _snapshot(path: Path, verdict: Verdict) -> None:
     if missing:
         raise SegmentTorn(f"the snapshot {path.parent.name} lacks {', '.join(sorted(missing))}")
     for file in manifest.files.values():
-        catalogue.check(path.parent / file.file, file.bytes, file.sha256)
+        table = path.parent / file.file
+        catalogue.check(table, file.bytes, file.sha256)
+        found = tablefile.count(table, manifest.format)
+        if found != file.rows:
+            raise SegmentTorn(f"{file.file} holds {found} rows; its manifest says {file.rows}")
         verdict.rows += file.rows
         verdict.bytes += file.bytes
 

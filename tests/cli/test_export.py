@@ -299,6 +299,30 @@ def test_following_writes_what_comes_until_it_is_ended(logged):
     assert ids_in(out_of(logged)) == logged.ids()
 
 
+def test_following_writes_small_neighbours_as_one(logged):
+    logged.add(600)
+    process = subprocess.Popen(
+        command("agentlip", "export", "segments", "--follow", "--json"),
+        cwd=logged.filled.path,
+        env=environment(
+            AGENTLIP_JOBS__EXPORT_SECONDS="0.05",
+            AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS="0.05",
+            AGENTLIP_JOBS__COMPACT_COUNT_MIN="2",
+        ),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["last_event_id"] == 600
+        logged.add(600)
+        assert json.loads(process.stdout.readline())["last_event_id"] == 1200
+        until(lambda: any(one.replaces for one in manifests(out_of(logged))))
+    finally:
+        process.kill()
+        process.wait(20)
+    assert ids_in(out_of(logged)) == logged.ids()
+
+
 def test_a_snapshot_holds_the_tables_of_one_moment_and_comes_all_at_once(logged):
     logged.add(3)
     house = logged.filled

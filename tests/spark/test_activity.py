@@ -1,5 +1,6 @@
 """Gold numbers against the same ones counted in plain Python."""
 
+import copy
 import random
 from datetime import date, timedelta
 
@@ -8,7 +9,7 @@ import pytest
 from spark.errors import EmptyRange, SegmentMissing
 from spark.jobs.activity import job
 from spark.jobs.ingest import job as ingest
-from tests.spark.log import Log
+from tests.spark.log import Log, write_segment
 from tests.spark.plain import Numbers, same
 
 FIRST, LAST = date(2026, 2, 1), date(2026, 2, 9)
@@ -108,3 +109,38 @@ def test_range_without_events_publishes_nothing(spark, ask, tmp_path):
     assert job.gold(ask()).current() is None
     with pytest.raises(SegmentMissing):
         job.run(ask(source=tmp_path, first_day=FIRST, last_day=LAST))
+
+
+def test_all_days_that_there_are_may_be_asked_for(spark, ask, tmp_path):
+    log = noise(count=10)
+    log.export(tmp_path / "in")
+    ingest.run(ask())
+    job.run(ask(source=tmp_path / "out", first_day=date.min, last_day=date.max))
+    found = sum(row["messages"] for row in gold(spark, ask, "activity"))
+    assert found == sum(row["name"] == "message.created" for row in log.rows)
+
+
+def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):
+    log = Log()
+    topic = log.topic(log.channel())
+    log.say(topic)
+    backup, tables, first = log.last, copy.deepcopy(log.tables), log.now.date()
+    log.wait(days=2).say(topic, "lost")
+    gone = log.now.date()
+    log.export(tmp_path / "in")
+    ingest.run(ask())
+    whole = {"source": tmp_path / "out", "first_day": first, "last_day": gone}
+    lost = {**whole, "first_day": gone}
+    assert job.run(ask(**whole)).counts["messages"] == 2
+    restored = Log("epoch-2", log.now + timedelta(days=3))
+    restored.tables, restored.last = tables, log.last + 2**32
+    restored.say(topic, "dan")
+    day = restored.now.date().isoformat()
+    write_segment(tmp_path / "in", day, restored.rows, previous_event_id=backup)
+    ingest.run(ask())
+    assert job.run(ask(**lost)).counts == dict.fromkeys(
+        ("rows", "messages", "edits", "deletes", "moves"), 0
+    )
+    assert {row["day"] for row in gold(spark, ask, "activity")} == {first}
+    with pytest.raises(EmptyRange):  # now nobody ever counted it
+        job.run(ask(**lost))

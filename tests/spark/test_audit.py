@@ -1,11 +1,13 @@
 """A healthy workspace has no difference; each kind of planted damage is named."""
 
+import copy
 import json
 
 import pytest
 
-from spark.errors import SegmentMissing
+from spark.errors import SegmentMissing, SegmentTorn
 from spark.jobs.audit import job
+from tests.spark.log import Log, write_segment
 from tests.spark.test_activity import noise
 from tests.spark.test_ingest import conversation
 
@@ -44,19 +46,22 @@ def plant(log, first, second, here, there):
     messages[third] |= {"sender": "mallory"}
     messages[spare[0]] |= {"content_raw": "forged"}
     messages[spare[1]] |= {"channel_id": "ch_other"}
+    messages[spare[1]] |= {"deleted_by": "mallory"}
     messages[spare[2]] |= {"deleted_at": "2026-02-03T00:00:00Z", "deleted_by": "mallory"}
     del messages[spare[3]]
     messages["msg_x"] = {**messages[second], "id": "msg_x"}
     topics[here] = {**topics[here], "title": "forged"}
     (attached,) = log.tables["topic_attachments"].values()
     attached["value_json"] = '{"url":"https://evil.example"}'
+    attached["created_at"] = "2026-02-03T00:00:00Z"
     log.tables["enrichments"].clear()
     return {
         ("message.version", first), ("message.topic", second), ("message.sender", third),
         ("message.content", spare[0]), ("message.scope", spare[1]),
         ("message.tombstone", spare[2]), ("message.tombstone", spare[4]),
         ("message.missing", spare[3]), ("message.unlogged", "msg_x"), ("topic.title", here),
-        ("attachment.value", attached["id"]),
+        ("attachment.value", attached["id"]), ("attachment.created_at", attached["id"]),
+        ("message.tombstone", spare[1]),
     }  # fmt: skip
 
 
@@ -96,6 +101,26 @@ def test_each_damage_of_the_log_is_named(spark, ask, tmp_path):
     assert ("topic.title", there) in differences(spark, report)
 
 
+def test_wrong_scope_is_named_whatever_the_event(spark, ask, tmp_path):
+    log = Log()
+    here, there, third = log.channel(), log.channel("other"), log.channel("third")
+    topic = log.topic(here)
+    message = log.say(topic)
+    log.edit(message, "once")
+    log.edit(message, "twice")
+    attached = log.attach(topic, {"url": "x"})
+    rows = {(row["name"], row["entity_id"]): row for row in reversed(log.rows)}
+    rows["channel.created", there]["scope_channel_id"] = here
+    rows["channel.created", third]["scope_topic_id"] = topic
+    rows["topic.created", topic]["scope_channel_id"] = there
+    rows["message.edited", message]["scope_topic_id"] = "topic_x"  # of the first edit
+    rows["topic.attachment_added", attached]["scope_topic_id"] = "topic_x"
+    log.export(tmp_path / "in")
+    log.snapshot(tmp_path / "in")
+    found = differences(spark, job.run(ask()))
+    assert found == {("log.scope", one) for one in (there, third, topic, message, attached)}
+
+
 def test_lost_segment_is_a_gap_and_no_snapshot_is_an_error(spark, ask, tmp_path):
     log = conversation()[0]
     manifests = log.export(tmp_path / "in")
@@ -106,3 +131,54 @@ def test_lost_segment_is_a_gap_and_no_snapshot_is_an_error(spark, ask, tmp_path)
     report = job.run(ask())
     frame = spark.read.parquet(f"{report.path}/differences").where("kind = 'log.gap'")
     assert [row["snapshot_says"] for row in frame.collect()] == ["events 6 to 10 are in no segment"]
+
+
+def test_restore_after_a_snapshot_is_not_held_against_it(spark, ask, tmp_path):
+    log = Log()
+    topic = log.topic(log.channel())
+    first = log.say(topic)
+    backup, tables = log.last, copy.deepcopy(log.tables)
+    log.edit(first, "taken back by the restore")
+    log.say(topic, "bob")
+    log.export(tmp_path / "in")
+    log.snapshot(tmp_path / "in")
+    restored = Log("epoch-2", log.now)
+    restored.tables, restored.last = tables, log.last + 2**32
+    restored.rename(topic, "later")
+    day = log.now.date().isoformat()
+    write_segment(tmp_path / "in", day, restored.rows, previous_event_id=backup)
+    report = job.run(ask())
+    assert (report.differences, report.counts["as_of_event_id"]) == (0, log.last)
+    restored.snapshot(tmp_path / "in")
+    report = job.run(ask())
+    assert (report.differences, report.counts["as_of_event_id"]) == (0, restored.last)
+
+
+def test_workspace_without_events_has_no_difference(ask, tmp_path):
+    (tmp_path / "in/events").mkdir(parents=True)
+    Log().snapshot(tmp_path / "in")
+    assert job.run(ask()).differences == 0
+
+
+def damage(tmp_path, change):
+    log = Log()
+    log.say(log.topic(log.channel()))
+    log.export(tmp_path / "in")
+    manifest = log.snapshot(tmp_path / "in") / "manifest.json"
+    said = json.loads(manifest.read_text())
+    change(said)
+    manifest.write_text(json.dumps(said))
+
+
+LIES = {
+    "lacks topics": lambda said: said["files"].pop("topics"),
+    "another type": lambda said: said["files"]["topics"].update(file="../../topics.parquet"),
+    "lacks a field": lambda said: said.update(files=[1]),
+}
+
+
+@pytest.mark.parametrize("words", LIES)
+def test_snapshot_whose_manifest_lies_is_not_compared(ask, tmp_path, words):
+    damage(tmp_path, LIES[words])
+    with pytest.raises(SegmentTorn, match=words):
+        job.run(ask())

@@ -153,3 +153,100 @@ def test_torn_table_leaves_no_snapshot_and_a_name_can_not_write_elsewhere(hub, t
     hub.snapshots.clear()
     with pytest.raises(SegmentMissing, match="has no snapshot"):
         pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
+
+
+@pytest.fixture
+def elsewhere():
+    """Another server, which notes what it is sent."""
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.seen.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_token_does_not_follow_a_redirection(hub, elsewhere, tmp_path, monkeypatch):
+    def redirect(self):
+        self.send_response(302)
+        self.send_header("Location", f"http://127.0.0.1:{elsewhere.server_port}{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    monkeypatch.setattr(Hub, "do_GET", redirect)
+    with pytest.raises(SourceUnreachable):
+        pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    assert elsewhere.seen == [None]
+
+
+def test_file_that_does_not_end_is_not_taken_beyond_its_size(hub, tmp_path):
+    name = hub.listing[0]["file"]
+    hub.broken.clear()
+    hub.files[name] += bytes(3_000_000)
+    taken = []
+    with pytest.MonkeyPatch.context() as patched:
+        plain = pull.source.verify_file
+
+        def verify(path, size, sha256):
+            taken.append(path.stat().st_size - size)
+            plain(path, size, sha256)
+
+        patched.setattr(pull.source, "verify_file", verify)
+        with pytest.raises(SegmentTorn):
+            pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    assert taken == [1]
+
+
+class Reset:
+    """A body whose connection breaks."""
+
+    status = 200
+
+    def __init__(self, error):
+        self.error = error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def read(self, *_):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), TimeoutError("late")])
+def test_connection_that_breaks_is_the_networks_fault_not_the_disks(tmp_path, monkeypatch, error):
+    tried = []
+    monkeypatch.setattr(pull, "urlopen", lambda *_, **__: tried.append(1) or Reset(error))
+    with pytest.raises(SourceUnreachable, match="broke off"):
+        pull.pull("http://hub.example", TOKEN, tmp_path)
+    tried.clear()
+    with pytest.raises(SourceUnreachable, match="broke off"):
+        pull.Appliance("http://hub.example", TOKEN).bring("/x", tmp_path / "part", 9, "0" * 64)
+    assert len(tried) == pull.TRIES_MAX
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "http://hub.example:port"])
+def test_address_that_is_none_is_said(tmp_path, url):
+    with pytest.raises(SourceUnreachable):
+        pull.pull(url, None, tmp_path)
+
+
+@pytest.mark.parametrize("listed", [{"segments": 5, "next": 1}, {"segments": [], "next": "x"}, []])
+def test_listing_of_another_shape_is_said(hub, tmp_path, monkeypatch, listed):
+    raw = json.dumps(listed).encode()
+    monkeypatch.setattr(Hub, "do_GET", lambda self: self._send(200, raw))
+    with pytest.raises(SourceUnreachable, match="does not list segments"):
+        pull.pull(hub.url, TOKEN, tmp_path)

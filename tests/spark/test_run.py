@@ -85,6 +85,9 @@ def test_torn_manifest_has_the_code_of_a_torn_segment(spark, export, tmp_path, m
         ([*INGEST, "--master", "a", "--remote", "b"], 2, "exclude"),
         (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
         (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
+        (["ingest", "--in", "{0}/a[1]", "--out", "{0}/out"], 2, "for a pattern"),
+        (["ingest", "--in", "{0}/in", "--out", "{0}/{{a,b}}"], 2, "for a pattern"),
+        (["activity", "--in", "{0}/in", "--from", "-1", "--to", "0"], 2, "with --out"),
         (["audit", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
     ],
 )  # fmt: skip
@@ -92,6 +95,14 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
     (tmp_path / "file").write_text("")
     assert run.main([word.format(tmp_path) for word in words]) == code
     assert said in capsys.readouterr().err
+
+
+def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    (tmp_path / "in/events").mkdir(parents=True)
+    words = ["--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out", "--from", "-1", "--to", "0"]
+    assert run.main(["activity", *words]) == 14
+    assert "no events are in" in capsys.readouterr().err
 
 
 def test_stack_comes_after_the_sentence(spark, export, tmp_path, monkeypatch, capsys):

@@ -1,6 +1,5 @@
 """Reads silver, computes the days asked for, and publishes gold with all other days kept."""
 
-from datetime import timedelta
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -52,7 +51,8 @@ def _publish(ask: Request, source: Version, dataset: Dataset) -> Report:
     days = f"{first} to {last}"
     with ask.progress.step(spark, "activity: reading"):
         mine = t.within(rows, first, last)
-        if mine.isEmpty():
+        again = _days_again(former, str(first), str(last))
+        if mine.isEmpty() and not again:
             raise EmptyRange(f"nothing happened in {days}")
     told = t.within(t.sequence(rows), first, last).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
@@ -73,14 +73,25 @@ def _publish(ask: Request, source: Version, dataset: Dataset) -> Report:
         raise ChecksFailed("the new tables break a check of severity error")
     (sums,) = draft.read(spark, "activity").agg(
         f.count(f.lit(1)).alias("rows"),
-        *[f.sum(name).alias(name) for name in ("messages", "edits", "deletes", "moves")],
+        *[
+            f.coalesce(f.sum(name), f.lit(0)).alias(name)
+            for name in ("messages", "edits", "deletes", "moves")
+        ],
     ).collect()  # fmt: skip
     if former is not None:
-        asked = {str(first + timedelta(days=n)) for n in range((last - first).days + 1)}
         for table in schema.OUTPUT:
-            draft.keep(former, table, asked)
+            draft.keep(former, table, again)
     made = dataset.commit(draft, {"silver": source.path.name})
     return Report(sums.asDict(), results, made.path)
+
+
+def _days_again(former: Version | None, first: str, last: str) -> set[str]:
+    """Days asked for that were counted before. Nothing may have happened in them any more, since
+    a restore took it back; then they go."""
+    if former is None:
+        return set()
+    known = {day for table in schema.OUTPUT for day in former.days(table)}
+    return {day for day in known if first <= day <= last}
 
 
 def _one_file_a_day(frame: DataFrame) -> DataFrame:

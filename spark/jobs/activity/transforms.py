@@ -12,19 +12,27 @@ from pyspark.sql import functions as f
 from spark.jobs.activity import schema
 
 WHERE = ("day", "channel_id", "topic_id", "sender")
-ONE_DAY = timedelta(days=1)
 
 
 def c(name: str) -> Column:
     return f.col(name)
 
 
+def later(day: date, days: int) -> Column:
+    """That many days after, or the end of all days that there are."""
+    try:
+        found = day + timedelta(days=days)
+    except OverflowError:
+        found = date.max if days > 0 else date.min
+    return f.lit(found.isoformat()).cast("date")  # a date by itself can't be of year 1 there
+
+
 def near(messages: DataFrame, first: date, last: date) -> DataFrame:
     """States that began in the days asked for or in the two around them; `on` is their day."""
     return (
-        messages.where(c("day") <= f.lit(last + ONE_DAY))
-        .where(c("valid_from") >= f.lit(first - ONE_DAY).cast("timestamp"))
-        .where(c("valid_from") < f.lit(last + 2 * ONE_DAY).cast("timestamp"))
+        messages.where(c("day") <= later(last, 1))
+        .where(c("valid_from") >= later(first, -1).cast("timestamp"))
+        .where(c("valid_from") < later(last, 2).cast("timestamp"))
         .select(
             f.to_date("valid_from").alias("day"),
             "channel_id", "topic_id", "sender", "change", "valid_from", "event_id",
@@ -33,7 +41,7 @@ def near(messages: DataFrame, first: date, last: date) -> DataFrame:
 
 
 def within(rows: DataFrame, first: date, last: date) -> DataFrame:
-    return rows.where(c("day").between(f.lit(first), f.lit(last)))
+    return rows.where(c("day").between(later(first, 0), later(last, 0)))
 
 
 def sequence(rows: DataFrame) -> DataFrame:

@@ -32,10 +32,13 @@ def run(ask: Request) -> Report:
     with ask.progress.step(spark, "audit: verifying"):
         for one in mine:
             source.verify(one)
+        lacking = sorted(set(schema.SNAPSHOT) - set(snapshot.files))
+        if lacking:
+            raise SegmentTorn(f"the snapshot {snapshot.path} lacks {', '.join(lacking)}")
         for name, said in snapshot.files.items():
             _require(name in schema.SNAPSHOT, f"{snapshot.path} has an unknown table {name}")
             source.verify_file(snapshot.path / said["file"], said["bytes"], said["sha256"])
-    happened = source.happened(source.read(spark, mine), source.cuts(segments))
+    happened = source.happened(source.read(spark, mine), source.cuts(mine))
     events = happened.where(f.col("event_id") <= snapshot.last)
     with Dataset(ask.out / "gold" / "audit", schema.NAME).writing() as dataset:
         draft = dataset.draft()
@@ -85,9 +88,6 @@ def tables(ask: Request, snapshot: Snapshot) -> dict[str, DataFrame]:
     found = {}
     for name, promised in schema.SNAPSHOT.items():
         reader = ask.spark.read.schema(promised)
-        if name not in snapshot.files:
-            found[name] = ask.spark.createDataFrame([], promised)
-            continue
         path = str(snapshot.path / snapshot.files[name]["file"])
         found[name] = reader.parquet(path) if snapshot.format == "parquet" else reader.json(path)
     return found
@@ -109,16 +109,27 @@ def _read(file: Path) -> Snapshot:
     try:
         said = json.loads(file.read_bytes())
         version, kind = said["schema_version"], said["kind"]
+    except OSError as error:
+        raise SegmentTorn(f"the manifest {file} can't be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise SegmentTorn(f"the manifest {file} is cut off or malformed") from None
     if version != 1 or kind != "snapshot":
         raise SchemaVersionUnknown(f"{file} speaks of {kind!r} in schema version {version!r}")
     try:
-        return Snapshot(
+        found = Snapshot(
             file.parent, said["epoch"], int(said["as_of_event_id"]), said["format"], said["files"]
         )
-    except (KeyError, TypeError, ValueError):
+        sound = all(
+            source.FILE_NAME.fullmatch(one["file"])
+            and type(one["bytes"]) is int
+            and isinstance(one["sha256"], str)
+            for one in found.files.values()
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise SegmentTorn(f"the manifest {file} lacks a field") from None
+    if not sound:
+        raise SegmentTorn(f"the manifest {file} has a field of another type")
+    return found
 
 
 def _require(holds: bool, sentence: str) -> None:

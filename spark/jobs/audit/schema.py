@@ -20,7 +20,7 @@ COMPARED = {
     }),
     "attachment": ("topic_attachments", {
         "topic_id": "topic", "kind": "kind", "key": "key", "value": "value",
-        "dedupe_key": "dedupe_key", "source_message_id": "source",
+        "dedupe_key": "dedupe_key", "source_message_id": "source", "created_at": "created_at",
     }),
     "enrichment": ("enrichments", {"count": "count"}),
 }  # fmt: skip

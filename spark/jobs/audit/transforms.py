@@ -20,8 +20,10 @@ def c(name: str) -> Column:
 
 
 def tombstone(at: Column, by: Column) -> Column:
-    """Present and whose; null of a message that stands."""
-    return f.when(at.isNotNull(), f.concat(f.lit("by "), f.coalesce(by, f.lit("?"))))
+    """Whose and since when; null of a message that stands."""
+    who, when = f.coalesce(by, f.lit("?")), f.coalesce(millis(at).cast("string"), f.lit("?"))
+    said = f.concat(f.lit("by "), who, f.lit(" at "), when)
+    return f.when(at.isNotNull() | by.isNotNull(), said)
 
 
 def millis(at: Column) -> Column:
@@ -60,6 +62,7 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
         "attachment": t.once(t.attachments(others)).select(
             c("attachment_id").alias("id"), "event_id", "topic_id", "kind", "key",
             plain_json(c("value_json")).alias("value"), "dedupe_key", "source_message_id",
+            millis(c("created_at")).alias("created_at"),
         ),
         "enrichment": _counted(t.once_each(t.enrichments(others)), "event_id"),
     }  # fmt: skip
@@ -92,14 +95,14 @@ def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
         "message": messages.select(
             "id", "version", f.sha2("content_raw", 256).alias("content_hash"), "topic_id",
             "channel_id", "sender",
-            tombstone(c("deleted_at"), c("deleted_by")).alias("tombstone"),
+            tombstone(c("deleted_at").try_cast("timestamp"), c("deleted_by")).alias("tombstone"),
             at("created_at"), at("edited_at"),
         ),
         "topic": topics.select("id", "title", "channel_id", at("created_at")),
         "channel": channels.select("id", "name", "description", at("created_at")),
         "attachment": attachments.select(
             "id", "topic_id", "kind", "key", plain_json(c("value_json")).alias("value"),
-            "dedupe_key", "source_message_id",
+            "dedupe_key", "source_message_id", at("created_at"),
         ),
         "enrichment": _counted(tables["enrichments"], None).drop("event_id"),
     }  # fmt: skip
@@ -145,7 +148,10 @@ def _difference(kind: str, log: Column | str | None, snapshot: Column | str | No
 
 
 def log_faults(events: DataFrame, history: DataFrame) -> DataFrame:
-    frames = [_unreadable(events), _scopes(events), _versions(history), _twice(events)]
+    frames = [
+        _unreadable(events), _scopes(events), _scopes_of_changes(history),
+        _scopes_of_others(events), _versions(history), _twice(events),
+    ]  # fmt: skip
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -179,6 +185,38 @@ def _scopes(events: DataFrame) -> DataFrame:
         f.when(moved, c("p.topic_id")),
     )
     says = f.concat_ws(" ", "scope_channel_id", "scope_topic_id", "scope_topic_id2")
+    return rows.where(says != should).select(*_row("log.scope", c("entity_id"), says, should))
+
+
+def _scopes_of_changes(history: DataFrame) -> DataFrame:
+    """An edit and a deletion name no topic: they are routed by the one in which the message is."""
+    order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    placed = c("change").isin("created", "moved")
+
+    def known(name: str) -> Column:
+        return f.last(f.when(placed, c(name)), ignorenulls=True).over(so_far)
+
+    rows = history.select(
+        "*", known("channel_id").alias("in_channel"), known("topic_id").alias("in_topic")
+    )
+    says = f.concat_ws(" ", "channel_id", "topic_id")
+    should = f.concat_ws(
+        " ", f.coalesce("in_channel", "channel_id"), f.coalesce("in_topic", "topic_id")
+    )
+    rows = rows.where(~placed & (says != should))
+    return rows.select(*_row("log.scope", c("message_id"), says, should))
+
+
+def _scopes_of_others(events: DataFrame) -> DataFrame:
+    """Of channels, topics and attachments, as far as the payload names where they are."""
+    rows = t.others_of(events).where(t.is_sound(known.OTHERS))
+    told = (c("p.topic")["id"], c("p.attachment")["topic_id"], c("p.topic_id"))
+    # A channel is in no topic; of an enrichment only its message knows where it is.
+    topic = f.when(c("name") != "channel.created", f.coalesce(*told, c("scope_topic_id")))
+    channel = f.coalesce(c("p.channel")["id"], c("p.topic")["channel_id"], c("scope_channel_id"))
+    says = f.concat_ws(" ", "scope_channel_id", "scope_topic_id")
+    should = f.concat_ws(" ", channel, topic)
     return rows.where(says != should).select(*_row("log.scope", c("entity_id"), says, should))
 
 
