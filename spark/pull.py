@@ -5,6 +5,8 @@ They become the same files below `<out>/bronze` that an export writes, the manif
 """
 
 import json
+import shutil
+import time
 from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
@@ -22,6 +24,8 @@ TRIES_MAX = 4  # of one segment; each goes on where the last one broke off
 PAGE = 100
 CHUNK_BYTES = 1024 * 1024
 TOKEN_BYTES_MAX = 4096
+SNAPSHOTS_KEPT = 2
+PART_SECONDS_MAX = 86_400.0
 
 
 def is_url(text: str) -> bool:
@@ -199,18 +203,36 @@ def pull_snapshot(url: str, token: str | None, target: Path) -> str:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SegmentTorn("the appliance lists a snapshot that is malformed") from None
     folder, draft = target / "snapshot" / name, target / "snapshot" / f".{name}.part"
-    if folder.exists():
-        return str(name)
+    if not folder.exists():
+        _bring_snapshot(appliance, said, wanted, draft)
+        with writable(draft):
+            draft.rename(folder)
+    _keep_few(folder)
+    return str(name)
+
+
+def _bring_snapshot(
+    appliance: Appliance, said: dict[str, Any], wanted: list[tuple[str, int, str]], draft: Path
+) -> None:
     with writable(draft):
         draft.mkdir(parents=True, exist_ok=True)
     for file, size, sha256 in wanted:
-        path = f"/api/v1/snapshots/{quote(name)}/{quote(file)}"
+        path = f"/api/v1/snapshots/{quote(said['name'])}/{quote(file)}"
         appliance.bring(path, draft / file, size, sha256)
     manifest = {key: value for key, value in said.items() if key != "name"}
     with writable(draft):
         (draft / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        draft.rename(folder)
-    return str(name)
+
+
+def _keep_few(newest: Path) -> None:
+    """Older snapshots are at the appliance, or nobody's any more; and nobody goes on with a part
+    of one for so long."""
+    ages = {each: time.time() - each.stat().st_mtime for each in newest.parent.iterdir()}
+    whole = [each for each in ages if each != newest and not each.name.startswith(".")]
+    old = sorted(whole, key=lambda each: ages[each])[SNAPSHOTS_KEPT - 1 :]
+    parts = [each for each in ages if each.name.startswith(".") and ages[each] > PART_SECONDS_MAX]
+    for each in (*old, *parts):
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def _refusal(url: str, error: HTTPError) -> str:

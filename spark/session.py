@@ -30,6 +30,8 @@ class Engine(NamedTuple):
 
 def build(name: str, engine: Engine) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", "python3")
+    if _locale() in ("C", "POSIX"):  # Java would not find files whose names are not ASCII
+        os.environ["LC_ALL"] = "C.UTF-8"
     builder = SparkSession.builder.appName(f"agentlip-{name}")
     if engine.remote:
         builder = builder.remote(engine.remote)
@@ -98,6 +100,12 @@ def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
         if limit < machine:
             return f"{int(limit * HEAP_SHARE) // 2**20}m"
     return HEAP_UNLIMITED
+
+
+def _locale() -> str:
+    """What decides about characters, as the C library looks for it."""
+    said = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next(filter(None, said), "C")
 
 
 def _first_line(error: Exception) -> str:

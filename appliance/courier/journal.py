@@ -18,6 +18,7 @@ from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
 PAGE = 5_000
+BLOCK = 1_000
 
 
 class Row:
@@ -55,15 +56,25 @@ class Memory:
 
 
 class Journal:
+    """Numbers its rows itself, upwards for ever. Numbers are reserved by the BLOCK, so that few
+    inserts write the sequence beside their row."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._told = 0  # the newest row that somebody was told of
+        self._newest: int = store.read(_newest)
+        self._reserved = self._newest
 
     def append(self, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
         """Store them; their row numbers, once they are on disk."""
+        first = self._newest + 1
+        self._newest += len(entries)
+        reserve = 0
+        if self._newest > self._reserved:
+            reserve = self._reserved = self._newest + BLOCK
         small = len(entries) == 1 and len(entries[0][2]) <= SMALL_BYTES
         write = self._store.write_small if small else self._store.write
-        rows = write(writes.append, entries, is_inbox)
+        rows = write(writes.append, entries, is_inbox, first, reserve)
         self._told = max(self._told, rows[-1])
         return rows
 
@@ -138,6 +149,12 @@ def folded(changes: Sequence[Change]) -> list[Change]:
         kept.append(change)
     kept.reverse()
     return kept
+
+
+def _newest(reader: Reader) -> int:
+    """The highest number that was ever given or reserved."""
+    row = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")
+    return int(row[0]) if row else 0
 
 
 def _some(reader: Reader, sql: str, after: tuple[Any, Any]) -> list[Any]:

@@ -12,9 +12,11 @@ Entry = tuple[str, str, bytes, int, str | None, int, int | None, int | None]
 Change = tuple[Any, ...]
 
 INSERT = (
-    "INSERT INTO journal (stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO journal (number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+# The sequence of an AUTOINCREMENT key: what lies below it is inserted without writing it.
+RESERVE = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'journal'"
 GONE = "DELETE FROM journal WHERE number = ?"
 ACKED = "INSERT OR REPLACE INTO acked (stream, slot, place, id, at_ms) VALUES (?, ?, ?, ?, ?)"
 ATTEMPT = "UPDATE journal SET attempts = ?, failures = ?, due_ms = ? WHERE number = ?"
@@ -42,15 +44,19 @@ LATEST = "INSERT OR REPLACE INTO latest (stream, body, at_ms) VALUES (?, ?, ?)"
 UNSEEN = "DELETE FROM latest WHERE stream = ?"
 
 
-def append(tx: Tx, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
-    """Store envelopes of one stream; their row numbers. The last into an inbox is its latest."""
-    tx.executemany(INSERT, entries)
-    # One writer, one statement after the other: the numbers of these rows are without a gap.
-    last = int(tx.execute("SELECT last_insert_rowid()").fetchone()[0])
+def append(
+    tx: Tx, entries: Sequence[Entry], is_inbox: bool, first: int, reserve: int = 0
+) -> list[int]:
+    """Store envelopes of one stream as rows `first` and following; their numbers. The last into
+    an inbox is its latest. `reserve`: numbers up to this one are given out from now on."""
+    rows = list(range(first, first + len(entries)))
+    tx.executemany(INSERT, [(row, *entry) for row, entry in zip(rows, entries, strict=True)])
+    if reserve:
+        tx.execute(RESERVE, (reserve,))
     if is_inbox:
         stream, _, body, *_ = entries[-1]
         tx.execute(LATEST, (stream, body, tx.now_ms))
-    return list(range(last - len(entries) + 1, last + 1))
+    return rows
 
 
 def apply(tx: Tx, changes: Sequence[Change]) -> int:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from appliance.jobs import byterange, metrics, wire
+from appliance.jobs.child import ChildTooSlow
 from appliance.jobs.service import Reports, Segments, Snapshots
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import Operation, Route
@@ -111,7 +112,7 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
         }, suffix="file"),
         Route("/api/v1/reports/activity", ReportsResource(reports), {
             "GET": Operation(READ, reply=wire.ActivityReport, query=wire.ActivityQuery,
-                             errors=(wire.NothingInRange, wire.ReportUnavailable),
+                             errors=(wire.NothingInRange, wire.ReportUnavailable, ChildTooSlow),
                              summary="What the activity job has counted, by day, channel, topic,"
                                      " sender and pair"),
         }, suffix="activity"),

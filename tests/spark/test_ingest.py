@@ -108,6 +108,25 @@ def test_second_run_changes_nothing(spark, ask, lake, tmp_path):
     assert job.run(ask()).path is None
 
 
+@pytest.mark.parametrize("lost", ["all", "the newest version"])
+def test_tables_that_were_deleted_or_put_back_are_filled_again(spark, ask, lake, tmp_path, lost):
+    root, silver = lake
+    log = conversation()[0]
+    first, *more = log.export(tmp_path / "later")
+    shutil.copytree(first.parent, root / "events" / first.parent.name)
+    job.run(ask())
+    shutil.copytree(silver.root, tmp_path / "copy", symlinks=True)
+    for manifest in more:
+        shutil.copytree(manifest.parent, root / "events" / manifest.parent.name)
+    job.run(ask())
+    whole = everything(spark, silver)
+    shutil.rmtree(silver.root)
+    if lost == "the newest version":
+        shutil.copytree(tmp_path / "copy", silver.root, symlinks=True)
+    assert job.run(ask()).path is not None
+    assert everything(spark, silver) == whole
+
+
 @pytest.mark.parametrize("order", ["one by one", "backwards"])
 def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, tmp_path, order):
     root, silver = lake
@@ -271,6 +290,7 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
     bad("message.created", '{"message": {"id": "m"')
     bad("message.created", {"message": {**noun, "version": "two", "sender": None}})
     bad("message.created", {"message": {**noun, "created_at": "yesterday"}})
+    bad("message.created", {"message": {**noun, "version": "1"}})
     bad("message.edited", {"message_id": good, "version": 2})
     bad("topic.created", {"topic": {"id": "t"}})
     bad("", {})
@@ -278,15 +298,16 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
     log.rows[-1]["epoch"] = None
     log.export(root)
     report = job.run(ask())
-    assert report.counts["quarantine"] == 7
+    assert report.counts["quarantine"] == 8
     told = [row["reasons"] for row in rows(spark, silver, "quarantine")]
     assert "data_json is no JSON object" in told[0]
     assert told[1] == ["version is no number", "sender is missing"]
     assert told[2] == ["created_at is no time"]
-    assert told[3] == ["entity_id is another message", "content_raw is missing"]
-    assert told[4] == ["topic.channel_id is missing", "topic.title is missing"]
-    assert told[5] == ["name is missing"]
-    assert told[6] == ["epoch is missing", "name is missing"]
+    assert told[3] == ["version is no number"]
+    assert told[4] == ["entity_id is another message", "content_raw is missing"]
+    assert told[5] == ["topic.channel_id is missing", "topic.title is missing"]
+    assert told[6] == ["name is missing"]
+    assert told[7] == ["epoch is missing", "name is missing"]
     assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
 
 

@@ -2,7 +2,9 @@
 sentence."""
 
 import json
+import os
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -138,6 +140,17 @@ def test_newest_snapshot_that_the_segments_reach_comes_whole_beside_them(hub, tm
     hub.seen.clear()
     assert pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours") == name
     assert [path for path, _ in hub.seen] == ["/api/v1/snapshots?limit=100"]
+
+
+def test_older_snapshots_and_forgotten_parts_go(hub, tmp_path):
+    folder = tmp_path / "ours/snapshot"
+    for age, name in enumerate((".old.part", "b", "a"), 2):
+        (folder / name).mkdir(parents=True)
+        at = time.time() - age * 86_400
+        os.utime(folder / name, (at, at))
+    (folder / ".new.part").mkdir()
+    name = pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
+    assert {each.name for each in folder.iterdir()} == {name, "b", ".new.part"}
 
 
 def test_torn_table_leaves_no_snapshot_and_a_name_can_not_write_elsewhere(hub, tmp_path):

@@ -54,10 +54,10 @@ def run(ask: Request) -> Report:
     folder = ask.source / "events"
     with silver(ask.out).writing() as dataset:
         merge = Merge(ask, dataset, source.manifests(folder))
-        if ask.remote:  # its streams would call back into a process of their own, over there
-            merge.take(merge.all)
-        else:
+        if not ask.remote:  # its streams would call back into a process of their own, over there
             stream.new_segments(ask.spark, folder, ask.out / "checkpoints" / "ingest", merge.take)
+        # The checkpoint may know more than the tables: they were deleted, or put back from a copy.
+        merge.take(merge.all)
         return Report(merge.counts, merge.results, merge.published)
 
 

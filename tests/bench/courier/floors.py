@@ -106,7 +106,9 @@ def _transactions(connection: sqlite3.Connection, size: int, count: int) -> dict
     began = NOW()
     for number in range(count):
         connection.execute("BEGIN IMMEDIATE")
-        rows = [("s", f"e{number}-{one}", body, 4, None, 1, None, None) for one in range(size)]
+        rows = [
+            (None, "s", f"e{number}-{one}", body, 4, None, 1, None, None) for one in range(size)
+        ]
         connection.executemany(INSERT, rows)
         connection.execute("COMMIT")
         if number % 50 == 0:

@@ -110,7 +110,7 @@ def test_what_a_dying_writer_stored_and_told_nobody_is_taken_up(life):
     one = life()
     one.put("a")
     entry = one.courier.inserts._entry(one.ring(), raw_parsed("b"))
-    one.store.write(writes.append, [entry], False)  # committed; its producer heard nothing
+    one.store.write(writes.append, [entry], False, 2)  # committed; its producer heard nothing
     one.courier.inserts.look_again()
     one.courier.inserts.look_again()
     assert one.put("b").duplicates == 1
