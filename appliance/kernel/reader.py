@@ -76,13 +76,13 @@ def open_connection(
     database: Any = None,
     *,
     query_only: bool = False,
-    busy_ms: int = BUSY_TIMEOUT_MS,
+    busy_ms: int | None = None,
 ) -> sqlite3.Connection:
     """A connection in autocommit mode with the pragmas of hub spec §3.4.
 
     With a peewee `database` the connection is that database's own for this thread, so
     models and raw statements share it. The file must exist. `busy_ms`: how long it waits for
-    locks of others.
+    locks of others, if not for BUSY_TIMEOUT_MS.
     """
     if database is not None:
         with _alone():
@@ -92,7 +92,7 @@ def open_connection(
         uri = path.absolute().as_uri() + "?mode=rw"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256)
     for pragma in (
-        f"busy_timeout = {busy_ms}",
+        f"busy_timeout = {BUSY_TIMEOUT_MS if busy_ms is None else busy_ms}",
         "journal_mode = WAL",
         "foreign_keys = ON",
         f"synchronous = {synchronous}",

@@ -117,7 +117,8 @@ class Table:
         self.until(lambda: self.session._cursor >= self.house.feed.head or self.quiet())
 
     def quiet(self):
-        return not self.session._subscription._queue
+        subscription = self.session._subscription
+        return not subscription._queue and not subscription.lagging
 
     def told(self):
         return [event["event_id"] for event in self.socket.of("event")]
