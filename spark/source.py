@@ -119,7 +119,7 @@ def verify(segment: Segment) -> None:
 def _rows(segment: Segment) -> int:
     """By the footer of Parquet; its events must be those that the manifest names."""
     try:
-        said = parquet.read_metadata(segment.path)  # type: ignore[no-untyped-call]
+        said = parquet.read_metadata(segment.path)
     except (ArrowException, OSError) as error:
         what = str(error).split("\n", 1)[0][:200]
         raise SegmentTorn(f"{segment.path} is no Parquet file: {what}") from None

@@ -145,7 +145,8 @@ class Store:
             self._admit(1)
             done = alone.run((function, args))
             if done is not None:
-                return self._told(*done, began)  # type: ignore[no-any-return]
+                told: T = self._told(*done, began)
+                return told
         result = self.write(function, *args)
         seconds = self._clock.monotonic() - began
         alone.probed(seconds, alone.companies == companies and not self._upkeep)

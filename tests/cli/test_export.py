@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -273,14 +274,16 @@ def test_what_is_not_due_waits(logged):
     assert export(logged, "segments", "--json").json["rows"] == 40
 
 
-def test_following_writes_what_comes_until_it_is_ended(logged):
-    logged.add(600)
+@contextmanager
+def following(logged, **jobs):
+    """`agentlip export segments --follow` without pauses; ended at the latest here."""
     process = subprocess.Popen(
         command("agentlip", "export", "segments", "--follow", "--json"),
         cwd=logged.filled.path,
         env=environment(
             AGENTLIP_JOBS__EXPORT_SECONDS="0.05",
             AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS="0.05",
+            **jobs,
         ),
         stdout=subprocess.PIPE,
         # Under a shell's & it would be ignored, here and in the child.
@@ -288,38 +291,30 @@ def test_following_writes_what_comes_until_it_is_ended(logged):
     )
     try:
         assert process.stdout is not None
+        yield process
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+def test_following_writes_what_comes_until_it_is_ended(logged):
+    logged.add(600)
+    with following(logged) as process:
         assert json.loads(process.stdout.readline())["last_event_id"] == 600
         logged.add(10)
         assert json.loads(process.stdout.readline())["last_event_id"] == 610
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
-    finally:
-        process.kill()
-        process.wait(20)
     assert ids_in(out_of(logged)) == logged.ids()
 
 
 def test_following_writes_small_neighbours_as_one(logged):
     logged.add(600)
-    process = subprocess.Popen(
-        command("agentlip", "export", "segments", "--follow", "--json"),
-        cwd=logged.filled.path,
-        env=environment(
-            AGENTLIP_JOBS__EXPORT_SECONDS="0.05",
-            AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS="0.05",
-            AGENTLIP_JOBS__COMPACT_COUNT_MIN="2",
-        ),
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
+    with following(logged, AGENTLIP_JOBS__COMPACT_COUNT_MIN="2") as process:
         assert json.loads(process.stdout.readline())["last_event_id"] == 600
         logged.add(600)
         assert json.loads(process.stdout.readline())["last_event_id"] == 1200
         until(lambda: any(one.replaces for one in manifests(out_of(logged))))
-    finally:
-        process.kill()
-        process.wait(20)
     assert ids_in(out_of(logged)) == logged.ids()
 
 

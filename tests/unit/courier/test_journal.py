@@ -4,6 +4,7 @@ import pytest
 
 from appliance.courier import writes
 from appliance.courier.envelope import parse
+from appliance.courier.journal import BLOCK
 from appliance.courier.view import LATEST
 from appliance.courier.wire import OneQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
@@ -197,3 +198,26 @@ def test_a_stream_that_is_forgotten_leaves_nothing_behind(life):
     assert STREAM not in one.courier.queue.rings
     one.courier.inserts.flush()
     assert one.rows("acked") == []
+
+
+def test_a_number_is_given_once_though_its_row_is_gone(life):
+    one = life()
+    one.put("a", "b")
+    given = [row[0] for row in one.rows("journal")]
+    taker, items = one.take()
+    one.courier.ack(taker, [item.id for item in items])
+    one.again()
+    assert one.rows("journal") == []
+    one.put("c")
+    assert [row[0] for row in one.rows("journal")] > given
+
+
+def test_few_inserts_write_the_sequence(life):
+    one = life()
+    one.put("a")
+    (before,) = one.rows("sqlite_sequence")
+    one.put("b", "c")
+    assert one.rows("sqlite_sequence") == [before]
+    one.put(*(f"d{n}" for n in range(BLOCK // 2)))
+    one.put(*(f"e{n}" for n in range(BLOCK // 2)))
+    assert one.rows("sqlite_sequence") > [before]
