@@ -1,6 +1,7 @@
 """What every test run needs: settings for containers, and no test left out unnoticed."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,12 @@ os.environ.setdefault("TC_POOLING_INTERVAL", "0.1")
 # saying so; everything else is tested as on a machine that stays, wherever the tests run.
 for name in ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "CIRCLECI", "JENKINS_URL"):
     os.environ.pop(name, None)
+
+# A user may have started an appliance from this clone and named it in the environment.
+# No test finds it: each makes a workspace of its own in a temporary directory.
+for name in [name for name in os.environ if name.startswith("AGENTLIP_")]:
+    del os.environ[name]
+os.environ["AGENTLIP_CEILING_DIRECTORIES"] = str(Path(__file__).parents[1])
 
 MUST_RUN = {"container": "CONTAINERS", "spark": "SPARK"}
 

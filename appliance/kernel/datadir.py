@@ -162,13 +162,15 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
 
     Looks no further than `home` (which it looks at) and the edge of the file system, so a
     directory that somebody else can write is not taken for ours because it lies above.
+    Directories listed in `AGENTLIP_CEILING_DIRECTORIES` and those above them are not searched.
     """
     start = start.resolve()
     last = _home() if home is None else home.resolve()
+    ceilings = _ceilings()
     searched: list[str] = []
     device = _device(start)
     for directory in (start, *start.parents):
-        if device is None or _device(directory) != device:
+        if device is None or _device(directory) != device or directory in ceilings:
             break
         searched.append(str(directory))
         if _holds_workspace(directory):
@@ -204,6 +206,11 @@ def _not_trusted(directory: Path) -> WorkspaceNotTrusted:
         details={"workspace": str(directory)},
         hint=f"if you trust it, name it with '--workspace {directory}'",
     )
+
+
+def _ceilings() -> set[Path]:
+    listed = os.environ.get("AGENTLIP_CEILING_DIRECTORIES", "").split(os.pathsep)
+    return {Path(directory).resolve() for directory in listed if directory}
 
 
 def _home() -> Path | None:

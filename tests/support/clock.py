@@ -1,4 +1,6 @@
-"""Time that moves only when a test says so."""
+"""Clocks for tests: one that moves only when told, one that never shows an instant twice."""
+
+from appliance.kernel.clock import SystemClock
 
 
 class FakeClock:
@@ -15,3 +17,17 @@ class FakeClock:
     def pass_seconds(self, seconds: float) -> None:
         self.seconds += seconds
         self.ms += int(seconds * 1000)
+
+
+class SteppingClock(SystemClock):
+    """The system's time, but every reading is later than the one before.
+
+    Two steps of a program then never fall into the same millisecond, however fast the machine.
+    """
+
+    def __init__(self) -> None:
+        self._last_ms = 0
+
+    def now_ms(self) -> int:
+        self._last_ms = max(self._last_ms + 1, super().now_ms())
+        return self._last_ms

@@ -33,11 +33,15 @@ class Done:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours without settings; with TESTS_WITHOUT_FTS5 set, SQLite has no FTS5 there."""
+    """Ours without settings; with TESTS_WITHOUT_FTS5 set, SQLite has no FTS5 there.
+
+    No command finds a workspace in this repository or above it: that one is the user's.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")}
     path = [str(ROOT)]
     if "TESTS_WITHOUT_FTS5" in kept:
         path.insert(0, str(ROOT / "tests" / "support" / "without_fts5"))
+    kept["AGENTLIP_CEILING_DIRECTORIES"] = str(ROOT)
     return {**kept, "PYTHONPATH": os.pathsep.join(path), **more}
 
 
@@ -47,6 +51,7 @@ def command(name: str, *arguments: str) -> list[str]:
 
 
 def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> Done:
+    assert ROOT not in (cwd, *cwd.parents), "a workspace in the repository is the user's"
     done = subprocess.run(
         command(name, *map(str, arguments)),
         input=stdin,

@@ -13,24 +13,26 @@ from appliance.jobs.export import Exporter
 from appliance.jobs.segment import Limits
 from appliance.jobs.settings import JobsSettings
 from appliance.jobs.source import open_log
-from appliance.kernel.clock import SystemClock
+from tests.support.clock import SteppingClock
 from tests.support.exports import Logged, ids_in
 
 LIMITS = Limits(rows_max=20, bytes_max=1 << 20, open_ms=1000)
 SETTINGS = JobsSettings(compact_count_min=2, replaced_seconds=0, keep_days=0)
 STEPS_MAX = 200
+# Compaction and removal in the same millisecond would take fewer steps to count.
+CLOCK = SteppingClock()
 
 
 def export(logged: Logged, out: Path) -> None:
     directory = Catalogue(out)
     with open_log(logged.datadir) as log, directory.only_writer():
-        Exporter(log, directory, "jsonl", LIMITS, SystemClock()).run()
+        Exporter(log, directory, "jsonl", LIMITS, CLOCK).run()
 
 
 def clean(out: Path, settings: JobsSettings) -> None:
     directory = Catalogue(out)
     with directory.only_writer():
-        tidy(directory, settings, SystemClock())
+        tidy(directory, settings, CLOCK)
 
 
 def killed_at(step: int, work: Callable[[], None]) -> bool:

@@ -122,6 +122,24 @@ def test_the_search_stops_at_the_edge_of_the_file_system(
     assert error.value.details["searched"] == [str(mounted), str(mounted.parent)]
 
 
+def test_ceiling_directories_and_those_above_are_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace(tmp_path)
+    ceiling = tmp_path / "clone"
+    workspace(ceiling)
+    below = ceiling / "tests"
+    below.mkdir()
+    listed = os.pathsep.join((str(tmp_path / "other"), str(ceiling)))
+    monkeypatch.setenv("AGENTLIP_CEILING_DIRECTORIES", listed)
+    for start in (ceiling, below):
+        with pytest.raises(WorkspaceNotFound) as error:
+            discover(start, home=tmp_path)
+        assert str(tmp_path) not in error.value.details["searched"]
+    workspace(below)
+    assert discover(below, home=tmp_path).workspace == below
+
+
 def test_nothing_found_tells_what_was_searched_and_what_to_do(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
