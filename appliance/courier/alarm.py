@@ -6,11 +6,13 @@ Other instants (delays, expiries, extended leases) wait in a heap; cancelled one
 there until half of the heap is stale, then it is rebuilt.
 """
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 LINES_MAX = 64  # lengths of leases that get a line of their own; further ones use the heap
 STALE_MAX = 1024
+REST_MS_MAX = 1000.0  # longest rest; no line of leases this long can end within one
 
 
 class Timed(Protocol):
@@ -21,11 +23,16 @@ class Timed(Protocol):
 
 
 class Alarm:
-    """Instants in milliseconds of a clock that never goes back."""
+    """Instants in milliseconds of a clock that never goes back.
 
-    __slots__ = ("_heap", "_lines", "_number", "_stale")
+    rest_until  nobody asks `due` before then, unless `rest`'s caller is woken; 0: not resting
+    """
+
+    __slots__ = ("_heap", "_lines", "_number", "_stale", "_wake", "rest_until")
 
     def __init__(self) -> None:
+        self.rest_until = 0.0
+        self._wake: Callable[[], None] = _nobody
         self._lines: dict[int, dict[Timed, None]] = {}
         self._heap: list[tuple[float, int, Timed]] = []
         self._number = 0
@@ -43,6 +50,8 @@ class Alarm:
                 if len(self._lines) >= LINES_MAX:
                     return None
             line = self._lines[length_ms] = {}
+        if length_ms < REST_MS_MAX:
+            self.interrupt()  # a lease from now on may end before the rest does
         return line
 
     def set(self, timed: Timed, at_ms: float) -> None:
@@ -52,6 +61,8 @@ class Alarm:
         timed.stamp = self._number
         timed.deadline = at_ms
         heappush(self._heap, (at_ms, self._number, timed))
+        if at_ms < self.rest_until:
+            self.interrupt()
 
     def cancel(self, timed: Timed) -> None:
         """Forget the instant in the heap, if there is one."""
@@ -89,3 +100,18 @@ class Alarm:
         if self._heap:
             ends.append(self._heap[0][0])
         return min(ends, default=None)
+
+    def rest(self, until_ms: float, wake: Callable[[], None]) -> None:
+        """`due` is not asked before `until_ms`; `wake` is called once if that becomes too late."""
+        self.rest_until = until_ms
+        self._wake = wake
+
+    def interrupt(self) -> None:
+        """Something needs a tick before the rest is over."""
+        if self.rest_until:
+            self.rest_until = 0.0
+            self._wake()
+
+
+def _nobody() -> None:
+    """Nobody rests."""

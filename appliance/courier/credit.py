@@ -130,7 +130,7 @@ def _round(ring: Ring, now: float, most: int | None) -> int:
         credit = seat.taker.credit
         dealt += _serve(seat, min(room, credit) if plenty else 1, now)
     if not dealt:
-        ring.held.add(ring)
+        ring.hold_back()
     return dealt
 
 

@@ -1,5 +1,6 @@
 """The courier's background work: the tick, and the journal's writer."""
 
+from appliance.courier.alarm import REST_MS_MAX
 from appliance.courier.operator import Operator
 from appliance.courier.service import Courier
 from appliance.courier.view import INFLIGHT
@@ -11,7 +12,10 @@ INFLIGHT_MS = 100.0  # between two looks at all leases, while somebody watches t
 
 class Tick(Loop):
     """The only thing that happens because time passed: leases end, delays and lives as well,
-    pauses and redrives go on, rates are sampled, unused streams forgotten."""
+    pauses and redrives go on, rates are sampled, unused streams forgotten.
+
+    It rests until the next of these is due, and is woken when something earlier comes up.
+    """
 
     name = "courier_tick"
     jitter = 0.0
@@ -20,7 +24,8 @@ class Tick(Loop):
         super().__init__(courier.clock, courier.log)
         self._courier = courier
         self._operator = operator
-        self.interval_seconds = courier.settings.tick_seconds
+        self.shortest_seconds = courier.settings.tick_seconds
+        self.interval_seconds = 0.0
         self._forgot_ms = self._shown_ms = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
@@ -38,7 +43,18 @@ class Tick(Loop):
         if counts["lease_expired"] and courier.settings.event_log:
             ids = courier.queue.timed_out[:100]
             self.log.info("courier", event="timeout", count=counts["lease_expired"], ids=ids)
+        self._rest(now)
         return counts
+
+    def _rest(self, now: float) -> None:
+        courier = self._courier
+        until = min(courier.queue.next_tick_ms(now), now + REST_MS_MAX)
+        if self._operator.is_redriving:
+            until = now
+        elif courier.views[INFLIGHT].watchers:
+            until = min(until, now + INFLIGHT_MS)
+        courier.queue.alarm.rest(until, self.nudge)
+        self.interval_seconds = max(0.0, (until - now) / 1000 - self.shortest_seconds)
 
 
 class JournalWriter(Loop):

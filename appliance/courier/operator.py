@@ -281,11 +281,16 @@ class Operator:
             rate = min(command.rate, self._courier.settings.redrive_rate)
             begun = Redrive(ring, deque(ids), rate, now)
             self._redrives.append(begun)
+            self._queue.alarm.interrupt()
             self.tick(now)
             left = len(begun.ids)
             return self._changed(ids, len(ids) - left, command, left)
         done = self._revive(ring, deque(ids), len(ids), now)
         return self._changed(ids, done, command, len(ids) - done)
+
+    @property
+    def is_redriving(self) -> bool:
+        return bool(self._redrives)
 
     def tick(self, now: float) -> int:
         """Redrives under way go on."""

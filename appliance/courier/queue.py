@@ -155,6 +155,15 @@ class Queue:
         self._mark(now)
         return counts
 
+    def next_tick_ms(self, now: float) -> float:
+        """When something can happen next because time passes; at once while work is left."""
+        if self._to_mark or self._held:
+            return now
+        ends = [one.paused_until for one in self._paused_until if one.paused_until is not None]
+        ends.append(self._marked_ms + MARK_EVERY_MS)
+        due = self.alarm.next_at()
+        return min(ends) if due is None else min(due, *ends)
+
     def _is_done(self, taker: Taker) -> bool:
         return not taker.inflight and not taker.seats and taker not in self._patterns
 
@@ -207,6 +216,7 @@ class Queue:
             self._paused_until.discard(ring)
         else:
             self._paused_until.add(ring)
+            self.alarm.interrupt()
 
     def resume(self, ring: Ring, now: float) -> None:
         ring.resume()

@@ -135,6 +135,11 @@ class Ring:
 
     # -- out ------------------------------------------------------------------------
 
+    def hold_back(self) -> None:
+        """Nobody gets anything before the next tick, which then comes soon."""
+        self.held.add(self)
+        self._alarm.interrupt()
+
     def claim(self, most: int, holder: Holder, now: float, lease_ms: int) -> list[Item]:
         """The next `most` ready ones, leased to `holder` until `now + lease_ms`."""
         if self.paused:

@@ -54,14 +54,18 @@ class Indexer(Loop):
 
 
 class Checkpointer(Loop):
-    """Keeps a store's write-ahead log short, off the path of writers."""
+    """Keeps a store's write-ahead log short, off the path of writers.
+
+    The store wakes it after `store.checkpoint_jobs` writes; an idle store never does.
+    """
 
     name = "checkpointer"
+    interval_seconds = 60.0
 
     def __init__(self, store: Store, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
+        super().__init__(clock, log, work=store.checkpoint_due)
         self._store = store
-        self.interval_seconds = store.settings.checkpoint_seconds
+        self.shortest_seconds = store.settings.checkpoint_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         return {"checkpoints": int(self._store.checkpoint())}

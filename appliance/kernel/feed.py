@@ -99,12 +99,19 @@ class Feed:
         self.head = head
         self.closed = False
         self._subscriptions: set[Subscription] = set()
+        self._callbacks: list[Callable[[], None]] = []
 
     def publish(self, items: list[Any]) -> None:
         self.head = items[-1].number
         _published.inc(len(items))
         for subscription in self._subscriptions:
             subscription.put(items)
+        for callback in self._callbacks:
+            callback()
+
+    def on_publish(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called after each publish and jump. It must neither wait nor raise."""
+        self._callbacks.append(callback)
 
     def subscribe(self, queue_max: int, wants: Callable[[Any], bool] | None = None) -> Subscription:
         """From now on, items for which `wants` is true; None means all."""
@@ -120,6 +127,8 @@ class Feed:
         self.head = max(self.head, head)
         for subscription in self._subscriptions:
             subscription.lag()
+        for callback in self._callbacks:
+            callback()
 
     def close(self) -> None:
         """Nothing more will come: wake everybody who waits, to see `closed`."""

@@ -20,6 +20,7 @@ class Loop:
     """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`.
 
     `nudge` has the next round at once, but not sooner after the last than `shortest_seconds`.
+    So does setting `work`, an event of whoever has work for the loop.
     """
 
     name = "loop"
@@ -27,11 +28,11 @@ class Loop:
     jitter = 0.1  # of the interval, so that loops don't fall into step
     shortest_seconds = 0.0
 
-    def __init__(self, clock: Clock, log: Log) -> None:
+    def __init__(self, clock: Clock, log: Log, work: Event | None = None) -> None:
         self.clock = clock
         self.log = log
         self._stop = Event()
-        self._nudged = Event()
+        self._nudged = Event() if work is None else work
         self._greenlet: Any = None
 
     def run_once(self, now_ms: int) -> dict[str, int]:
@@ -80,13 +81,13 @@ class LoopDelay(Loop):
     """How late the event loop is: the time between asking for a turn and getting it."""
 
     name = "loop_delay"
-    interval_seconds = 0.5
+    interval_seconds = 1.0
     jitter = 0.0
     _gauge = gauge("loop_delay_seconds", "Delay of the event loop, worst of the last 10 s")
 
     def __init__(self, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
-        self._recent: list[float] = [0.0] * 20
+        self._recent: list[float] = [0.0] * 10
 
     @property
     def worst_seconds(self) -> float:

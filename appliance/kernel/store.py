@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gevent.event import Event
+
 from appliance.kernel.alone import Alone
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
@@ -89,6 +91,7 @@ class Store:
         self._full_until = float("-inf")
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
+        self.checkpoint_due = Event()  # set when enough was written for `checkpoint`
         self._upkeep = 0
         if database is not None:
             database.init(str(path), pragmas=[], check_same_thread=True)
@@ -154,7 +157,7 @@ class Store:
 
     def _told(self, outcome: Outcome, published: list[Any], began: float) -> Any:
         """What the loop committed: as `_deliver`, for one."""
-        self._jobs_in_wal += 1
+        self._written(1)
         self._count_inline()
         self._observe_jobs(1)
         self._observe_seconds(self._clock.monotonic() - began)
@@ -222,7 +225,7 @@ class Store:
                 if outcome.error is not None:
                     self._note(outcome.error, now)
         self._pending -= jobs
-        self._jobs_in_wal += jobs
+        self._written(jobs)
         if jobs:
             self._observe_jobs(jobs)
             if self._busy_since is not None:
@@ -232,6 +235,11 @@ class Store:
             self._publish(published)
         for submission in batch:
             submission.waiter.switch(None)
+
+    def _written(self, jobs: int) -> None:
+        self._jobs_in_wal += jobs
+        if self._jobs_in_wal >= self.settings.checkpoint_jobs:
+            self.checkpoint_due.set()
 
     def _note(self, error: BaseException, now: float) -> None:
         """Trouble that a write or read met becomes the state of the store."""

@@ -37,7 +37,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wal_bytes_truncate: int = 64 * 1024 * 1024  # a WAL this long is cut when it is empty
     wal_bytes_max: int = 512 * 1024 * 1024  # a longer WAL: writes are refused
     checkpoint_jobs: int = 50  # writes after which the Checkpointer moves the WAL
-    checkpoint_seconds: float = 0.25  # how often it looks
+    checkpoint_seconds: float = 0.25  # shortest time between two checkpoints of a store
     retry_after_seconds: float = 1.0  # told to clients that were refused
 
 

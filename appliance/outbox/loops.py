@@ -11,10 +11,14 @@ from appliance.outbox.sender import HOUR_MS, Sender
 from appliance.outbox.service import Outbox
 
 DAY_MS = 24 * HOUR_MS
+IDLE_SECONDS = 30.0
 
 
 class Drain(Loop):
-    """Delivers what is due; an accepted send has it go round at once."""
+    """Delivers what is due; an accepted send has it go round at once.
+
+    While no send is pending there is no retry to wait for, so it rests longer.
+    """
 
     name = "outbox_drain"
     shortest_seconds = 0.005
@@ -22,18 +26,22 @@ class Drain(Loop):
     def __init__(self, outbox: Outbox, sender: Sender) -> None:
         super().__init__(outbox.clock, outbox.log)
         self._sender = sender
-        self.interval_seconds = outbox.settings.poll_seconds
+        self._poll_seconds = self.interval_seconds = outbox.settings.poll_seconds
         self._quiet_until = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        self.interval_seconds = self._poll_seconds
         if self.clock.monotonic() < self._quiet_until:
             return {"claimed": 0}
         try:
-            return self._sender.round(now_ms)
+            counts = self._sender.round(now_ms)
         except Unavailable as error:
             # The disk is full or the file is busy: what is due stays so.
             self._quiet_until = self.clock.monotonic() + (error.retry_after or 1.0)
             return {"claimed": 0, "refused": 1}
+        if not (self._sender.has_pending or self._sender.held):
+            self.interval_seconds = IDLE_SECONDS
+        return counts
 
 
 class Watch(Loop):

@@ -148,8 +148,11 @@ def standing(reader: Executor) -> Standing:
     return Standing(depth, oldest_ms, (pages - free) * size)
 
 
-def routes_due(reader: Executor, now_ms: int, limit: int) -> list[tuple[str, int]]:
-    """Routes with pending sends and when their first is due, one step an index entry each."""
+def routes_due(reader: Executor, now_ms: int, limit: int) -> tuple[list[tuple[str, int]], bool]:
+    """Routes whose first pending send is due, with that instant; and whether any send is pending.
+
+    One step an index entry for each route.
+    """
     found: list[tuple[str, int]] = []
     last = ""
     while len(found) < limit:
@@ -163,7 +166,7 @@ def routes_due(reader: Executor, now_ms: int, limit: int) -> list[tuple[str, int
         last = row[0]
         if row[1] <= now_ms:
             found.append(row)
-    return found
+    return found, last != ""
 
 
 def requeuable(

@@ -80,6 +80,7 @@ class Sender:
         self._held: set[str] = set()
         self._unsettled: list[Settled] = []
         self._strays = False
+        self.has_pending = True
         self._turn = 0
         outbox.open_routes = self.open_routes
 
@@ -103,7 +104,7 @@ class Sender:
         self._settle([])
         self._return_strays()
         counts = {"claimed": 0}
-        due = self._outbox.store.read(queries.routes_due, now_ms, ROUTES_MAX)
+        due, self.has_pending = self._outbox.store.read(queries.routes_due, now_ms, ROUTES_MAX)
         self._turn += 1
         for place in range(len(due)):
             name, _ = due[(place + self._turn) % len(due)]

@@ -28,17 +28,20 @@ class Post(Protocol):
 
 
 class WebhookFeeder(Loop):
+    """Woken by new events and by changes of webhooks; looks again while events are held back."""
+
     name = "webhook_feeder"
     shortest_seconds = 0.02
+    idle_seconds = 30.0
 
     def __init__(self, webhooks: Webhooks, post: Post, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
+        super().__init__(clock, log, work=webhooks.work)
         self._webhooks = webhooks
         self._post = post
         self._settings = webhooks.settings
-        self.interval_seconds = webhooks.settings.feed_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        self.interval_seconds = self._settings.feed_seconds
         store, head = self._webhooks.store, self._webhooks.head
         moves, handed, held = [], 0, 0
         for row in store.read(queries.behind, head, self._settings.webhooks_max):
@@ -53,6 +56,8 @@ class WebhookFeeder(Loop):
                 self.nudge()
         metrics.events.inc(handed)
         metrics.held.set(held)
+        if not held:
+            self.interval_seconds = self.idle_seconds
         return {"handed": handed, "moved": len(moves), "held": held}
 
     def _serve(self, row: Row, head: int) -> tuple[int, int]:

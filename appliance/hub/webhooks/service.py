@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 
 import msgspec
+from gevent.event import Event
 
 from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
@@ -59,6 +60,8 @@ class Webhooks:
         self._clock = clock
         self._log = log
         self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
+        self.work = Event()  # set when there are new events, or other webhooks
+        hub.feed.on_publish(self.work.set)
 
     def create(
         self, command: wire.CreateWebhook, principal: Principal, key: str | None = None
@@ -215,6 +218,7 @@ class Webhooks:
     def _mutate(self, identity: Any, function: Any, *args: Any) -> Reply:
         given = (function, *args) if identity is None else (once, identity, function, *args)
         reply: Reply = self._store.write(*given)
+        self.work.set()
         return reply
 
 

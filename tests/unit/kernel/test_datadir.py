@@ -130,8 +130,7 @@ def test_ceiling_directories_and_those_above_are_not_searched(
     workspace(ceiling)
     below = ceiling / "tests"
     below.mkdir()
-    listed = os.pathsep.join((str(tmp_path / "other"), str(ceiling)))
-    monkeypatch.setenv("AGENTLIP_CEILING_DIRECTORIES", listed)
+    monkeypatch.setenv("AGENTLIP_CEILING_DIRECTORIES", f"{tmp_path / 'other'}:{ceiling}")
     for start in (ceiling, below):
         with pytest.raises(WorkspaceNotFound) as error:
             discover(start, home=tmp_path)

@@ -55,8 +55,8 @@ class Nudged(Loop):
     name = "test_nudged"
     interval_seconds = 60.0
 
-    def __init__(self):
-        super().__init__(SystemClock(), Log(io.BytesIO()))
+    def __init__(self, work=None):
+        super().__init__(SystemClock(), Log(io.BytesIO()), work)
         self.begun = []
         self.came = Event()
 
@@ -90,6 +90,15 @@ def test_nudges_do_not_have_rounds_come_sooner_than_the_shortest_pause():
         loop.came.clear()
     loop.stop()
     assert loop.begun[1] - loop.begun[0] >= 0.05
+
+
+def test_work_of_another_object_wakes_the_loop():
+    work = Event()
+    loop = Nudged(work)
+    loop.start()
+    work.set()
+    assert loop.came.wait(5)
+    loop.stop()
 
 
 def test_a_blocked_loop_shows_as_delay():

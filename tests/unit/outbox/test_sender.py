@@ -3,12 +3,24 @@
 import pytest
 
 from appliance.kernel.errors import Unavailable
+from appliance.outbox.loops import IDLE_SECONDS, Drain
 
 HOUR = 3600
 
 
 def always(status, body=None, wait=None):
     return lambda _item: (status, body, wait)
+
+
+def test_drain_rests_longer_while_nothing_is_pending(house):
+    drain = Drain(house.outbox, house.sender)
+    drain.run_once(house.clock.now_ms())
+    assert drain.interval_seconds == IDLE_SECONDS
+    house.ledger.lost = lambda _item: True
+    house.send(key="k1")
+    drain.run_once(house.clock.now_ms())
+    assert house.row("k1").status == "pending"
+    assert drain.interval_seconds == house.settings.poll_seconds
 
 
 # -- answers -----------------------------------------------------------------------------

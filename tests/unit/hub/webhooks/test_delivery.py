@@ -140,6 +140,28 @@ def test_an_event_arrives_signed_and_once(site):
     assert site.shown(webhook_id).cursor == number
 
 
+def test_feeder_rests_until_an_event_or_a_change_of_a_webhook_wakes_it(site):
+    work = site.webhooks.work
+    webhook_id, _ = site.made()
+    site.turn()
+    assert site.feeder.interval_seconds == site.feeder.idle_seconds
+    for wake in (site.post, lambda: site.patch(webhook_id, description="other")):
+        work.clear()
+        wake()
+        assert work.is_set()
+
+
+def test_feeder_looks_again_soon_while_events_are_held_back(new_site):
+    site = new_site(waiting_max=1)
+    site.receiver.answer = lambda _got: (500, {})
+    site.made()
+    for number in range(3):
+        site.post(f"m{number}")
+    site.feed()
+    site.feed()
+    assert site.feeder.interval_seconds == site.settings.feed_seconds
+
+
 def test_only_what_is_wanted_is_sent_and_the_cursor_passes_the_rest(site):
     webhook_id, _ = site.made(events={"names": ["channel.created"]}, cursor=0)
     head = site.post()
