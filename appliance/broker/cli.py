@@ -391,6 +391,24 @@ def find_orphans(session: Session) -> None:
         raise typer.Exit(1)
 
 
+@app.command("recover")
+@common
+def recover(
+    session: Session,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, nothing is done.")] = False,
+) -> None:
+    """Copy what can be read of a damaged broker into a new file. The damaged file is kept.
+
+    Stop the appliance first. Exit code 1 when anything was lost; `agentlip broker orphans` then
+    lists what no longer belongs together.
+
+    Example: agentlip broker recover --yes
+    """
+    from appliance.cli_recover import recover_store
+
+    recover_store(session, "broker", yes)
+
+
 @app.command("accept")
 @common
 def accept_one(

@@ -1,6 +1,5 @@
 """`agentlip outbox`: what waits, what died, and what to do about it."""
 
-import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -197,47 +196,47 @@ def recover(
     session: Session,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say so.")] = False,
 ) -> None:
-    """Mend a damaged outbox: what can be read of it goes into a new file, the old one is kept.
+    """Copy what can be read of a damaged outbox into a new file. The damaged file is kept.
 
-    The appliance must be stopped. Ids whose sends are lost stay used up, as aborted sends.
+    Stop the appliance first. A send that can't be read becomes an aborted one, so that its id is
+    never accepted again. Exit code 1 when anything was lost.
 
     Example: agentlip outbox recover --yes
     """
     if not yes:
         raise Invalid(
-            "what can't be read of a damaged outbox is lost; a snapshot in .agentlip/backups may"
-            " have more",
+            "sends that can't be read in a damaged outbox are lost; a copy of the workspace may"
+            " hold more",
             hint="agentlip outbox recover --yes",
         )
     import os
 
     import msgspec
 
+    from appliance.cli_recover import stopped_workspace
     from appliance.kernel import config
-    from appliance.kernel.clock import SystemClock
-    from appliance.kernel.datadir import WriterLock
-    from appliance.kernel.ids import random_id
-    from appliance.kernel.log import Log
-    from appliance.outbox.recover import recover as mend
+    from appliance.outbox.recover import recover as recover_outbox
     from appliance.outbox.settings import OutboxSettings
-    from appliance.sdk.discovery import find_workspace
 
     class Section(msgspec.Struct, frozen=True):
         outbox: OutboxSettings = OutboxSettings()
 
-    datadir, clock = find_workspace(session.workspace), SystemClock()
-    settings = config.load(Section, datadir.settings_file, os.environ).outbox
-    lock = WriterLock(datadir, random_id(), clock)
-    lock.acquire()
-    try:
-        done = mend(datadir, settings, clock, Log(sys.stderr.buffer, level="error"))
-    finally:
-        lock.release()
-    told = "the outbox is whole; nothing was changed"
-    if done.kept_as is not None:
-        told = f"saved {done.sends} sends; the damaged file is kept as {done.kept_as}"
-        told += f"; of {done.ids_lost} sends only the ids" if done.ids_lost else ""
-    session.answer(msgspec.to_builtins(done), told)
+    with stopped_workspace(session) as (datadir, clock, log):
+        settings = config.load(Section, datadir.settings_file, os.environ).outbox
+        done = recover_outbox(datadir, settings, clock, log)
+    if done.kept_as is None:
+        text = "the outbox is sound; nothing was changed"
+    else:
+        text = f"saved {done.sends} sends; the damaged file is kept as {done.kept_as}"
+    for count, what in (
+        (done.ids_lost, "sends are lost; their ids stay taken, as aborted sends"),
+        (done.ids_unknown, "sends are lost with their ids, which clients may use again"),
+        (done.rows_lost, "remembered answers to requests are lost"),
+    ):
+        text += f"\n{count} {what}" if count else ""
+    session.answer(msgspec.to_builtins(done), text)
+    if not done.is_complete:
+        raise typer.Exit(1)
 
 
 def _pages(session: Session, status: str | None) -> Iterator[dict[str, Any]]:

@@ -1,30 +1,32 @@
-"""A damaged outbox: refused at the start, before anything opens it, and mended by a command.
+"""A damaged outbox: refused at the start, before anything opens it, and recovered by a command.
 
-It is never put aside by itself, as an inbox is: what was accepted and not delivered is nowhere
-else. Contract §8.
+It is never put aside by itself: what was accepted and not delivered is nowhere else. An id that
+was accepted is never given out again: where its send is lost, an aborted one takes its place.
+Contract §8.
 """
 
-import shutil
+import sqlite3
 from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import salvage, schema
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, suspect_mark, sync_directory
+from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
+from appliance.kernel.recovery import Damaged, Report, recover_file
 from appliance.kernel.schema import StoreDamaged
 from appliance.kernel.soundness import is_damaged
 from appliance.outbox.columns import COLUMNS, Row
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.writes import ID_PREFIX
 
-STORE, ID = "outbox", "client_message_id"
+STORE = "outbox"
+CLIENT_ID = Row._fields.index("client_message_id")
+INDEX_OF_CLIENT_IDS = "sqlite_autoindex_outbox_2"
 LOST = "its send was lost with a damaged file"
-_BESIDE = ("-wal", "-shm", "-journal")
-_MARKS = ", ".join("?" * len(Row._fields))
-_INSERT = f"INSERT INTO outbox ({COLUMNS}) VALUES ({_MARKS})"
+_MARKS = ", ".join("?" * (len(Row._fields) + 1))
+_INSERT = f"INSERT OR IGNORE INTO outbox (rowid, {COLUMNS}) VALUES ({_MARKS})"
 
 
 class OutboxDamaged(StoreDamaged):
@@ -34,12 +36,24 @@ class OutboxDamaged(StoreDamaged):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """`kept_as` None: the file is whole, and nothing was done. `ids_lost` of them stay used up,
-    as aborted sends without a payload."""
+    """What `recover` saved and what it did not.
+
+    kept_as      name of the copy of the damaged file; None: the file is sound, nothing was done
+    sends        sends that were saved
+    ids_lost     sends of which only the id is known; they became aborted sends without payload
+    ids_unknown  sends of which not even the id is left: clients may use these ids again
+    rows_lost    lost rows of other tables: remembered answers to operators' requests
+    """
 
     kept_as: str | None
     sends: int = 0
     ids_lost: int = 0
+    ids_unknown: int = 0
+    rows_lost: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return not (self.ids_lost or self.ids_unknown or self.rows_lost)
 
 
 def refuse_damaged(datadir: DataDir, settings: OutboxSettings) -> None:
@@ -50,32 +64,31 @@ def refuse_damaged(datadir: DataDir, settings: OutboxSettings) -> None:
 
 
 def recover(datadir: DataDir, settings: OutboxSettings, clock: Clock, log: Log) -> Recovered:
-    """Keeps a copy of the damaged file and puts a new one in its place, with all of it that can
-    be read. Under the lock. A whole file stays as it is.
+    """Copies what can be read of a damaged outbox into a new file. Under the lock.
 
-    Until the last step the old file is what a start finds, and refuses.
+    A sound file stays as it is. Raises OSError when the disk does not take the new file.
     """
     database = datadir.database(STORE)
     if not database.exists() or not _is_damaged(database, settings):
         suspect_mark(database).unlink(missing_ok=True)
         return Recovered(None)
-    kept = database.with_name(f"{database.name}.corrupt-{clock.now_ms()}")
-    for suffix in ("", *_BESIDE):
-        part = database.with_name(database.name + suffix)
-        if part.exists():
-            shutil.copy2(part, kept.with_name(kept.name + suffix))
-    made = database.with_name(f".{database.name}.recovered")
-    for suffix in ("", *_BESIDE):
-        made.with_name(made.name + suffix).unlink(missing_ok=True)
-    schema.migrate(made, STORE, clock=clock, backups=datadir.backups, log=log)
-    done = _fill(made, database, clock)
-    for suffix in _BESIDE:  # a log of the old file must not meet the new one
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
-    made.rename(database)
-    sync_directory(database.parent)
-    suspect_mark(database).unlink(missing_ok=True)
-    log.warning("the outbox was recovered", kept_as=kept.name, sends=done[0], ids_lost=done[1])
-    return Recovered(kept.name, *done)
+    ids: list[str] = []
+
+    def keep_ids(damaged: Damaged, target: sqlite3.Connection, report: Report) -> None:
+        ids.extend(_keep_ids(damaged, target, report, clock))
+
+    kept_as, report = recover_file(datadir, STORE, clock, log, keep_ids)
+    sends = report.pop(STORE)
+    done = Recovered(
+        kept_as,
+        sends=sends.rows,
+        ids_lost=len(ids),
+        # Numbers of rows are given in order and no row is ever deleted.
+        ids_unknown=max(0, sends.highest - sends.rows - len(ids)),
+        rows_lost=sum(table.rows_lost for table in report.values()),
+    )
+    log.warning("the outbox was recovered", **msgspec.to_builtins(done))
+    return done
 
 
 def _is_damaged(database: Path, settings: OutboxSettings) -> bool:
@@ -83,24 +96,31 @@ def _is_damaged(database: Path, settings: OutboxSettings) -> bool:
     return is_damaged(database, quick=database.stat().st_size > settings.check_bytes_max)
 
 
-def _fill(made: Path, damaged: Path, clock: Clock) -> tuple[int, int]:
-    """How many sends could be saved, and of how many only the id."""
-    saved: set[str] = set()
-    with salvage.opened(damaged, made) as (ruin, new):
-        for found in ruin.rows(STORE, Row._fields, ID):
-            row = Row(*found)
-            if new.add(_INSERT, row):
-                saved.add(row.client_message_id)
-        lost = sorted(set(ruin.values(STORE, ID)) - saved)
-        ids, now_ms = IdFactory(clock), clock.now_ms()
-        ids.seed(new.execute("SELECT max(id) FROM outbox").fetchone()[0])
-        for one in lost:
-            new.add(_INSERT, _tombstone(ids.new(ID_PREFIX), one, now_ms))
-    return len(saved), len(lost)
+def _keep_ids(
+    damaged: Damaged, target: sqlite3.Connection, report: Report, clock: Clock
+) -> list[str]:
+    """Aborted sends for ids whose sends are lost; the ids."""
+    taken = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
+    lost: dict[int, str] = {}
+    for number, values in report[STORE].broken.items():
+        if len(values) > CLIENT_ID and isinstance(values[CLIENT_ID], str):
+            lost[number] = values[CLIENT_ID]
+    for text, number in damaged.texts_in_index(INDEX_OF_CLIENT_IDS):
+        # On pages that no tree reaches, entries of the other index of one text look the same.
+        if number not in lost or lost[number].startswith(ID_PREFIX):
+            lost[number] = text
+    ids, now_ms = IdFactory(clock), clock.now_ms()
+    ids.seed(target.execute("SELECT max(id) FROM outbox").fetchone()[0])
+    kept = []
+    for number in sorted(lost.keys() - taken):
+        row = _aborted(ids.new(ID_PREFIX), lost[number], now_ms)
+        if target.execute(_INSERT, (number, *row)).rowcount:
+            kept.append(lost[number])
+    return kept
 
 
-def _tombstone(row_id: str, client_message_id: str, now_ms: int) -> Row:
-    """An id that stays used up."""
+def _aborted(row_id: str, client_message_id: str, now_ms: int) -> Row:
+    """A send that keeps its id taken and is never delivered."""
     return Row(
         id=row_id,
         client_message_id=client_message_id,

@@ -1,18 +1,18 @@
-"""At the start, before anything opens it: a damaged inbox is put aside, and a new one begun.
+"""At the start, before anything opens it: a damaged inbox is replaced by what can be read of it.
 
-What brokers were told is stored is lost then, but what they still hold comes; an appliance that
-does not start would lose more. The hub's store is never treated so.
+The damaged file is kept beside the new one. Messages that can't be read are lost, for brokers were
+told that they are stored; what brokers still hold comes again. The hub's store is never treated so.
 """
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.log import Log
+from appliance.kernel.recovery import recover_file
 from appliance.kernel.soundness import is_damaged
 from appliance.outbox.inbox import metrics
 from appliance.outbox.inbox.settings import InboxSettings
 
 STORE = "inbox"
-_BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def recover(datadir: DataDir, settings: InboxSettings, clock: Clock, log: Log) -> str | None:
@@ -21,17 +21,14 @@ def recover(datadir: DataDir, settings: InboxSettings, clock: Clock, log: Log) -
     mark = suspect_mark(database)
     if not database.exists() or (not mark.exists() and not _is_damaged(datadir, settings)):
         return None
-    kept = f"{database.name}.corrupt-{clock.now_ms()}"
-    for suffix in _BESIDE:
-        part = database.with_name(database.name + suffix)
-        if part.exists():
-            part.rename(database.with_name(kept + suffix))
-    mark.unlink(missing_ok=True)
+    kept, report = recover_file(datadir, STORE, clock, log)
     metrics.recovered.inc()
     log.error(
         "inbox_corruption_recovered",
         kept_as=kept,
-        hint="what brokers still hold comes again; look into the old file with sqlite3",
+        messages=report["inbox"].rows,
+        messages_lost=report["inbox"].rows_lost,
+        hint="messages that brokers still hold are delivered again; the damaged file is kept",
     )
     return kept
 

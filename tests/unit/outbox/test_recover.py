@@ -1,6 +1,7 @@
 """A damaged outbox is refused at the start, and mended by a command: what can be read is saved."""
 
 import io
+import random
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,8 +12,10 @@ from appliance.kernel import schema
 from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.log import Log
 from appliance.kernel.schema import StoreDamaged
+from appliance.kernel.sqlite_pages import TABLE_LEAF, PageFile
 from appliance.outbox import states, wire, writes
-from appliance.outbox.recover import LOST, OutboxDamaged, recover, refuse_damaged
+from appliance.outbox.columns import Row
+from appliance.outbox.recover import CLIENT_ID, LOST, OutboxDamaged, recover, refuse_damaged
 from appliance.outbox.settings import OutboxSettings
 from tests.support.clock import FakeClock
 from tests.support.outbox import House
@@ -131,24 +134,59 @@ def rows(database, sql=ROWS):
         return connection.execute(sql).fetchall()
 
 
-# (how, least sends saved, at most so many ids with neither send nor tombstone)
+def spoil_page_1(database):
+    spoil(database, [1])
+
+
+def spoil_some_of_everything(database):
+    """Three pages of the table, its root among them, and the middle of both indexes of ids."""
+    spoil_leaf(database)
+    spoil_index(database)
+    spoil_index_of_ids(database)
+    spoil_root(database)
+
+
+def readable(before, database, harmed):
+    """Ids of the sends that stand on pages which are still as they were."""
+    content = harmed.read_bytes()
+    file = page_file(database)
+    same = {
+        number
+        for number in range(1, file.count + 1)
+        if file.page(number)[100:] == content[(number - 1) * PAGE_BYTES + 100 : number * PAGE_BYTES]
+    }
+    return {
+        cell.values[CLIENT_ID]
+        for number in same
+        if file.kind(number) == TABLE_LEAF
+        for cell in file.cells(number)
+        if cell.complete and len(cell.values) == len(Row._fields)
+    } & before.keys()
+
+
+def page_file(database):
+    content = database.read_bytes()
+    return PageFile(lambda offset, length: content[offset : offset + length], len(content))
+
+
+# (how, at most so many ids with neither a send nor an aborted one in its place)
 TABLE = [
-    (spoil_leaf, SENDS // 2, 0),
-    (spoil_last_leaf, SENDS // 2, 0),
-    (spoil_index_of_ids, SENDS, 0),
-    (spoil_both, SENDS // 2, SENDS // 4),
-    (spoil_index, SENDS, 0),
-    (spoil_root, 0, 0),
-    (spoil_header, 0, SENDS),
-    (cut_off, SENDS // 4, SENDS * 3 // 4),
-    (empty, 0, SENDS),
+    (spoil_leaf, 0),
+    (spoil_last_leaf, 0),
+    (spoil_index_of_ids, 0),
+    (spoil_both, SENDS // 4),
+    (spoil_index, 0),
+    (spoil_root, 0),
+    (spoil_header, 0),
+    (spoil_page_1, 0),
+    (spoil_some_of_everything, SENDS // 4),
+    (cut_off, SENDS * 3 // 4),
+    (empty, SENDS),
 ]
 
 
-@pytest.mark.parametrize(("harm", "saved_least", "gone_most"), TABLE)
-def test_a_damaged_outbox_is_refused_and_what_can_be_read_is_saved(
-    datadir, harm, saved_least, gone_most
-):
+@pytest.mark.parametrize(("harm", "gone_most"), TABLE)
+def test_a_damaged_outbox_is_refused_and_what_can_be_read_is_saved(datadir, sent, harm, gone_most):
     database, settings = datadir.database("outbox"), OutboxSettings()
     before = {row[1]: row for row in rows(database)}
     harm(database)
@@ -164,13 +202,41 @@ def test_a_damaged_outbox_is_refused_and_what_can_be_read_is_saved(
     assert database.with_name(done.kept_as).read_bytes() == spoiled
     refuse_damaged(datadir, settings)
     after = {row[1]: row for row in rows(database)}
-    whole = {key for key, row in after.items() if row == before[key]}
+    whole = {key for key, row in after.items() if row == before.get(key)}
     lost = {key for key, row in after.items() if row[8] == LOST}
     assert whole | lost == after.keys(), "a send was changed"
     assert (len(whole), len(lost)) == (done.sends, done.ids_lost)
-    assert len(whole) >= saved_least
-    assert len(before) - len(after) <= gone_most
+    assert whole == readable(before, sent / "outbox.sqlite3", database.with_name(done.kept_as))
+    assert len(before.keys() - after.keys()) <= gone_most
+    assert done.is_complete == (whole == before.keys()) or harm in (cut_off, empty)
     assert [key for key in before if key in whole] == [key for key in after if key in whole]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_page_of_garbage_loses_more_than_what_was_on_it(datadir, sent, seed):
+    """Anywhere, of any content, also what looks like a page of a tree."""
+    database, dice = datadir.database("outbox"), random.Random(seed)
+    before = {row[1]: row for row in rows(database)}
+    file = page_file(database)
+    with database.open("r+b") as damaged:
+        for number in dice.sample(range(1, file.count + 1), 3):
+            damaged.seek((number - 1) * PAGE_BYTES)
+            damaged.write(bytes([dice.choice((2, 5, 10, 13))]) + dice.randbytes(PAGE_BYTES - 1))
+    done = recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    after = {row[1]: row for row in rows(database)}
+    kept = {key for key, row in after.items() if row == before.get(key)}
+    assert kept >= readable(before, sent / "outbox.sqlite3", database.with_name(done.kept_as))
+    assert len(after) + done.ids_unknown >= len(before)
+    refuse_damaged(datadir, OutboxSettings())
+
+
+def test_ids_of_which_nothing_is_left_are_counted(datadir):
+    """A page of the table and the pages of the indexes that name its rows."""
+    database = datadir.database("outbox")
+    spoil_both(database)
+    done = recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    assert done.ids_unknown == SENDS - done.sends - done.ids_lost
+    assert not done.is_complete
 
 
 def test_ids_that_were_lost_stay_used_up(datadir):
@@ -255,8 +321,8 @@ def test_a_recovery_that_broke_off_is_begun_again(datadir, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("appliance.outbox.recover.sync_directory", killed)
-    monkeypatch.setattr("appliance.outbox.recover._fill", killed)
+    monkeypatch.setattr("appliance.kernel.recovery.sync_directory", killed)
+    monkeypatch.setattr("appliance.kernel.recovery.copy_tables", killed)
     with pytest.raises(KeyboardInterrupt):
         recover(datadir, OutboxSettings(), FakeClock(), LOG)
     with pytest.raises(OutboxDamaged):
