@@ -48,7 +48,8 @@ WORKDIR /data
 USER 10001:10001
 VOLUME /data
 EXPOSE 8080
-HEALTHCHECK --interval=15s --timeout=5s --start-period=15s --retries=3 \
+# Healthy means ready: `status` asks /-/ready, and fails with its reason.
+HEALTHCHECK --interval=15s --timeout=10s --start-period=15s --retries=3 \
     CMD ["agentlipd", "status", "--workspace", "/data"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "--", "docker-entrypoint"]

@@ -138,12 +138,12 @@ def init(
 @app.command("status")
 @common
 def status_line(session: Session) -> None:
-    """One line: is a hub running here, where, and how far is its log."""
-    from appliance.status import look, one_line
+    """Print one line: whether a hub runs here and is ready, where, and how far its log is."""
+    from appliance.status import exit_code, look, one_line
 
     state = look(session.workspace)
     session.answer(state, one_line(state))
-    raise typer.Exit(0 if state["status"] == "running" else 3)
+    raise typer.Exit(exit_code(state))
 
 
 def agentlip() -> None:

@@ -34,7 +34,7 @@ UnsafeFlag = Annotated[
 
 app = plain_app(
     "Start, stop and look at the appliance of a workspace.\n\n"
-    "Exit codes: 0 success, 1 error, 2 conflict, 3 not running, 4 token refused."
+    "Exit codes: 0 success, 1 error, 2 conflict, 3 not running or not ready, 4 token refused."
 )
 
 
@@ -107,12 +107,12 @@ def restart(
 @app.command()
 @common
 def status(session: Session) -> None:
-    """Is it running, where, since when. Exit code 3 when it is not."""
-    from appliance.status import describe, look
+    """Print whether it runs and is ready, where, and since when. Exit code 3 if not."""
+    from appliance.status import describe, exit_code, look
 
     state = look(session.workspace)
     session.answer(state, describe(state))
-    raise typer.Exit(0 if state["status"] == "running" else 3)
+    raise typer.Exit(exit_code(state))
 
 
 @app.command("install-service")

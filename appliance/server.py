@@ -19,18 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from appliance.app import Appliance
-from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.kernel import config, schema
-from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log, StandardLibraryHandler
 from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
+from appliance.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
@@ -97,6 +95,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     lock = WriterLock(datadir, instance_id, clock)
     lock.acquire()
     try:
+        refuse_second_hub(datadir)
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
@@ -111,7 +110,6 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         finally:
             appliance.stop()
             with suppress(OSError):  # what ended us is the news, not that the file stays
-                datadir.server_file.unlink(missing_ok=True)
                 datadir.socket_file.unlink(missing_ok=True)
     finally:
         lock.release()
@@ -217,7 +215,18 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
     appliance.start()
     appliance.received.start_up()
     port = listeners[0].getsockname()[1]
-    announce(appliance, port)
+    keeper = ServerFileKeeper(
+        appliance.datadir,
+        instance_id=appliance.identity.instance_id,
+        db_id=appliance.hub.db_id,
+        host=appliance.settings.http.host,
+        port=port,
+        started_ms=appliance.identity.started_ms,
+        clock=appliance.clock,
+        log=log,
+    )
+    keeper.publish()
+    keeper.start()
     log.info(
         "serving",
         host=appliance.settings.http.host,
@@ -227,7 +236,11 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         epoch=appliance.identity.epoch,
     )
     tune_collector()
-    worker.init_process()
+    try:
+        worker.init_process()
+    finally:
+        keeper.stop()
+        keeper.remove()
 
 
 def tune_collector() -> None:
@@ -239,22 +252,6 @@ def tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def announce(appliance: Appliance, port: int) -> None:
-    """`server.json`, for clients on this machine (hub spec §0.9). Advisory."""
-    facts = {
-        "instance_id": appliance.identity.instance_id,
-        "db_id": appliance.hub.db_id,
-        "port": port,
-        "host": appliance.settings.http.host,
-        "auth_token": appliance.datadir.read_token(),
-        "pid": os.getpid(),
-        "started_at": iso(appliance.identity.started_ms),
-        "protocol_version": PROTOCOL_VERSION,
-    }
-    text = msgspec.json.format(msgspec.json.encode(facts), indent=2).decode()
-    appliance.datadir.write_private(appliance.datadir.server_file, text + "\n")
 
 
 if __name__ == "__main__":
