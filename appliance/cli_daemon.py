@@ -19,7 +19,12 @@ from appliance.terminal import (
 HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
 PortFlag = Annotated[
     int | None,
-    typer.Option("--port", min=0, max=65535, help="Port (default: the last one, else a free one)."),
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        help="Port (default: that of last time, else 7464 or the next free one; 0: any free one).",
+    ),
 ]
 ConfigFlag = Annotated[
     Path | None, typer.Option("--config", help="Settings (default: agentlip.toml there).")

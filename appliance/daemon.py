@@ -41,6 +41,8 @@ STOP_SECONDS_MAX = 10.0
 KILL_SECONDS_MAX = 5.0
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
+LOG_START_BYTES = 65_536
+PORT_CHANGED = "PORT_CHANGED"  # as the server marks the line of its log
 SERVER_PARTS = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
 
 
@@ -74,6 +76,12 @@ class ForeignHub(Conflict):
     code = "FOREIGN_HUB"
     sentence = "a hub of another implementation runs in this workspace"
     advice = "stop it with its own command"
+
+
+class RunsElsewhere(Conflict):
+    code = "RUNS_ELSEWHERE"
+    sentence = "the appliance already runs at another address"
+    advice = "agentlipd restart --help"
 
 
 class StartBusy(Unavailable):
@@ -149,14 +157,29 @@ def start(datadir: DataDir, options: ServerOptions, clock: Clock | None = None) 
     """
     state = look_at(datadir)
     if state["status"] == "running":
-        return {**state, "already_running": True}
+        return _already(state, options)
     _require_server()
     clock = clock or SystemClock()
     with one_start(datadir, clock):
         state = look_at(datadir)
         if state["status"] == "running":
-            return {**state, "already_running": True}
+            return _already(state, options)
         return _start(datadir, options, clock)
+
+
+def _already(state: State, options: ServerOptions) -> State:
+    """The state of a hub that runs; an error if it isn't where the caller wants it."""
+    for flag, wanted, there in (
+        ("--port", options.port, state["port"]),
+        ("--host", options.host, state["host"]),
+    ):
+        if wanted and wanted != there:
+            raise RunsElsewhere(
+                f"the appliance already runs at {state['url']}, not with {flag} {wanted}",
+                details={"url": state["url"], "pid": state["pid"]},
+                hint=f"agentlipd restart {flag} {wanted}",
+            )
+    return {**state, "already_running": True}
 
 
 def _start(datadir: DataDir, options: ServerOptions, clock: Clock) -> State:
@@ -239,7 +262,7 @@ def _await_ready(
             child.wait(LOOK_EVERY_SECONDS)
         except subprocess.TimeoutExpired:
             if _ready(datadir, child.pid):
-                return {**look_at(datadir), "already_running": False}
+                return {**look_at(datadir), "already_running": False, **_notice(datadir, began_at)}
             continue
         state = look_at(datadir)
         if child.returncode == EXIT_TAKEN:  # maybe somebody else's start was quicker
@@ -405,6 +428,18 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
         details={"log": str(path)},
         hint=f"{hint} (log: {path})" if hint else f"the whole log is {path}",
     )
+
+
+def _notice(datadir: DataDir, began_at: int) -> State:
+    """What the server logged about its port when it could not have the one it wanted."""
+    try:
+        with _log_file(datadir).open("rb") as file:
+            file.seek(began_at)
+            lines = file.read(LOG_START_BYTES).splitlines()
+    except OSError:
+        return {}
+    marked = [line for line in lines if PORT_CHANGED.encode() in line]
+    return {"notice": _sentence(marked[-1].decode("utf-8", "replace"))} if marked else {}
 
 
 def _last_words(text: str) -> tuple[str, str | None]:

@@ -95,7 +95,7 @@ def _log_facts(datadir: DataDir) -> State:
 
 
 def one_line(state: State) -> str:
-    """For a prompt or a log: `running http://127.0.0.1:8080 events=42 messages=17`."""
+    """For a prompt or a log: `running http://127.0.0.1:7464 events=42 messages=17`."""
     facts = [state["status"]]
     if not state.get("ready", True):
         facts += [f"not-ready={','.join(state['failing']) or 'unknown'}"]
@@ -140,6 +140,7 @@ def welcome(state: State) -> str:
         [
             f"Agentlip is {began} (pid {state['pid']}).",
             *trouble,
+            *([f"  {state['notice']}"] if "notice" in state else []),
             f"  API    {state['url']}",
             f"  token  {state['token_file']}",
             "Try:",

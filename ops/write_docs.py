@@ -51,6 +51,7 @@ FOLDER = Path(__file__).parents[1] / "docs"
 
 # Under which heading an error stands, by the module that declares it.
 AT_START = (
+    "appliance.listeners",
     "appliance.server",
     "appliance.kernel.config",
     "appliance.kernel.datadir",

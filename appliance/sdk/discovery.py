@@ -42,8 +42,8 @@ class StaleServerFile(Unavailable):
 
 class BadAddress(Invalid):
     code = "BAD_ADDRESS"
-    sentence = "AGENTLIP_URL must look like http://127.0.0.1:8080 or https://hub.example.org"
-    advice = "export AGENTLIP_URL=http://127.0.0.1:8080, or unset it to use the workspace here"
+    sentence = "AGENTLIP_URL must look like http://127.0.0.1:7464 or https://hub.example.org"
+    advice = "export AGENTLIP_URL=http://127.0.0.1:7464, or unset it to use the workspace here"
 
 
 class Health(msgspec.Struct, frozen=True):

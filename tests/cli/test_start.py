@@ -1,8 +1,10 @@
 """Starts beside another hub, many starts at once, and a hub that runs but is not ready."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,31 @@ def test_server_file_that_is_removed_while_the_hub_runs_comes_back(tmp_path: Pat
         assert hub.datadir.server_file.read_text() == before
         assert agentlip("channel", "create", "found", cwd=tmp_path).code == 0
     assert not hub.datadir.server_file.exists()
+
+
+# -- ports -----------------------------------------------------------------------------------
+
+
+def test_up_says_when_the_port_of_last_time_is_in_use(workspace: Path) -> None:
+    first = agentlipd("up", "--json", cwd=workspace).json["port"]
+    agentlipd("down", cwd=workspace)
+    with closing(socket.socket()) as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind(("127.0.0.1", first))
+        stranger.listen()
+        text = agentlipd("up", cwd=workspace).out
+    now = agentlipd("status", "--json", cwd=workspace).json["port"]
+    assert now != first
+    assert f"  port {first} is in use: listening on port {now}, also after a restart\n" in text
+
+
+def test_up_with_another_port_than_the_one_in_use_is_an_error(tmp_path: Path) -> None:
+    with served(tmp_path) as hub:
+        port = int(hub.url.rpartition(":")[2])
+        other = port - 1 if port > 1024 else port + 1
+        done = agentlipd("up", "--port", other, cwd=tmp_path)
+        assert done.code == 2, done
+        assert f"already runs at http://127.0.0.1:{port}, not with --port {other}" in done.err
+        assert f"Hint: agentlipd restart --port {other}" in done.err
+        for same in ([], ["--port", port], ["--port", 0]):
+            assert agentlipd("up", *same, cwd=tmp_path).code == 0

@@ -26,7 +26,7 @@ def test_boots_on_an_empty_volume_and_serves(box, volume):
     assert reply["message"]["content_raw"] == "hello"
 
     said = appliance.output()
-    assert "8080" in said
+    assert "7464" in said
     assert "/data/.agentlip/token" in said
     assert appliance.token not in said
 
@@ -106,7 +106,7 @@ def test_token_survives_a_stop_and_a_new_container(box, volume):
 
 def test_beyond_loopback_is_refused_unless_said(box, volume):
     up = ["agentlipd", "up", "--foreground", "--workspace", "/data"]
-    code, said = box(volume(), *up, "--host", "0.0.0.0", "--port", "8080").run()
+    code, said = box(volume(), *up, "--host", "0.0.0.0", "--port", "7464").run()
     assert code == 1
     assert "--unsafe-network" in said
     assert "Traceback" not in said
