@@ -236,6 +236,10 @@ def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:
 
 
 def _token_from(environment: Mapping[str, str]) -> str | None:
+    """AGENTLIP_TOKEN, else the text of AGENTLIP_TOKEN_FILE. An empty variable is none."""
+    token = environment.get("AGENTLIP_TOKEN", "").strip()
+    if token:
+        return token
     path = environment.get("AGENTLIP_TOKEN_FILE")
     return secret(path) if path else None
 
