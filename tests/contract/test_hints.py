@@ -20,6 +20,9 @@ COMMAND = re.compile(r"(?<![\w./-])(agentlipd?)((?: +[^\s'\"`|;()]+)*)")
 SCRIPT = re.compile(r"(?<![\w./-])(?:\./)?(ops/[a-z][\w./-]*\w)")
 WORD = re.compile(r"[a-z][a-z-]*")
 OPTION = re.compile(r"--[a-z][a-z-]+")
+PRODUCT = ("appliance", "doctor", "ops", "spark")
+PLAIN = ("appliance/ui/index.html", "ops/up", "ops/down", "ops/demo", "ops/engine", "ops/image",
+         "ops/docker-entrypoint", "ops/compose.yaml", "ops/agentlip.toml")  # fmt: skip
 ENDS_SENTENCE = (",", ".", ":", ";", "?", "…")
 
 
@@ -27,7 +30,7 @@ def texts() -> Iterator[tuple[str, str]]:
     """(file:line, text) of every string of the product that may be shown to somebody."""
     for file in sorted(tracked("*.py")):
         place = file.relative_to(ROOT)
-        if place.parts[0] not in ("appliance", "doctor", "ops"):
+        if place.parts[0] not in PRODUCT:
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
@@ -43,6 +46,10 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield f"{place}:{node.lineno}", "".join(map(str, parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield f"{place}:{node.lineno}", node.value
+
+    for name in PLAIN:
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{name}:{number}", line
 
 
 def problem(program: str, rest: str) -> str | None:

@@ -42,6 +42,17 @@ def test_becomes_healthy_by_its_own_command(box, volume):
     assert health() == "healthy"
 
 
+def test_health_check_fails_with_the_reason_while_it_is_not_ready(box, volume):
+    appliance = box(volume()).start()
+    appliance.wrapped.reload()
+    check = appliance.wrapped.attrs["Config"]["Healthcheck"]["Test"]
+    assert check[0] == "CMD"
+    assert "Status: running\n" in appliance.sh(" ".join(check[1:]))
+    appliance.sh("rm /data/.agentlip/locks/writer.lock")
+    said = appliance.sh(" ".join(check[1:]), expect=3)
+    assert "Status: running, not ready\nReason: host.lock: " in said
+
+
 def test_commands_run_beside_the_appliance(box, volume):
     appliance = box(volume()).start()
     appliance.topic()
