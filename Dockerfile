@@ -1,4 +1,4 @@
-# The appliance in one image: docker run -v agentlip:/data -p 127.0.0.1:8080:8080 IMAGE
+# The appliance in one image: docker run -v agentlip:/data -p 127.0.0.1:7464:7464 IMAGE
 #
 # Builds alike with the classic builder and with BuildKit, so nothing here needs the newer
 # syntax. BASE_IMAGE is any Debian bookworm; `ops/image` finds or makes one.
@@ -47,8 +47,9 @@ ENV PATH=/opt/agentlip/bin:$PATH HOME=/data
 WORKDIR /data
 USER 10001:10001
 VOLUME /data
-EXPOSE 8080
-HEALTHCHECK --interval=15s --timeout=5s --start-period=15s --retries=3 \
+EXPOSE 7464
+# Healthy means ready: `status` asks /-/ready, and fails with its reason.
+HEALTHCHECK --interval=15s --timeout=10s --start-period=15s --retries=3 \
     CMD ["agentlipd", "status", "--workspace", "/data"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "--", "docker-entrypoint"]

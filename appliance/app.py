@@ -271,7 +271,7 @@ class Appliance:
             *health.routes(self.guard, self._verdict),
         ]
         described += openapi.routes(described)
-        return [*described, *landing.routes(described)]
+        return [*described, *landing.routes(described, self.guard)]
 
     def _apart(self, restarted: Callable[[], None]) -> Apart | None:
         return None if self.settings.store.writer == "thread" else self._writer_apart(restarted)

@@ -4,6 +4,7 @@ A command's module is imported only when that command runs, so that `agentlip` i
 """
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,9 +45,11 @@ ELSEWHERE = {
         "Meshes of the broker: members, topics, queues, subscriptions.",
     ),
     "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
-    "send": ("appliance.outbox.cli_send:app", "Send a message that survives anything, once."),
-    "outbox": ("appliance.outbox.cli:app", "Sends: list, inspect, requeue, drop, prune, export."),
-    "listen": ("appliance.hub.cli_listen:app", "Follow the event stream, one JSON line an event."),
+    "outbox": (
+        "appliance.outbox.cli:app",
+        "Sends to meshes and mail: send, list, inspect, requeue, drop, prune, export.",
+    ),
+    "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
     "webhook": (
         "appliance.hub.webhooks.cli:app",
         "Webhooks: create, list, show, update, delete, pending.",
@@ -67,6 +70,18 @@ ELSEWHERE = {
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
 }
+# Names that work and are not listed.
+ALIASES = {"send": ("appliance.outbox.cli_send:app", "The same as outbox send.")}
+
+# Under which heading `--help` lists a command; what is in none is listed last.
+SECTIONS = {
+    "Workspace": ("init", "status", "doctor", "version"),
+    "Messages": ("channel", "topic", "msg", "attachment", "search", "listen", "import"),
+    "Work for consumers": ("courier",),
+    "Other appliances, people": ("outbox", "inbox", "identity", "mesh", "broker"),
+    "Extensions": ("mcp", "webhook", "plugin", "re-enrich", "re-extract"),
+    "Administration": ("token", "export", "report"),
+}
 
 
 class Root(TyperGroup):
@@ -77,25 +92,40 @@ class Root(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
-        if found is not None or cmd_name not in ELSEWHERE:
+        place = ELSEWHERE.get(cmd_name) or ALIASES.get(cmd_name)
+        if found is not None or place is None:
             return found
-        module, _, name = ELSEWHERE[cmd_name][0].partition(":")
+        module, _, name = place[0].partition(":")
         command = get_command(getattr(import_module(module), name))
         command.name = cmd_name
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            near = get_close_matches(args[0], self.list_commands(ctx))
+            meant = f". Did you mean {', '.join(map(repr, near))}?" if near else ""
+            ctx.fail(f"no such command {args[0]!r}{meant}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
-        own = [(name, self.commands[name].get_short_help_str()) for name in self.commands]
-        rows = own + [(name, text) for name, (_, text) in ELSEWHERE.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        own = {name: self.commands[name].get_short_help_str(200) for name in self.commands}
+        left = own | {name: text for name, (_, text) in ELSEWHERE.items()}
+        sections = {
+            title: [(name, left.pop(name)) for name in names if name in left]
+            for title, names in SECTIONS.items()
+        }
+        for title, rows in (sections | {"More": list(left.items())}).items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 app = typer.Typer(
     cls=Root,
     help="Coordination for agents: channels, topics, messages, a durable event log.\n\n"
-    "Exit codes: 0 success, 1 error, 2 conflict, 3 no hub or no connection, 4 token refused.",
+    "Exit codes: 0 success, 1 error, 2 conflict, 3 no hub, not ready or no connection, "
+    "4 token refused.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -138,12 +168,12 @@ def init(
 @app.command("status")
 @common
 def status_line(session: Session) -> None:
-    """One line: is a hub running here, where, and how far is its log."""
-    from appliance.status import look, one_line
+    """Print one line: whether a hub runs here and is ready, where, and how far its log is."""
+    from appliance.status import exit_code, look, one_line
 
     state = look(session.workspace)
     session.answer(state, one_line(state))
-    raise typer.Exit(0 if state["status"] == "running" else 3)
+    raise typer.Exit(exit_code(state))
 
 
 def agentlip() -> None:

@@ -19,7 +19,12 @@ from appliance.terminal import (
 HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
 PortFlag = Annotated[
     int | None,
-    typer.Option("--port", min=0, max=65535, help="Port (default: the last one, else a free one)."),
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        help="Port (default: that of last time, else 7464 or the next free one; 0: any free one).",
+    ),
 ]
 ConfigFlag = Annotated[
     Path | None, typer.Option("--config", help="Settings (default: agentlip.toml there).")
@@ -34,7 +39,7 @@ UnsafeFlag = Annotated[
 
 app = plain_app(
     "Start, stop and look at the appliance of a workspace.\n\n"
-    "Exit codes: 0 success, 1 error, 2 conflict, 3 not running, 4 token refused."
+    "Exit codes: 0 success, 1 error, 2 conflict, 3 not running or not ready, 4 token refused."
 )
 
 
@@ -107,12 +112,12 @@ def restart(
 @app.command()
 @common
 def status(session: Session) -> None:
-    """Is it running, where, since when. Exit code 3 when it is not."""
-    from appliance.status import describe, look
+    """Print whether it runs and is ready, where, and since when. Exit code 3 if not."""
+    from appliance.status import describe, exit_code, look
 
     state = look(session.workspace)
     session.answer(state, describe(state))
-    raise typer.Exit(0 if state["status"] == "running" else 3)
+    raise typer.Exit(exit_code(state))
 
 
 @app.command("install-service")

@@ -4,12 +4,14 @@ Who runs is decided by the writer lock, never by a file's word: a process is onl
 signalled if it has the locked file open.
 """
 
+import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,8 +26,9 @@ from appliance.kernel.datadir import (
     WorkspaceNotFound,
     WriterLock,
     look_at_lock,
+    not_writable,
 )
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import ApplianceError, Conflict, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.sdk.discovery import Endpoint, connect, find_workspace
@@ -38,6 +41,8 @@ STOP_SECONDS_MAX = 10.0
 KILL_SECONDS_MAX = 5.0
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
+LOG_START_BYTES = 65_536
+PORT_CHANGED = "PORT_CHANGED"  # as the server marks the line of its log
 SERVER_PARTS = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
 
 
@@ -65,6 +70,24 @@ class HolderElsewhere(Unavailable):
     code = "LOCK_HELD_ELSEWHERE"
     sentence = "the writer lock is held by a process that can't be signalled from here"
     advice = "stop it where it runs: in its container, or as its user"
+
+
+class ForeignHub(Conflict):
+    code = "FOREIGN_HUB"
+    sentence = "a hub of another implementation runs in this workspace"
+    advice = "stop it with its own command"
+
+
+class RunsElsewhere(Conflict):
+    code = "RUNS_ELSEWHERE"
+    sentence = "the appliance already runs at another address"
+    advice = "agentlipd restart --help"
+
+
+class StartBusy(Unavailable):
+    code = "START_BUSY"
+    sentence = "another start of this appliance has not finished"
+    advice = "agentlipd status"
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
@@ -102,9 +125,11 @@ def workspace_for_up(explicit: Path | None, *, make: bool = True) -> DataDir:
     try:
         return find_workspace(explicit)
     except WorkspaceNotFound:
+        datadir = DataDir((explicit or Path()).expanduser().resolve())
         if not make:
-            return DataDir((explicit or Path()).expanduser().resolve())
-        return init_workspace(explicit or Path())[0]
+            return datadir
+        with one_start(datadir, SystemClock()):
+            return init_workspace(datadir.workspace)[0]
 
 
 def init_workspace(directory: Path) -> tuple[DataDir, bool]:
@@ -126,11 +151,38 @@ def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
 
 
 def start(datadir: DataDir, options: ServerOptions, clock: Clock | None = None) -> State:
-    """Starts a server in the background and waits until it is ready; its state."""
+    """Starts a server in the background and waits until it is ready; its state.
+
+    Of several starts at once the first starts it, and the others wait and find it running.
+    """
     state = look_at(datadir)
     if state["status"] == "running":
-        return {**state, "already_running": True}
+        return _already(state, options)
     _require_server()
+    clock = clock or SystemClock()
+    with one_start(datadir, clock):
+        state = look_at(datadir)
+        if state["status"] == "running":
+            return _already(state, options)
+        return _start(datadir, options, clock)
+
+
+def _already(state: State, options: ServerOptions) -> State:
+    """The state of a hub that runs; an error if it isn't where the caller wants it."""
+    for flag, wanted, there in (
+        ("--port", options.port, state["port"]),
+        ("--host", options.host, state["host"]),
+    ):
+        if wanted and wanted != there:
+            raise RunsElsewhere(
+                f"the appliance already runs at {state['url']}, not with {flag} {wanted}",
+                details={"url": state["url"], "pid": state["pid"]},
+                hint=f"agentlipd restart {flag} {wanted}",
+            )
+    return {**state, "already_running": True}
+
+
+def _start(datadir: DataDir, options: ServerOptions, clock: Clock) -> State:
     log = _open_log(datadir)
     began_at = os.fstat(log).st_size
     try:
@@ -145,7 +197,39 @@ def start(datadir: DataDir, options: ServerOptions, clock: Clock | None = None) 
         )
     finally:
         os.close(log)
-    return _await_ready(datadir, child, began_at, clock or SystemClock())
+    return _await_ready(datadir, child, began_at, clock)
+
+
+@contextmanager
+def one_start(datadir: DataDir, clock: Clock) -> Iterator[None]:
+    """Only one process at a time makes this workspace or starts its server.
+
+    The lock ends with the process. Nobody unlinks its file, so all lock the same one.
+    """
+    from appliance.kernel.schema import make_folders
+
+    path = datadir.lock_file.with_name("start.lock")
+    deadline = clock.monotonic() + READY_SECONDS_MAX
+    make_folders(datadir, [], [])
+    try:
+        # Closed in the server that is started here: it must not keep the lock.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise not_writable(error) from error
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if clock.monotonic() >= deadline:
+                    raise StartBusy(
+                        f"another start has not finished within {READY_SECONDS_MAX:.0f} s"
+                    ) from None
+                select.select([], [], [], LOOK_EVERY_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def check_settings(datadir: DataDir, options: ServerOptions) -> None:
@@ -178,7 +262,7 @@ def _await_ready(
             child.wait(LOOK_EVERY_SECONDS)
         except subprocess.TimeoutExpired:
             if _ready(datadir, child.pid):
-                return {**look_at(datadir), "already_running": False}
+                return {**look_at(datadir), "already_running": False, **_notice(datadir, began_at)}
             continue
         state = look_at(datadir)
         if child.returncode == EXIT_TAKEN:  # maybe somebody else's start was quicker
@@ -213,6 +297,12 @@ def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
     """Stops the hub of this workspace; None if none was running. Clears what it left."""
     view = look_at_lock(datadir)
     if not view.held:
+        state = look_at(datadir)
+        if state["status"] == "running":
+            raise ForeignHub(
+                f"a hub of another implementation runs here: pid {state['pid']}, {state['url']}",
+                details={"pid": state["pid"], "port": state["port"]},
+            )
         _clear_stale(datadir)
         return None
     pid = view.written.pid if view.written else 0
@@ -338,6 +428,18 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
         details={"log": str(path)},
         hint=f"{hint} (log: {path})" if hint else f"the whole log is {path}",
     )
+
+
+def _notice(datadir: DataDir, began_at: int) -> State:
+    """What the server logged about its port when it could not have the one it wanted."""
+    try:
+        with _log_file(datadir).open("rb") as file:
+            file.seek(began_at)
+            lines = file.read(LOG_START_BYTES).splitlines()
+    except OSError:
+        return {}
+    marked = [line for line in lines if PORT_CHANGED.encode() in line]
+    return {"notice": _sentence(marked[-1].decode("utf-8", "replace"))} if marked else {}
 
 
 def _last_words(text: str) -> tuple[str, str | None]:

@@ -19,37 +19,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from appliance.app import Appliance
-from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.kernel import config, schema
-from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
-from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log, StandardLibraryHandler
+from appliance.listeners import bind, listen_on_file
 from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
+from appliance.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
 
 EXIT_CODES = {"conflict": 2, "unauthenticated": 4}
-BACKLOG = 1024
 
 
 class UnsafeBind(Invalid):
     code = "UNSAFE_BIND"
     sentence = "refusing to listen beyond loopback: tokens would cross the network in the clear"
     advice = "put a TLS proxy in front, then add --unsafe-network"
-
-
-class PortTaken(Conflict):
-    code = "PORT_TAKEN"
-    sentence = "the port is in use"
-    advice = "choose another with --port, or 0 for a free one"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,7 +68,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--config", type=Path, help="settings file (default: WORKSPACE/agentlip.toml)"
     )
     parser.add_argument("--host", help="address to bind")
-    parser.add_argument("--port", type=int, help="0 for a free one")
+    parser.add_argument("--port", type=int, help="default: 7464 or the next free one")
     parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
     parser.add_argument("--unsafe-network", action="store_true", default=None)
     parser.add_argument("--check", action="store_true", help="only read the settings")
@@ -97,12 +89,13 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     lock = WriterLock(datadir, instance_id, clock)
     lock.acquire()
     try:
+        refuse_second_hub(datadir)
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
         refuse_damaged_outbox(datadir, settings.outbox)
         schema.create_workspace(datadir, clock=clock, log=log, locked=True)
-        listeners = [bind(settings, datadir, log)]
+        listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
@@ -111,7 +104,6 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         finally:
             appliance.stop()
             with suppress(OSError):  # what ended us is the news, not that the file stays
-                datadir.server_file.unlink(missing_ok=True)
                 datadir.socket_file.unlink(missing_ok=True)
     finally:
         lock.release()
@@ -142,67 +134,6 @@ def route_library_logs(log: Log) -> None:
     root.setLevel(logging.WARNING)
 
 
-def bind(settings: Settings, datadir: DataDir, log: Log) -> socket.socket:
-    """The listening socket: the port asked for, else that of last time, else a free one."""
-    http = settings.http
-    remembered = remembered_port(datadir)
-    for port in dict.fromkeys((http.port or remembered, http.port)):
-        try:
-            listener = listen(http.host, port)
-        except OSError as error:
-            if http.port:
-                raise PortTaken(
-                    f"can't listen on {http.host}:{port}: {error.strerror}",
-                    details={"host": http.host, "port": port},
-                ) from error
-            log.warning("the port of last time is in use; taking a free one", port=port)
-        else:
-            datadir.write_private(datadir.dir / "port", f"{listener.getsockname()[1]}\n")
-            return listener
-    raise PortTaken(details={"host": http.host, "port": http.port})
-
-
-def remembered_port(datadir: DataDir) -> int:
-    try:
-        return int((datadir.dir / "port").read_text())
-    except (OSError, ValueError):
-        return 0
-
-
-def listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def listen_on_file(datadir: DataDir) -> socket.socket:
-    """`.agentlip/sock`, for this user alone. Under the writer lock: what lies there is old."""
-    path = datadir.socket_file
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        path.unlink(missing_ok=True)
-        listener.bind(str(path))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise PortTaken(
-            f"can't listen on {path.name}: {error.strerror or error}",
-            hint="a socket's path has at most 107 bytes; use a workspace with a shorter one,"
-            " or leave http.unix_socket out",
-        ) from error
-    finally:
-        os.umask(before)
-    return listener
-
-
 def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
     """Serve until SIGTERM or SIGINT."""
 
@@ -217,7 +148,18 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
     appliance.start()
     appliance.received.start_up()
     port = listeners[0].getsockname()[1]
-    announce(appliance, port)
+    keeper = ServerFileKeeper(
+        appliance.datadir,
+        instance_id=appliance.identity.instance_id,
+        db_id=appliance.hub.db_id,
+        host=appliance.settings.http.host,
+        port=port,
+        started_ms=appliance.identity.started_ms,
+        clock=appliance.clock,
+        log=log,
+    )
+    keeper.publish()
+    keeper.start()
     log.info(
         "serving",
         host=appliance.settings.http.host,
@@ -227,7 +169,11 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         epoch=appliance.identity.epoch,
     )
     tune_collector()
-    worker.init_process()
+    try:
+        worker.init_process()
+    finally:
+        keeper.stop()
+        keeper.remove()
 
 
 def tune_collector() -> None:
@@ -239,22 +185,6 @@ def tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def announce(appliance: Appliance, port: int) -> None:
-    """`server.json`, for clients on this machine (hub spec §0.9). Advisory."""
-    facts = {
-        "instance_id": appliance.identity.instance_id,
-        "db_id": appliance.hub.db_id,
-        "port": port,
-        "host": appliance.settings.http.host,
-        "auth_token": appliance.datadir.read_token(),
-        "pid": os.getpid(),
-        "started_at": iso(appliance.identity.started_ms),
-        "protocol_version": PROTOCOL_VERSION,
-    }
-    text = msgspec.json.format(msgspec.json.encode(facts), indent=2).decode()
-    appliance.datadir.write_private(appliance.datadir.server_file, text + "\n")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from appliance.sdk.discovery import (
     Health,
     HubNotRunning,
     StaleServerFile,
+    ask_ready,
     find_workspace,
     local,
 )
 from appliance.sdk.reader import Reader
+from appliance.terminal import EXIT_UNAVAILABLE
 
 State = dict[str, Any]
 
@@ -32,6 +34,7 @@ def look_at(datadir: DataDir) -> State:
     try:
         endpoint, health = local(datadir, os.environ)
         state |= _running(datadir, endpoint, health)
+        state |= _readiness(endpoint)
     except StaleServerFile as error:
         state |= {"status": "stale", "reason": error.message, "hint": error.hint}
     except HubNotRunning as error:
@@ -62,6 +65,27 @@ def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
     }
 
 
+def _readiness(endpoint: Endpoint) -> State:
+    """What `/-/ready` answers: whether the hub serves requests, and if not, why."""
+    verdict = ask_ready(endpoint)
+    if verdict.ready:
+        return {"ready": True, "failing": []}
+    reasons = [f"{each.check}: {each.subject}: {each.sentence}" for each in verdict.critical]
+    reason = "; ".join(reasons) or ", ".join(verdict.failing) or "/-/ready does not answer"
+    hints = [each.hint for each in verdict.critical if each.hint]
+    return {
+        "ready": False,
+        "failing": verdict.failing,
+        "reason": reason,
+        "hint": hints[0] if hints else "agentlip doctor",
+    }
+
+
+def exit_code(state: State) -> int:
+    """0 when the hub runs and is ready, else 3."""
+    return 0 if state["status"] == "running" and state["ready"] else EXIT_UNAVAILABLE
+
+
 def _log_facts(datadir: DataDir) -> State:
     try:
         with Reader(datadir.database("hub")) as reader:
@@ -71,8 +95,10 @@ def _log_facts(datadir: DataDir) -> State:
 
 
 def one_line(state: State) -> str:
-    """For a prompt or a log: `running http://127.0.0.1:8080 events=42 messages=17`."""
+    """For a prompt or a log: `running http://127.0.0.1:7464 events=42 messages=17`."""
     facts = [state["status"]]
+    if not state.get("ready", True):
+        facts += [f"not-ready={','.join(state['failing']) or 'unknown'}"]
     facts += [state["url"]] if "url" in state else []
     facts += [f"events={state['last_event_id']}"] if "last_event_id" in state else []
     facts += [f"messages={state['messages']}"] if "messages" in state else []
@@ -85,9 +111,13 @@ def describe(state: State) -> str:
         lines += [f"Reason: {state['reason']}"] if "reason" in state else []
         lines += [f"Hint: {state['hint']}"] if "hint" in state else []
         return "\n".join(lines)
+    lines = ["Status: running"]
+    if not state["ready"]:
+        lines = ["Status: running, not ready"]
+        lines += [f"Reason: {state['reason']}", f"Hint: {state['hint']}"]
     return "\n".join(
         [
-            "Status: running",
+            *lines,
             f"Instance ID: {state['instance_id']}",
             f"Port: {state['port']}",
             f"PID: {state['pid']}",
@@ -105,9 +135,12 @@ def welcome(state: State) -> str:
     there = f" --workspace {shlex.quote(state['workspace'])}"
     agentlip = command_name()
     began = "already running" if state.get("already_running") else "running"
+    trouble = [] if state["ready"] else [f"  It is not ready: {state['reason']}"]
     return "\n".join(
         [
             f"Agentlip is {began} (pid {state['pid']}).",
+            *trouble,
+            *([f"  {state['notice']}"] if "notice" in state else []),
             f"  API    {state['url']}",
             f"  token  {state['token_file']}",
             "Try:",

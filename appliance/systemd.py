@@ -15,26 +15,76 @@ from appliance.daemon import checkout
 from appliance.kernel.errors import ApplianceError, Invalid
 
 COMMAND_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 15  # the server drains for up to 10
+STOP_SECONDS_MAX = 20  # the server drains for up to 10
+HOMES = ("/home", "/root", "/run/user")  # what ProtectHome= hides
+TEMPORARY = ("/tmp", "/var/tmp")  # what PrivateTmp= hides
 
 TEMPLATE = """\
 [Unit]
 Description=Agentlip Appliance for {workspace}
 After=network.target
+StartLimitIntervalSec=60
+StartLimitBurst=5
 
 [Service]
 Type=exec
-ExecStart={command}
-WorkingDirectory={directory}
-{owner}{search}Restart=on-failure
+{owner}WorkingDirectory={workspace}
+{environment}ExecStart={command}
+# A start that fails again and again (settings, a second hub) ends after StartLimitBurst.
+Restart=on-failure
 RestartSec=2
 TimeoutStopSec={stop_seconds}
+KillMode=mixed
 UMask=0077
-NoNewPrivileges=yes
 LimitNOFILE=8192
 
+{hardening}
 [Install]
 WantedBy={target}
+"""
+
+# Every unit: what needs no privilege of the manager.
+HARDENING = """\
+NoNewPrivileges=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+# Landlock confines the plugins.
+SystemCallFilter=@system-service landlock_create_ruleset landlock_add_rule landlock_restrict_self
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+"""
+
+# Units of the machine: a user's manager may neither mount nor drop capabilities.
+SYSTEM_HARDENING = """\
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ReadWritePaths={writable}
+ProtectHome={protect_home}
+PrivateTmp={private_tmp}
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+"""
+
+REFERENCE_HEAD = """\
+# The appliance as a service of the machine, for a checkout in /opt/agentlip and a workspace
+# in /var/lib/agentlip:
+#
+#   useradd --system --home-dir /var/lib/agentlip agentlip
+#   cp ops/systemd/agentlip.service /etc/systemd/system/ && systemctl enable --now agentlip
+#
+# `agentlipd install-service --system` writes the same with the paths of this machine.
+# Made by ops/write_docs.py from appliance/systemd.py; not edited by hand.
 """
 
 
@@ -77,15 +127,64 @@ class Unit(msgspec.Struct, frozen=True):
         command = [*program, "--workspace", str(self.workspace), *self.arguments]
         root = checkout()
         owner = self.user or os.environ.get("SUDO_USER") or getpass.getuser()
-        return TEMPLATE.format(
-            workspace=str(self.workspace).replace("%", "%%"),
-            command=" ".join(quoted(part) for part in command),
-            directory=str(self.workspace).replace("%", "%%"),
+        used = [Path(sys.prefix), Path(sys.executable).resolve(), *([root] if root else [])]
+        used += [Path(each) for each in self.arguments if each.startswith("/")]  # --config
+        return render(
+            self.workspace,
+            command,
             owner=f"User={owner}\n" if self.system else "",
-            search=f"Environment={quoted(f'PYTHONPATH={root}')}\n" if root else "",
-            stop_seconds=STOP_SECONDS_MAX,
-            target="multi-user.target" if self.system else "default.target",
+            environment=f"Environment={quoted(f'PYTHONPATH={root}')}\n" if root else "",
+            system=self.system,
+            used=used,
         )
+
+
+def reference() -> str:
+    """The text of ops/systemd/agentlip.service."""
+    workspace = Path("/var/lib/agentlip")
+    program = "/opt/agentlip/.venv/bin/agentlipd"
+    return REFERENCE_HEAD + render(
+        workspace,
+        [program, "up", "--foreground", "--workspace", str(workspace)],
+        owner="User=agentlip\nGroup=agentlip\nStateDirectory=agentlip\nStateDirectoryMode=0750\n",
+        environment="",
+        system=True,
+        used=[Path(program)],
+    )
+
+
+def render(
+    workspace: Path,
+    command: list[str],
+    *,
+    owner: str,
+    environment: str,
+    system: bool,
+    used: list[Path],
+) -> str:
+    """A unit. `used` are the paths beside the workspace that the service must be able to read."""
+    text = str(workspace).replace("%", "%%")
+    hardening = HARDENING
+    if system:
+        homes = any(_is_below(path, HOMES) for path in (workspace, *used))
+        hardening += SYSTEM_HARDENING.format(
+            writable=f'"{text}"' if " " in text else text,
+            protect_home="read-only" if homes else "yes",
+            private_tmp="no" if _is_below(workspace, TEMPORARY) else "yes",
+        )
+    return TEMPLATE.format(
+        workspace=text,
+        command=" ".join(quoted(part) for part in command),
+        owner=owner,
+        environment=environment,
+        stop_seconds=STOP_SECONDS_MAX,
+        hardening=hardening,
+        target="multi-user.target" if system else "default.target",
+    )
+
+
+def _is_below(path: Path, folders: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def quoted(part: str) -> str:

@@ -6,9 +6,11 @@ or connection failed, 4 authentication failed.
 
 import inspect
 import shutil
+import signal
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -68,6 +70,14 @@ class Session(msgspec.Struct, frozen=True):
     def answer(self, value: Any, sentence: str) -> None:
         """One result: JSON for machines, a sentence for people."""
         write_line(_json(value) if self.machine else sentence)
+
+    def line(self, row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> None:
+        """One more result of a list that goes on: written at once."""
+        if self.machine:
+            write_now(msgspec.json.encode(row))
+            return
+        text = "  ".join(plain(row.get(key)) for _, key in columns)
+        write_now(fitting(text).encode())
 
     def table(
         self,
@@ -193,7 +203,7 @@ def tell(error: ApplianceError, machine: bool) -> int:
 
 
 def _tell_usage(error: Any, machine: bool) -> int:
-    message = str(error.format_message()) or "incomplete command"
+    message = _usage_message(error)
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context is not None else "agentlip --help"
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -203,6 +213,36 @@ def _tell_usage(error: Any, machine: bool) -> int:
     else:
         note(f"Error: {message}\nHint: {hint}")
     return EXIT_GENERAL
+
+
+def _usage_message(error: Any) -> str:
+    """The usage error of typer, with the option or command that was probably meant."""
+    message = str(error.format_message()) or "incomplete command"
+    near = getattr(error, "possibilities", None)  # options
+    if near:
+        message = f"{error.message}. Did you mean {', '.join(map(repr, sorted(near)))}?"
+    return message[:1].lower() + message[1:].removesuffix(".")
+
+
+@contextmanager
+def until_signalled() -> Iterator[None]:
+    """For commands that go on for ever: Ctrl-C and SIGTERM are their ordinary end."""
+
+    def end(number: int, frame: object) -> None:
+        del number, frame
+        for each in numbers:  # a second signal, or the other one, must not end it twice
+            signal.signal(each, signal.SIG_IGN)
+        raise _Signalled
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    with suppress(_Signalled):
+        for each in numbers:
+            signal.signal(each, end)
+        yield
+
+
+class _Signalled(BaseException):
+    """Ctrl-C or SIGTERM."""
 
 
 def quiet_stdout() -> None:
@@ -276,6 +316,11 @@ def plain(value: Any) -> str:
         return "-"
     text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def fitting(text: str) -> str:
+    """`text`, cut to the width of the terminal; whole where the output goes elsewhere."""
+    return _cut(text, _width())
 
 
 def _cells(text: str) -> int:

@@ -27,13 +27,13 @@ from history import Entry, changelogs, commits  # noqa: E402
 from appliance import daemon  # noqa: E402
 from appliance.kernel.clock import SystemClock  # noqa: E402
 from appliance.kernel.datadir import DataDir  # noqa: E402
-from appliance.kernel.errors import ApplianceError  # noqa: E402
+from appliance.kernel.errors import ApplianceError, Invalid  # noqa: E402
 from appliance.sdk.discovery import find_hub  # noqa: E402
 from appliance.sdk.http import PATIENT, HubClient  # noqa: E402
 from appliance.sdk.importer import Importer, Item, item_key  # noqa: E402
-from appliance.status import look_at  # noqa: E402
 
 SENDERS_MAX = 32
+ASK_ABOVE_MESSAGES = 1000  # in a workspace of its own; in another one it always asks
 CATCH_UP_SECONDS_MAX = 120.0
 LOOK_EVERY_SECONDS = 0.05
 CHANNELS = ("history-git", "history-debian")
@@ -47,6 +47,7 @@ def main() -> int:
         print("Error: no history found to feed; name a repository with --repo", file=sys.stderr)
         return 1
     try:
+        confirm(flags, len(items))
         with a_hub(flags.workspace, say) as datadir, tempfile.TemporaryDirectory() as scratch:
             report = feed(datadir, items, flags.senders, Path(scratch), say)
     except ApplianceError as error:
@@ -58,7 +59,12 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ops/demo", description=__doc__)
-    parser.add_argument("--workspace", type=Path, help="use the appliance that runs there")
+    parser.add_argument(
+        "--workspace",
+        type=Path,
+        help="post into the appliance that runs there (default: one of its own)",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before posting")
     parser.add_argument("--repo", type=Path, default=ROOT, help="git repository (default: this)")
     parser.add_argument("--limit", type=positive, help="at most so many messages")
     parser.add_argument("--senders", type=positive, default=8, help="senders at once (8)")
@@ -74,6 +80,21 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
+
+
+def confirm(flags: argparse.Namespace, count: int) -> None:
+    """Asks before many messages, or any into a workspace of somebody's; raises unless agreed."""
+    if flags.yes or (flags.workspace is None and count <= ASK_ABOVE_MESSAGES):
+        return
+    where = f"the workspace {flags.workspace}" if flags.workspace else "a temporary workspace"
+    if not sys.stdin.isatty():
+        raise Invalid(
+            f"this would post {count:,} messages into {where}, and nobody is here to confirm it",
+            hint="ops/demo --yes, or fewer with --limit",
+        )
+    print(f"Post {count:,} messages into {where}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Invalid("nothing was posted", hint="fewer messages: ops/demo --limit 500")
 
 
 def gather(flags: argparse.Namespace, say: Any) -> list[Item]:
@@ -103,18 +124,16 @@ def gather(flags: argparse.Namespace, say: Any) -> list[Item]:
 
 @contextmanager
 def a_hub(workspace: Path | None, say: Any) -> Iterator[DataDir]:
-    """The appliance that runs in `workspace`, or one of our own for as long as this lasts."""
-    asked = DataDir((workspace or ROOT).resolve())
-    if asked.database("hub").is_file() and look_at(asked)["status"] == "running":
-        say(f"feeding the appliance of {asked.workspace}")
-        yield asked
-        return
+    """The appliance that runs in `workspace`, or one of its own for as long as this lasts."""
     if workspace is not None:
-        daemon.workspace(workspace)
-        find_hub(workspace)  # raises, and says how to start one
+        datadir = daemon.workspace(workspace)
+        find_hub(workspace)  # an error, with the command that starts one
+        say(f"posting into the appliance of {datadir.workspace}")
+        yield datadir
+        return
     with tempfile.TemporaryDirectory(prefix="agentlip-demo-") as folder:
         datadir, _ = daemon.init_workspace(Path(folder))
-        say(f"no appliance runs in {asked.workspace}: starting one for this demo")
+        say("starting an appliance of its own for this demo")
         daemon.start(datadir, daemon.ServerOptions(port=0, no_limits=True))
         try:
             yield datadir

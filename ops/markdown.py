@@ -1,7 +1,8 @@
 """Pieces of generated pages: tables, and types of the wire in words."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as shapes
@@ -39,6 +40,8 @@ def sentence(text: str) -> str:
 
 def plain_name(kind: Any) -> str:
     """The type of a setting."""
+    if get_origin(kind) in (Union, UnionType):  # X | None
+        return plain_name(next(each for each in get_args(kind) if each is not NoneType))
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if isinstance(kind, type) and kind.__name__ in PLAIN:

@@ -1,4 +1,5 @@
-"""Writes the generated pages of docs/: settings, errors, metrics, routes, events, checks.
+"""Writes the generated pages of docs/ (settings, errors, metrics, routes, events, checks) and the
+unit in ops/systemd.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale and exits with 1
@@ -25,6 +26,7 @@ import msgspec
 from prometheus_client.metrics import MetricWrapperBase
 
 import doctor
+from appliance import systemd
 from appliance.app import Appliance
 from appliance.hub import wire
 from appliance.hub.plugins import wire as plugin_wire
@@ -49,6 +51,7 @@ FOLDER = Path(__file__).parents[1] / "docs"
 
 # Under which heading an error stands, by the module that declares it.
 AT_START = (
+    "appliance.listeners",
     "appliance.server",
     "appliance.kernel.config",
     "appliance.kernel.datadir",
@@ -110,6 +113,7 @@ def pages() -> dict[str, str]:
         "routes.md": routes_page(routes),
         "events.md": events_page(events),
         "checks.md": checks_page(),
+        "../ops/systemd/agentlip.service": systemd.reference(),
     }
 
 

@@ -423,7 +423,9 @@ def accept_one(
         str | None, typer.Option("--id", help="The same id again sends nothing twice.")
     ] = None,
 ) -> None:
-    """Hand one message to the broker, past any outbox: to try a mesh with.
+    """Hand one message to the broker without the outbox, to try a mesh out.
+
+    To send for real use agentlip outbox send: it keeps the message until the broker has it.
 
     Example: agentlip broker accept lab --as anna --topic alerts 'build done'
     """

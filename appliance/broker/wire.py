@@ -381,7 +381,7 @@ class StaleSignature(Unauthenticated):
 class MeshTaken(Conflict):
     code = "ALREADY_EXISTS"
     sentence = "there is a mesh of that name"
-    advice = "agentlip mesh show MESH"
+    advice = "agentlip mesh list"
 
 
 class MemberTaken(Conflict):

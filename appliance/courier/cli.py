@@ -58,7 +58,11 @@ def enqueue(
     delay_ms: Annotated[int | None, typer.Option("--delay-ms", min=0)] = None,
     ttl_ms: Annotated[int | None, typer.Option("--ttl-ms", min=0)] = None,
 ) -> None:
-    """Put an envelope into a stream, or a whole file of them."""
+    """Put an envelope, or a whole file of them, into a stream for consumers to work on.
+
+    Other ways of sending: agentlip msg send posts to a topic of this hub; agentlip outbox send
+    reaches members of meshes and mail addresses.
+    """
     from appliance.sdk.courier import envelope
 
     if payload == "-":

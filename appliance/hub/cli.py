@@ -17,6 +17,9 @@ topics = plain_app("Topics: threads in a channel.")
 messages = plain_app("Messages: sent, read, edited, deleted, moved.")
 
 CONTENT_BYTES_MAX = 65_536
+MESSAGE_COLUMNS = [
+    ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("CONTENT", "content_raw"),
+]  # fmt: skip
 
 ChannelFlag = Annotated[str, typer.Option("--channel", help="Channel, by name or id.")]
 ChannelPart = Annotated[
@@ -119,11 +122,25 @@ def tail_messages(
     channel: ChannelPart = None,
     topic: TopicPart = None,
     limit: LimitFlag = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new messages, newest last.")
+    ] = False,
 ) -> None:
-    """The newest messages of a topic, newest first."""
+    """The newest messages of a topic, newest first.
+
+    With --follow newest last, and then each new message as it comes, until Ctrl-C. That needs a
+    running hub; agentlip listen shows edits, moves and other topics too.
+    """
+    from appliance.hub.cli_follow import follow_topic, newest_event
+
+    after = newest_event(session) if follow else 0
     with open_reader(session) as reader:
-        rows = reader.messages(_topic_to_read(reader, topic_id, channel, topic), limit)
-    _show(session, rows)
+        found = _topic_to_read(reader, topic_id, channel, topic)
+        rows = reader.messages(found, limit)
+    if follow:
+        follow_topic(session, found, rows, after, MESSAGE_COLUMNS)
+    else:
+        _show(session, rows)
 
 
 @messages.command("page")
@@ -166,7 +183,11 @@ def send_message(
     stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Send a message to a topic."""
+    """Post a message to a topic of this hub.
+
+    Other ways of sending: agentlip outbox send reaches members of meshes and mail addresses;
+    agentlip courier enqueue hands work to consumers; 'agentlip import' posts messages from files.
+    """
     text = _content(content, stdin)
     hub = hub_client(session)
     body = {
@@ -250,8 +271,7 @@ def _patch(
 
 
 def _show(session: Session, rows: list[dict[str, Any]]) -> None:
-    columns = [("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender")]
-    session.table(rows, [*columns, ("CONTENT", "content_raw")], empty="no messages")
+    session.table(rows, MESSAGE_COLUMNS, empty="no messages")
 
 
 def _topic_to_read(

@@ -1,11 +1,13 @@
-"""`agentlip listen`: the event stream on standard output, one JSON line an event.
+"""`agentlip listen`: the event stream on standard output.
+
+One JSON object a line for programs, one sentence a line on a terminal.
 
 The cursor file is written after the lines it speaks of, so whoever is killed and started
 again may repeat a few events, but never misses one.
 """
 
-import signal
-from contextlib import suppress
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +16,16 @@ import typer
 
 from appliance.kernel.errors import Invalid
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
-from appliance.terminal import Session, common, note, plain_app, write_now
+from appliance.terminal import (
+    Session,
+    common,
+    fitting,
+    note,
+    plain,
+    plain_app,
+    until_signalled,
+    write_now,
+)
 
 app = plain_app()
 
@@ -49,7 +60,10 @@ def listen(
         list[str] | None,
         typer.Option("--name", help="Print only such events (message.created, …)."),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="jsonl is the only one.")] = "jsonl",
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="jsonl or text (default: text on a terminal, else jsonl)."),
+    ] = None,
     cursor_file: Annotated[
         Path | None, typer.Option("--cursor-file", help="Remember here how far; wins over --since.")
     ] = None,
@@ -64,12 +78,18 @@ def listen(
         bool, typer.Option("--wait", help="Wait for a hub that isn't running yet.")
     ] = False,
 ) -> None:
-    """Follow the event stream; reconnects and resumes by itself. Ends with Ctrl-C or SIGTERM."""
+    """Follow the event stream; reconnects and resumes by itself. Ends with Ctrl-C or SIGTERM.
+
+    On a terminal each event is a line to read. Elsewhere, and with --json, --jsonl or
+    --format jsonl, it is a JSON object on a line of its own.
+    """
     from appliance.sdk.discovery import find_hub
     from appliance.sdk.listen import Follower, Subscription
 
-    if format_ != "jsonl":
-        raise Invalid("--format must be jsonl", hint="agentlip listen --help")
+    if format_ not in (None, "jsonl", "text"):
+        raise Invalid("--format is jsonl or text", hint="agentlip listen --help")
+    as_text = format_ == "text" if format_ else sys.stdout.isatty()
+    put = _put_text if as_text and not session.machine else _put_json
     file = FileCursor(cursor_file)
     cursor = file.load() or Cursor(since)
     if until_event is not None and until_event <= cursor.event_id:
@@ -83,13 +103,37 @@ def listen(
         insist=wait,
     )
     wanted = Wanted(frozenset(name or ()), until_event, exit_after)
-    with suppress(_Ended):
-        signal.signal(signal.SIGTERM, _end)
-        signal.signal(signal.SIGINT, _end)
-        _print_events(follower, wanted, file)
+    with until_signalled():
+        _print_events(follower, wanted, file, put)
 
 
-def _print_events(follower: Any, wanted: Wanted, file: FileCursor) -> None:
+def _put_json(text: str) -> None:
+    write_now(text.encode())
+
+
+def _put_text(text: str) -> None:
+    write_now(fitting(sentence(msgspec.json.decode(text))).encode())
+
+
+def sentence(event: dict[str, Any]) -> str:
+    """An event on one line: when, which, what, and of whom or of what."""
+    data = event.get("data") or {}
+    message = data.get("message")
+    if isinstance(message, dict):
+        what = f"{message.get('sender')}: {message.get('content_raw')} ({message.get('id')})"
+    else:
+        named = [data[kind] for kind in ("channel", "topic") if isinstance(data.get(kind), dict)]
+        names = [one.get("name") or one.get("title") for one in named]
+        what = ", ".join(str(name) for name in names if name)
+        if not what:
+            what = msgspec.json.encode(data).decode()
+    facts = (str(event.get("ts")), str(event.get("event_id")), f"{event.get('name')!s:<22}")
+    return "  ".join([*facts, plain(what)])
+
+
+def _print_events(
+    follower: Any, wanted: Wanted, file: FileCursor, put: Callable[[str], None]
+) -> None:
     cursor = Cursor(follower.after, follower.epoch)
     printed = 0
     try:
@@ -101,7 +145,7 @@ def _print_events(follower: Any, wanted: Wanted, file: FileCursor) -> None:
             if wanted.until_event is not None and event.event_id > wanted.until_event:
                 return
             if not wanted.names or event.name in wanted.names:
-                write_now(event.text.encode())
+                put(event.text)
                 printed += 1
             cursor = Cursor(event.event_id, follower.epoch)
             if wanted.reached(event.event_id, printed):
@@ -109,18 +153,6 @@ def _print_events(follower: Any, wanted: Wanted, file: FileCursor) -> None:
             file.keep(cursor)
     finally:
         file.keep(cursor, now=True)
-
-
-class _Ended(BaseException):
-    """Ctrl-C or SIGTERM: the ordinary end of following."""
-
-
-def _end(number: int, frame: object) -> None:
-    del number, frame
-    # Asked twice, or by both, ends once.
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
-    raise _Ended
 
 
 def _say(sentence: str) -> None:

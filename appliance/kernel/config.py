@@ -6,10 +6,12 @@ true, lists), else as the string it is. A field that ends in `_file` names a fil
 holds the secret; `secret()` reads it.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -46,7 +48,7 @@ def load(
     try:
         return msgspec.convert(merged, kind)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"settings: {error}") from None
+        raise BadSettings(f"settings: {error}{_suggestion(kind, str(error))}") from None
 
 
 def secret(path: str) -> str:
@@ -69,6 +71,43 @@ def _from_text(text: str) -> Any:
         return msgspec.json.decode(text.encode())
     except msgspec.DecodeError:
         return text
+
+
+_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[^`]*)`)?")
+
+
+def _suggestion(kind: Any, message: str) -> str:
+    """`; did you mean …?`, where the message is about an unknown key and one is like it."""
+    found = _UNKNOWN.search(message)
+    if found is None:
+        return ""
+    name, path = found["name"], found["path"] or ""
+    inner = _struct_at(kind, re.sub(r"\[[^]]*\]", "", path).split(".") if path else [])
+    near = get_close_matches(name, _keys(inner), 1)
+    if not near and not path:
+        return ""
+    if not near:  # perhaps the right key in the wrong section
+        near = [f"{part}.{name}" for part in _keys(kind) if name in _keys(_struct_at(kind, [part]))]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _struct_at(kind: Any, path: list[str]) -> Any:
+    """The struct that holds the settings at `path`; lists and options are looked through."""
+    for name in path:
+        fields = {each.encode_name: each.type for each in _fields(kind)}
+        kind = fields.get(name)
+        while kind is not None and not _fields(kind) and get_args(kind):
+            kind = next((each for each in get_args(kind) if _fields(each) or get_args(each)), None)
+    return kind
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return msgspec.structs.fields(kind) if is_struct else ()
+
+
+def _keys(kind: Any) -> list[str]:
+    return [each.encode_name for each in _fields(kind)]
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:

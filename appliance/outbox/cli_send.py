@@ -1,4 +1,4 @@
-"""`agentlip send`: one message into the outbox."""
+"""`agentlip outbox send`: one message into the outbox."""
 
 import sys
 from pathlib import Path
@@ -43,9 +43,12 @@ def send(
     ] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Of a mail.")] = None,
 ) -> None:
-    """Send a message: it is on the disk when this returns, and arrives once.
+    """Send a message to a mesh or a mail address: stored when this returns, delivered once.
 
-    Example: agentlip send '#alerts' 'build done' --priority now
+    Other ways of sending: agentlip msg send posts to a topic of this hub; agentlip courier enqueue
+    hands work to consumers; agentlip broker accept tries a mesh out, without the outbox.
+
+    Example: agentlip outbox send '#alerts' 'build done' --priority now
     """
     body: dict[str, Any] = {"to": to, "message": _text(message), "priority": priority}
     beside = _object(meta)

@@ -42,8 +42,8 @@ class StaleServerFile(Unavailable):
 
 class BadAddress(Invalid):
     code = "BAD_ADDRESS"
-    sentence = "AGENTLIP_URL must look like http://127.0.0.1:8080 or https://hub.example.org"
-    advice = "export AGENTLIP_URL=http://127.0.0.1:8080, or unset it to use the workspace here"
+    sentence = "AGENTLIP_URL must look like http://127.0.0.1:7464 or https://hub.example.org"
+    advice = "export AGENTLIP_URL=http://127.0.0.1:7464, or unset it to use the workspace here"
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -57,6 +57,29 @@ class Health(msgspec.Struct, frozen=True):
     uptime_seconds: float = 0.0
     pid: int = 0
     epoch: str = ""
+
+
+class ReadyFinding(msgspec.Struct, frozen=True):
+    """One finding of `/-/ready`."""
+
+    severity: str = ""
+    check: str = ""
+    subject: str = ""
+    sentence: str = ""
+    hint: str = ""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """What `/-/ready` answers; `findings` may be missing when asked from afar."""
+
+    ready: bool = False
+    failing: list[str] = []
+    findings: list[ReadyFinding] | None = None
+
+    @property
+    def critical(self) -> list[ReadyFinding]:
+        """The findings that make the hub not ready."""
+        return [each for each in self.findings or () if each.severity == "critical"]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -170,14 +193,38 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
 
 def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Health | None:
     """The answer of `/health` there, or None if nothing like a hub answers. Sends no token."""
+    status, text = _probe(endpoint, "/health", {}, timeout)
+    try:
+        return msgspec.json.decode(text, type=Health) if status == 200 else None
+    except msgspec.DecodeError:
+        return None
+
+
+def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Ready:
+    """The answer of `/-/ready`. A hub that has no such route, being another's, is ready."""
+    given = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+    status, text = _probe(endpoint, "/-/ready", given, timeout)
+    if status in (401, 403):  # a token that is refused; without one the answer is shorter
+        status, text = _probe(endpoint, "/-/ready", {}, timeout)
+    if status == 404:
+        return Ready(ready=True)
+    try:
+        return msgspec.json.decode(text, type=Ready) if status in (200, 503) else Ready()
+    except msgspec.DecodeError:
+        return Ready()
+
+
+def _probe(
+    endpoint: Endpoint, path: str, headers: dict[str, str], timeout: float
+) -> tuple[int, bytes]:
+    """Status and body; 0 if nothing answers."""
     connection = connect(endpoint, timeout)
     try:
-        connection.request("GET", f"{endpoint.prefix}/health")
+        connection.request("GET", endpoint.prefix + path, headers=headers)
         reply = connection.getresponse()
-        text = reply.read(HEALTH_BYTES_MAX)
-        return msgspec.json.decode(text, type=Health) if reply.status == 200 else None
-    except (OSError, http.client.HTTPException, msgspec.DecodeError):
-        return None
+        return reply.status, reply.read(HEALTH_BYTES_MAX)
+    except (OSError, http.client.HTTPException):
+        return 0, b""
     finally:
         connection.close()
 
@@ -189,6 +236,10 @@ def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:
 
 
 def _token_from(environment: Mapping[str, str]) -> str | None:
+    """AGENTLIP_TOKEN, else the text of AGENTLIP_TOKEN_FILE. An empty variable is none."""
+    token = environment.get("AGENTLIP_TOKEN", "").strip()
+    if token:
+        return token
     path = environment.get("AGENTLIP_TOKEN_FILE")
     return secret(path) if path else None
 

@@ -1,19 +1,21 @@
 """The page at `/`: what this is and where to go on; and `/docs`, the routes as a page.
 
-Both are made once when the app is built, need no script, and load nothing from elsewhere.
+Both need no script and load nothing from elsewhere. `/` shows the address that was asked for.
 """
 
 import base64
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import Any
 
 import falcon
 import msgspec
 
 import appliance
+from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import READ_DOCS, Operation, Route
 
@@ -37,6 +39,7 @@ class Welcome(msgspec.Struct, frozen=True):
     version: str
     links: dict[str, str]
     token: str
+    address: str = ""
 
 
 WELCOME = Welcome(
@@ -45,6 +48,8 @@ WELCOME = Welcome(
     LINKS,
     "send 'Authorization: Bearer TOKEN'; TOKEN is the content of .agentlip/token",
 )
+# A host as in an address; anything else is not shown.
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 
 
 class Page:
@@ -59,23 +64,38 @@ class Page:
             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
 
-    def answer(self, resp: falcon.Response) -> None:
-        reply_bytes(resp, self.data, media=HTML)
+    def answer(self, resp: falcon.Response, words: Mapping[str, str] | None = None) -> None:
+        """The page; `words` are put, escaped, in the places that are called so."""
+        data = self.data
+        for name, text in (words or {}).items():
+            data = data.replace(name.encode(), html.escape(text).encode())
+        reply_bytes(resp, data, media=HTML)
         resp.set_header("Content-Security-Policy", self.policy)
 
 
 class Landing:
-    """HTML for people, JSON for who asks for JSON."""
+    """HTML for people, JSON for programs that ask for JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self._page = Page(_template().replace("{{version}}", appliance.__version__))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         resp.set_header("Vary", "Accept")
+        origin = self._origin(req.env)
         if req.client_prefers(("text/html", "application/json")) == "application/json":
-            reply(resp, WELCOME)
+            reply(resp, msgspec.structs.replace(WELCOME, address=origin))
         else:
-            self._page.answer(resp)
+            socket = "ws" + origin.removeprefix("http")
+            self._page.answer(resp, {"{{origin}}": origin, "{{socket}}": socket})
+
+    def _origin(self, environ: dict[str, Any]) -> str:
+        """The address of this appliance as the caller wrote it."""
+        host = environ.get("HTTP_HOST", "")
+        if not _HOST.fullmatch(host):
+            port = environ.get("SERVER_PORT", "")
+            host = f"localhost:{port}" if port.isdecimal() else "localhost"
+        return f"{self._guard.scheme(environ)}://{host}"
 
 
 class Reference:
@@ -102,12 +122,12 @@ class Reference:
         self._page.answer(resp)
 
 
-def routes(described: Sequence[Route]) -> list[Route]:
+def routes(described: Sequence[Route], guard: Guard) -> list[Route]:
     """`/` and `/docs`; `described` are the routes that `/docs` lists."""
     return [
         Route(
             "/",
-            Landing(),
+            Landing(guard),
             {"GET": Operation(READ_DOCS, "What this is, and where to go on", media="text/html")},
         ),
         Route(

@@ -11,8 +11,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     """Address to bind. Loopback, so that nothing is reachable before somebody says so."""
 
-    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
-    """0: the port of last time if the workspace remembers one, else a free one."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
+    """Not set: 7464, or the next free port if it is taken. A number: that port or no start.
+    0: any free port. A port that was not set is stored in `.agentlip/port` and kept."""
 
     unsafe_network: bool = False
     """Must be true to bind beyond loopback: a token over plain HTTP can be read on the way."""

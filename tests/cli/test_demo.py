@@ -1,7 +1,9 @@
 """The demonstration, shortened: real history in, the same counts out."""
 
+import argparse
 import gzip
 import importlib.util
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from appliance.kernel.errors import Invalid
 from tests.support.commands import ROOT, environment
 from tests.support.hubprocess import HubProcess
 
@@ -42,7 +45,7 @@ def repository(tmp_path: Path) -> Path:
 def test_demo_in_a_running_hub_agrees_and_repeats_nothing(
     hub: HubProcess, repository: Path
 ) -> None:
-    flags = ["--workspace", hub.workspace, "--repo", repository, "--limit", 400, "--json"]
+    flags = ["--workspace", hub.workspace, "--repo", repository, "--limit", 400, "--json", "--yes"]
     first = _demo(*flags, "--senders", 4)
     assert first.returncode == 0, first
     report = json.loads(first.stdout)
@@ -61,6 +64,49 @@ def test_demo_brings_its_own_hub_where_none_runs_and_says_what_it_did(repository
     assert done.stdout.endswith("The counts agree.\n")
 
 
+def test_demo_asks_before_it_posts_into_a_workspace_of_somebody(
+    hub: HubProcess, repository: Path
+) -> None:
+    before = len(hub.events())
+    done = _demo("--workspace", hub.workspace, "--repo", repository, "--no-changelogs")
+    assert done.returncode == 1, done
+    assert f"40 messages into the workspace {hub.workspace}" in done.stderr
+    assert "Hint: ops/demo --yes" in done.stderr
+    assert len(hub.events()) == before
+
+
+def test_demo_takes_no_running_appliance_unless_one_is_named(repository: Path) -> None:
+    """Also not that of the clone it lies in."""
+    done = _demo("--repo", repository, "--no-changelogs", "--senders", 1)
+    assert "an appliance of its own" in done.stdout, done
+
+
+@pytest.mark.parametrize(
+    ("workspace", "count", "answer", "posts"),
+    [
+        (None, 1000, "", True),
+        (None, 1001, "", False),
+        (None, 30_000, "y\n", True),
+        (Path("w"), 1, "\n", False),
+        (Path("w"), 1, "no\n", False),
+        (Path("w"), 1, "Yes\n", True),
+    ],
+)
+def test_demo_asks_at_a_terminal(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch,
+    workspace: Path | None, count: int, answer: str, posts: bool,
+) -> None:  # fmt: skip
+    keyboard = io.StringIO(answer)
+    keyboard.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdin", keyboard)
+    flags = argparse.Namespace(workspace=workspace, yes=False)
+    if posts:
+        demo.confirm(flags, count)
+    else:
+        with pytest.raises(Invalid, match="nothing was posted"):
+            demo.confirm(flags, count)
+
+
 def test_demo_without_any_history_is_an_error(tmp_path: Path) -> None:
     done = _demo("--repo", tmp_path, "--no-changelogs")
     assert done.returncode == 1
@@ -69,7 +115,16 @@ def test_demo_without_any_history_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def history() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("history", ROOT / "ops" / "history.py")
+    return _module("history")
+
+
+@pytest.fixture(scope="module")
+def demo() -> ModuleType:
+    return _module("demo")
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "ops" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -129,6 +129,39 @@ def test_compose_publishes_on_loopback_only_and_gives_no_privilege():
     assert services["tls"]["profiles"] == ["tls"]
 
 
+# What the schema of docker-compose 1.29 knows; it refuses a file with any other key.
+COMPOSE_1_29 = {"services", "networks", "volumes", "configs", "secrets"}
+SERVICE_1_29 = {
+    "image", "build", "restart", "read_only", "tmpfs", "volumes", "ports", "cap_add", "cap_drop",
+    "security_opt", "pids_limit", "mem_limit", "stop_grace_period", "networks", "environment",
+    "profiles", "depends_on", "healthcheck", "command", "user", "init",
+}  # fmt: skip
+
+
+def test_compose_file_uses_only_what_the_oldest_compose_knows():
+    content = yaml.safe_load((ROOT / "ops/compose.yaml").read_text())
+    assert set(content) - COMPOSE_1_29 == set()
+    for name, service in content["services"].items():
+        assert set(service) - SERVICE_1_29 == set(), name
+    # Without a project's name in the file, the folder's decides; the data must not depend on it.
+    assert {each["name"] for each in content["volumes"].values()} == {
+        f"agentlip_{name}" for name in content["volumes"]
+    }
+
+
+@pytest.mark.parametrize("program", [["docker", "compose"], ["docker-compose"]])
+@pytest.mark.parametrize("profile", [[], ["--profile", "tls"]])
+def test_every_compose_that_is_installed_accepts_the_file(program, profile):
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"{program[0]} is not installed")
+    if subprocess.run([*program, "version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{' '.join(program)} is not installed")
+    subprocess.run(
+        [*program, "-f", "ops/compose.yaml", *profile, "config", "-q"],
+        cwd=ROOT, check=True, timeout=60,
+    )  # fmt: skip
+
+
 def just(*arguments: str) -> str:
     program = Path(sys.executable).parent / "just"
     if not program.exists():

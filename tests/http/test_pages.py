@@ -36,7 +36,7 @@ def all_routes(findings: list[dict[str, Any]], settings: HttpSettings) -> list[R
         *note_routes(NoteResource()),
         *health.routes(guard_of(settings), lambda: verdict_of(findings)),
     ]
-    described = [*own, *landing.routes(own)]
+    described = [*own, *landing.routes(own, guard_of(settings))]
     return [*described, *openapi.routes(described)]
 
 
@@ -135,6 +135,37 @@ def test_page_s_links_lead_somewhere() -> None:
     assert set(page.found) == set(landing.LINKS.values())
     for link in set(page.found) - {"/health"}:  # the hub serves that one
         assert client.simulate_get(link).status_code == 200, link
+
+
+@pytest.mark.parametrize(
+    ("host", "headers", "origin"),
+    [
+        ("localhost:7464", {}, "http://localhost:7464"),
+        ("127.0.0.1:7465", {}, "http://127.0.0.1:7465"),
+        ("[::1]:7464", {}, "http://[::1]:7464"),
+        ("hub.example", {"X-Forwarded-Proto": "https"}, "https://hub.example"),
+    ],
+)
+def test_page_shows_the_address_that_was_asked_for(
+    host: str, headers: dict[str, str], origin: str
+) -> None:
+    behind = HttpSettings(allowed_hosts=("hub.example",), trusted_proxies=("127.0.0.1",))
+    client = Client(app(settings=behind), TOKEN, host=host)
+    text = client.simulate_get("/", headers=headers).text
+    assert f"HTTP       {origin}\n" in text
+    assert f"WebSocket  ws{origin.removeprefix('http')}/ws\n" in text
+    assert f" {origin}/api/v1/channels" in text
+    assert not re.search(r"\bPORT\b", text)
+    program = client.simulate_get("/", headers={**headers, "Accept": "application/json"})
+    assert program.json["address"] == origin
+
+
+@pytest.mark.parametrize("host", ["<b>x</b>", "a b", "x:y", "a{{socket}}", "x" * 300, ""])
+def test_page_shows_no_host_that_is_not_one(host: str) -> None:
+    client = Client(app(settings=NETWORK), TOKEN, host=host)
+    text = client.simulate_get("/").text
+    assert "HTTP       http://localhost" in text
+    assert not host or host not in text
 
 
 def test_page_is_json_for_programs() -> None:

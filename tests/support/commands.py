@@ -42,7 +42,8 @@ def environment(**more: str) -> dict[str, str]:
     if "TESTS_WITHOUT_FTS5" in kept:
         path.insert(0, str(ROOT / "tests" / "support" / "without_fts5"))
     kept["AGENTLIP_CEILING_DIRECTORIES"] = str(ROOT)
-    return {**kept, "PYTHONPATH": os.pathsep.join(path), **more}
+    # Any free port: 7464, the default, may be the user's own.
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), "AGENTLIP_HTTP__PORT": "0", **more}
 
 
 def command(name: str, *arguments: str) -> list[str]:

@@ -214,8 +214,8 @@ def _daemon(run: Recorder) -> None:
     """In a workspace of its own, for these start and stop a server there."""
     try:
         for _ in range(2):
-            run("agentlipd up", "--no-limits")
-        run("agentlipd restart", "--no-limits")
+            run("agentlipd up", "--port", 0, "--no-limits")
+        run("agentlipd restart", "--port", 0, "--no-limits")
     finally:
         for _ in range(2):
             run("agentlipd down")

@@ -12,7 +12,7 @@ from testcontainers.core.wait_strategies import HttpWaitStrategy
 
 from tests.support.until import until
 
-PORT = 8080
+PORT = 7464
 START_SECONDS_MAX = 30
 
 

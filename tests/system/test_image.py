@@ -26,7 +26,7 @@ def test_boots_on_an_empty_volume_and_serves(box, volume):
     assert reply["message"]["content_raw"] == "hello"
 
     said = appliance.output()
-    assert "8080" in said
+    assert "7464" in said
     assert "/data/.agentlip/token" in said
     assert appliance.token not in said
 
@@ -40,6 +40,17 @@ def test_becomes_healthy_by_its_own_command(box, volume):
 
     until(lambda: health() != "starting", 40, "a verdict of the health check", pause_seconds=0.2)
     assert health() == "healthy"
+
+
+def test_health_check_fails_with_the_reason_while_it_is_not_ready(box, volume):
+    appliance = box(volume()).start()
+    appliance.wrapped.reload()
+    check = appliance.wrapped.attrs["Config"]["Healthcheck"]["Test"]
+    assert check[0] == "CMD"
+    assert "Status: running\n" in appliance.sh(" ".join(check[1:]))
+    appliance.sh("rm /data/.agentlip/locks/writer.lock")
+    said = appliance.sh(" ".join(check[1:]), expect=3)
+    assert "Status: running, not ready\nReason: host.lock: " in said
 
 
 def test_commands_run_beside_the_appliance(box, volume):
@@ -106,7 +117,7 @@ def test_token_survives_a_stop_and_a_new_container(box, volume):
 
 def test_beyond_loopback_is_refused_unless_said(box, volume):
     up = ["agentlipd", "up", "--foreground", "--workspace", "/data"]
-    code, said = box(volume(), *up, "--host", "0.0.0.0", "--port", "8080").run()
+    code, said = box(volume(), *up, "--host", "0.0.0.0", "--port", "7464").run()
     assert code == 1
     assert "--unsafe-network" in said
     assert "Traceback" not in said

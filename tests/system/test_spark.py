@@ -172,7 +172,7 @@ def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
     network.connect(hub.wrapped, aliases=["hub"])
     talk = Conversation(hub)
     (jobs.source / "token").write_text(talk.reader_token())
-    from_hub = ("--in", "http://hub:8080", "--token-file", "/data/in/token", "--out", "/data/lake")
+    from_hub = ("--in", "http://hub:7464", "--token-file", "/data/in/token", "--out", "/data/lake")
 
     for count in (400, 100):
         events = talk.tell(count).events()

@@ -16,6 +16,19 @@ class House(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     door: Door = Door()
 
 
+class Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    height: int = 1
+
+
+class Garden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    trees: tuple[Tree, ...] = ()
+
+
+class Estate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    door: Door = Door()
+    garden: Garden = Garden()
+
+
 def file(tmp_path, text):
     path = tmp_path / "agentlip.toml"
     path.write_text(text)
@@ -54,6 +67,32 @@ def test_what_is_wrong_is_named(tmp_path, text, named):
     with pytest.raises(BadSettings) as refused:
         load(House, file(tmp_path, text), {})
     assert named in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "suggested"),
+    [
+        ("[door]\nprot = 1\n", "; did you mean port?"),
+        ("[dor]\n", "; did you mean door?"),
+        ("[garden]\nport = 1\n", "; did you mean door.port?"),
+        ("[[garden.trees]]\nhigth = 1\n", "; did you mean height?"),
+        ("[door]\nnothing_like_it = 1\n", None),
+        ("[nothing_like_it]\n", None),
+        ("[door]\nport = 'x'\n", None),
+    ],
+)
+def test_an_unknown_key_is_answered_with_one_like_it(tmp_path, text, suggested):
+    with pytest.raises(BadSettings) as refused:
+        load(Estate, file(tmp_path, text), {})
+    if suggested is None:
+        assert "did you mean" not in refused.value.message
+    else:
+        assert refused.value.message.endswith(suggested)
+
+
+def test_an_unknown_key_of_the_environment_is_answered_with_one_like_it():
+    with pytest.raises(BadSettings, match=r"did you mean port\?$"):
+        load(Estate, None, {"AGENTLIP_DOOR__PROT": "1"})
 
 
 def test_a_section_is_not_a_value(tmp_path):

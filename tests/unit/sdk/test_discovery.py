@@ -17,6 +17,7 @@ from appliance.sdk.discovery import (
     remote,
 )
 from appliance.sdk.reader import Reader
+from appliance.sdk.target import Target
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.workspaces import Filled
 
@@ -50,6 +51,40 @@ def test_address_of_a_hub_elsewhere(url: str, expected: str) -> None:
 def test_address_that_makes_no_sense_is_refused(url: str) -> None:
     with pytest.raises(BadAddress):
         remote({"AGENTLIP_URL": url})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, None),
+        ({"AGENTLIP_TOKEN": "from-variable"}, "from-variable"),
+        ({"AGENTLIP_TOKEN": " from-variable\n"}, "from-variable"),
+        ({"AGENTLIP_TOKEN_FILE": "FILE"}, "from-file"),
+        ({"AGENTLIP_TOKEN": "from-variable", "AGENTLIP_TOKEN_FILE": "FILE"}, "from-variable"),
+        ({"AGENTLIP_TOKEN": "", "AGENTLIP_TOKEN_FILE": "FILE"}, "from-file"),
+    ],
+)
+def test_token_of_the_environment(
+    tmp_path: Path, given: dict[str, str], expected: str | None
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    given = {name: text.replace("FILE", str(file)) for name, text in given.items()}
+    environment = {"AGENTLIP_URL": "http://127.0.0.1:1", **given}
+    assert find_hub(None, environment).token == expected
+
+
+def test_sdk_prefers_its_arguments_to_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    monkeypatch.setenv("AGENTLIP_TOKEN", "from-variable")
+    with http_hub(FakeHttp((200, {}, {"db_id": "db", "protocol_version": "v1"}))) as hub:
+        url = f"http://127.0.0.1:{hub.port}"
+        assert Target(url=url).locate().token == "from-variable"
+        assert Target(url=url, token="given").locate().token == "given"
+        assert Target(url=url, token_file=file).locate().token == "from-file"
 
 
 def test_named_workspace_wins_over_an_address(filled: Filled) -> None:

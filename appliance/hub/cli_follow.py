@@ -1,0 +1,44 @@
+"""`agentlip msg tail --follow`: the newest messages of a topic, then those that are posted."""
+
+from typing import Any
+
+import msgspec
+
+from appliance.hub.cli_reach import hub_client
+from appliance.terminal import Session, note, until_signalled
+
+CREATED = "message.created"
+
+
+def follow_topic(
+    session: Session, topic_id: str, rows: list[dict[str, Any]], after: int, columns: Any
+) -> None:
+    """Writes `rows`, oldest first, then every new message once. Ends with Ctrl-C or SIGTERM.
+
+    `after` is the newest event from before `rows` were read, so no message falls between.
+    """
+    from appliance.sdk.discovery import find_hub
+    from appliance.sdk.listen import Follower, Subscription
+
+    shown = {row["id"] for row in rows}
+    follower = Follower(
+        lambda: find_hub(session.workspace),
+        Subscription(topics=(topic_id,)),
+        after=after,
+        say=lambda text: note(f"agentlip msg tail: {text}"),
+    )
+    with until_signalled():
+        for row in reversed(rows):
+            session.line(row, columns)
+        for event in follower.events():
+            if event is None or event.name != CREATED:
+                continue
+            message = msgspec.json.decode(event.text)["data"]["message"]
+            if message["id"] not in shown:
+                session.line(message, columns)
+
+
+def newest_event(session: Session) -> int:
+    """The newest event of the log, as the hub says; an error if no hub runs."""
+    events = hub_client(session).get("/api/v1/events", tail=1)["events"]
+    return int(events[-1]["event_id"]) if events else 0

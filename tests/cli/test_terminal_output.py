@@ -1,0 +1,190 @@
+"""What a person at a terminal sees: help, near matches, followed messages, no colours."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import agentlip, agentlipd, command, environment
+from tests.support.hubprocess import HubProcess
+from tests.support.until import until
+
+SECONDS_MAX = 60
+ESCAPE = b"\x1b"
+
+
+def on_terminal(*arguments: str, cwd: Path, until_text: str = "", **env: str) -> str:
+    """Runs `agentlip` with a terminal as its output; ends it once `until_text` came."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("agentlip", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
+        env=environment(TERM="xterm-256color", COLUMNS="200", **env),
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    try:
+        while select.select([ours], [], [], SECONDS_MAX)[0]:
+            try:
+                piece = os.read(ours, 65_536)
+            except OSError:  # the terminal's other end is closed
+                break
+            said += piece
+            if until_text and until_text.encode() in said:
+                process.send_signal(signal.SIGINT)
+                until_text = ""
+        assert process.wait(SECONDS_MAX) == 0 or not until_text
+    finally:
+        process.kill()
+        process.wait(SECONDS_MAX)
+        os.close(ours)
+    return said.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def topic_id(hub: HubProcess, request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own."""
+    agentlip("channel", "create", "terminal", cwd=hub.workspace)
+    made = agentlip(
+        "topic", "create", "--channel", "terminal", request.node.name, "--json", cwd=hub.workspace
+    )
+    return str(made.json["topic"]["id"])
+
+
+def send(hub: HubProcess, topic_id: str, content: str) -> None:
+    done = agentlip(
+        "msg", "send", "--topic-id", topic_id, "--sender", "me", "--content", content,
+        cwd=hub.workspace,
+    )  # fmt: skip
+    assert done.code == 0, done
+
+
+# -- listen ----------------------------------------------------------------------------------
+
+
+def test_listen_is_readable_on_a_terminal_and_json_on_request(
+    hub: HubProcess, topic_id: str
+) -> None:
+    send(hub, topic_id, "Good morning")
+    flags = ("listen", "--topic-id", topic_id, "--name", "message.created", "--exit-after", "1")
+    line = on_terminal(*flags, cwd=hub.workspace)
+    assert re.fullmatch(
+        r"\d{4}-\S+Z  \d+  message\.created +me: Good morning \(msg_\w+\)\n", line
+    ), line
+    for machine in (["--json"], ["--jsonl"], ["--format", "jsonl"]):
+        event = json.loads(on_terminal(*flags, *machine, cwd=hub.workspace))
+        assert event["data"]["message"]["content_raw"] == "Good morning"
+
+
+def test_listen_elsewhere_is_json_unless_text_is_asked_for(hub: HubProcess) -> None:
+    first = agentlip("listen", "--exit-after", 1, cwd=hub.workspace)
+    assert first.lines[0]["name"] == "channel.created"
+    text = agentlip("listen", "--exit-after", 1, "--format", "text", cwd=hub.workspace)
+    assert re.fullmatch(r"\S+Z  1  channel\.created +seed-0\n", text.out), text
+    assert agentlip("listen", "--format", "yaml", cwd=hub.workspace).code == 1
+
+
+def test_listen_makes_control_characters_harmless(hub: HubProcess, topic_id: str) -> None:
+    send(hub, topic_id, "red \x1b[31m alert")
+    line = on_terminal(
+        "listen", "--topic-id", topic_id, "--name", "message.created", "--exit-after", "1",
+        cwd=hub.workspace,
+    )  # fmt: skip
+    assert "alert" in line
+    assert "\x1b" not in line
+
+
+# -- tail --follow ---------------------------------------------------------------------------
+
+
+def test_tail_follow_shows_old_messages_then_new_ones_each_once(
+    hub: HubProcess, topic_id: str, tmp_path: Path
+) -> None:
+    for number in range(3):
+        send(hub, topic_id, f"old {number}")
+    out = tmp_path / "out"
+    with out.open("wb") as file:
+        following = subprocess.Popen(
+            command(
+                "agentlip", "msg", "tail", "-f", "--topic-id", topic_id, "--limit", "2", "--json"
+            ),
+            stdout=file, cwd=hub.workspace, env=environment(),
+        )  # fmt: skip
+
+    def contents() -> list[str]:
+        return [json.loads(line)["content_raw"] for line in out.read_text().splitlines()]
+
+    try:
+        until(lambda: contents() == ["old 1", "old 2"], SECONDS_MAX, "the newest two")
+        for number in range(3):
+            send(hub, topic_id, f"new {number}")
+        wanted = ["old 1", "old 2", "new 0", "new 1", "new 2"]
+        until(lambda: contents() == wanted, SECONDS_MAX, "the new ones")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(SECONDS_MAX) == 0
+    finally:
+        following.kill()
+        following.wait(SECONDS_MAX)
+    assert contents() == wanted
+
+
+def test_tail_follow_on_a_terminal_is_a_line_a_message(hub: HubProcess, topic_id: str) -> None:
+    send(hub, topic_id, "last words")
+    text = on_terminal(
+        "msg", "tail", "--follow", "--topic-id", topic_id, "--limit", "1",
+        cwd=hub.workspace, until_text="last words",
+    )  # fmt: skip
+    assert re.search(r"(?m)^\d{4}-\S+Z  msg_\w+  me  last words$", text), text
+
+
+def test_tail_follow_without_a_hub_fails_with_the_command_that_starts_one(tmp_path: Path) -> None:
+    agentlip("init", cwd=tmp_path)
+    done = agentlip("msg", "tail", "-f", "--topic-id", "x", cwd=tmp_path)
+    assert done.code == 3
+    assert "agentlipd up" in done.err
+
+
+# -- colours ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["msg", "tail", "--help"], ["chanel"], ["channel", "list"], ["status"]],
+)
+def test_nothing_is_coloured_where_colours_are_not_wanted(
+    hub: HubProcess, arguments: list[str]
+) -> None:
+    text = on_terminal(*arguments, cwd=hub.workspace, NO_COLOR="1")
+    assert text.strip()
+    assert "\x1b" not in text
+
+
+# -- help and near matches -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["chanel", "list"], "no such command 'chanel'. Did you mean 'channel'?"),
+        (["channel", "lst"], "no such command 'lst'. Did you mean 'list'?"),
+        (["sttus"], "no such command 'sttus'. Did you mean 'status'?"),
+        (["channel", "list", "--limt", "3"], "no such option: --limt. Did you mean '--limit'?"),
+        (["wholly-different"], "no such command 'wholly-different'\n"),
+    ],
+)
+def test_mistyped_word_is_answered_with_one_like_it(
+    tmp_path: Path, arguments: list[str], near: str
+) -> None:
+    done = agentlip(*arguments, cwd=tmp_path)
+    assert done.code == 1
+    assert done.err.startswith(f"Error: {near}")
+
+
+def test_mistyped_command_of_the_daemon_is_answered_too(tmp_path: Path) -> None:
+    done = agentlipd("stats", cwd=tmp_path)
+    assert "no such command 'stats'. Did you mean 'status'" in done.err

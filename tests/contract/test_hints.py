@@ -1,0 +1,175 @@
+"""Commands that texts of ours name exist: every hint, every line of help, every printed step."""
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+
+from appliance import cli, cli_daemon
+from tests.contract.test_walls import ROOT, tracked
+
+PROGRAMS = {"agentlip": cli.app, "agentlipd": cli_daemon.app}
+# A command with what follows on the same line: words, options, and what they are given.
+COMMAND = re.compile(r"(?<![\w./-])(agentlipd?)((?: +[^\s'\"`|;()]+)*)")
+SCRIPT = re.compile(r"(?<![\w./-])(?:\./)?(ops/[a-z][\w./-]*\w)")
+WORD = re.compile(r"[a-z][a-z-]*")
+OPTION = re.compile(r"--[a-z][a-z-]+")
+PRODUCT = ("appliance", "doctor", "ops", "spark")
+PLAIN = ("appliance/ui/index.html", "ops/up", "ops/down", "ops/demo", "ops/engine", "ops/image",
+         "ops/docker-entrypoint", "ops/compose.yaml", "ops/agentlip.toml")  # fmt: skip
+ENDS_SENTENCE = (",", ".", ":", ";", "?", "…")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """(file:line, text) of every string of the product that may be shown to somebody."""
+    for file in sorted(tracked("*.py")):
+        place = file.relative_to(ROOT)
+        if place.parts[0] not in PRODUCT:
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+                  for part in ast.walk(node) if part is not node}  # fmt: skip
+        for node in ast.walk(tree):
+            if id(node) in inside:
+                continue
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "VALUE"
+                    for part in node.values
+                ]
+                yield f"{place}:{node.lineno}", "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{place}:{node.lineno}", node.value
+
+    for name in PLAIN:
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{name}:{number}", line
+
+
+def problem(program: str, rest: str) -> str | None:
+    """What is wrong with a command as written; None if it exists with these options.
+
+    Words after the command are its arguments, or the rest of a sentence.
+    """
+    command: Any = get_command(PROGRAMS[program])
+    context = typer.Context(command)
+    known = set(options(command, context))
+    named = program
+    for word in rest.split():
+        ended = word.endswith(ENDS_SENTENCE)
+        word = word.rstrip("".join(ENDS_SENTENCE))
+        if word.startswith("--"):
+            option = OPTION.match(word)
+            if option and option[0] not in known | {"--help"}:
+                return f"{named} has no option {option[0]}"
+        elif hasattr(command, "list_commands") and not known_word(command, context, word):
+            if WORD.fullmatch(word) and named == program and not ended:
+                return None  # `agentlip` in a sentence about the program
+            if WORD.fullmatch(word) and not getattr(command, "invoke_without_command", False):
+                return f"{named} has no command {word}"
+            return None
+        elif hasattr(command, "list_commands"):
+            command = command.get_command(context, word)
+            context = typer.Context(command)
+            named += f" {word}"
+            known |= set(options(command, context))
+        if ended:
+            return None
+    return None
+
+
+def known_word(command: Any, context: Any, word: str) -> bool:
+    return word in command.list_commands(context)
+
+
+def options(command: Any, context: Any) -> Iterator[str]:
+    for parameter in command.get_params(context):
+        yield from (*parameter.opts, *parameter.secondary_opts)
+
+
+def test_commands_that_are_named_exist():
+    found, wrong = 0, []
+    for place, text in texts():
+        for program, rest in COMMAND.findall(text):
+            found += 1
+            trouble = problem(program, rest)
+            if trouble:
+                wrong.append(f"{place}: {trouble}: {text.strip()[:80]!r}")
+    assert wrong == []
+    assert found > 200
+
+
+def test_scripts_that_are_named_exist():
+    wrong = []
+    for place, text in texts():
+        for script in SCRIPT.findall(text):
+            file = ROOT / script
+            if not file.exists() and not list(ROOT.glob(script + "*")):
+                wrong.append(f"{place}: {script}")
+    assert wrong == []
+    assert os.access(ROOT / "ops/up", os.X_OK)
+
+
+def test_documented_commands_exist():
+    wrong = []
+    for file in sorted(tracked("*.md")):
+        if Path("changelog") in file.relative_to(ROOT).parents:
+            continue
+        for line in re.findall(r"`(agentlipd? [^`]*)`", file.read_text(encoding="utf-8")):
+            program, _, rest = line.partition(" ")
+            trouble = problem(program, rest)
+            if trouble:
+                wrong.append(f"{file.relative_to(ROOT)}: {trouble}: {line}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "trouble"),
+    [
+        ("agentlip doctor says why", None),
+        ("agentlip doctor --all", None),
+        ("agentlip doctor --al", "agentlip doctor has no option --al"),
+        ("agentlip outbox says more", "agentlip outbox has no command says"),
+        ("agentlip outbox lst", "agentlip outbox has no command lst"),
+        ("agentlip channel create NAME", None),
+        ("agentlip export segments says why", None),
+        ("agentlipd up --workspace DIR", None),
+        ("agentlipd nothing.", "agentlipd has no command nothing"),
+        ("agentlip is a program", None),
+        ("agentlip courier purge work --yes, then look", None),
+    ],
+)
+def test_the_check_itself(text, trouble):
+    (found,) = COMMAND.findall(text)
+    assert problem(*found) == trouble
+
+
+# -- ways of sending, headings ---------------------------------------------------------------
+
+SENDING = {
+    "agentlip msg send": {"agentlip outbox send", "agentlip courier enqueue"},
+    "agentlip outbox send": {"agentlip msg send", "agentlip courier enqueue"},
+    "agentlip courier enqueue": {"agentlip msg send", "agentlip outbox send"},
+    "agentlip broker accept": {"agentlip outbox send"},
+}
+
+
+@pytest.mark.parametrize("name", SENDING)
+def test_each_way_of_sending_points_to_the_others(name):
+    command: Any = get_command(cli.app)
+    for word in name.split()[1:]:
+        command = command.get_command(typer.Context(command), word)
+    text = " ".join(command.help.split())
+    assert {other for other in SENDING[name] if other not in text} == set()
+
+
+def test_help_lists_every_command_once_under_a_heading():
+    root: Any = get_command(cli.app)
+    listed = [name for names in cli.SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(root.list_commands(typer.Context(root)))
