@@ -150,7 +150,7 @@ def test_ids_are_the_order_only_if_old_and_new_ones_rise(ids: list[str], order: 
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE messages (id TEXT PRIMARY KEY)")
         connection.executemany("INSERT INTO messages VALUES (?)", [(each,) for each in ids])
-        assert adopt.decide_id_order(connection, CLOCK.now_ms()) == order
+        assert adopt.find_id_order(connection, CLOCK.now_ms()).order == order
         if order == "id":
             factory = IdFactory(CLOCK)
             factory.seed(max(ids, default=None))
