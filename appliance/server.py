@@ -28,7 +28,7 @@ from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from appliance.kernel.ids import random_id
-from appliance.kernel.log import Log, StandardLibraryHandler
+from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.settings import Settings
@@ -54,6 +54,7 @@ class PortTaken(Conflict):
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse(arguments)
+    sys.stderr = ErrorStream(sys.stderr)
     log = Log()
     # Until the worker listens to signals itself, an end is an exit with all its clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

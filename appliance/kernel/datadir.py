@@ -20,7 +20,7 @@ from weakref import WeakSet
 import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
-from appliance.kernel.errors import Conflict, Forbidden, Missing, Unavailable
+from appliance.kernel.errors import Conflict, Forbidden, Missing, StorageFull, Unavailable
 
 DIRECTORY = ".agentlip"
 STORES = ("auth", "hub", "courier", "inbox", "broker", "outbox")
@@ -361,11 +361,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def not_writable(error: OSError, file: str | None = None) -> DataDirNotWritable:
+def not_writable(error: OSError, file: str | None = None) -> Unavailable:
     """The error to tell instead of `error`, with the system's reason but without a path."""
     reason = errno.errorcode.get(error.errno or 0, "error")
     named = {} if file is None else {"file": file}
-    return DataDirNotWritable(
+    kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DataDirNotWritable
+    return kind(
         f"the data directory can't be written: {error.strerror or reason}",
         details={"reason": reason, **named},
     )
