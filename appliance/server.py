@@ -23,7 +23,7 @@ import msgspec
 
 from appliance.app import Appliance
 from appliance.hub.wire import PROTOCOL_VERSION
-from appliance.kernel import config, schema
+from appliance.kernel import config, manifest, schema
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
@@ -80,6 +80,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="0 for a free one")
     parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
     parser.add_argument("--unsafe-network", action="store_true", default=None)
+    parser.add_argument(
+        "--accept-loss",
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="begin anew a store that is missing; may be repeated",
+    )
     parser.add_argument("--check", action="store_true", help="only read the settings")
     return parser.parse_args(arguments)
 
@@ -87,6 +94,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def serve(flags: argparse.Namespace, log: Log) -> int:
     """From the lock to its release; the exit code."""
     datadir = DataDir(flags.workspace)
+    manifest.check_names(flags.accept_loss)
     settings = read_settings(flags, datadir)
     if flags.check:
         return 0
@@ -102,11 +110,14 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
         refuse_damaged_outbox(datadir, settings.outbox)
-        schema.create_workspace(datadir, clock=clock, log=log, locked=True)
+        schema.create_workspace(
+            datadir, clock=clock, log=log, locked=True, accepted=flags.accept_loss
+        )
         listeners = [bind(settings, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
+        manifest.remember(datadir)  # a member key may be new
         try:
             run(appliance, listeners, log)
         finally:

@@ -24,6 +24,7 @@ from appliance.kernel.errors import Conflict, Forbidden, Missing, StorageFull, U
 
 DIRECTORY = ".agentlip"
 STORES = ("auth", "hub", "courier", "inbox", "broker", "outbox")
+MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
 
 _SMALL_FILE_BYTES_MAX = 65_536
@@ -183,10 +184,15 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
 
 
 def _holds_workspace(directory: Path) -> bool:
+    # Without its database it is still a workspace: one that lost something.
+    return any(_holds(directory, name) for name in ("db.sqlite3", MANIFEST))
+
+
+def _holds(directory: Path, name: str) -> bool:
     data = directory / DIRECTORY
     try:
         # The link and what it points to: either could be somebody else's.
-        seen = [data.lstat(), data.stat(), (data / "db.sqlite3").stat()]
+        seen = [data.lstat(), data.stat(), (data / name).stat()]
     except PermissionError:
         raise _not_trusted(directory) from None
     except OSError:

@@ -4,6 +4,7 @@ What brokers were told is stored is lost then, but what they still hold comes; a
 does not start would lose more. The hub's store is never treated so.
 """
 
+from appliance.kernel import manifest
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.log import Log
@@ -21,6 +22,7 @@ def recover(datadir: DataDir, settings: InboxSettings, clock: Clock, log: Log) -
     mark = suspect_mark(database)
     if not database.exists() or (not mark.exists() and not _is_damaged(datadir, settings)):
         return None
+    manifest.forget(datadir, STORE)
     kept = f"{database.name}.corrupt-{clock.now_ms()}"
     for suffix in _BESIDE:
         part = database.with_name(database.name + suffix)
