@@ -37,6 +37,15 @@ UnsafeFlag = Annotated[
     bool, typer.Option("--unsafe-network", help="Allow an address beyond this machine.")
 ]
 
+AcceptLossFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-loss",
+        metavar="STORE",
+        help="Begin anew a store that is missing; may be repeated.",
+    ),
+]
+
 app = plain_app(
     "Start, stop and look at the appliance of a workspace.\n\n"
     "Exit codes: 0 success, 1 error, 2 conflict, 3 not running or not ready, 4 token refused."
@@ -63,12 +72,15 @@ def up(
     foreground: ForegroundFlag = False,
     no_limits: NoLimitsFlag = False,
     unsafe_network: UnsafeFlag = False,
+    accept_loss: AcceptLossFlag = None,
 ) -> None:
     """Start the appliance; makes the workspace when there is none. Safe to repeat."""
     from appliance import daemon
+    from appliance.kernel.manifest import check_names
 
-    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network)
-    datadir = daemon.workspace_for_up(session.workspace)
+    lost = tuple(sorted(check_names(accept_loss or [])))
+    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network, lost)
+    datadir = daemon.workspace_for_up(session.workspace, accepted=lost)
     if foreground:
         daemon.become_server(datadir, options)
     _tell_start(session, daemon.start(datadir, options))

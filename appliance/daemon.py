@@ -98,6 +98,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     config: Path | None = None
     no_limits: bool = False
     unsafe_network: bool = False
+    accept_loss: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         pairs = (("--host", self.host), ("--port", self.port))
@@ -105,6 +106,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         if self.config is not None:
             given += ["--config", str(self.config.expanduser().resolve())]
         given += ["--no-limits"] if self.no_limits else []
+        given += [text for store in self.accept_loss for text in ("--accept-loss", store)]
         return given + (["--unsafe-network"] if self.unsafe_network else [])
 
 
@@ -120,7 +122,9 @@ def workspace(explicit: Path | None) -> DataDir:
     return find_workspace(explicit)
 
 
-def workspace_for_up(explicit: Path | None, *, make: bool = True) -> DataDir:
+def workspace_for_up(
+    explicit: Path | None, *, make: bool = True, accepted: tuple[str, ...] = ()
+) -> DataDir:
     """The workspace meant; made where it was named, or here, when there is none."""
     try:
         return find_workspace(explicit)
@@ -129,16 +133,16 @@ def workspace_for_up(explicit: Path | None, *, make: bool = True) -> DataDir:
         if not make:
             return datadir
         with one_start(datadir, SystemClock()):
-            return init_workspace(datadir.workspace)[0]
+            return init_workspace(datadir.workspace, accepted)[0]
 
 
-def init_workspace(directory: Path) -> tuple[DataDir, bool]:
+def init_workspace(directory: Path, accepted: tuple[str, ...] = ()) -> tuple[DataDir, bool]:
     """The workspace in `directory`, and whether it had to be made."""
     from appliance.kernel.schema import create_workspace
 
     datadir = DataDir(directory.expanduser().resolve())
     log = Log(sys.stderr.buffer, level="warning")
-    made = create_workspace(datadir, clock=SystemClock(), log=log)
+    made = create_workspace(datadir, clock=SystemClock(), log=log, accepted=accepted)
     return datadir, bool(made.made)
 
 

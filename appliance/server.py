@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from appliance.app import Appliance
-from appliance.kernel import config, schema
+from appliance.kernel import config, manifest, schema
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
-from appliance.kernel.log import Log, StandardLibraryHandler
+from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.listeners import bind, listen_on_file
 from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
@@ -46,6 +46,7 @@ class UnsafeBind(Invalid):
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse(arguments)
+    sys.stderr = ErrorStream(sys.stderr)
     log = Log()
     # Until the worker listens to signals itself, an end is an exit with all its clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -71,6 +72,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="default: 7464 or the next free one")
     parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
     parser.add_argument("--unsafe-network", action="store_true", default=None)
+    parser.add_argument(
+        "--accept-loss",
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="begin anew a store that is missing; may be repeated",
+    )
     parser.add_argument("--check", action="store_true", help="only read the settings")
     return parser.parse_args(arguments)
 
@@ -78,6 +86,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def serve(flags: argparse.Namespace, log: Log) -> int:
     """From the lock to its release; the exit code."""
     datadir = DataDir(flags.workspace)
+    manifest.check_names(flags.accept_loss)
     settings = read_settings(flags, datadir)
     if flags.check:
         return 0
@@ -94,11 +103,14 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
         refuse_damaged_outbox(datadir, settings.outbox)
-        schema.create_workspace(datadir, clock=clock, log=log, locked=True)
+        schema.create_workspace(
+            datadir, clock=clock, log=log, locked=True, accepted=flags.accept_loss
+        )
         listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
         appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
+        manifest.remember(datadir)  # a member key may be new
         try:
             run(appliance, listeners, log)
         finally:

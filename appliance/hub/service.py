@@ -18,7 +18,7 @@ from appliance.kernel.alone import SMALL_BYTES
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
+from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
 from appliance.kernel.feed import Feed
 from appliance.kernel.once import Reply
 from appliance.kernel.searchquery import parse
@@ -201,6 +201,9 @@ class Hub:
                 outcomes = submission.wait() if submission else []
             finally:
                 self._running.difference_update(held)
+            errors = [outcome.error for outcome in outcomes]
+            if errors and all(isinstance(error, Unavailable) for error in errors):
+                raise errors[0]  # type: ignore[misc]  # nothing was stored, as on a full disk
             for place, outcome in zip(places, outcomes, strict=True):
                 results[place] = _reply_or_refusal(outcome)
             refused = sum(isinstance(result, ApplianceError) for result in results)

@@ -4,7 +4,7 @@ Everything here is safe to run at every start: it looks first, and mostly finds 
 """
 
 import sqlite3
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from appliance.kernel.ids import encode_ulid, ulid_value
 
@@ -13,6 +13,10 @@ SEARCH_TRIGGERS = ("messages_fts_update", "messages_fts_delete")
 FOREIGN_TRIGGER = "messages_fts_insert"  # another program's: it would index a message twice
 _MESSAGE_PREFIX = "msg_"
 _RANDOM_BITS = 80
+_SET_META = (
+    "INSERT INTO meta (key, value) VALUES (?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
 
 
 def has_tables(connection: sqlite3.Connection) -> bool:
@@ -28,49 +32,90 @@ def meta(connection: sqlite3.Connection, key: str) -> str | None:
 
 
 def id_order(connection: sqlite3.Connection) -> IdOrder:
-    """By what the messages of this file are in the order of their creation.
+    """The column that orders messages by creation, for a program that only reads the file.
 
-    `id` in every file we made. A file of another program may carry random ids; there it is
-    the rowid, which SQLite counts upwards as long as nothing is deleted. Stored when the
-    file is adopted; until then the messages themselves are looked through: ask once.
+    `rowid` is always right, as long as nothing is deleted; `id` is quicker, and right where a
+    start of ours decided so and no other program has added messages since: their ids need not
+    sort after ours. Two index seeks.
+    """
+    if meta(connection, "x_id_order") != "id":
+        return "rowid"
+    newest, greatest = connection.execute(
+        "SELECT (SELECT id FROM messages ORDER BY rowid DESC LIMIT 1),"
+        " (SELECT max(id) FROM messages)"
+    ).fetchone()
+    return "id" if newest == greatest else "rowid"
+
+
+class OrderFound(NamedTuple):
+    """How the messages of a file are ordered, and the last one that was compared."""
+
+    order: IdOrder
+    changed: bool  # it differs from what the file says, or the file says nothing
+    checked: tuple[int, str]
+    advanced: bool  # more messages were compared than the file says
+
+
+def find_id_order(connection: sqlite3.Connection, now_ms: int) -> OrderFound:
+    """Compares the ids of the messages that were added since the last time.
+
+    To be called at every open: another program may have written since. `rowid` stays.
     """
     stored = meta(connection, "x_id_order")
-    if stored is None:
-        return "rowid" if _disordered(connection) else "id"
-    return "rowid" if stored == "rowid" else "id"
+    checked = _checked(connection)
+    if stored == "rowid":
+        return OrderFound("rowid", False, checked, False)
+    ordered, newest = _rising(connection, checked)
+    order: IdOrder = "id" if ordered and _ours_follow(connection, now_ms) else "rowid"
+    return OrderFound(order, order != stored, newest, newest != checked)
 
 
-def decide_id_order(connection: sqlite3.Connection, now_ms: int) -> IdOrder:
-    """`id` if all ids so far rise with the rowid and every new `msg_<ULID>` will follow them."""
-    if _disordered(connection):
-        return "rowid"
-    (last,) = connection.execute("SELECT max(id) FROM messages").fetchone()
-    if last is None or last < _MESSAGE_PREFIX + encode_ulid(now_ms << _RANDOM_BITS):
-        return "id"
-    # From the future, but one of ours: the factory of ids goes on above it.
-    ours = last.startswith(_MESSAGE_PREFIX) and ulid_value(last) is not None
-    return "id" if ours else "rowid"
-
-
-def _disordered(connection: sqlite3.Connection) -> bool:
-    row = connection.execute(
-        "SELECT 1 FROM (SELECT id, lag(id) OVER (ORDER BY rowid) AS previous FROM messages)"
-        " WHERE previous >= id LIMIT 1"
-    ).fetchone()
-    return row is not None
-
-
-def settle_id_order(connection: sqlite3.Connection, now_ms: int) -> IdOrder | None:
-    """Stores the decision, inside the caller's transaction; None if it was stored before."""
-    if meta(connection, "x_id_order") is not None:
-        return None
-    order = decide_id_order(connection, now_ms)
-    if order == "rowid":
+def store_id_order(connection: sqlite3.Connection, found: OrderFound) -> None:
+    """In the caller's transaction."""
+    if found.order == "rowid":
         # A plain index ends in the rowid, which makes it the index for paging by creation.
         connection.execute("CREATE INDEX IF NOT EXISTS x_messages_topic ON messages(topic_id)")
         connection.execute("CREATE INDEX IF NOT EXISTS x_messages_channel ON messages(channel_id)")
-    connection.execute("INSERT INTO meta (key, value) VALUES ('x_id_order', ?)", (order,))
-    return order
+    connection.execute(_SET_META, ("x_id_order", found.order))
+    store_checked(connection, found)
+
+
+def store_checked(connection: sqlite3.Connection, found: OrderFound) -> None:
+    connection.execute(_SET_META, ("x_id_checked", f"{found.checked[0]} {found.checked[1]}"))
+
+
+def _ours_follow(connection: sqlite3.Connection, now_ms: int) -> bool:
+    """Whether every new `msg_<ULID>` will be greater than all ids so far."""
+    (last,) = connection.execute("SELECT max(id) FROM messages").fetchone()
+    if last is None or last < _MESSAGE_PREFIX + encode_ulid(now_ms << _RANDOM_BITS):
+        return True
+    # From the future, but one of ours: the factory of ids goes on above it.
+    return last.startswith(_MESSAGE_PREFIX) and ulid_value(last) is not None
+
+
+def _checked(connection: sqlite3.Connection) -> tuple[int, str]:
+    """Up to which message ids were found to rise; (0, "") if unknown, or if that row changed."""
+    number, _, last_id = (meta(connection, "x_id_checked") or "").partition(" ")
+    if number.isdecimal():
+        row = connection.execute("SELECT id FROM messages WHERE rowid = ?", (int(number),))
+        if row.fetchone() == (last_id,):
+            return int(number), last_id
+    return 0, ""
+
+
+def _rising(
+    connection: sqlite3.Connection, checked: tuple[int, str]
+) -> tuple[bool, tuple[int, str]]:
+    """Whether all ids after `checked` rise with the rowid, and the last one that does."""
+    number, previous = checked
+    rows = connection.execute(
+        "SELECT rowid, id FROM messages WHERE rowid > ? ORDER BY rowid", (number,)
+    )
+    for row_number, message_id in rows:
+        if message_id <= previous:
+            return False, (number, previous)
+        number, previous = row_number, message_id
+    return True, (number, previous)
 
 
 def missing_columns(connection: sqlite3.Connection, model: sqlite3.Connection) -> list[str]:

@@ -20,10 +20,11 @@ from weakref import WeakSet
 import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
-from appliance.kernel.errors import Conflict, Forbidden, Missing, Unavailable
+from appliance.kernel.errors import Conflict, Forbidden, Missing, StorageFull, Unavailable
 
 DIRECTORY = ".agentlip"
 STORES = ("auth", "hub", "courier", "inbox", "broker", "outbox")
+MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
 
 _SMALL_FILE_BYTES_MAX = 65_536
@@ -185,10 +186,15 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
 
 
 def _holds_workspace(directory: Path) -> bool:
+    # Without its database it is still a workspace: one that lost something.
+    return any(_holds(directory, name) for name in ("db.sqlite3", MANIFEST))
+
+
+def _holds(directory: Path, name: str) -> bool:
     data = directory / DIRECTORY
     try:
         # The link and what it points to: either could be somebody else's.
-        seen = [data.lstat(), data.stat(), (data / "db.sqlite3").stat()]
+        seen = [data.lstat(), data.stat(), (data / name).stat()]
     except PermissionError:
         raise _not_trusted(directory) from None
     except OSError:
@@ -368,11 +374,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def not_writable(error: OSError, file: str | None = None) -> DataDirNotWritable:
+def not_writable(error: OSError, file: str | None = None) -> Unavailable:
     """The error to tell instead of `error`, with the system's reason but without a path."""
     reason = errno.errorcode.get(error.errno or 0, "error")
     named = {} if file is None else {"file": file}
-    return DataDirNotWritable(
+    kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DataDirNotWritable
+    return kind(
         f"the data directory can't be written: {error.strerror or reason}",
         details={"reason": reason, **named},
     )

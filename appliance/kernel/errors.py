@@ -111,6 +111,12 @@ class Unavailable(ApplianceError):
         super().__init__(message, **more)
 
 
+class StorageFull(Unavailable):
+    code = "STORAGE_FULL"
+    sentence = "the disk is full; writing is paused, reading goes on"
+    advice = "free space on the data directory's disk; writing resumes by itself"
+
+
 class PayloadTooLarge(Invalid):
     """A body, a frame or a field beyond its limit (hub spec §0.8: 400)."""
 

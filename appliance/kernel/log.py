@@ -2,12 +2,16 @@
 
 Fields are facts for an operator. A field whose name speaks of a secret or of content
 is refused in tests and masked in service, so a slip can't leak.
+
+Writing a line never raises: on a full disk or a closed pipe it is dropped and counted, and
+the next line is tried again.
 """
 
 import logging
 import sys
 import traceback
-from typing import IO, Any, Literal
+from contextlib import suppress
+from typing import IO, Any, Literal, TextIO
 
 import msgspec
 
@@ -26,8 +30,14 @@ _SECRET = ("token", "secret", "password", "authorization", "cookie", "content", 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
+class Dropped:
+    """How many lines this process could not write."""
+
+    lines = 0
+
+
 class Log:
-    """One line a call: level, time, message, fields. Lines are written whole."""
+    """One line a call: level, time, message, fields. Lines are written whole or dropped."""
 
     def __init__(
         self,
@@ -36,7 +46,11 @@ class Log:
         clock: Clock | None = None,
         **bound: Any,
     ) -> None:
-        self._stream = stream if stream is not None else sys.stdout.buffer
+        stream = stream if stream is not None else sys.stdout.buffer
+        # Unbuffered: a buffer keeps what it could not write, and fails again with every line.
+        self._stream: Any = getattr(stream, "raw", stream)
+        self._buffer = stream  # whose end would close what is below it
+        self._torn = False
         self._level = LEVELS[level]
         self._clock = clock or SystemClock()
         self._bound = bound
@@ -68,8 +82,20 @@ class Log:
         line.update(self._bound)
         for name, value in fields.items():
             line[name] = "[hidden]" if is_secret_name(name) else value
-        self._stream.write(_encode(line) + b"\n")
-        self._stream.flush()
+        self._put(_encode(line) + b"\n")
+
+    def _put(self, data: bytes) -> None:
+        if self._torn:
+            data = b"\n" + data
+        try:
+            written = self._stream.write(data) or 0
+            self._stream.flush()
+        except (OSError, ValueError):  # no room, a closed pipe, a closed file
+            written = 0
+        if written:
+            self._torn = written < len(data)
+        if written < len(data):
+            Dropped.lines += 1
 
 
 def is_secret_name(name: str) -> bool:
@@ -78,6 +104,25 @@ def is_secret_name(name: str) -> bool:
     return any(word in lowered for word in _SECRET) and not lowered.endswith(
         ("_bytes", "_count", "_id", "_path")
     )
+
+
+class ErrorStream:
+    """Standard error for tracebacks of libraries: what can't be written is dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class StandardLibraryHandler(logging.Handler):

@@ -61,7 +61,7 @@ class Loop:
             started = self.clock.monotonic()
             try:
                 self.run_once(self.clock.now_ms())
-            except Exception as error:
+            except (Exception, gevent.Timeout) as error:
                 _failures.labels(self.name).inc()
                 self.log.error("round failed", error, loop=self.name)
             else:

@@ -12,6 +12,8 @@ import prometheus_client.values
 from gevent import monkey
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from appliance.kernel.log import Dropped
+
 # Counting is a few machine instructions under a lock and never waits for anything, so the
 # lock may be the operating system's: gevent's costs more than the counting.
 _lock: Any = monkey.get_original("_thread", "allocate_lock")
@@ -28,6 +30,10 @@ def counter(name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
 
 def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
     return Gauge(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
+
+
+_dropped = gauge("log_dropped_lines", "Log lines that could not be written since the start")
+_dropped.set_function(lambda: Dropped.lines)
 
 
 def histogram(

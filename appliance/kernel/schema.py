@@ -5,12 +5,13 @@ The face of the schema: `migrate` and `create_workspace` for who starts or makes
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from appliance.kernel import manifest
 from appliance.kernel.adopt import id_order as id_order
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import (
@@ -50,6 +51,9 @@ def migrate(
     """Makes or brings up to date the file of `store`. Call it only under the writer lock."""
     try:
         known = load(store) if migrations is None else tuple(migrations)
+        own = database.name == manifest.file_of(store)
+        if own and not database.exists() and store in manifest.remembered_at(database):
+            raise manifest.StoreLost(store)
         _refuse_remains(database, store)
         if not database.exists():
             _create(database, store, known, clock, log)
@@ -122,8 +126,11 @@ def create_workspace(
     log: Log,
     locked: bool = False,
     stores: Sequence[str] = STORES,
+    accepted: Collection[str] = (),
 ) -> Created:
     """Folders, databases and token of a workspace; again and again it changes nothing.
+
+    What the workspace had and has lost is refused (StoreLost), unless its name is `accepted`.
 
     `locked` says that the caller holds the writer lock (a starting hub); then databases that
     are there are migrated as well. Otherwise the lock is taken for as long as this lasts, and
@@ -133,6 +140,7 @@ def create_workspace(
     found: list[str] = []
     make_folders(datadir, made, found)
     if locked:
+        manifest.check(datadir, accepted, clock, log)
         _fill(datadir, stores, True, clock, log, made, found)
         return Created(made=tuple(made), found=tuple(found))
     lock = WriterLock(datadir, "init", clock)
@@ -144,6 +152,7 @@ def create_workspace(
         found += [datadir.database(store).name for store in stores]
         return Created(made=tuple(made), found=tuple(found), running=True)
     try:
+        manifest.check(datadir, accepted, clock, log)
         _fill(datadir, stores, False, clock, log, made, found)
     finally:
         lock.release()
@@ -190,3 +199,4 @@ def _fill(
         made.append(datadir.token_file.name)
     else:
         found.append(datadir.token_file.name)
+    manifest.remember(datadir)

@@ -283,7 +283,8 @@ class Store:
                 with reader.deadline():
                     outcome = Outcome(reading.function(reader, *reading.args))
             except sqlite3.Error as error:
-                outcome = Outcome(error=translated(error, self.settings.retry_after_seconds))
+                wait = self.settings.retry_after_seconds
+                outcome = Outcome(error=translated(error, wait, self.path.parent))
             except Exception as error:
                 outcome = Outcome(error=error)
             self._handoff.post(self._answer, reading, outcome)

@@ -4,13 +4,9 @@ import os
 import sqlite3
 from pathlib import Path
 
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import StorageFull, Unavailable
 
-
-class StoreFull(Unavailable):
-    code = "STORAGE_FULL"
-    sentence = "the disk is full; writing is paused, reading goes on"
-    advice = "free space on the data directory's disk; writing resumes by itself"
+StoreFull = StorageFull
 
 
 class StoreBusy(Unavailable):
@@ -34,6 +30,10 @@ class StoreClosed(Unavailable):
     advice = "try again after the restart"
 
 
+NO_ROOM_BYTES = 64 * 1024
+"""With less free space than this, files can't be opened or locked for lack of room."""
+
+
 def sqlite_name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "") or type(error).__name__
 
@@ -47,13 +47,20 @@ def free_bytes(directory: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def translated(error: sqlite3.Error, retry_after: float) -> Exception:
-    """Our error for one of SQLite's; itself when it is a fault of ours."""
+def translated(
+    error: sqlite3.Error, retry_after: float, directory: Path | None = None
+) -> Exception:
+    """Our error for one of SQLite's; itself when it is a fault of ours.
+
+    `directory` is the database's: on a full disk, opening a file fails with other errors.
+    """
     name = sqlite_name(error)
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return StoreFull(retry_after=retry_after)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreSuspect()
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        if directory is not None and free_bytes(directory) < NO_ROOM_BYTES:
+            return StoreFull(retry_after=retry_after)
         return StoreBusy(retry_after=retry_after)
     return error

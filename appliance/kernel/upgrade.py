@@ -14,7 +14,7 @@ import shlex
 import sqlite3
 import uuid
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -260,12 +260,18 @@ class Upgrade:
 
     def _settle_hub(self, found: SchemaState) -> None:
         execute = self._connection.execute
-        if not found.optional_missing and adopt.meta(self._connection, "x_id_order") is not None:
+        known = adopt.meta(self._connection, "x_id_order")
+        order = adopt.find_id_order(self._connection, self._clock.now_ms())
+        if not order.changed and not found.optional_missing:
+            if order.advanced:
+                with suppress(sqlite3.OperationalError):  # a full disk: compared again next time
+                    adopt.store_checked(self._connection, order)
             return
+        dropped = False
         try:
             execute("BEGIN IMMEDIATE")
-            order = adopt.settle_id_order(self._connection, self._clock.now_ms())
-            dropped = False
+            if order.changed:
+                adopt.store_id_order(self._connection, order)
             for name in found.optional_missing:
                 dropped = adopt.drop_search_triggers(self._connection) or dropped
                 execute("DELETE FROM x_migrations WHERE name = ?", (name,))
@@ -274,7 +280,13 @@ class Upgrade:
             _roll_back(self._connection)
             raise
         if not found.schema and found.schema_version is not None:
-            self._log.info("workspace of another program adopted", id_order=order)
+            self._log.info("workspace of another program adopted", id_order=order.order)
+        elif known == "id" and order.changed:
+            self._log.warning(
+                "another program added messages whose ids do not sort after ours; messages are"
+                " now ordered by creation",
+                id_order=order.order,
+            )
         if dropped:
             self._log.warning("unusable search triggers taken away", store=self._store)
 

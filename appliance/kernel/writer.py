@@ -13,6 +13,7 @@ import msgspec
 
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, close_connection, open_connection
@@ -78,9 +79,9 @@ class Writer:
             # Opening failed, or a rollback did: nothing of the batch is stored, and the
             # next batch starts on a fresh connection.
             self._log.error("the writer failed", error, store=self._name)
-            self.close()
-            busy = StoreBusy(retry_after=self._settings.retry_after_seconds)
-            return [Outcome(error=busy) for _ in calls], []
+            self._forget()
+            told = self._refusal(error)
+            return [Outcome(error=told) for _ in calls], []
         self._tell_errors(outcomes)
         return outcomes, published
 
@@ -89,10 +90,28 @@ class Writer:
         try:
             runner = self._runner or self._open()
             function(Reader(runner.connection, self._clock, query_only=False))
-        except sqlite3.Error as error:
+        except Exception as error:
+            reason = sqlite_name(error) if isinstance(error, sqlite3.Error) else ""
             self._log.warning(
-                "upkeep failed; serving goes on", store=self._name, reason=sqlite_name(error)
+                "upkeep failed; serving goes on",
+                store=self._name,
+                reason=reason or type(error).__name__,
             )
+
+    def _refusal(self, error: Exception) -> Exception:
+        wait = self._settings.retry_after_seconds
+        if isinstance(error, sqlite3.Error):
+            told = translated(error, wait, self._path.parent)
+            if isinstance(told, Unavailable):
+                return told
+        return StoreBusy(retry_after=wait)
+
+    def _forget(self) -> None:
+        """Close a connection that failed; closing may fail as well."""
+        try:
+            self.close()
+        except Exception as error:
+            self._log.error("a connection can't be closed", error, store=self._name)
 
     def close(self) -> None:
         runner, self._runner = self._runner, None
@@ -137,7 +156,7 @@ class Writer:
             error = outcome.error
             if isinstance(error, sqlite3.Error):
                 if id(error) not in seen:
-                    told = translated(error, self._settings.retry_after_seconds)
+                    told = translated(error, self._settings.retry_after_seconds, self._path.parent)
                     if isinstance(told, StoreFull):
                         self._full(sqlite_name(error))
                     else:

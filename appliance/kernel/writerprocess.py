@@ -35,7 +35,7 @@ from appliance.kernel.trouble import StoreBusy
 from appliance.kernel.writerchild import LENGTH, Order, frame, frames_in
 
 RESTARTS_SECONDS = 30.0  # a writer that lived longer is started again at once
-PAUSE_SECONDS_MAX = 2.0  # between two starts of one that keeps dying, as on a full disk
+PAUSE_SECONDS_MAX = 1.0  # between two starts of one that keeps dying, as on a full disk
 RECEIVE_BYTES = 1 << 16
 READ, WRITE = 1, 2  # libev's
 Deliver = Callable[[list[Submission], list[Any]], None]

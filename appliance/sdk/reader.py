@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from appliance.kernel import fulltext
+from appliance.kernel import adopt, fulltext
 from appliance.kernel.clock import Clock, SystemClock, utc
 from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.searchquery import parse
@@ -98,12 +98,12 @@ class Reader:
             with _told(database):
                 meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
             _check_schema(meta)
+            with _told(database):
+                self._order = adopt.id_order(self._connection)
         except BaseException:
             self._connection.close()
             raise
         self.db_id: str = meta.get("db_id", "")
-        # Ids made elsewhere need not sort; rows are never deleted, so rowids tell the order.
-        self._order = "id" if meta.get("x_id_order") == "id" else "rowid"
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from appliance.kernel.datadir import pid_alive
 from doctor.check import Check, Context, Finding, Severity
 
 _GIB = 1024**3
+_NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
 
 
 def _disk(context: Context) -> Iterator[Finding]:
@@ -57,13 +58,13 @@ def _token(context: Context) -> Iterator[Finding]:
     if path.exists():
         yield from _private(path)
         if context.datadir.read_token() is None:
-            yield Finding(Severity.ERROR, path.name, "the token file is empty", "agentlipd restart")
+            yield Finding(Severity.ERROR, path.name, "the token file is empty", _NEW_TOKEN)
     elif context.lock().held:
         yield Finding(
             Severity.WARNING,
             path.name,
             "a hub runs, but the file with its token is gone",
-            "agentlipd restart",
+            _NEW_TOKEN,
         )
 
 

@@ -3,6 +3,8 @@
 import sqlite3
 from collections.abc import Iterator
 
+from appliance.kernel import manifest
+from appliance.kernel.manifest import StoreLost
 from appliance.kernel.schema import SchemaState, state
 from doctor.check import Check, Context, Cost, Finding, Severity
 
@@ -74,7 +76,7 @@ def _opens(context: Context) -> Iterator[Finding]:
         database = context.datadir.database(store)
         if not database.exists():
             if store == "hub" or _ours(context):
-                yield Finding(Severity.ERROR, store, "its file is missing", _SNAPSHOTS)
+                yield Finding(Severity.ERROR, store, "its file is missing", StoreLost(store).hint)
             continue
         if database.stat().st_size == 0:
             yield Finding(Severity.ERROR, store, "its file is empty", mending(store))
@@ -83,6 +85,26 @@ def _opens(context: Context) -> Iterator[Finding]:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             yield Finding(Severity.ERROR, store, f"it does not open: {error}", mending(store))
+
+
+def _record(context: Context) -> Iterator[Finding]:
+    for error in manifest.lost_stores(context.datadir):
+        store = str(error.details["store"])
+        if store not in context.stores or error.details["problem"] != "missing":
+            sentence = error.message.removeprefix(f"{store}: ")
+            yield Finding(Severity.ERROR, store, sentence, error.hint)
+    record = manifest.read(context.datadir)
+    for name, at in sorted(record.lost.items()):
+        yield Finding(
+            Severity.INFO, name, f"was lost; begun anew without its data at {at} (--accept-loss)"
+        )
+    if record.stores and not (context.datadir.dir / manifest.FILE).exists():
+        yield Finding(
+            Severity.WARNING,
+            manifest.FILE,
+            "the record of what this workspace holds is missing; the next start makes it again",
+            "agentlipd restart",
+        )
 
 
 def _ours(context: Context) -> bool:
@@ -195,6 +217,11 @@ CHECKS = (
         find=_wal,
     ),
     Check(name="store.opens", inspects="each store's file is there and opens", find=_opens),
+    Check(
+        name="store.record",
+        inspects="nothing that this workspace held is missing or of another workspace",
+        find=_record,
+    ),
     Check(
         name="store.schema",
         inspects="the schemas are known, and no released migration was changed",

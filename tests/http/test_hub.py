@@ -306,6 +306,39 @@ def test_what_is_asked_wrongly_is_told(hub, path, status):
     assert answer.body["code"] in ("INVALID_INPUT", "NOT_FOUND")
 
 
+def test_newest_message_stays_newest_after_another_hub_wrote(tmp_path):
+    """Its ids sort before ours, or between them: order and `later` go by creation from then on."""
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.start()
+    try:
+        _, topic = hub.place("shared")
+        ids = [hub.send(topic)["message"]["id"] for _ in range(3)]
+        hub.stop()
+        made = random.Random(7)
+        with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
+            for _ in range(5):
+                id_ = f"msg_{made.getrandbits(128):032x}"
+                connection.execute(
+                    "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw,"
+                    " created_at) SELECT ?, topic_id, channel_id, 's', 'x', created_at"
+                    " FROM messages LIMIT 1",
+                    (id_,),
+                )
+                ids.append(id_)
+        hub.start()
+        ids.append(hub.send(topic)["message"]["id"])
+        path = f"/api/v1/messages?topic_id={topic}&limit=100"
+        assert [m["id"] for m in hub.http.get(path).body["messages"]] == ids[::-1]
+        newer = hub.http.get(f"{path}&after_id={ids[4]}").body["messages"]
+        assert [m["id"] for m in newer] == ids[5:]
+        target = hub.topic(hub.rows("SELECT id FROM channels")[0][0], "target")
+        move = {"op": "move_topic", "to_topic_id": target, "mode": "later"}
+        moved = hub.http.patch(f"/api/v1/messages/{ids[7]}", move)
+        assert moved.body["affected_count"] == 2, moved
+    finally:
+        hub.stop()
+
+
 def test_workspaces_of_others_page_by_creation(tmp_path):
     """Random ids, made by hand as another program would; ours come after them."""
     hub = ServedHub(tmp_path, "--no-limits")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.kernel.adopt import find_id_order
 from appliance.kernel.migration import load
 from appliance.kernel.schema import id_order
 from tests.migrations.house import House, check_search
@@ -37,6 +38,7 @@ END;
 """
 TABLES = ("channels", "topics", "messages", "events", "topic_attachments", "enrichments")
 NOW = "2026-01-01T00:00:00.000Z"
+NOW_MS = 1_767_225_600_000
 GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
@@ -127,27 +129,97 @@ def test_an_index_of_another_build_is_replaced(tmp_path: Path) -> None:
         (["zz"], "rowid"),
     ],
 )
-def test_the_order_of_its_messages_is_decided_once(
+def test_order_of_messages_is_decided_at_adoption(
     tmp_path: Path, ids: list[str], order: str
 ) -> None:
     house = foreign(tmp_path, ids)
     house.migrate()
-    with closing(sqlite3.connect(house.database)) as connection:
-        assert id_order(connection) == order
-    for later in ("later", "earlier"):
-        house.execute(
-            "INSERT INTO messages SELECT ?, topic_id, channel_id, sender, content_raw, version,"
-            " created_at, NULL, NULL, NULL FROM messages LIMIT 1",
-            later,
-        )
-    house.migrate()
     assert house.execute("SELECT value FROM meta WHERE key = 'x_id_order'") == [(order,)]
 
 
-def test_a_file_never_adopted_is_looked_through(tmp_path: Path) -> None:
-    house = foreign(tmp_path, random_ids(5))
+def add_message(house: House, message_id: str) -> None:
+    house.execute(
+        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+        " VALUES (?, 't', 'c', 'me', 'later', ?)",
+        message_id,
+        NOW,
+    )
+
+
+def order_for_readers(house: House) -> str:
     with closing(sqlite3.connect(house.database)) as connection:
-        assert id_order(connection) == "rowid"
+        return id_order(connection)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        ["019f0000-0000-7000-8000-000000000000"],  # sorts before ours
+        ["msg_zz"],  # sorts after all that we will make
+        ["msg_01ARZ3NDEKTSV4RRFFQ69G5FAV", "msg_00ARZ3NDEKTSV4RRFFQ69G5FAV"],
+    ],
+)
+def test_order_is_decided_again_after_another_program_wrote(
+    tmp_path: Path, theirs: list[str]
+) -> None:
+    house = foreign(tmp_path, [])
+    house.migrate()
+    for number in range(5):
+        add_message(house, f"msg_000000000000000000000000{number:02}")
+    house.migrate()
+    house.migrate()
+    assert order_for_readers(house) == "id"
+    for message_id in theirs:
+        add_message(house, message_id)
+    house.migrate()
+    assert order_for_readers(house) == "rowid"
+    assert b"another program added messages" in house.lines.getvalue()
+    assert house.execute(
+        "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'x!_messages!_%' ESCAPE '!'"
+    ) == [(2,)]
+    add_message(house, "msg_7ZZZZZZZZZ0000000000000000")
+    house.migrate()
+    assert order_for_readers(house) == "rowid"
+
+
+def test_messages_compared_once_are_not_compared_again(tmp_path: Path) -> None:
+    house = foreign(tmp_path, [])
+    for number in range(5):
+        add_message(house, f"msg_000000000000000000000000{number:02}")
+    house.migrate()
+    add_message(house, "msg_00000000000000000000000005")
+    with closing(sqlite3.connect(house.database)) as connection:
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        found = find_id_order(connection, NOW_MS)
+    assert found == ("id", False, (6, "msg_00000000000000000000000005"), True)
+    assert any("rowid > 5" in statement for statement in statements)
+
+
+def test_removed_rows_have_everything_compared_again(tmp_path: Path) -> None:
+    """The next row takes the number of the last one that was removed."""
+    house = foreign(tmp_path, [f"msg_000000000000000000000000{number:02}" for number in range(5)])
+    house.migrate()
+    for (trigger,) in house.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND sql LIKE '%Hard deletes%'"
+    ):
+        house.execute(f"DROP TRIGGER {trigger}")
+    house.execute("DELETE FROM messages WHERE rowid = 5")
+    add_message(house, "a")
+    house.migrate()
+    assert order_for_readers(house) == "rowid"
+
+
+def test_readers_notice_foreign_messages_before_the_next_start(tmp_path: Path) -> None:
+    house = foreign(tmp_path, ["msg_00000000000000000000000001"])
+    house.migrate()
+    assert order_for_readers(house) == "id"
+    add_message(house, "019f0000-0000-7000-8000-000000000000")
+    assert order_for_readers(house) == "rowid"
+
+
+def test_file_never_adopted_is_read_by_creation(tmp_path: Path) -> None:
+    assert order_for_readers(foreign(tmp_path, ["a", "b"])) == "rowid"
 
 
 def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:

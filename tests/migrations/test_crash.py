@@ -14,7 +14,7 @@ import pytest
 
 from appliance.kernel import schema
 from appliance.kernel.datadir import DataDir, DataDirNotWritable
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, StorageFull
 from appliance.kernel.migration import Migration, load, newest
 from appliance.kernel.schema import MigrationFailed
 from tests.migrations.house import House, check_search, say_something, with_step
@@ -191,7 +191,7 @@ def fill(disk: Path, but: int = 0) -> Path:
 def refused(house: House, migrations: tuple[Migration, ...] | None) -> ApplianceError | None:
     try:
         house.migrate(migrations)
-    except (MigrationFailed, DataDirNotWritable) as error:
+    except (MigrationFailed, DataDirNotWritable, StorageFull) as error:
         return error
     return None
 

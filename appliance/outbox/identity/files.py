@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from appliance.kernel import manifest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir
+from appliance.kernel.manifest import IDENTITY
 from appliance.outbox.identity import host, keys, wire
 from appliance.outbox.identity.host import Fingerprint
 from appliance.outbox.identity.keys import Archive, BadKeys, Keys
@@ -36,6 +38,11 @@ class Files:
                 return file.read(_FILE_BYTES_MAX)
         except FileNotFoundError:
             return None
+
+    @property
+    def remembered(self) -> bool:
+        """Whether this workspace had a member key before."""
+        return IDENTITY in manifest.read(self._datadir).stores
 
     def write(self, name: str, value: Any) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)

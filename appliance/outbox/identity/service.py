@@ -7,6 +7,7 @@ from typing import Literal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.kernel.manifest import IDENTITY, StoreLost
 from appliance.outbox.identity import host, keys, metrics, wire
 from appliance.outbox.identity.files import (
     ARCHIVE,
@@ -262,6 +263,8 @@ def _held(files: Files, now: str) -> tuple[Keys, bool]:
     text = files.read(KEYPAIR)
     if text is not None:
         return key_in(text), False
+    if files.remembered:
+        raise StoreLost(IDENTITY)
     held = keys.make(now)
     files.write(KEYPAIR, held)
     return held, True

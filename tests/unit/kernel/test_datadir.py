@@ -22,6 +22,7 @@ from appliance.kernel.datadir import (
     look_at_lock,
     pid_alive,
 )
+from appliance.kernel.errors import StorageFull
 
 ROOT = Path(__file__).parents[3]
 
@@ -247,7 +248,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataDirNotWritable, match="No space left") as error:
+    with pytest.raises(StorageFull, match="No space left") as error:
         data.write_private(data.token_file, "new")
     assert error.value.details == {"reason": "ENOSPC", "file": "token"}
     assert data.read_token() == "old"

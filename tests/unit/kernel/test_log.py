@@ -1,14 +1,17 @@
 """Log lines: whole JSON, no secret and no content, whatever is passed."""
 
+import errno
 import io
 import json
 import logging
+import os
 import sqlite3
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.kernel.log import Log, StandardLibraryHandler, is_secret_name
+from appliance.kernel.log import Dropped, Log, StandardLibraryHandler, is_secret_name
 from tests.support.clock import FakeClock
 
 
@@ -79,3 +82,55 @@ def test_libraries_log_into_the_same_lines():
         "msg": "it broke",
         "logger": "lib",
     }
+
+
+class Disk(io.RawIOBase):
+    """Takes `room` bytes, then fails as a full disk or a closed pipe does."""
+
+    def __init__(self, room, error=errno.ENOSPC):
+        self.room = room
+        self.error = error
+        self.written = b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        if not self.room:
+            raise OSError(self.error, os.strerror(self.error))
+        taken = bytes(data[: self.room])
+        self.written += taken
+        self.room -= len(taken)
+        return len(taken)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE, errno.EIO])
+def test_line_that_cannot_be_written_is_dropped_and_counted(error):
+    before, disk = Dropped.lines, Disk(0, error)
+    log = Log(io.BufferedWriter(disk))
+    for number in range(3):
+        log.info("lost", number=number)
+    disk.room = 1000
+    log.info("kept")
+    assert Dropped.lines == before + 3
+    assert [json.loads(line)["msg"] for line in disk.written.splitlines()] == ["kept"]
+
+
+def test_line_cut_off_by_a_full_disk_does_not_spoil_the_next_one():
+    disk = Disk(10)
+    log = Log(io.BufferedWriter(disk))
+    log.info("cut off")
+    log.info("lost")
+    disk.room = 1000
+    log.info("first")
+    log.info("second")
+    torn, *whole = disk.written.splitlines()
+    assert len(torn) == 10
+    assert [json.loads(line)["msg"] for line in whole] == ["first", "second"]
+
+
+def test_closed_stream_drops_lines():
+    stream = io.BytesIO()
+    log = Log(stream)
+    stream.close()
+    log.info("lost")

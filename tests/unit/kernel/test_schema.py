@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import adopt, snapshot
+from appliance.kernel import adopt, manifest, snapshot
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
 from appliance.kernel.ids import IdFactory
@@ -150,7 +150,7 @@ def test_ids_are_the_order_only_if_old_and_new_ones_rise(ids: list[str], order: 
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE messages (id TEXT PRIMARY KEY)")
         connection.executemany("INSERT INTO messages VALUES (?)", [(each,) for each in ids])
-        assert adopt.decide_id_order(connection, CLOCK.now_ms()) == order
+        assert adopt.find_id_order(connection, CLOCK.now_ms()).order == order
         if order == "id":
             factory = IdFactory(CLOCK)
             factory.seed(max(ids, default=None))
@@ -192,10 +192,19 @@ def test_making_it_again_changes_nothing_and_says_so(tmp_path: Path) -> None:
 def test_what_is_missing_is_added_to_what_is_there(tmp_path: Path) -> None:
     make(tmp_path)
     data = DataDir(tmp_path)
-    data.token_file.write_text("")
-    data.database("auth").unlink()
     (data.dir / "logs").rmdir()
-    assert make(tmp_path).made == (".agentlip/logs", "auth.sqlite3", "token")
+    assert make(tmp_path).made == (".agentlip/logs",)
+
+
+@pytest.mark.parametrize("name", ["auth", "courier", "token"])
+def test_what_was_there_and_is_lost_is_not_made_again(tmp_path: Path, name: str) -> None:
+    make(tmp_path)
+    data = DataDir(tmp_path)
+    path = data.dir / manifest.file_of(name)
+    path.unlink()
+    with pytest.raises(manifest.StoreLost, match=f"{name}: its file"):
+        make(tmp_path)
+    assert not path.exists()
 
 
 def test_beside_a_running_hub_nothing_is_touched(tmp_path: Path) -> None:
