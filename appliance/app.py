@@ -44,7 +44,7 @@ from appliance.tokens.loops import TokenKeeper
 from appliance.tokens.service import Tokens
 from appliance.web import health, landing, openapi
 from appliance.web.app import make_app
-from appliance.web.guard import Guard
+from appliance.web.guard import FREE_ON_LOOPBACK, Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.route import Route
 from appliance.web.socket import Socket
@@ -270,7 +270,8 @@ class Appliance:
             ),
             *health.routes(self.guard, self._verdict),
         ]
-        described += openapi.routes(described)
+        free = FREE_ON_LOOPBACK | courier_parts.free_scopes(self.settings.courier)
+        described += openapi.routes(described, free)
         return [*described, *landing.routes(described, self.guard)]
 
     def _apart(self, restarted: Callable[[], None]) -> Apart | None:

@@ -28,6 +28,8 @@ from prometheus_client.metrics import MetricWrapperBase
 import doctor
 from appliance import systemd
 from appliance.app import Appliance
+from appliance.courier.parts import free_scopes
+from appliance.courier.settings import CourierSettings
 from appliance.hub import wire
 from appliance.hub.plugins import wire as plugin_wire
 from appliance.hub.plugins import writes as plugin_writes
@@ -75,6 +77,8 @@ environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, as in `AGENTLIP_HTT
 its text is read as JSON where it is JSON. An unknown key is refused with its path. Settings
 are read once, at the start. The same as a file to copy from: `ops/agentlip.toml`."""
 
+FREE = FREE_ON_LOOPBACK | free_scopes(CourierSettings())
+
 ERRORS = """\
 Every failure has a machine code, a sentence and a hint: what to do next.
 The sentences here are those without facts; an occurrence may say more. A code never changes
@@ -87,7 +91,9 @@ these stand the usual `process_*` and `python_*`."""
 
 ROUTES = """\
 All HTTP routes; the socket is `GET /ws` ([protocol](protocol.md#websocket)). *Free* means:
-on a loopback bind no token is needed. `HEAD` works where `GET` does, `OPTIONS` everywhere.
+on a loopback bind callers from this machine need no token. That includes every change of the
+courier (`/v1/…`) and its sockets, until `[[courier.tokens]]` are set. `HEAD` works where `GET`
+does, `OPTIONS` everywhere.
 Replies in detail: `GET /api/v1/openapi.json` of a running appliance."""
 
 EVENTS = """\
@@ -255,7 +261,7 @@ def routes_page(routes: Sequence[Route]) -> str:
                     code(f"{method} {route.path}"),
                     operation.summary,
                     code(operation.scope) if operation.scope else "nothing",
-                    "yes" if operation.scope in FREE_ON_LOOPBACK else "",
+                    "yes" if operation.scope in FREE else "",
                     ", ".join(map(link, kinds)),
                     str(operation.status),
                 )

@@ -241,15 +241,23 @@ class Publisher:
             said = decoded(_publish, message)
         except ApplianceError as error:
             return self._read_each(message, error)
-        return said if isinstance(said, list) else [said]
+        if not isinstance(said, list):
+            return [said]
+        if len(said) > self._courier.settings.batch_max:
+            self._refuse_array(len(said), {"seq": said[0].seq})
+            return []
+        return said
 
     def _read_each(self, message: bytes, error: ApplianceError) -> list[wire.Publish]:
         try:
             parts = _several(message)
         except (msgspec.DecodeError, RecursionError):
             parts = []
-        if not 0 < len(parts) <= wire.BATCH_MAX:
+        if not parts:
             self._refuse(error, **number_of(message))
+            return []
+        if len(parts) > self._courier.settings.batch_max:
+            self._refuse_array(len(parts), number_of(parts[0]))
             return []
         found = []
         for part in parts:
@@ -294,6 +302,15 @@ class Publisher:
         self._charge(len(parsed))
         self._courier.insert(self._who, ring, parsed)
         self._accepted = seqs[-1]
+
+    def _refuse_array(self, count: int, first: dict[str, int]) -> None:
+        """One error for all of it: nothing of an array beyond the limit is taken."""
+        limit = self._courier.settings.batch_max
+        error = Invalid(
+            f"an array holds at most {limit} envelopes",
+            hint=f"send at most {limit} in one array; the limit is courier.batch_max",
+        )
+        self._refuse(error, **first, count=count, limit=limit)
 
     def _refuse(self, error: ApplianceError, **more: Any) -> None:
         self._socket.post(error_frame(error, **more))

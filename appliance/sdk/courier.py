@@ -54,6 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
     message: str = ""
     name: str = ""
     seq: int | None = None
+    count: int = 1  # envelopes it is about, from `seq` on
     id: str | None = None
     field: str | None = None
     retry_after: float | None = None
@@ -230,8 +231,9 @@ class Producer:
     def _refuse(self, problem: Problem) -> None:
         for place, (seq, id_, _) in enumerate(self._waiting):
             if problem.seq == seq:
-                del self._waiting[place]
                 self._refused.append(EnvelopeRefused(problem, id_))
+                for _ in range(min(problem.count, len(self._waiting) - place)):
+                    del self._waiting[place]
                 return
         raise EnvelopeRefused(problem)
 

@@ -8,7 +8,8 @@ An error that comes later, for a frame that the appliance refused, has its `stat
 envelope that is not held), and the `id` or the `field` it is about.
 
 A frame names itself in `type` (or in `op`; answers use the same key). A frame with a `reqId` is
-answered with `ok` or `error` of that id; one without only when it fails. A pipe carries
+answered with `ok` or `error` of that id, a `hello` too, behind its `hello`; one without only when
+it fails. A pipe carries
 one subscription; an optional `sub` names further ones and comes back in their frames.
 """
 
@@ -16,6 +17,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode
@@ -71,6 +73,7 @@ class Pipe:
         self._locate_plain = locate
         self._client = HubClient(self._locate)
         self._links: dict[str, Link] = {}
+        self._ended = False
         self._verbs: dict[str, Callable[[Json], Any]] = {
             "hello": self._hello,
             "enqueue": self._enqueue,
@@ -90,7 +93,8 @@ class Pipe:
                 if line.strip():
                     self.take(line)
         finally:
-            for link in self._links.values():
+            self._ended = True
+            for link in tuple(self._links.values()):
                 link.close()
             self._client.close()
 
@@ -112,7 +116,7 @@ class Pipe:
             return
         if name == "hello":
             self._say({self._key: "hello", **result})
-        elif "reqId" in frame:
+        if "reqId" in frame:
             self._say({self._key: "ok", "reqId": frame["reqId"], "result": result})
 
     # -- verbs ------------------------------------------------------------------------
@@ -171,11 +175,13 @@ class Pipe:
                     elif "error" in said:
                         self._say_problem(_problem(said["error"]), name)
         except ApplianceError as error:
-            self._links.pop(sub, None)
-            self._say_error(error.code, error.message, **name)
+            if not self._ended:
+                with suppress(OSError, ValueError):  # nobody there to be told
+                    self._say_error(error.code, error.message, **name)
         except (OSError, ValueError):
-            self._links.pop(sub, None)  # closed by us
+            pass  # closed by us, or the client left
         finally:
+            self._links.pop(sub, None)
             link.close()
 
     # -- answers --------------------------------------------------------------------------

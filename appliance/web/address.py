@@ -16,9 +16,32 @@ URL_CHARACTERS_MAX = 2048
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
 _NAME = re.compile(r"(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _networks(*texts: str) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+# From IANA's registries of special-purpose addresses; Python's own tables differ by version.
+_GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # all that is assigned for global use
+_UNIQUE_LOCAL = ipaddress.ip_network("fc00::/7")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NEVER = _networks(
+    "0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4",
+    "2001::/23",  # protocols, Teredo tunnels among them
+    "2002::/16",  # 6to4 tunnels
+    # Where clouds answer their machines, credentials among it, outside of link-local networks.
+    "100.100.100.200/32", "168.63.129.16/32", "fd00:42::42/128", "fd00:ec2::/32",
+    "fd20:ce::254/128",
+)  # fmt: skip
+_PRIVATE = _networks(
+    "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16",
+    "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "2001:db8::/32", "3fff::/20", "fc00::/7",
+)  # fmt: skip
 
 
 class AddressRules(Protocol):
@@ -75,14 +98,12 @@ def check_address(address: str, rules: AddressRules) -> None:
     except ValueError:
         raise _refused("that is not an IP address") from None
     if ip.is_loopback:
-        allowed = rules.allow_loopback
-    elif ip.is_multicast or ip.is_unspecified or ip.is_link_local or _is_limited(ip):
-        allowed = False  # cloud metadata services are link-local
-    else:
-        allowed = ip.is_global or rules.allow_private
-    if not allowed:
-        kind = "this machine" if ip.is_loopback else "a private or special network"
-        raise _refused(f"the address is of {kind}, which the settings do not allow")
+        if not rules.allow_loopback:
+            raise _refused("the address is of this machine, which the settings do not allow")
+    elif _is_special(ip):
+        raise _refused("the address is of a special network, which is never called")
+    elif _is_private(ip) and not rules.allow_private:
+        raise _refused("the address is of a private network, which the settings do not allow")
 
 
 def _check_host(host: str, rules: Rules) -> bool:
@@ -109,17 +130,23 @@ def _literal(host: str) -> Ip | None:
 
 
 def _inner(ip: Ip) -> Ip:
-    """The IPv4 address that an IPv6 one stands for, if it does."""
-    if isinstance(ip, ipaddress.IPv4Address):
-        return ip
+    """The IPv4 address that the system calls when it is given this IPv6 one, if it does."""
+    return ip if ip.version == 4 else ip.ipv4_mapped or ip
+
+
+def _is_special(ip: Ip) -> bool:
+    """Nobody's receiver: tunnels, metadata of clouds, link-local, multicast, reserved."""
     if ip in _NAT64:
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour or ip
+        # The gateway calls the embedded address; only public ones may stand there (RFC 6052).
+        inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        return inner.is_loopback or _is_special(inner) or _is_private(inner)
+    if ip.version == 6 and ip not in _GLOBAL_V6 and ip not in _UNIQUE_LOCAL:
+        return True
+    return any(ip in network for network in _NEVER)
 
 
-def _is_limited(ip: Ip) -> bool:
-    """Reserved, or the broadcast address."""
-    return ip.is_reserved or str(ip) == "255.255.255.255"
+def _is_private(ip: Ip) -> bool:
+    return not ip.is_global or any(ip in network for network in _PRIVATE)
 
 
 def _refused(sentence: str) -> BadWebhookUrl:

@@ -53,21 +53,22 @@ _WITH_BODY = (409, 415, 422)
 class OpenApi:
     """Serves the document of `described` routes."""
 
-    def __init__(self, described: Sequence[Route]) -> None:
-        self._data = msgspec.json.format(msgspec.json.encode(document(described)), indent=1)
+    def __init__(self, described: Sequence[Route], free: frozenset[str]) -> None:
+        self._data = msgspec.json.format(msgspec.json.encode(document(described, free)), indent=1)
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         reply_bytes(resp, self._data)
 
 
-def routes(described: Sequence[Route]) -> list[Route]:
-    """The route of the document; it is itself part of it."""
+def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> list[Route]:
+    """The route of the document; it is itself part of it. `free`: scopes that need no token on
+    a loopback bind."""
     operation = Operation(READ_DOCS, "This document", reply=dict[str, Any])
     own = Route(PATH, None, {"GET": operation})
-    return [Route(PATH, OpenApi([*described, own]), own.operations)]
+    return [Route(PATH, OpenApi([*described, own], free), own.operations)]
 
 
-def document(described: Sequence[Route]) -> dict[str, Any]:
+def document(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> dict[str, Any]:
     types = list(_types(described))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(map(_key, types), schemas, strict=True))
@@ -75,7 +76,11 @@ def document(described: Sequence[Route]) -> dict[str, Any]:
     for route in described:
         item = paths.setdefault(_FIELD.sub(r"{\1}", route.path), {})
         for method, operation in route.operations.items():
-            item[method.lower()] = _operation(route, method, operation, by_type, components)
+            shown = _operation(route, method, operation, by_type, components)
+            if operation.scope in free:
+                shown["security"] = [{"bearer": []}, {}]
+                shown["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
+            item[method.lower()] = shown
     for kind in _queries(described):
         components.pop(kind.__name__, None)
     return {
@@ -134,9 +139,6 @@ def _operation(
         described["parameters"] = parameters
     if operation.scope is None:
         described["security"] = []
-    elif operation.scope in FREE_ON_LOOPBACK:
-        described["security"] = [{"bearer": []}, {}]
-        described["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
     else:
         described["security"] = [{"bearer": []}]
         signed = "" if operation.signer is None else ", or a signature instead of a token"

@@ -121,6 +121,23 @@ def test_of_several_frames_a_wrong_one_is_refused_alone_and_by_its_number(hub):
         assert hear(one) == {"accepted": 9}
 
 
+def test_an_array_beyond_the_limit_gets_one_error_and_nothing_of_it_is_kept(hub):
+    """Like a batch over HTTP, whether its envelopes are good or not."""
+    with opened(hub, "/v1/publish") as one:
+        many = [{"seq": n, "to": "array/a", "envelope": envelope(f"e{n}")} for n in range(1, 1002)]
+        one.send(json.dumps(many))
+        error = hear(one)["error"]
+        assert (error["code"], error["name"], error["seq"]) == (400, "INVALID_INPUT", 1)
+        assert (error["count"], error["limit"]) == (1001, 1000)
+        assert "1000" in error["message"]
+        one.send(json.dumps([{"seq": n} for n in range(2000, 4000)]))
+        error = hear(one)["error"]
+        assert (error["seq"], error["count"]) == (2000, 2000)
+        one.send(json.dumps(many[:1000]))
+        assert hear(one) == {"accepted": 1000}
+    assert stats(hub, "array/a")["depth"] == 1000
+
+
 def test_a_producer_goes_on_after_a_stream_that_has_no_name(hub):
     with Producer(locate(hub)) as producer:
         producer.post("named/a", made("t", 1))

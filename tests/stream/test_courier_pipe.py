@@ -2,10 +2,12 @@
 
 import io
 import json
+import socket
+import threading
 
 import pytest
 
-from appliance.sdk.pipe import LINE_BYTES_MAX, Pipe, lines_of
+from appliance.sdk.pipe import LINE_BYTES_MAX, Pipe, lines_of, serve_socket
 from tests.stream.test_courier_clients import locate
 from tests.support.courier import TOML, envelope, hear, opened, stats
 from tests.support.hubprocess import served
@@ -59,6 +61,71 @@ def test_a_line_that_is_wrong_is_told_and_the_next_is_answered(side, line):
     assert error["code"] == "InvalidEnvelope"
     side.take({"type": "snapshot", "view": "latestPerAgent", "reqId": 1})
     assert side.heard("ok")[0]["reqId"] == 1
+
+
+def test_a_hello_with_a_reqid_is_answered_with_ok_too(side):
+    """Clients of the specification wait for the `ok` of whatever they gave an id."""
+    side.take({"type": "hello", "version": "v1", "features": ["credit"], "reqId": "h-1"})
+    first, second = (json.loads(line) for line in side.said)
+    assert first == {"type": "hello", "version": "v1", "features": ["credit"]}
+    assert second == {
+        "type": "ok", "reqId": "h-1", "result": {"version": "v1", "features": ["credit"]}
+    }  # fmt: skip
+    side.take({"type": "hello", "version": "v1"})
+    assert [frame["type"] for frame in map(json.loads, side.said[2:])] == ["hello"]
+    side.take({"type": "hello", "version": "v9", "reqId": 2})
+    assert [frame["reqId"] for frame in side.heard("error")] == [2]
+
+
+def test_a_client_that_disconnects_leaves_no_traceback_and_no_thread(hub, tmp_path, monkeypatch):
+    """It has a subscription, and deliveries on their way to it, when it goes."""
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    path = tmp_path / "pipe"
+    served_ = threading.Thread(target=serve_socket, args=(locate(hub), path), daemon=True)
+    served_.start()
+    until(path.is_socket, 10, "the socket")
+    before = set(threading.enumerate())
+    for number in range(4):
+        stream = f"gone/{number}"
+        with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as lines:
+            client.connect(str(path))
+            said = [{"type": "subscribe", "stream": stream, "reqId": 1}, {"type": "grant", "n": 9}]
+            client.sendall(b"".join(json.dumps(frame).encode() + b"\n" for frame in said))
+            assert json.loads(lines.readline())["type"] == "ok"
+            if number % 2:  # an answer that nobody reads any more
+                client.sendall(b'{"type":"metrics","reqId":2}\n' * 50)
+        with opened(hub, "/v1/publish") as one:
+            one.send(json.dumps({"seq": 1, "to": stream, "envelope": envelope(f"e{number}")}))
+            assert hear(one) == {"accepted": 1}
+    until(lambda: set(threading.enumerate()) <= before, 20, "the clients' threads end")
+    assert raised == []
+
+
+def test_the_end_of_the_lines_ends_the_subscription_in_silence(hub):
+    side = Side(hub)
+    side.take({"type": "subscribe", "stream": "pipe/silent", "reqId": 1})
+    before = len(side.said)
+    side.pipe.run([])
+    until(lambda: not stats(hub, "pipe/silent")["subscribers"], 10, "it left")
+    assert side.said[before:] == []
+
+
+def test_a_subscription_whose_client_is_gone_raises_nothing(hub, monkeypatch):
+    """The thread that tells an error finds nobody to tell it to."""
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
+    def gone(_line):
+        raise BrokenPipeError
+
+    pipe = Pipe(locate(hub), gone)
+    pipe.take(b'{"type":"subscribe","stream":"pipe/gone"}')
+    (link,) = pipe._links.values()
+    link._socket.shutdown(socket.SHUT_RDWR)  # as when the appliance ends
+    until(lambda: not pipe._links, 10, "the subscription ends")
+    pipe.run([])
+    assert raised == []
 
 
 def test_the_end_of_a_line_that_is_too_long_is_no_line():
