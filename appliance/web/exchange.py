@@ -11,14 +11,11 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any, cast
 
-from gunicorn.config import Config
 from gunicorn.http import errors as parsing
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import TOKEN_RE, Request
-from gunicorn.http.parser import RequestParser
 from gunicorn.http.wsgi import (
     HEADER_VALUE_RE,
     STATUS_RE,
@@ -33,7 +30,7 @@ from appliance.kernel.ids import random_id
 from appliance.web import errors
 from appliance.web.guard import UNIX
 from appliance.web.observe import HEADERS
-from appliance.web.settings import HttpSettings
+from appliance.web.parser import Malformed, StrictParser, StrictRequest, check_environ, check_path
 
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
@@ -232,7 +229,9 @@ def whole(status: int, error: ApplianceError, date: str) -> bytes:
 
 
 def refusal(error: Exception) -> tuple[int, ApplianceError]:
-    """Status and error for what the parser refused; its own text may quote secrets."""
+    """Status and error for what the parser refused; gunicorn's own text may quote secrets."""
+    if isinstance(error, Malformed):
+        return 400, Invalid(error.message, hint=error.hint)
     status, sentence, hint = _REFUSALS.get(type(error), _NO_HTTP)
     return status, Invalid(sentence, hint=hint)
 
@@ -270,9 +269,10 @@ def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
 
 
 def environ_of(
-    base: dict[str, Any], request: Request, connection: Connection, parser: RequestParser
+    base: dict[str, Any], request: StrictRequest, connection: Connection, parser: StrictParser
 ) -> tuple[dict[str, Any], Input]:
     """The WSGI environ; the parser has dropped names that would collide."""
+    check_path(cast(str, request.path))
     environ = base.copy()
     body = Input(connection, request)
     environ["REQUEST_METHOD"] = request.method
@@ -290,31 +290,8 @@ def environ_of(
             continue
         key = "HTTP_" + name.replace("-", "_")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
+    check_environ(environ, request)
     return environ, body
-
-
-def parser_settings(settings: HttpSettings) -> Any:
-    """gunicorn's settings as plain attributes: its own object looks each up by function.
-
-    No header may set the scheme or the script's name, whoever sends it: the guard judges
-    proxies. (With both lists empty the peer's address needs no look-up, hence the star.)
-    """
-    config = Config()
-    config.set("forwarded_allow_ips", "*")
-    config.set("secure_scheme_headers", {})
-    config.set("forwarder_headers", "")
-    config.set("limit_request_line", settings.request_line_bytes_max)
-    config.set("limit_request_fields", settings.header_count_max)
-    config.set("limit_request_field_size", settings.header_bytes_max)
-    values = {name: cast(Any, setting).get() for name, setting in config.settings.items()}
-    return SimpleNamespace(
-        **{
-            **values,
-            "is_ssl": False,
-            "forwarded_allow_networks": list,
-            "proxy_allow_networks": list,
-        }
-    )
 
 
 _PHRASES = {
@@ -323,18 +300,15 @@ _PHRASES = {
     417: "Expectation Failed",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
-    501: "Not Implemented",
+    503: "Service Unavailable",
 }
-_NO_HTTP = (400, "the request is not valid HTTP", "speak HTTP/1.1 as RFC 9112 has it")
+_NO_HTTP = (400, "the request is not valid HTTP", "send HTTP/1.1 as RFC 9112 defines it")
 _REFUSALS: dict[type, tuple[int, str, str]] = {
     parsing.LimitRequestLine: (
         414, "the request line is too long", "give a shorter path and query",
     ),
     parsing.LimitRequestHeaders: (
         431, "the headers are too many or too long", "send fewer and shorter headers",
-    ),
-    parsing.UnsupportedTransferCoding: (
-        501, "that transfer coding is not supported", "send Content-Length, or chunked alone",
     ),
     parsing.ExpectationFailed: (
         417, "that expectation can't be met", "leave Expect out, or send 100-continue",

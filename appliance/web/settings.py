@@ -41,6 +41,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_bytes_max: int = 8190
     """One field. A token needs 80; cookies of other services on localhost need the rest."""
 
+    head_bytes_max: int = 64 * 1024
+    """All headers of a request together; bounds what half-sent requests hold in memory."""
+
     connections_max: int = 1000
     """Open at once, sockets included; a descriptor and some 30 kB each."""
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import gevent
 from gevent import socket as gevent_socket
@@ -35,8 +35,6 @@ from gevent.event import Event
 from gevent.pool import Pool
 from gevent.server import StreamServer
 from gunicorn.http.errors import ParseException
-from gunicorn.http.message import Request
-from gunicorn.http.parser import RequestParser
 from gunicorn.workers.ggevent import GeventWorker
 
 from appliance.kernel.clock import Clock
@@ -56,11 +54,11 @@ from appliance.web.exchange import (
     environ_base,
     environ_of,
     is_read,
-    parser_settings,
     refusal,
     unread_bytes,
     whole,
 )
+from appliance.web.parser import StrictParser, StrictRequest, parser_settings
 from appliance.web.settings import HttpSettings
 
 SWEEP_SECONDS = 0.5
@@ -179,7 +177,7 @@ class Worker(GeventWorker):
             peer = ("unix", str(client.fileno()))
         connection = Connection(self._sweeps, client, peer)
         self._connections.add(connection)
-        parser = RequestParser(self.cfg, client, addr)
+        parser = StrictParser(self.cfg, client, addr)
         try:
             while self._receive(connection, parser):
                 if not self._serve_one(base, connection, parser):
@@ -194,7 +192,11 @@ class Worker(GeventWorker):
             client.close()
 
     def handle_request(
-        self, base: dict[str, Any], request: Request, connection: Connection, parser: RequestParser
+        self,
+        base: dict[str, Any],
+        request: StrictRequest,
+        connection: Connection,
+        parser: StrictParser,
     ) -> bool:
         """Run the application and send what it says; whether the connection goes on."""
         response = OneSend(request, connection, self.cfg, self._date_header())
@@ -224,7 +226,7 @@ class Worker(GeventWorker):
                 parts.close()
         return not response.should_close()
 
-    def _receive(self, connection: Connection, parser: RequestParser) -> bool:
+    def _receive(self, connection: Connection, parser: StrictParser) -> bool:
         """Bytes of the next request are in the parser's hands; False: there is none."""
         held = parser.unreader.take_buffered()
         if not held:
@@ -237,9 +239,9 @@ class Worker(GeventWorker):
         return bool(held)
 
     def _serve_one(
-        self, base: dict[str, Any], connection: Connection, parser: RequestParser
+        self, base: dict[str, Any], connection: Connection, parser: StrictParser
     ) -> bool:
-        request = next(parser)
+        request = cast(StrictRequest, next(parser))
         connection.wait_for(WORK)
         if not self.handle_request(base, request, connection, parser):
             if not is_read(request):

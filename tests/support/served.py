@@ -47,10 +47,13 @@ class Served:
 
 
 @contextmanager
-def served(**settings: Any) -> Iterator[Served]:
-    """A worker with these settings of `[http]`; killed at the end if it still runs."""
+def served(parser: str = "auto", **settings: Any) -> Iterator[Served]:
+    """A worker with these settings of `[http]`; killed at the end if it still runs.
+
+    `parser` is `python` for gunicorn's parser in Python, whatever is installed.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.served", json.dumps(settings)],
+        [sys.executable, "-m", "tests.support.served", json.dumps(settings), parser],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -100,6 +103,9 @@ def _serve() -> None:
     import gevent
     from gevent.event import Event
     from gunicorn.workers.base_async import ALREADY_HANDLED
+
+    if sys.argv[2] == "python":
+        sys.modules["gunicorn_h1c"] = None  # type: ignore[assignment]
 
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log
