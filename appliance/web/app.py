@@ -106,6 +106,9 @@ class Door:
         if mounted.same_origin:
             self._guard.check_origin(req.env)
         req.context.mounted = mounted
+        connection = req.env.get("agentlip.connection")
+        if connection is not None:  # kept in a full pool
+            connection.authenticated = principal is not ANONYMOUS
 
     def _count(self, context: Any, environ: dict[str, Any], address: str) -> None:
         context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"

@@ -7,18 +7,12 @@ needs otherwise; `worker.py` drives it.
 # gunicorn and gevent carry no types.
 # mypy: allow-untyped-calls
 
-import socket
-import struct
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any, cast
 
-from gunicorn.config import Config
 from gunicorn.http import errors as parsing
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import TOKEN_RE, Request
-from gunicorn.http.parser import RequestParser
 from gunicorn.http.wsgi import (
     HEADER_VALUE_RE,
     STATUS_RE,
@@ -31,84 +25,32 @@ from gunicorn.util import is_hoppish, unquote_to_wsgi_str
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.web import errors
+from appliance.web.connections import BODY, WORK, Connection, TooManyConnections
 from appliance.web.guard import UNIX
 from appliance.web.observe import HEADERS
-from appliance.web.settings import HttpSettings
+from appliance.web.parser import Malformed, StrictParser, StrictRequest, check_environ, check_path
 
-IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
-STATES = ("idle", "head", "body", "work", "send", "linger")
 _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimit-limit"}
 # Made here out of numbers and of what was looked at before: nothing in them to refuse.
 _OURS = frozenset({"content-length", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"})
 _LINES_MAX = 256
-_RESET = struct.pack("ii", 1, 0)
 _lines: dict[tuple[str, str], str] = {}
-
-
-class Sweeps:
-    """The clock of all waits: how often the connections were looked through."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-class Connection:
-    """A client's socket, what is being waited for, and since which sweep."""
-
-    __slots__ = ("peer", "since", "sock", "state", "sweeps")
-
-    def __init__(self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str]) -> None:
-        self.sweeps = sweeps
-        self.sock = sock
-        self.peer = peer
-        self.state = IDLE
-        self.since = sweeps.count
-
-    def wait_for(self, state: int) -> None:
-        self.state = state
-        self.since = self.sweeps.count
-
-    def send(self, data: bytes) -> None:
-        self.wait_for(SEND)
-        # Nearly always all of it at once; gevent's sendall prepares for the other case.
-        sent = self.sock.send(data)
-        if sent < len(data):
-            self.sock.sendall(memoryview(data)[sent:])
-        self.wait_for(WORK)
-
-    def cut(self) -> None:
-        """Wake whoever waits on the socket: reads end, writes fail."""
-        with suppress(OSError):  # the peer was quicker
-            if self.state == SEND:  # what it did not take must not stay in the kernel
-                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self.sock.shutdown(socket.SHUT_RDWR)
-
-    def is_quiet(self) -> bool:
-        """Idle, and nothing has arrived that was not read yet."""
-        if self.state != IDLE:
-            return False
-        flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
-        try:
-            return not cast(Any, self.sock)._sock.recv(1, flags)
-        except OSError:
-            return True
 
 
 class Input:
     """`wsgi.input`: the body, read under its time limit, errors as ours.
 
-    `100 Continue` is sent only when somebody wants the body: a refused request never
-    invites it.
+    The limit is for the whole body, in however many pieces it is read. `100 Continue` is sent
+    only when somebody wants the body: a refused request never invites it.
     """
 
-    __slots__ = ("_body", "_connection", "_invite")
+    __slots__ = ("_body", "_connection", "_invite", "_waited")
 
     def __init__(self, connection: Connection, request: Request) -> None:
         self._connection = connection
         self._body = cast(Body, request.body)
         self._invite = bool(request._expected_100_continue)
+        self._waited = 0
 
     @property
     def uninvited(self) -> bool:
@@ -130,13 +72,16 @@ class Input:
         if self._invite:
             self._invite = False
             self._connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._connection.wait_for(BODY)
+        connection = self._connection
+        connection.wait_for(BODY)
+        connection.since -= self._waited
         try:
             return read(size)
         except (parsing.ParseException, OSError):
             raise Invalid("the body ended early or its chunks are malformed") from None
         finally:
-            self._connection.wait_for(WORK)
+            self._waited = connection.sweeps.count - connection.since
+            connection.wait_for(WORK)
 
 
 class OneSend(Response):
@@ -222,17 +167,26 @@ class OneSend(Response):
         self._flush(b"0\r\n\r\n" if self.chunked else b"")
 
 
+class PlaceReserved(parsing.ParseException):
+    """A request that is no health probe, on a connection that has a reserved place."""
+
+
 def whole(status: int, error: ApplianceError, date: str) -> bytes:
     """A complete response, for failures that no application sees."""
     body = errors.body(error, random_id())
     headers = {"Content-Type": "application/json", "Content-Length": len(body), **HEADERS}
+    headers.update(errors.headers_of(error))
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     first = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nDate: {date}\r\n"
     return f"{first}Connection: close\r\n{lines}\r\n".encode("latin-1") + body
 
 
 def refusal(error: Exception) -> tuple[int, ApplianceError]:
-    """Status and error for what the parser refused; its own text may quote secrets."""
+    """Status and error for what the parser refused; gunicorn's own text may quote secrets."""
+    if isinstance(error, PlaceReserved):
+        return 503, TooManyConnections()
+    if isinstance(error, Malformed):
+        return 400, Invalid(error.message, hint=error.hint)
     status, sentence, hint = _REFUSALS.get(type(error), _NO_HTTP)
     return status, Invalid(sentence, hint=hint)
 
@@ -270,9 +224,10 @@ def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
 
 
 def environ_of(
-    base: dict[str, Any], request: Request, connection: Connection, parser: RequestParser
+    base: dict[str, Any], request: StrictRequest, connection: Connection, parser: StrictParser
 ) -> tuple[dict[str, Any], Input]:
     """The WSGI environ; the parser has dropped names that would collide."""
+    check_path(cast(str, request.path))
     environ = base.copy()
     body = Input(connection, request)
     environ["REQUEST_METHOD"] = request.method
@@ -284,37 +239,16 @@ def environ_of(
     environ["wsgi.input"] = body
     environ["gunicorn.socket"] = connection.sock
     environ["agentlip.buffered"] = parser.unreader.take_buffered
+    environ["agentlip.connection"] = connection
+    connection.authenticated = False
     for name, value in request.headers:
         if name == "CONTENT-TYPE" or name == "CONTENT-LENGTH":
             environ[name.replace("-", "_")] = value
             continue
         key = "HTTP_" + name.replace("-", "_")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
+    check_environ(environ, request)
     return environ, body
-
-
-def parser_settings(settings: HttpSettings) -> Any:
-    """gunicorn's settings as plain attributes: its own object looks each up by function.
-
-    No header may set the scheme or the script's name, whoever sends it: the guard judges
-    proxies. (With both lists empty the peer's address needs no look-up, hence the star.)
-    """
-    config = Config()
-    config.set("forwarded_allow_ips", "*")
-    config.set("secure_scheme_headers", {})
-    config.set("forwarder_headers", "")
-    config.set("limit_request_line", settings.request_line_bytes_max)
-    config.set("limit_request_fields", settings.header_count_max)
-    config.set("limit_request_field_size", settings.header_bytes_max)
-    values = {name: cast(Any, setting).get() for name, setting in config.settings.items()}
-    return SimpleNamespace(
-        **{
-            **values,
-            "is_ssl": False,
-            "forwarded_allow_networks": list,
-            "proxy_allow_networks": list,
-        }
-    )
 
 
 _PHRASES = {
@@ -323,18 +257,15 @@ _PHRASES = {
     417: "Expectation Failed",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
-    501: "Not Implemented",
+    503: "Service Unavailable",
 }
-_NO_HTTP = (400, "the request is not valid HTTP", "speak HTTP/1.1 as RFC 9112 has it")
+_NO_HTTP = (400, "the request is not valid HTTP", "send HTTP/1.1 as RFC 9112 defines it")
 _REFUSALS: dict[type, tuple[int, str, str]] = {
     parsing.LimitRequestLine: (
         414, "the request line is too long", "give a shorter path and query",
     ),
     parsing.LimitRequestHeaders: (
         431, "the headers are too many or too long", "send fewer and shorter headers",
-    ),
-    parsing.UnsupportedTransferCoding: (
-        501, "that transfer coding is not supported", "send Content-Length, or chunked alone",
     ),
     parsing.ExpectationFailed: (
         417, "that expectation can't be met", "leave Expect out, or send 100-continue",

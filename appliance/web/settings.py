@@ -42,14 +42,28 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_bytes_max: int = 8190
     """One field. A token needs 80; cookies of other services on localhost need the rest."""
 
+    head_bytes_max: int = 64 * 1024
+    """All headers of a request together; bounds what half-sent requests hold in memory."""
+
     connections_max: int = 1000
-    """Open at once, sockets included; a descriptor and some 30 kB each."""
+    """Open at once, sockets included; a descriptor and some 30 kB each. When all are in use, the
+    connection that has waited longest (idle, half-sent, lingering) is closed for a new one."""
+
+    unauthenticated_connections_max: int = 100
+    """Requests and streams without a valid token that keep their connection when all are in
+    use; never more than half of connections_max."""
+
+    probe_connections_max: int = 32
+    """On top of connections_max, for health probes only, when all others are in use."""
 
     head_seconds_max: float = 10.0
-    """From a request's first byte to the end of its head; a slow drip ends here."""
+    """From a request's first byte to the end of its head, however slowly the bytes come."""
 
     body_seconds_max: float = 60.0
-    """To receive a whole body: 8 MiB over a line of 1.2 Mbit/s."""
+    """To receive a whole body, chunked ones too: 8 MiB over a line of 1.2 Mbit/s."""
+
+    linger_seconds_max: float = 2.0
+    """After an answer, for the rest of a body that was not read; then the connection is closed."""
 
     send_seconds_max: float = 60.0
     """For a peer to take one write; who does not read is let go."""

@@ -8,6 +8,7 @@ things are done otherwise:
   request, so that one busy connection doesn't hold up the others;
 - every wait for a peer has a limit (first byte, head, body, taking what is sent), watched by
   one sweep over all connections instead of a timer for each request;
+- a full pool makes room for new connections (`connections.py`) instead of not accepting them;
 - a stop is an event: listeners close, idle connections close at once, requests in flight
   get `drain_seconds_max`;
 - what the parser refuses is answered in JSON and logged without its text.
@@ -23,56 +24,71 @@ returns ALREADY_HANDLED when it is done; the worker then only closes.
 import email.utils
 import signal
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import gevent
 from gevent import socket as gevent_socket
 from gevent.event import Event
-from gevent.pool import Pool
+from gevent.pool import Group
 from gevent.server import StreamServer
 from gunicorn.http.errors import ParseException
-from gunicorn.http.message import Request
-from gunicorn.http.parser import RequestParser
 from gunicorn.workers.ggevent import GeventWorker
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
-from appliance.kernel.metrics import counter, gauge
-from appliance.web.exchange import (
-    BODY,
+from appliance.kernel.metrics import counter
+from appliance.web.connections import (
     HEAD,
     IDLE,
     LINGER,
-    STATES,
+    SPARE_DESCRIPTORS,
+    SWEEP_SECONDS,
     WORK,
     Connection,
+    ConnectionPool,
+    descriptors,
+)
+from appliance.web.exchange import (
     OneSend,
-    Sweeps,
+    PlaceReserved,
     environ_base,
     environ_of,
     is_read,
-    parser_settings,
     refusal,
     unread_bytes,
     whole,
 )
+from appliance.web.parser import StrictParser, StrictRequest, parser_settings
 from appliance.web.settings import HttpSettings
 
-SWEEP_SECONDS = 0.5
-LINGER_SECONDS = 2.0
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 
-_connections = gauge("http_connections", "Open connections, by what they wait for", ("state",))
-_overdue = counter("http_overdue_total", "Connections closed for making us wait", ("state",))
 _malformed = counter("http_malformed_total", "Requests that could not be parsed", ("status",))
 
+PROBES = frozenset({"/health", "/-/healthy", "/-/ready"})
+"""Served on reserved places when every other one is taken."""
+
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Listener(StreamServer):
+    """Hands every new connection to `accept` at once, however many there are."""
+
+    max_accept = 16  # then what was accepted is served, before more push it out of a full pool
+
+    def __init__(
+        self, listener: socket.socket, accept: Callable[[socket.socket, Any], None]
+    ) -> None:
+        super().__init__(listener, accept)
+        self._accept = accept
+
+    def do_handle(self, client: socket.socket, address: Any) -> None:
+        self._accept(client, address)
 
 
 class Worker(GeventWorker):
@@ -97,28 +113,17 @@ class Worker(GeventWorker):
         self.log = log
         self.cfg = parser_settings(settings)
         self.alive = True
-        self._sweeps = Sweeps()
         self._clock = clock
         self._on_signal = on_signal
         self._stopping = Event()
-        self._connections: set[Connection] = set()
-        self._pool = Pool(settings.connections_max)
+        self._pool = ConnectionPool(settings)
+        self._greenlets = Group()
         self._date_at, self._date = -1, ""
-        self._limits = [
-            seconds / SWEEP_SECONDS
-            for seconds in (
-                settings.keep_alive_seconds,
-                settings.head_seconds_max,
-                settings.body_seconds_max,
-                float("inf"),
-                settings.send_seconds_max,
-                LINGER_SECONDS,
-            )
-        ]
 
     def init_process(self) -> None:
         """Serve. Returns when a stop was asked for and the drain is over."""
         self.patch()
+        self._fit_descriptors()
         self.init_signals()
         self.run()
 
@@ -147,8 +152,7 @@ class Worker(GeventWorker):
 
     def states(self) -> dict[str, int]:
         """How many connections wait for what."""
-        counted = Counter(connection.state for connection in self._connections)
-        return {name: counted.get(state, 0) for state, name in enumerate(STATES)}
+        return self._pool.states()
 
     def run(self) -> None:
         servers = []
@@ -156,11 +160,7 @@ class Worker(GeventWorker):
             listener.setblocking(True)
             name = listener.getsockname()
             place = (str(name[0]), str(name[1])) if isinstance(name, tuple) else None
-            server = StreamServer(
-                listener,
-                handle=partial(self.handle, environ_base(self.cfg, place)),
-                spawn=self._pool,
-            )
+            server = Listener(listener, partial(self._accept, environ_base(self.cfg, place)))
             server.start()
             servers.append(server)
         sweeper = gevent.spawn(self._sweep_for_ever)
@@ -170,17 +170,24 @@ class Worker(GeventWorker):
         finally:
             sweeper.kill()
 
-    def handle(self, base: dict[str, Any], client: socket.socket, addr: Any) -> None:
-        """A connection's life: requests one after another until somebody has enough."""
+    def _accept(self, base: dict[str, Any], client: socket.socket, addr: Any) -> None:
+        """Find a place for a new connection. Runs in the event loop, so it never waits."""
         if isinstance(addr, tuple):
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer = (str(addr[0]), str(addr[1]))
         else:
             peer = ("unix", str(client.fileno()))
-        connection = Connection(self._sweeps, client, peer)
-        self._connections.add(connection)
-        parser = RequestParser(self.cfg, client, addr)
+        connection = self._pool.open(client, peer)
+        if connection is None:
+            client.close()
+        else:
+            self._greenlets.spawn(self._serve, base, connection, addr)
+
+    def _serve(self, base: dict[str, Any], connection: Connection, addr: Any) -> None:
+        """A connection's life: requests one after another until somebody has enough."""
+        parser = StrictParser(self.cfg, connection.sock, addr)
         try:
+            if isinstance(addr, tuple):
+                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while self._receive(connection, parser):
                 if not self._serve_one(base, connection, parser):
                     break
@@ -190,11 +197,15 @@ class Worker(GeventWorker):
         except (OSError, StopIteration):
             pass  # the peer left, or a limit cut it off
         finally:
-            self._connections.discard(connection)
-            client.close()
+            self._pool.close(connection)
+            connection.sock.close()
 
     def handle_request(
-        self, base: dict[str, Any], request: Request, connection: Connection, parser: RequestParser
+        self,
+        base: dict[str, Any],
+        request: StrictRequest,
+        connection: Connection,
+        parser: StrictParser,
     ) -> bool:
         """Run the application and send what it says; whether the connection goes on."""
         response = OneSend(request, connection, self.cfg, self._date_header())
@@ -207,7 +218,7 @@ class Worker(GeventWorker):
             # An uninvited body may come or not, so no next request can be found behind it;
             # and a long one that nobody wanted is not read to its end.
             unread = unread_bytes(request) > RECEIVE_BYTES
-            if body.uninvited or unread or not self.alive:
+            if body.uninvited or unread or not self.alive or connection.reserved:
                 response.force_close()
             for part in parts:
                 response.write(part)
@@ -224,7 +235,7 @@ class Worker(GeventWorker):
                 parts.close()
         return not response.should_close()
 
-    def _receive(self, connection: Connection, parser: RequestParser) -> bool:
+    def _receive(self, connection: Connection, parser: StrictParser) -> bool:
         """Bytes of the next request are in the parser's hands; False: there is none."""
         held = parser.unreader.take_buffered()
         if not held:
@@ -237,16 +248,18 @@ class Worker(GeventWorker):
         return bool(held)
 
     def _serve_one(
-        self, base: dict[str, Any], connection: Connection, parser: RequestParser
+        self, base: dict[str, Any], connection: Connection, parser: StrictParser
     ) -> bool:
-        request = next(parser)
+        request = cast(StrictRequest, next(parser))
+        if connection.reserved and not (request.path in PROBES or self._pool.promote(connection)):
+            raise PlaceReserved
         connection.wait_for(WORK)
         if not self.handle_request(base, request, connection, parser):
             if not is_read(request):
                 self._linger(connection)
             return False
         if not is_read(request):
-            connection.wait_for(BODY)
+            connection.wait_for(LINGER)
             if not parser.finish_body(max_bytes=RECEIVE_BYTES):
                 self._linger(connection)
                 return False
@@ -255,7 +268,8 @@ class Worker(GeventWorker):
 
     def _linger(self, connection: Connection) -> None:
         """Take what still comes, so that our last answer isn't lost in a reset."""
-        connection.wait_for(LINGER)
+        if connection.state != LINGER:
+            connection.wait_for(LINGER)
         taken = 0
         with suppress(OSError):  # cut by the sweep, or by the peer
             connection.sock.shutdown(socket.SHUT_WR)
@@ -283,32 +297,31 @@ class Worker(GeventWorker):
     def _sweep_for_ever(self) -> None:
         while True:
             gevent.sleep(SWEEP_SECONDS)
-            self.sweep()
+            self._pool.sweep()
 
-    def sweep(self) -> None:
-        """Cut off connections whose wait is over its limit; when all are taken, idle ones."""
-        self._sweeps.count += 1
-        for connection in tuple(self._connections):
-            if self._sweeps.count - connection.since > self._limits[connection.state]:
-                _overdue.labels(STATES[connection.state]).inc()
-                connection.cut()
-        if self._pool.free_count() == 0:
-            idle = [one for one in self._connections if one.state == IDLE]
-            idle.sort(key=lambda one: one.since)
-            for connection in idle[: 1 + len(idle) // 4]:
-                connection.cut()
-        for name, count in self.states().items():
-            _connections.labels(name).set(count)
+    def _fit_descriptors(self) -> None:
+        """Allow as many open files as connections need, or fewer connections."""
+        others = SPARE_DESCRIPTORS + self.settings.probe_connections_max
+        wanted = self.settings.connections_max + others
+        limit = descriptors(wanted)
+        if limit < wanted:
+            self._pool.connections_max = max(limit - others, 1 + limit // 2)
+            self.log.warning(
+                "the limit on open files allows fewer connections than http.connections_max",
+                open_files_max=limit,
+                connections_max=self._pool.connections_max,
+                hint=f"raise the limit to {wanted} (ulimit -n, LimitNOFILE)",
+            )
 
-    def _drain(self, servers: list[StreamServer]) -> None:
+    def _drain(self, servers: list[Listener]) -> None:
         for server in servers:
             server.close()
-        for connection in tuple(self._connections):
+        for connection in self._pool:
             if connection.is_quiet():
                 connection.cut()
-        if not self._pool.join(timeout=self.settings.drain_seconds_max):
+        if not self._greenlets.join(timeout=self.settings.drain_seconds_max):
             self.log.warning("requests were cut off at the end of the drain", **self.states())
-            self._pool.kill(block=True, timeout=1)
+            self._greenlets.kill(block=True, timeout=1)
 
     def _tell(self) -> None:
         self.log.info("connections", **{f"{k}_count": n for k, n in self.states().items()})

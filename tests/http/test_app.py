@@ -1,6 +1,7 @@
 """The door as a client meets it: methods, failures, who may, rates, headers, mounting."""
 
 import json
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -365,3 +366,16 @@ def test_unfit_operation_is_not_mounted(operations: dict[str, Operation], compla
 def test_path_is_mounted_once(resource: NoteResource) -> None:
     with pytest.raises(UnfitRoute, match="twice"):
         app_of([*note_routes(resource), note_routes(resource)[0]])
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "known"),
+    [(TOKEN, "/notes", True), (None, "/notes", False), (TOKEN, "/nowhere", False)],
+)
+def test_connection_knows_whether_its_request_is_authenticated(
+    resource: NoteResource, token: str | None, path: str, known: bool
+) -> None:
+    connection = SimpleNamespace(authenticated=False)
+    door = client(resource, token)
+    door.simulate_get(path, extras={"agentlip.connection": connection})
+    assert connection.authenticated is known

@@ -1,6 +1,7 @@
 """A worker in a process of its own on a free port: `python -m tests.support.served SETTINGS`.
 
-Beside the example routes it answers, outside of Falcon: `/wait` (until SIGUSR2), `/stream`
+Beside the example routes it answers, outside of Falcon: `/health`, `/wait` (until SIGUSR2; any
+`Authorization` makes the caller a known one), `/stream`
 (three parts), `/endless` (a part, and after SIGUSR2 another), `/nothing`, `/big`, `/taken`
 (takes the socket and echoes), `/crash` and `/headers` (wrong ones).
 """
@@ -47,10 +48,13 @@ class Served:
 
 
 @contextmanager
-def served(**settings: Any) -> Iterator[Served]:
-    """A worker with these settings of `[http]`; killed at the end if it still runs."""
+def served(parser: str = "auto", **settings: Any) -> Iterator[Served]:
+    """A worker with these settings of `[http]`; killed at the end if it still runs.
+
+    `parser` is `python` for gunicorn's parser in Python, whatever is installed.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.served", json.dumps(settings)],
+        [sys.executable, "-m", "tests.support.served", json.dumps(settings), parser],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -101,6 +105,9 @@ def _serve() -> None:
     from gevent.event import Event
     from gunicorn.workers.base_async import ALREADY_HANDLED
 
+    if sys.argv[2] == "python":
+        sys.modules["gunicorn_h1c"] = None  # type: ignore[assignment]
+
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log
     from appliance.web.settings import HttpSettings
@@ -120,6 +127,7 @@ def _serve() -> None:
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
         if path == "/wait":
+            environ["agentlip.connection"].authenticated = "HTTP_AUTHORIZATION" in environ
             released.wait()
         elif path == "/stream":
             start_response("200 OK", [("Content-Type", "text/plain")])
@@ -142,7 +150,7 @@ def _serve() -> None:
         elif path == "/headers":
             start_response("200 OK", [("X-Bad", "a\r\nInjected: 1"), ("Content-Length", "0")])
             return []
-        elif path != "/big":
+        elif path not in ("/big", "/health"):
             return app(environ, start_response)
         body = b"x" * (20_000_000 if path == "/big" else 2)
         start_response("200 OK", [("Content-Length", str(len(body)))])

@@ -1,0 +1,182 @@
+"""gunicorn's request parser, behind checks of our own.
+
+gunicorn parses in C where `gunicorn_h1c` is installed and in Python elsewhere. The two disagree
+about some malformed requests, and both accept some that a proxy may read differently, which
+makes request smuggling possible. So the head is received and checked here before either of them
+sees it, and what both accept too easily is checked again behind them. Every request gets the same
+verdict from both, and a refused one ends its connection.
+"""
+
+# gunicorn carries no types.
+# mypy: allow-untyped-calls
+
+import re
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import unquote_to_bytes
+
+from gunicorn.config import Config
+from gunicorn.http import errors as parsing
+from gunicorn.http.message import Request
+from gunicorn.http.parser import RequestParser
+
+from appliance.web.settings import HttpSettings
+
+_VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
+_CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
+_LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_HOSTS_MAX = 256
+_hosts: set[str | None] = set()
+
+
+class Malformed(parsing.ParseException):
+    """A request that is refused with 400. The message quotes nothing of the request."""
+
+    def __init__(self, message: str, hint: str = "send HTTP/1.1 as RFC 9112 defines it") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class StrictRequest(Request):
+    """A request whose head both parsers read in the same way."""
+
+    def parse(self, unreader: Any) -> bytes:
+        data = unreader.read()
+        if not data:
+            raise StopIteration
+        if data[:2] == b"\r\n":  # RFC 9112, section 2.2, allows one empty line
+            data = data[2:]
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            data, end = self._receive_head(unreader, bytearray(data))
+        if end > self.cfg.head_bytes_max:
+            raise parsing.LimitRequestHeaders("the head is too long")
+        self.head = head = data if end == len(data) else data[:end]
+        check_head(head)
+        if self._use_fast:
+            return cast(bytes, self._parse_fast(unreader, data))
+        return cast(bytes, self._parse_python(unreader, bytearray(data)))
+
+    def _receive_head(self, unreader: Any, buffer: bytearray) -> tuple[bytes, int]:
+        """Read until the head ends; what came, and where it ends. Refuses as soon as it can."""
+        checked, line_end = 0, -1
+        while True:
+            if buffer and not 65 <= buffer[0] <= 90:
+                raise Malformed("a request begins with a method in capital letters")
+            if buffer.count(b"\n", checked) != buffer.count(b"\r\n", max(0, checked - 1)):
+                raise Malformed("lines of a request end with CRLF")
+            if line_end < 0:
+                line_end = buffer.find(b"\r\n")
+                if line_end >= 0:
+                    check_request_line(bytes(buffer[:line_end]))
+                elif len(buffer) > self.limit_request_line:
+                    raise parsing.LimitRequestLine(len(buffer), self.limit_request_line)
+            if len(buffer) > self.cfg.head_bytes_max:
+                raise parsing.LimitRequestHeaders("the head is too long")
+            checked = len(buffer)
+            self.read_into(unreader, buffer)
+            end = buffer.find(b"\r\n\r\n", max(0, checked - 3))
+            if end >= 0:
+                return bytes(buffer), end + 4
+
+
+class StrictParser(RequestParser):
+    """The requests of one connection, one after another."""
+
+    mesg_class = StrictRequest
+
+
+def check_head(head: bytes) -> None:
+    """Raise Malformed for a bad request line or for a line that ends with a bare LF.
+
+    Both parsers refuse a bare CR; the C parser's folded lines are found by `check_environ`.
+    """
+    lines = head.split(b"\r\n")
+    check_request_line(lines[0])
+    if head.count(b"\n") != len(lines) - 1:
+        raise Malformed("lines of a request end with CRLF")
+
+
+def check_request_line(line: bytes) -> None:
+    """Raise Malformed unless it is a method, a path and a version, with one space between."""
+    parts = line.split(b" ")
+    if len(parts) != 3 or parts[2] not in _VERSIONS:
+        raise Malformed("the request line must be 'METHOD /path HTTP/1.1'")
+    target = parts[1]
+    if target[:1] != b"/" or b"#" in target or b"\\" in target:
+        raise Malformed("the request target must be a path with an optional query")
+
+
+def check_path(path: str) -> None:
+    """Raise Malformed for a path that a proxy may normalize to another one.
+
+    So the path that the guard judges, the one that is routed and the one in a proxy's rules are
+    the same.
+    """
+    if "%" not in path and "//" not in path and "/." not in path:
+        return
+    decoded = unquote_to_bytes(path)
+    segments = decoded.split(b"/")
+    if (
+        decoded.count(b"/") != path.count("/")
+        or b"" in segments[1:-1]
+        or b"." in segments
+        or b".." in segments
+        or _BAD_PERCENT.search(path)
+    ):
+        raise Malformed(
+            "the path holds '//', '/./', '/../', an encoded slash or a broken percent sign",
+            hint="send the path as /docs lists it",
+        )
+
+
+def check_environ(environ: Mapping[str, Any], request: StrictRequest) -> None:
+    """Raise Malformed for headers that decide where a request goes and where it ends."""
+    host = environ.get("HTTP_HOST")
+    if host not in _hosts and (host is not None or environ["SERVER_PROTOCOL"] == "HTTP/1.1"):
+        check_host(host or "")
+    if "HTTP_" in environ:  # what the C parser makes of a folded line: a header without a name
+        raise Malformed("a header must be on one line")
+    length = environ.get("CONTENT_LENGTH")
+    if length is not None and not _LENGTH.fullmatch(length):
+        raise Malformed("Content-Length must be one number of bytes")
+    coding = environ.get("HTTP_TRANSFER_ENCODING")
+    if coding is not None and (coding != "chunked" or not _CHUNKED.search(request.head)):
+        raise Malformed("Transfer-Encoding must be exactly 'chunked'")
+
+
+def check_host(host: str) -> None:
+    """Raise Malformed unless it is a name or an address, with an optional port."""
+    if not _HOST.fullmatch(host):
+        raise Malformed("a request needs one Host header: a name with an optional port")
+    if len(_hosts) < _HOSTS_MAX:
+        _hosts.add(host)
+
+
+def parser_settings(settings: HttpSettings) -> Any:
+    """gunicorn's settings as plain attributes: its own object looks each up by function.
+
+    No header may set the scheme or the script's name, whoever sends it: the guard judges
+    proxies. (With both lists empty the peer's address needs no look-up, hence the star.)
+    """
+    config = Config()
+    config.set("forwarded_allow_ips", "*")
+    config.set("secure_scheme_headers", {})
+    config.set("forwarder_headers", "")
+    config.set("limit_request_line", settings.request_line_bytes_max)
+    config.set("limit_request_fields", settings.header_count_max)
+    config.set("limit_request_field_size", settings.header_bytes_max)
+    values = {name: cast(Any, setting).get() for name, setting in config.settings.items()}
+    return SimpleNamespace(
+        **{
+            **values,
+            "head_bytes_max": settings.head_bytes_max,
+            "is_ssl": False,
+            "forwarded_allow_networks": list,
+            "proxy_allow_networks": list,
+        }
+    )

@@ -1,0 +1,146 @@
+"""A worker whose connections are all in use: who is closed, who is served, who is refused."""
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.support.http import TOKEN
+from tests.support.served import Served, head, reply_of, served
+
+AUTH = f"Authorization: Bearer {TOKEN}"
+JSON = "Content-Type: application/json"
+READ = head("GET", "/notes/a")
+PROBE = head("GET", "/health")
+
+IDLE = b""
+HALF_HEAD = b"GET /notes/a HTTP/1.1\r\nHost: loc"
+HALF_BODY = head("POST", "/notes", AUTH, JSON, "Content-Length: 100") + b"{"
+HALF_CHUNK = head("POST", "/notes", AUTH, JSON, "Transfer-Encoding: chunked") + b"5\r\n{"
+REFUSED = head("POST", "/notes", JSON, "Content-Length: 100") + b"{"
+
+
+@contextmanager
+def hoard(worker: Served, count: int, raw: bytes) -> Iterator[list[socket.socket]]:
+    """So many connections that have sent `raw` and stay open."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(worker.connect()) for _ in range(count)]
+        for connection in connections:
+            try:
+                connection.sendall(raw)
+            except OSError:
+                continue  # closed to make room already
+        yield connections
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the worker has not closed it. What it answered is read and dropped."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(65536):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def working(worker: Served, count: int) -> None:
+    """Return once the worker says that `count` requests are being worked on."""
+    assert worker.process.stderr is not None
+    for _ in range(500):
+        worker.process.send_signal(signal.SIGUSR1)
+        line = json.loads(worker.process.stderr.readline())
+        if line.get("work_count") == count:
+            return
+    raise AssertionError(f"{count} requests did not arrive")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [IDLE, HALF_HEAD, HALF_BODY, HALF_CHUNK, REFUSED],
+    ids=["idle", "head", "body", "chunk", "refused"],
+)
+def test_connections_that_only_wait_are_closed_for_new_ones(raw: bytes) -> None:
+    with served(connections_max=8) as worker, hoard(worker, 28, raw) as hoarded:
+        assert worker.ask(READ)[0] == 200
+        assert worker.ask(PROBE)[0] == 200
+        assert sum(map(is_open, hoarded)) <= 8
+
+
+def test_hundreds_of_half_sent_requests_keep_nobody_out() -> None:
+    kinds = (HALF_HEAD, HALF_BODY, HALF_CHUNK, REFUSED, IDLE)
+    with served(connections_max=64) as worker, ExitStack() as stack:
+        for number in range(600):
+            connection = stack.enter_context(worker.connect())
+            connection.sendall(kinds[number % len(kinds)])
+            if number % 40 == 0:
+                assert worker.ask(READ)[0] == 200
+        assert worker.ask(PROBE)[0] == 200
+
+
+def test_refused_request_waits_for_its_body_only_as_long_as_it_lingers() -> None:
+    with served(body_seconds_max=600, linger_seconds_max=1) as worker, worker.connect() as half:
+        half.sendall(REFUSED)
+        stream = half.makefile("rb")
+        assert reply_of(stream)[0] == 401
+        assert stream.read() == b""
+
+
+def test_work_for_known_callers_is_never_closed_for_others() -> None:
+    with served(connections_max=4) as worker, ExitStack() as stack:
+        busy = stack.enter_context(hoard(worker, 4, head("GET", "/wait", AUTH)))
+        working(worker, 4)
+        status, headers, body = worker.ask(READ)
+        assert (status, json.loads(body)["code"]) == (503, "SERVICE_UNAVAILABLE")
+        assert (headers["connection"], headers["retry-after"]) == ("close", "1")
+        status, headers, _ = worker.ask(PROBE)
+        assert (status, headers["connection"]) == (200, "close")
+        # Half-sent requests fill the reserved places, and make room for probes there.
+        stack.enter_context(hoard(worker, 80, HALF_HEAD))
+        for _ in range(5):
+            assert worker.ask(PROBE)[0] == 200
+        worker.process.send_signal(signal.SIGUSR2)
+        for connection in busy:
+            connection.setblocking(True)
+            assert reply_of(connection.makefile("rb"))[0] == 200
+        assert worker.ask(READ)[0] == 200
+
+
+def test_requests_without_a_token_have_a_quota_in_a_full_pool() -> None:
+    with (
+        served(connections_max=6, unauthenticated_connections_max=2) as worker,
+        hoard(worker, 2, head("GET", "/wait", AUTH)) as known,
+        hoard(worker, 4, head("GET", "/wait")) as strangers,
+    ):
+        working(worker, 6)
+        with hoard(worker, 2, head("GET", "/wait", AUTH)) as more:
+            until(lambda: sum(map(is_open, strangers)) == 2)
+            working(worker, 6)
+            assert worker.ask(READ)[0] == 503
+            assert worker.ask(PROBE)[0] == 200
+            assert sum(map(is_open, strangers)) == 2
+            assert all(map(is_open, known + more))
+
+
+def test_connections_of_a_full_pool_are_refused_beyond_the_reserved_places() -> None:
+    with (
+        served(connections_max=2, probe_connections_max=1) as worker,
+        hoard(worker, 2, head("GET", "/wait", AUTH)),
+    ):
+        working(worker, 2)
+        with hoard(worker, 5, IDLE) as waiting:
+            assert worker.ask(PROBE)[0] == 200
+            assert not any(is_open(connection) for connection in waiting)
