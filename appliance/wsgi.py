@@ -159,6 +159,8 @@ class Entry:
             ending.callback(self._open.discard, socket)
             try:
                 principal = self._principal(environ, upgrade)
+                if principal is ANONYMOUS and upgrade.scope is None:
+                    socket.restrict()
                 connection, address = connection_of(environ), self._guard.address(environ)
 
                 def charge(cost: int) -> None:

@@ -26,7 +26,6 @@ from appliance.broker.service import Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
-from appliance.kernel.native import yield_to_loop
 from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
 from appliance.web.frame import text_frame
@@ -40,7 +39,6 @@ from appliance.web.socket import (
 
 _decoder: msgspec.json.Decoder[wire.Frame] = msgspec.json.Decoder(wire.Frame)
 _encode = msgspec.json.Encoder().encode
-TURN_FRAMES = 64
 QUIET = {"idle": 2, "working": 0, "dnd": 0}
 
 
@@ -56,7 +54,6 @@ class Link:
         self._settings = settings
         self._signal = Signal()
         self._out: list[Claim] = []
-        self._frames = 0
         self._place: tuple[MeshRow, MemberRow] | None = None
         self._receiver: Receiver | None = None
 
@@ -101,9 +98,6 @@ class Link:
     # -- the reading greenlet ------------------------------------------------------------------
 
     def _on_messages(self, messages: list[bytes]) -> None:
-        if not self._socket.has_room(self._settings.stall_seconds_max):
-            self._socket.close(POLICY_VIOLATION, "answers are not being read")
-            return
         acked: list[str] = []
         for message in messages:
             if len(message) > self._settings.frame_bytes_max:
@@ -113,12 +107,10 @@ class Link:
                 self._hear(decoded(message), acked)
             except ApplianceError as error:
                 self._refuse(error)
+            if self._socket.is_closing:
+                break
         if acked and self._receiver is not None:
             self._broker.dispatch.ack(self._receiver, acked)
-        self._frames += len(messages)
-        if self._frames >= TURN_FRAMES:
-            self._frames = 0
-            yield_to_loop()  # a member that never stops talking leaves others their turn
 
     def _hear(self, said: wire.Frame, acked: list[str]) -> None:
         if isinstance(said, wire.Hello):
@@ -177,12 +169,13 @@ class Link:
         self._receiver = self._broker.receiver(
             "link", mesh, member, self._take, self._say, self._socket.close
         )
+        self._socket.identified()
         metrics.negotiations.labels("opened").inc()
         self._signal.set()
 
     def _refuse(self, error: ApplianceError) -> None:
         """Before the link is open a refusal ends it; afterwards it is an answer."""
-        self._socket.post(error_frame(error))
+        self._socket.answer(error_frame(error))
         if isinstance(error, AlreadyConnected):
             metrics.negotiations.labels("already_connected").inc()
             self._socket.close(CONNECTED, error.message)

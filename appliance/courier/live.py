@@ -16,7 +16,7 @@ from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
 from appliance.courier.service import Courier
-from appliance.courier.session import Turns, decoded, error_frame
+from appliance.courier.session import decoded, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
@@ -131,7 +131,6 @@ class LiveSocket:
     ) -> None:
         self._socket = socket
         self._settings = settings
-        self._turns = Turns()
         try:
             self._live = Live(courier, who, query)
         except ApplianceError as error:
@@ -160,11 +159,7 @@ class LiveSocket:
 
     def _on_messages(self, messages: list[bytes]) -> None:
         watcher = self._live.watcher
-        if not self._socket.has_room(self._settings.stall_seconds_max):
-            self._socket.close(1008, "answers are not being read")
-            return
         for message in messages:
-            self._turns.took(1)
             if len(message) > self._settings.frame_bytes_max:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
@@ -174,7 +169,7 @@ class LiveSocket:
                 if credit < 0 or (watcher.credit or 0) + credit > limit:
                     raise wire.TooMuchCredit(details={"field": "credit", "limit": limit})
             except ApplianceError as error:
-                self._socket.post(error_frame(error))
+                self._socket.answer(error_frame(error))
             else:
                 watcher.credit = (watcher.credit or 0) + credit
                 self._live.signal.set()

@@ -25,13 +25,11 @@ from appliance.courier.ring import Ring
 from appliance.courier.service import Courier
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
-from appliance.kernel.native import yield_to_loop
 from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
 from appliance.web.frame import text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
-TURN_FRAMES = 64  # frames of one client before others are served
 WRITE_MAX = 2_000  # deliveries joined into one write
 FEW = 4  # deliveries whose bytes are not worth counting
 _control = msgspec.json.Decoder(wire.Control).decode
@@ -39,19 +37,6 @@ _publish = msgspec.json.Decoder(wire.Publish | list[wire.Publish]).decode
 _one = msgspec.json.Decoder(wire.Publish).decode
 _several = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _number = msgspec.json.Decoder(wire.Numbered).decode
-
-
-class Turns:
-    """A client that never stops talking lets the others have a turn now and then."""
-
-    def __init__(self) -> None:
-        self._frames = 0
-
-    def took(self, frames: int) -> None:
-        self._frames += frames
-        if self._frames >= TURN_FRAMES:
-            self._frames = 0
-            yield_to_loop()
 
 
 class Subscriber:
@@ -74,7 +59,6 @@ class Subscriber:
         self._taker = courier.taker(query.name or who.id, self._signal.set, query.lease_ms)
         self._acks: list[str] = []
         self._credit = 0
-        self._turns = Turns()
 
     def run(self) -> int:
         courier, taker = self._courier, self._taker
@@ -118,9 +102,6 @@ class Subscriber:
     # -- the reading greenlet ---------------------------------------------------------------
 
     def _on_messages(self, messages: list[bytes]) -> None:
-        if not self._socket.has_room(self._settings.stall_seconds_max):
-            self._socket.close(1008, "answers are not being read")
-            return
         for message in messages:
             if len(message) > self._settings.frame_bytes_max:
                 self._socket.close(TOO_BIG, "the frame is too large")
@@ -130,7 +111,6 @@ class Subscriber:
             except ApplianceError as error:
                 self._refuse(error)
         self._settle()
-        self._turns.took(len(messages))
 
     def _take(self, said: wire.Control) -> None:
         ack, credit = said.ack, said.credit
@@ -180,8 +160,7 @@ class Subscriber:
             self._refuse(wire.NotHeld(), id=id_[:200])
 
     def _refuse(self, error: ApplianceError, **more: Any) -> None:
-        self._socket.post(error_frame(error, **more))
-        self._turns.took(1)
+        self._socket.answer(error_frame(error, **more))
 
 
 class Publisher:
@@ -205,7 +184,6 @@ class Publisher:
         self._ring: Ring | None = None
         self._waiting: list[Parsed] = []
         self._seqs: list[int] = []
-        self._turns = Turns()
 
     def run(self) -> int:
         with metrics.sessions.labels("publish").track_inprogress():
@@ -218,9 +196,6 @@ class Publisher:
             self._signal.wait(self._settings.ping_seconds / 4)
 
     def _on_messages(self, messages: list[bytes]) -> None:
-        if not self._socket.has_room(self._settings.stall_seconds_max):
-            self._socket.close(1008, "answers are not being read")
-            return
         self._ring = None
         bytes_max = self._courier.settings.envelope_bytes_max
         for message in messages:
@@ -231,9 +206,8 @@ class Publisher:
                 self._take(one, bytes_max)
         self._insert()
         if self._accepted is not None:
-            self._socket.post(text_frame(b'{"accepted":%d}' % self._accepted))
+            self._socket.answer(text_frame(b'{"accepted":%d}' % self._accepted))
             self._accepted = None
-        self._turns.took(len(messages))
 
     def _read(self, message: bytes) -> list[wire.Publish]:
         """The frames of a message; of several, one that is wrong is refused alone."""
@@ -313,8 +287,7 @@ class Publisher:
         self._refuse(error, **first, count=count, limit=limit)
 
     def _refuse(self, error: ApplianceError, **more: Any) -> None:
-        self._socket.post(error_frame(error, **more))
-        self._turns.took(1)
+        self._socket.answer(error_frame(error, **more))
 
 
 def fitting(items: Sequence[Item], bytes_max: int) -> int:

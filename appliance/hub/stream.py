@@ -217,15 +217,12 @@ class Session:
         raise refused
 
     def _answer(self, messages: list[bytes]) -> None:
-        if not self._socket.has_room(self._settings.stall_seconds_max):
-            self._socket.close(1008, "answers are not being read")
-            return
         for message in messages:
             if len(message) > self._settings.frame_bytes_max and not is_request(message):
                 self._socket.close(TOO_BIG, "the frame is too large")
                 return
         begin = partial(self._requests.begin, messages, self._principal)
-        self._pipeline.run(begin, self._socket.post)
+        self._pipeline.run(begin, self._socket.answer)
 
 
 class _Joined:

@@ -25,6 +25,12 @@ CONNECT_SECONDS_MAX = 10.0
 SEND_SECONDS_MAX = 30.0
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 READ_BYTES = 256 * 1024
+PARSE_BYTES = 4 * 1024  # given to the protocol at once; up to 2,000 empty frames
+CONTROL_FRAMES_PER_SECOND = 20.0  # pings, pongs and short fragments of the server
+CONTROL_FRAMES_BURST = 200.0
+SHORT_FRAGMENT_BYTES = 1024
+FRAGMENTS_MAX = 100_000  # of one message
+TURN_FRAMES = 64
 UNAUTHORIZED = 4401
 
 
@@ -56,18 +62,26 @@ class Link:
     """An open WebSocket to `path` of an appliance.
 
     `ca_file`: certificates to trust instead of the system's. `heard`: when bytes came last,
-    in seconds of the monotonic clock; also those of a ping.
+    in seconds of the monotonic clock; also those of a ping. A server that sends a longer
+    frame than `frame_bytes_max`, or floods with frames that carry no message, is left.
     """
 
-    def __init__(self, endpoint: Endpoint, path: str, ca_file: str | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        path: str,
+        ca_file: str | None = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
         scheme = "wss" if endpoint.secure else "ws"
         uri = parse_uri(f"{scheme}://{endpoint.authority}{endpoint.prefix}{path}")
-        self._protocol = ClientProtocol(uri, max_size=FRAME_BYTES_MAX)
+        self._protocol = ClientProtocol(uri, max_size=frame_bytes_max)
         self._lock = threading.Lock()
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._socket = _dial(endpoint, ca_file)
-        self.heard = time.monotonic()
+        self.heard = self._refilled = time.monotonic()
+        self._control_left = CONTROL_FRAMES_BURST
         try:
             self._shake_hands(endpoint)
         except BaseException:
@@ -134,24 +148,43 @@ class Link:
             data = self._socket.recv(READ_BYTES)
         except OSError as error:
             raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
-        self.heard = time.monotonic()
-        with self._lock:
-            if data:
-                self._protocol.receive_data(data)
-            else:
-                self._protocol.receive_eof()
-            events = self._protocol.events_received()
-            self._write()
-        for event in events:
-            self._take(event)
+        self.heard = now = time.monotonic()
+        self._control_left = min(
+            CONTROL_FRAMES_BURST,
+            self._control_left + (now - self._refilled) * CONTROL_FRAMES_PER_SECOND,
+        )
+        self._refilled = now
+        # In pieces: thousands of empty frames are noticed before all of them were parsed.
+        for start in range(0, len(data), PARSE_BYTES) or (0,):
+            with self._lock:
+                if data:
+                    self._protocol.receive_data(data[start : start + PARSE_BYTES])
+                else:
+                    self._protocol.receive_eof()
+                events = self._protocol.events_received()
+                self._write()
+            for event in events:
+                self._take(event)
+            if self._protocol.close_rcvd or self._protocol.parser_exc:
+                break
+            if len(events) > TURN_FRAMES:
+                time.sleep(0)  # on an event loop others have their turn
         if self._protocol.handshake_exc is not None:
             return
-        if self._protocol.state is State.CLOSED or not data or self._protocol.close_rcvd:
+        protocol = self._protocol
+        if protocol.state is State.CLOSED or not data or protocol.close_rcvd or protocol.parser_exc:
             self._end()
 
     def _take(self, event: Any) -> None:
-        if not isinstance(event, Frame) or event.opcode not in (Opcode.TEXT, Opcode.CONT):
+        if not isinstance(event, Frame):
             return
+        if event.opcode not in (Opcode.TEXT, Opcode.CONT):
+            self._count()
+            return
+        if not event.fin and len(event.data) < SHORT_FRAGMENT_BYTES:
+            self._count()
+        if len(self._parts) >= FRAGMENTS_MAX:
+            raise LinkBroken("the server sends a message in too many fragments")
         if event.fin and not self._parts:
             self._messages.append(bytes(event.data))
             return
@@ -159,6 +192,11 @@ class Link:
         if event.fin:
             self._messages.append(b"".join(self._parts))
             self._parts = []
+
+    def _count(self) -> None:
+        self._control_left -= 1
+        if self._control_left < 0:
+            raise LinkBroken("the server floods this connection with control frames or fragments")
 
     def _end(self) -> None:
         """The server is gone. What it said before is handed out first."""

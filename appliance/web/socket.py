@@ -33,7 +33,7 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.metrics import counter, gauge
-from appliance.web.incoming import Incoming
+from appliance.web.incoming import FrameFlood, FrameQuota, Incoming
 
 GOING_AWAY = 1001
 POLICY_VIOLATION = 1008
@@ -53,10 +53,17 @@ CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
 
 _open = gauge("socket_open", "WebSockets open")
 _closed = counter("socket_closed_total", "WebSockets closed", ("code",))
+_limited = counter(
+    "socket_limited_total", "WebSockets closed with 1008, by the limit they exceeded", ("limit",)
+)
 _sent_bytes = counter("socket_sent_bytes_total", "Bytes written to WebSockets")
 
 
 COUNTED_BYTES = 64 * 1024
+RECEIVE_BYTES = 64 * 1024
+TURN_FRAMES = 64  # read from one client, or answered to it, before others are served
+CHUNK_FRAMES = 4  # what a chunk of received bytes counts as, beside its messages
+DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes on sending
 
 
 class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +78,11 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hello_seconds_max: float = 10.0  # time for the first frame
     close_seconds_max: float = 2.0  # time for the last bytes and the answer to a close
     queue_max: int = 1000  # live events waiting for one client before it lags
-    posted_bytes_max: int = 4 * 1024 * 1024  # answers waiting for one client
+    posted_bytes_max: int = 4 * 1024 * 1024  # answers waiting for one client; 1008 above
+    control_frames_per_second: int = 20  # pings, pongs, fragments under 1 KiB; 1008 above
+    control_frames_burst: int = 100  # of the same at once; a tenth before a broker link's hello
+    fragments_max: int = 1000  # frames of one message; 1008 above
+    hello_bytes_max: int = 16 * 1024  # a frame before a broker link's hello; 1009 above
 
 
 class SocketGone(Exception):
@@ -138,9 +149,14 @@ class Socket:
         self._protocol = Protocol(
             Side.SERVER, state=State.OPEN, max_size=settings.request_bytes_max
         )
-        self._incoming = Incoming(self._protocol)
+        self._quota = FrameQuota(
+            settings.control_frames_per_second, settings.control_frames_burst, clock.monotonic()
+        )
+        self._incoming = Incoming(self._protocol, self._quota, settings.fragments_max)
         self._posted: deque[bytes] = deque()
         self._posted_bytes = 0
+        self._pong: bytes | None = None
+        self._turn = 0  # frames read since other greenlets last ran
         self._heard = clock.monotonic()
         self._pinged = self._heard
         self._closing: tuple[int, str] | None = None
@@ -175,7 +191,7 @@ class Socket:
         except SocketGone:
             pass
         except Stalled:
-            self.close(POLICY_VIOLATION, "the client reads too slowly")
+            self._limit("stall", "the client reads too slowly")
         except ApplianceError as error:
             self.close(close_code(error), error.message)
         except BaseException:
@@ -187,25 +203,54 @@ class Socket:
             code = self.end()
         return code
 
+    def restrict(self) -> None:
+        """Nobody knows yet who the client is: tighter limits hold until `identified`."""
+        quota = FrameQuota(
+            self._settings.control_frames_per_second,
+            self._settings.control_frames_burst / 10,
+            self._clock.monotonic(),
+        )
+        self._incoming.limit(self._settings.hello_bytes_max, quota)
+
+    def identified(self) -> None:
+        """The client has said who it is: the usual limits hold from its next frame on."""
+        self._incoming.limit(self._settings.request_bytes_max, self._quota)
+
+    def answer(self, frames: bytes) -> None:
+        """From a greenlet that may wait: `post`, as soon as there is room."""
+        self._count_turn(1)
+        if self.is_closing or self.has_room(self._settings.stall_seconds_max):
+            self.post(frames)
+        else:
+            self._limit("posted_bytes", "answers are not being read")
+
     def post(self, frames: bytes) -> None:
-        """From any greenlet: write `frames` now, or have them written by the one that writes."""
+        """From any greenlet: write `frames` now, or have them written by the one that writes.
+
+        Never waits. A client that leaves more than `posted_bytes_max` waiting is closed with
+        1008. What comes after the end was decided is dropped.
+        """
         if self.is_free():
             frames = self._try(frames)
             if not frames:
                 return
+        if self.is_closing:
+            return
+        if self._posted_bytes >= self._settings.posted_bytes_max:
+            self._limit("posted_bytes", "answers are not being read")
+            return
         self._posted.append(frames)
         self._posted_bytes += len(frames)
         self._wake()
 
     def is_free(self) -> bool:
         """Nothing waits to be written, and nothing has ended: what is posted now goes at once."""
-        return not (
-            self._posted
-            or self._sending
-            or self._tail
-            or self._closing is not None
-            or self._ended is not None
-        )
+        return not (self._posted or self._sending or self._tail or self.is_closing)
+
+    @property
+    def is_closing(self) -> bool:
+        """The end was decided, by us or by the client."""
+        return self._closing is not None or self._ended is not None
 
     def _try(self, frames: bytes) -> bytes:
         """Write what the kernel takes at once; what of `frames` is still to be posted."""
@@ -237,15 +282,24 @@ class Socket:
             self._closing = (code, reason)
             self._wake()
 
+    def _limit(self, limit: str, reason: str) -> None:
+        """End this socket because its client exceeded a limit."""
+        if self._closing is None:
+            _limited.labels(limit).inc()
+        self.close(POLICY_VIOLATION, reason)
+
     def flush(self) -> None:
         """Write what was posted, ping when it is time; raises SocketGone at the end."""
+        if self._pong is not None:
+            self._posted.append(self._pong)
+            self._pong = None
         if self._posted or self._tail:
             frames = b"".join(self._posted)
             self._posted.clear()
             self._posted_bytes = 0
             self._drained.set()
             self.send(frames)
-        if self._closing is not None or self._ended is not None:
+        if self.is_closing:
             raise SocketGone(self._ended or 1006)
         now = self._clock.monotonic()
         if now - self._heard > self._settings.idle_seconds_max:
@@ -312,8 +366,7 @@ class Socket:
                 # A cut frame is finished first: else the close frame would be part of it.
                 self._raw.sendall(self._tail + b"".join(self._protocol.data_to_send()))
                 self._raw.shutdown(1)
-                while self._raw.recv(65536):
-                    pass
+                self._discard()
         _sent_bytes.inc(self._sent)
         self._sent = 0
         with contextlib.suppress(OSError):
@@ -322,35 +375,76 @@ class Socket:
         _closed.labels(str(code) if code in KNOWN_CODES else "other").inc()
         return code
 
+    def _discard(self) -> None:
+        """Read what still comes, within limits: our close frame must not be lost in a reset."""
+        left = DISCARD_BYTES_MAX
+        while left > 0 and (data := self._raw.recv(RECEIVE_BYTES)):
+            left -= len(data)
+            gevent.sleep(0)  # bytes that are always there would never let others run
+
     # -- the reading greenlet ---------------------------------------------------------
 
     def _read(self, on_messages: Callable[[list[bytes]], None], settle: Callable[[], None]) -> None:
         try:
-            data = self._leftover or self._raw.recv(65536)
+            data = self._leftover or self._raw.recv(RECEIVE_BYTES)
             while data:
                 self._heard = self._clock.monotonic()
-                messages = self._incoming.take(data)
-                answer = b"".join(self._protocol.data_to_send())
-                if self._incoming.over:
-                    if messages and self._closing is None:  # said before goodbye
-                        on_messages(messages)
-                    settle()
-                    self._end_by_protocol(answer)
+                self._incoming.refill(self._heard)
+                if self._take(data, on_messages, settle):
                     return
-                if answer:
-                    self.post(answer)
-                if messages and self._closing is None:
-                    on_messages(messages)
-                data = self._raw.recv(65536)
+                data = self._raw.recv(RECEIVE_BYTES)
             self._ended = self._ended or 1006
         except OSError:
             self._ended = self._ended or 1006
+        except FrameFlood as flood:
+            self._limit(flood.limit, flood.message)
         except ApplianceError as error:
             self.close(close_code(error), error.message)
         except Exception:
             self.close(INTERNAL_ERROR, "internal error")
             raise
         finally:
+            self._wake()
+
+    def _take(
+        self,
+        data: bytes,
+        on_messages: Callable[[list[bytes]], None],
+        settle: Callable[[], None],
+    ) -> bool:
+        """Hand on the messages in `data`, answer its pings; True when this was the end."""
+        incoming, more = self._incoming, True
+        while more:
+            messages = incoming.take(data)
+            data, more = b"", incoming.has_more
+            if messages and self._closing is None:  # also those said before a goodbye
+                on_messages(messages)
+            if incoming.over:
+                settle()
+                self._end_by_protocol(b"".join(self._protocol.data_to_send()))
+                return True
+            pong = incoming.take_pong()
+            if pong is not None:
+                self._send_pong(pong)
+            if self.is_closing:
+                return True
+            self._count_turn(CHUNK_FRAMES + len(messages))
+        return False
+
+    def _count_turn(self, frames: int) -> None:
+        """Let others run now and then. gevent does so only when a read or write has to wait,
+        and a client that never lets it wait would be the only one served."""
+        self._turn += frames
+        if self._turn >= TURN_FRAMES:
+            self._turn = 0
+            gevent.sleep(0)
+
+    def _send_pong(self, pong: bytes) -> None:
+        """Now, or with what is written next; a newer one takes the place of one that waits."""
+        if self.is_free():
+            pong = self._try(pong)
+        if pong:
+            self._pong = pong
             self._wake()
 
     def _end_by_protocol(self, answer: bytes) -> None:

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -414,3 +415,31 @@ def test_a_kill_anywhere_leaves_exactly_one_row(tmp_path, when):
         assert acked[:1] == ["bm_1"]
     finally:
         house.close()
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before-hello_ack", "when-open"])
+def test_a_broker_that_floods_with_pings_is_left_and_tried_again(house, early):
+    def flood(played):
+        if not early:
+            played.shake_hands()
+        with suppress(OSError):
+            for _ in range(1000):
+                played.socket.socket.sendall(b"\x89\x00" * 5000)
+        until_gone(played)
+
+    with broker(flood) as scripted:
+        receiver = receiver_of(house, scripted.place())
+        go(receiver, lambda: "floods" in receiver.reason and scripted.connections > 1)
+
+
+def test_a_broker_that_talks_instead_of_saying_hello_ack_is_left(house):
+    def part(played):
+        played.hear("hello")
+        for _ in range(1000):
+            played.say(type="event", event="noise")
+        until_gone(played)
+
+    with broker(part) as scripted:
+        receiver = receiver_of(house, scripted.place())
+        go(receiver, lambda: scripted.connections >= 2)
+    assert "other frames than hello_ack" in receiver.reason

@@ -23,6 +23,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.kernel.native import yield_to_loop
 from appliance.outbox.inbox import metrics, negotiation, wire
 from appliance.outbox.inbox.service import Inbox, Signer
 from appliance.outbox.inbox.settings import BrokerPlace
@@ -34,6 +35,10 @@ PATH = "/broker/v1/link"
 REPLACED, CONNECTED = 4003, 4004
 REVOKED = "member_revoked"
 LISTEN_SECONDS = 1.0
+EARLY_FRAMES_MAX = 100  # while one certain frame is waited for
+TURN_FRAMES = 64  # read before other work of this process has its turn
+FRAME_BYTES_BESIDE = 64 * 1024  # of a push, beside its text
+ESCAPED = 6  # bytes that one byte of text may take in JSON
 STATES = ("connecting", "connected", "waiting", "stopped")
 
 
@@ -126,7 +131,9 @@ class Receiver(Loop):
 
     def _connect(self, now_ms: int) -> None:
         self._become("connecting", "")
-        self._link = self._dial(endpoint_of(self._place.url), PATH, self._place.ca_file)
+        frame_bytes_max = ESCAPED * self._inbox.settings.text_bytes_max + FRAME_BYTES_BESIDE
+        place = self._place
+        self._link = self._dial(endpoint_of(place.url), PATH, place.ca_file, frame_bytes_max)
         self._heard = self.clock.monotonic()
         member = self._signer.public_hex
         signature = self._signer.sign(hello_text(self.mesh, member, now_ms)).hex()
@@ -168,8 +175,12 @@ class Receiver(Loop):
         """The next frame of that kind, in time. What came right behind it is kept."""
         deadline = self.clock.monotonic() + self._inbox.settings.hello_seconds
         assert self._link is not None
+        frames = 0
         while self.clock.monotonic() < deadline:
             while self._early:
+                frames += 1
+                if frames > EARLY_FRAMES_MAX:
+                    raise LinkBroken(f"the broker sends other frames than {kind}")
                 frame = decoded(self._early.popleft())
                 if frame.get("type") == kind:
                     return frame
@@ -197,7 +208,12 @@ class Receiver(Loop):
                 raise LinkBroken("the broker is silent", details={"code": "silent"})
             return 0
         self._heard = now
-        pushes = [push for message in messages if (push := self._hear(message)) is not None]
+        pushes = []
+        for count, message in enumerate(messages, 1):
+            if (push := self._hear(message)) is not None:
+                pushes.append(push)
+            if count % TURN_FRAMES == 0:
+                yield_to_loop()
         most = self._inbox.settings.push_max
         for start in range(0, len(pushes), most):
             piece = pushes[start : start + most]

@@ -9,10 +9,20 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
 from appliance.kernel.errors import Invalid
-from appliance.web.incoming import DATA_OPCODES, HELD_BYTES_MAX, Incoming, frame_end
-from tests.support.socketclient import BINARY, CLOSE, PING, TEXT, frame
+from appliance.web.incoming import (
+    DATA_OPCODES,
+    HELD_BYTES_MAX,
+    MESSAGES_MAX,
+    SHORT_FRAGMENT_BYTES,
+    FrameFlood,
+    FrameQuota,
+    Incoming,
+    frame_end,
+)
+from tests.support.socketclient import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame
 
 LIMIT = 90_000
+FRAGMENTS_MAX = 50
 payloads = st.one_of(
     st.binary(max_size=20),
     st.sampled_from([b"x" * size for size in (125, 126, 127, HELD_BYTES_MAX, 65_535, 65_536)]),
@@ -39,9 +49,14 @@ def protocol():
     return Protocol(Side.SERVER, state=State.OPEN, max_size=LIMIT)
 
 
+def receiving(reading=None, *, burst=1000):
+    """An Incoming that allows `burst` control frames and short fragments, and no more."""
+    return Incoming(reading or protocol(), FrameQuota(0, burst), FRAGMENTS_MAX)
+
+
 def by_the_library(data):
-    """Messages, and what it answers."""
-    reading, messages, parts = protocol(), [], []
+    """Messages, the payload of the last ping, and what it answers beside pongs."""
+    reading, messages, parts, ping = protocol(), [], [], None
     reading.receive_data(data)
     for one in reading.events_received():
         if isinstance(one, Frame) and one.opcode in DATA_OPCODES:
@@ -49,24 +64,30 @@ def by_the_library(data):
             if one.fin:
                 messages.append(b"".join(parts))
                 parts = []
-    return messages, b"".join(reading.data_to_send()), reading.close_rcvd, reading.close_sent
+        elif isinstance(one, Frame) and one.opcode is Opcode.PING:
+            ping = bytes(one.data)
+    answers = [sent for sent in reading.data_to_send() if sent[:1] != b"\x8a"]
+    return messages, ping, b"".join(answers), reading.close_rcvd, reading.close_sent
 
 
 @given(data=said, cuts=st.lists(st.integers(0, 1 << 18), max_size=8))
 def test_messages_and_answers_are_the_librarys_wherever_the_bytes_are_cut(data, cuts):
     reading = protocol()
-    incoming = Incoming(reading)
+    incoming = receiving(reading)
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     messages = [
         message for start, end in pairwise(places) for message in incoming.take(data[start:end])
     ]
+    pong = incoming.take_pong()
+    ping = None if pong is None else pong[2:]
     answer = b"".join(reading.data_to_send())
-    assert (messages, answer, reading.close_rcvd, reading.close_sent) == by_the_library(data)
+    read = (messages, ping, answer, reading.close_rcvd, reading.close_sent)
+    assert read == by_the_library(data)
     assert incoming.over == (reading.close_sent is not None)
 
 
 def test_one_byte_at_a_time_holds_no_more_than_it_may():
-    incoming = Incoming(protocol())
+    incoming = receiving()
     data = frame(TEXT, b"a" * (3 * HELD_BYTES_MAX)) + frame(TEXT, b"b")
     held = 0
     messages = []
@@ -78,7 +99,7 @@ def test_one_byte_at_a_time_holds_no_more_than_it_may():
 
 
 def test_a_binary_frame_is_refused():
-    incoming = Incoming(protocol())
+    incoming = receiving()
     with pytest.raises(Invalid):
         incoming.take(frame(BINARY, b"\0"))
 
@@ -88,3 +109,86 @@ def test_the_end_of_a_frame_is_in_its_head(size):
     data = frame(Opcode.TEXT, b"x" * size)
     assert frame_end(b"??" + data, 2) == len(data) + 2
     assert frame_end(data[:1], 0) is None
+
+
+def test_many_pings_get_one_pong_with_the_last_payload():
+    incoming = receiving()
+    incoming.take(b"".join(frame(PING, b"%d" % number) for number in range(20)))
+    assert incoming.take_pong() == b"\x8a\x0219"
+    assert incoming.take_pong() is None
+
+
+@pytest.mark.parametrize("opcode", [PING, PONG])
+def test_control_frames_beyond_the_burst_are_refused(opcode):
+    incoming = receiving(burst=10)
+    incoming.take(frame(opcode, b"x") * 10)
+    with pytest.raises(FrameFlood):
+        incoming.take(frame(opcode, b"x"))
+
+
+def test_the_quota_comes_back_with_time_and_does_not_exceed_the_burst():
+    quota = FrameQuota(5, 10)
+    incoming = Incoming(protocol(), quota, FRAGMENTS_MAX)
+    incoming.take(frame(PING, b"") * 10)
+    incoming.refill(1.0)
+    incoming.take(frame(PING, b"") * 5)
+    with pytest.raises(FrameFlood):
+        incoming.take(frame(PING, b""))
+    incoming.refill(1000.0)
+    incoming.take(frame(PING, b"") * 10)
+    with pytest.raises(FrameFlood):
+        incoming.take(frame(PING, b""))
+
+
+def test_short_fragments_count_and_long_ones_do_not():
+    short, long = b"x" * 10, b"x" * SHORT_FRAGMENT_BYTES
+    incoming = receiving(burst=3)
+    incoming.take(frame(TEXT, long, fin=False) + frame(CONT, long, fin=False) * 20)
+    assert incoming.take(frame(CONT, b"")) == [long * 21]
+    incoming.take(frame(TEXT, short, fin=False) + frame(CONT, short, fin=False) * 2)
+    with pytest.raises(FrameFlood):
+        incoming.take(frame(CONT, b"", fin=False))
+
+
+def test_a_message_has_a_limited_number_of_fragments_and_the_next_one_again():
+    piece = b"x" * SHORT_FRAGMENT_BYTES
+    incoming = receiving()
+    whole = frame(TEXT, piece, fin=False) + frame(CONT, piece, fin=False) * (FRAGMENTS_MAX - 1)
+    for _ in range(3):
+        assert incoming.take(whole + frame(CONT, b"")) == [piece * FRAGMENTS_MAX]
+    incoming.take(whole)
+    with pytest.raises(FrameFlood):
+        incoming.take(frame(CONT, piece, fin=False))
+
+
+def test_a_fragment_that_arrives_byte_by_byte_counts_once():
+    incoming = receiving(burst=1)
+    messages = []
+    for byte in frame(TEXT, b"x" * 300, fin=False) + frame(CONT, b"y"):
+        messages += incoming.take(bytes([byte]))
+    assert messages == [b"x" * 300 + b"y"]
+
+
+def test_messages_are_handed_out_in_limited_portions():
+    incoming = receiving()
+    data = b"".join(frame(TEXT, b"%d" % number) for number in range(3 * MESSAGES_MAX + 1))
+    portions = [incoming.take(data)]
+    while incoming.has_more:
+        portions.append(incoming.take(b""))
+    assert [len(portion) for portion in portions] == [MESSAGES_MAX] * 3 + [1]
+    messages = [message for portion in portions for message in portion]
+    assert messages == [b"%d" % number for number in range(3 * MESSAGES_MAX + 1)]
+
+
+def test_new_limits_hold_from_the_next_frame_on():
+    incoming = receiving()
+    incoming.limit(100, FrameQuota(0, 1))
+    assert incoming.take(frame(TEXT, b"x" * 100)) == [b"x" * 100]
+    incoming.take(frame(PING, b""))
+    with pytest.raises(FrameFlood):
+        incoming.take(frame(PING, b""))
+    incoming.limit(LIMIT, FrameQuota(0, 10))
+    assert incoming.take(frame(TEXT, b"x" * 200)) == [b"x" * 200]
+    incoming.limit(100, FrameQuota(0, 1))
+    assert incoming.take(frame(TEXT, b"x" * 101)) == []
+    assert incoming.over

@@ -7,7 +7,14 @@ from gevent import socket as gevent_socket
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.signal import Signal
 from appliance.web.frame import text_frame
-from appliance.web.socket import Socket, SocketSettings
+from appliance.web.socket import (
+    DISCARD_BYTES_MAX,
+    POLICY_VIOLATION,
+    RECEIVE_BYTES,
+    Socket,
+    SocketSettings,
+)
+from tests.support.socketclient import CONT, PING, PONG, TEXT, frame
 
 BIG = 300_000
 
@@ -15,9 +22,9 @@ BIG = 300_000
 class Served:
     """A socket served by `run`, whose other end a test holds."""
 
-    def __init__(self, stall_seconds=5.0):
+    def __init__(self, stall_seconds=5.0, **more):
         raw, self.peer = gevent_socket.socketpair()
-        settings = SocketSettings(stall_seconds_max=stall_seconds, close_seconds_max=0.2)
+        settings = SocketSettings(stall_seconds_max=stall_seconds, close_seconds_max=0.2, **more)
         self.socket = Socket(raw, settings, SystemClock())
         self.signal = Signal()
         self.woken = 0
@@ -85,3 +92,110 @@ def test_nothing_is_written_into_a_frame_that_stalled():
     assert b"late" not in received
     assert received[:1000] == b"x" * 1000
     assert served.running.get(timeout=10) == 1008
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [frame(PING, b""), frame(PONG, b"x" * 125), frame(CONT, b"", fin=False)],
+    ids=["pings", "pongs", "fragments"],
+)
+def test_a_flood_of_frames_without_a_message_is_closed(piece):
+    served = Served()
+    begin = frame(TEXT, b"", fin=False) if piece[0] == 0 else b""
+    with gevent.Timeout(10):
+        served.peer.sendall(begin + piece * 200)
+        assert served.running.get() == POLICY_VIOLATION
+
+
+def test_pongs_that_nobody_reads_take_the_place_of_each_other():
+    served = Served(stall_seconds=60, control_frames_burst=100_000)
+    served.socket.post(b"x" * 10_000_000)  # more than the kernel takes
+    with gevent.Timeout(10):
+        for number in range(2_000):
+            served.peer.sendall(frame(PING, b"%04d" % number))
+            gevent.sleep(0)
+        while served.socket._pong != b"\x8a\x041999":
+            gevent.sleep(0.001)
+    assert not served.socket._posted
+    served.peer.close()
+    served.running.join(10)
+
+
+def test_what_is_posted_is_bounded_and_its_client_closed():
+    served = Served(stall_seconds=60, posted_bytes_max=1_000_000)
+    most = 0
+    for _ in range(100):
+        served.socket.post(b"x" * BIG)
+        most = max(most, sum(map(len, served.socket._posted)))
+    assert most <= 1_000_000 + BIG
+    assert served.socket.is_closing
+    with gevent.Timeout(10):
+        while served.peer.recv(1 << 20):
+            pass
+        assert served.running.get() == POLICY_VIOLATION
+
+
+def test_an_answer_waits_for_room_and_is_not_refused(served):
+    pieces = [bytes([65 + number]) * 3_000_000 for number in range(6)]
+    answering = gevent.spawn(lambda: [served.socket.answer(piece) for piece in pieces])
+    assert served.read(18_000_000) == b"".join(pieces)
+    answering.get(timeout=10)
+
+
+class Endless:
+    """A connection whose peer always has sent more: reading never waits."""
+
+    def __init__(self, data, reads_max=100_000):
+        self.data, self.reads, self._reads_max = data, 0, reads_max
+
+    def recv(self, _size):
+        self.reads += 1
+        assert self.reads < self._reads_max, "nobody else was served"
+        return self.data
+
+    def send(self, data):
+        return len(data)
+
+    sendall = send
+
+    def shutdown(self, _how):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("size", [1, 40_000])
+def test_a_client_that_never_stops_sending_leaves_others_their_turn(size):
+    piece = frame(TEXT, b"x" * size)
+    raw = Endless(piece * max(1, RECEIVE_BYTES // len(piece)))
+    signal, turns = Signal(), []
+    socket = Socket(raw, SocketSettings(), SystemClock())
+
+    def body():
+        for _ in range(20):
+            gevent.sleep(0)
+            turns.append(raw.reads)
+        socket.close(1000)
+        socket.flush()
+
+    assert socket.run(lambda _messages: None, signal.set, body) == 1000
+    assert len(turns) == 20
+
+
+def test_what_is_sent_after_the_end_is_dropped_up_to_a_limit():
+    raw = Endless(b"x" * RECEIVE_BYTES)
+    socket = Socket(raw, SocketSettings(), SystemClock())
+    others = []
+
+    def other():
+        while True:
+            others.append(raw.reads)
+            gevent.sleep(0)
+
+    running = gevent.spawn(other)
+    socket.close(POLICY_VIOLATION)
+    assert socket.end() == POLICY_VIOLATION
+    running.kill()
+    assert raw.reads <= DISCARD_BYTES_MAX // RECEIVE_BYTES
+    assert len(others) > 1
