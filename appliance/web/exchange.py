@@ -7,6 +7,7 @@ needs otherwise; `worker.py` drives it.
 # gunicorn and gevent carry no types.
 # mypy: allow-untyped-calls
 
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gevent import monkey
 from gunicorn.config import Config
 from gunicorn.http import errors as parsing
 from gunicorn.http.body import Body, LengthReader
@@ -42,6 +44,8 @@ _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimi
 _OURS = frozenset({"content-length", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"})
 _LINES_MAX = 256
 _RESET = struct.pack("ii", 1, 0)
+_poll: Callable[[], Any] = monkey.get_original("select", "poll")  # gevent's would wait
+_CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)  # Linux: seen behind unread bytes too
 _lines: dict[tuple[str, str], str] = {}
 
 
@@ -84,6 +88,20 @@ class Connection:
             if self.state == SEND:  # what it did not take must not stay in the kernel
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.sock.shutdown(socket.SHUT_RDWR)
+
+    def is_gone(self) -> bool:
+        """Whether the client has closed its end. Nobody reads an answer to it any more."""
+        plain = cast(Any, self.sock)._sock
+        try:
+            if _CLOSED_BY_PEER:
+                poll = _poll()
+                poll.register(plain.fileno(), _CLOSED_BY_PEER)
+                return bool(poll.poll(0))
+            return not plain.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):  # closed here meanwhile
+            return True
 
     def is_quiet(self) -> bool:
         """Idle, and nothing has arrived that was not read yet."""

@@ -39,6 +39,7 @@ from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.ggevent import GeventWorker
 
+from appliance.kernel import caller
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
@@ -179,6 +180,7 @@ class Worker(GeventWorker):
             peer = ("unix", str(client.fileno()))
         connection = Connection(self._sweeps, client, peer)
         self._connections.add(connection)
+        caller.current.set(connection)
         parser = RequestParser(self.cfg, client, addr)
         try:
             while self._receive(connection, parser):

@@ -2,7 +2,8 @@
 
 Beside the example routes it answers, outside of Falcon: `/wait` (until SIGUSR2), `/stream`
 (three parts), `/endless` (a part, and after SIGUSR2 another), `/nothing`, `/big`, `/taken`
-(takes the socket and echoes), `/crash` and `/headers` (wrong ones).
+(takes the socket and echoes), `/watch` (until its client has gone; `/watched` tells how many went),
+`/crash` and `/headers` (wrong ones).
 """
 
 from gevent import monkey
@@ -101,6 +102,7 @@ def _serve() -> None:
     from gevent.event import Event
     from gunicorn.workers.base_async import ALREADY_HANDLED
 
+    from appliance.kernel import caller
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log
     from appliance.web.settings import HttpSettings
@@ -116,6 +118,8 @@ def _serve() -> None:
         yield b"one"
         released.wait()
         yield b"two"
+
+    gone: list[str] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
@@ -137,6 +141,13 @@ def _serve() -> None:
             while data := taken.recv(1000):
                 taken.sendall(data)
             return ALREADY_HANDLED
+        elif path == "/watch":
+            while not (client := caller.current.get()) or not client.is_gone():
+                gevent.sleep(0.01)
+            gone.append(path)
+        elif path == "/watched":
+            start_response("200 OK", [("Content-Length", "1")])
+            return [b"%d" % len(gone)]
         elif path == "/crash":
             raise RuntimeError("a secret")
         elif path == "/headers":
