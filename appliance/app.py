@@ -112,6 +112,7 @@ class Appliance:
             publish=self.feed.publish,
             database=hub_model.database,
             apart=self._apart(self._look_for_untold),
+            catch_up=hub_loops.catch_up(settings.hub),
         )
         self.hub = Hub(self.store, self.feed, settings.hub, clock, self.identity, self.book)
         self.webhooks = Webhooks(self.hub, settings.webhooks, clock, log)

@@ -1,12 +1,13 @@
 """The hub's background work: indexing for search, forgetting old idempotency keys."""
 
-from appliance.hub import metrics, queries, writes
+from appliance.hub import indexing, metrics, queries
 from appliance.hub.settings import HubSettings
 from appliance.kernel import once
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
+from appliance.kernel.writer import CatchUp
 
 
 class KeySweeper(Loop):
@@ -27,10 +28,9 @@ class KeySweeper(Loop):
 
 
 class Indexer(Loop):
-    """Takes new messages into the full-text index when nobody waits for the writer.
+    """Takes new messages into the search indexes when the writer has nothing else to do.
 
-    A message that was just sent is found within a moment; under a load that never pauses
-    the index may fall behind by `hub.index_lag_max` rows, no more.
+    While it has, `catch_up` does this within the batches of the writer.
     """
 
     name = "hub_indexer"
@@ -45,12 +45,17 @@ class Indexer(Loop):
         indexed = 0
         while (lag := self._store.read(queries.index_lag)) > 0:
             metrics.index_lag.set(lag)
-            if not self._store.idle and lag < self._settings.index_lag_max:
+            indexed += self._store.write(indexing.index_messages, self._settings.index_rows)
+            if not self._store.idle:
                 break
-            indexed += self._store.write(writes.index_messages, self._settings.index_rows)
         else:
             metrics.index_lag.set(0)
         return {"indexed": indexed}
+
+
+def catch_up(settings: HubSettings) -> CatchUp:
+    """Other programs read the index too: it lags by a second at most, under any load."""
+    return CatchUp.of(indexing.keep_up, settings.index_seconds, settings.index_rows)
 
 
 class Checkpointer(Loop):

@@ -38,13 +38,15 @@ def facts(reader: Reader) -> dict[str, Any]:
 
 
 def index_lag(reader: Reader) -> int:
-    """Messages that the full-text index has not taken in yet; 0 where there is no index."""
+    """Messages that the search indexes have not taken in yet; 0 where there are none."""
     if reader.row("SELECT 1 FROM sqlite_schema WHERE name = 'x_fts'") is None:
         return 0
-    newest, indexed = reader.row(
-        "SELECT (SELECT max(rowid) FROM messages), (SELECT indexed FROM x_fts)"
+    newest, indexed, changed = reader.row(
+        "SELECT (SELECT max(rowid) FROM messages),"
+        " min((SELECT indexed FROM x_fts), (SELECT indexed FROM x_cjk)),"
+        " (SELECT count(*) FROM x_cjk_changed)"
     )
-    return max(0, int(newest or 0) - int(indexed))
+    return max(0, int(newest or 0) - int(indexed)) + int(changed)
 
 
 # -- channels and topics ---------------------------------------------------------------

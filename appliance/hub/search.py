@@ -9,7 +9,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.reader import Reader
 from appliance.kernel.searchquery import Query
 
-MESSAGES = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts")
+MESSAGES = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages")
 COLUMNS = ", ".join(f"m.{name}" for name in MESSAGE.split(", "))
 
 
@@ -36,7 +36,7 @@ def find(
         parameters += sorted(only)
     found = fulltext.find(
         reader.connection, MESSAGES, words, COLUMNS,
-        (" AND ".join(conditions), parameters), query.limit,
+        (" AND ".join(conditions), parameters), query.limit, reader.limit,
     )  # fmt: skip
     if not found.rows:
         require_place(reader, query)

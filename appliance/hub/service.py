@@ -342,7 +342,7 @@ class Hub:
             self.access.topic(principal, READ, query.topic_id)
         words = parse(query.q)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
-        return self.store.read(search.find, words, query, principal.channels_for(READ))
+        return self.store.read_slow(search.find, words, query, principal.channels_for(READ))
 
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; waits for the first event if asked to."""
@@ -421,7 +421,9 @@ class Hub:
     ) -> Reading[tuple[bytes, int]]:
         """As `read_log`, for who sends one piece while the next is read."""
         settings = self.settings
-        return self.store.begin_read(
+        scans = wanted is not None and len(wanted.terms) > queries.UNION_TERMS_MAX
+        begin = self.store.begin_slow_read if scans else self.store.begin_read
+        return begin(
             queries.replay, after, until, wanted,
             settings.replay_batch_max, settings.replay_bytes_max, framed,
         )  # fmt: skip

@@ -6,35 +6,11 @@ so that the bytes stored for an idempotency key are the bytes that were sent.
 
 import sqlite3
 
-from appliance.hub import events, wire
+from appliance.hub import events, indexing, wire
 from appliance.hub.columns import CHANNEL, MESSAGE, TOPIC
 from appliance.hub.events import encode
 from appliance.kernel.batch import Tx
 from appliance.kernel.once import Reply
-
-# -- the search index ------------------------------------------------------------------
-
-
-def index_messages(tx: Tx, most: int) -> int:
-    """Take at most `most` new messages into the full-text index; how many it were.
-
-    Many in one statement and one commit cost a third of what one by one does.
-    """
-    (indexed,) = tx.execute("SELECT indexed FROM x_fts").fetchone()
-    (count, last) = tx.execute(
-        "SELECT count(*), max(n) FROM"
-        " (SELECT rowid AS n FROM messages WHERE rowid > ? ORDER BY rowid LIMIT ?)",
-        (indexed, most),
-    ).fetchone()
-    if count:
-        tx.execute(
-            "INSERT INTO messages_fts (rowid, content_raw)"
-            " SELECT rowid, content_raw FROM messages WHERE rowid > ? AND rowid <= ?",
-            (indexed, last),
-        )
-        tx.execute("UPDATE x_fts SET indexed = ?", (last,))
-    return int(count)
-
 
 # -- channels and topics ---------------------------------------------------------------
 
@@ -143,6 +119,7 @@ def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
         old.id, old.topic_id, old.channel_id, old.sender, command.content_raw,
         version, old.created_at, tx.now, None, None,
     )  # fmt: skip
+    indexing.follow_changes(tx)
     edited = wire.MessageEdited(message_id, old.content_raw, command.content_raw, message.version)
     return _changed(tx, "message.edited", message, encode(edited))
 
@@ -162,6 +139,7 @@ def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Repl
         old.id, old.topic_id, old.channel_id, old.sender, wire.TOMBSTONE,
         version, old.created_at, tx.now, tx.now, command.actor,
     )  # fmt: skip
+    indexing.follow_changes(tx)
     deleted = wire.MessageDeleted(message_id, command.actor, message.version)
     return _changed(tx, "message.deleted", message, encode(deleted))
 

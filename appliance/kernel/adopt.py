@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from appliance.kernel.ids import encode_ulid, ulid_value
 
 IdOrder = Literal["id", "rowid"]
-SEARCH_TRIGGERS = ("messages_fts_update", "messages_fts_delete")
+SEARCH_TRIGGERS = ("messages_fts_update", "messages_fts_delete", "x_cjk_update")
 FOREIGN_TRIGGER = "messages_fts_insert"  # another program's: it would index a message twice
 _MESSAGE_PREFIX = "msg_"
 _RANDOM_BITS = 80
@@ -133,7 +133,7 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
 
 def search_ready(connection: sqlite3.Connection) -> bool:
     """Whether the full-text index is there, usable by this SQLite, and kept in step."""
-    parts = (*SEARCH_TRIGGERS, "x_fts")
+    parts = (*SEARCH_TRIGGERS, "x_fts", "x_cjk", "x_cjk_changed", "x_cjk_messages")
     if not all(_exists(connection, name) for name in parts):
         return False
     if _exists(connection, FOREIGN_TRIGGER):
@@ -152,7 +152,8 @@ def drop_search_triggers(connection: sqlite3.Connection) -> bool:
     for trigger in present:
         connection.execute(f"DROP TRIGGER {trigger}")
     # Without it the hub takes no message in: it would fail, or do so into half an index.
-    connection.execute("DROP TABLE IF EXISTS x_fts")
+    for table in ("x_fts", "x_cjk", "x_cjk_changed"):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
     return bool(present)
 
 

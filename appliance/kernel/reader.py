@@ -1,22 +1,29 @@
-"""A connection that reads: never writes, never without a row limit, never for long."""
+"""A connection that reads: it never writes, and every read is limited in rows, bytes and time."""
 
 import contextlib
 import sqlite3
 from _queue import SimpleQueue  # native, also when the standard modules are patched
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.page import take_page
+from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 
 BUSY_TIMEOUT_MS = 5000
-STEPS_BETWEEN_CHECKS = 20_000
+STEPS_BETWEEN_CHECKS = 20_000  # for reads that mostly are over before the first check
+PAGE_BYTES_MAX = 1 << 20
 
 
 class ReadTooLong(Unavailable):
-    sentence = "the query took too long and was stopped"
-    advice = "ask for less: a smaller limit, a narrower filter"
+    sentence = "the query took longer than store.read_seconds_max and was stopped"
+    advice = "narrow the query: a smaller limit, a channel, a topic"
+
+
+class ReadCancelled(Unavailable):
+    sentence = "the query was stopped: its client has disconnected"
 
 
 class Reader:
@@ -29,15 +36,31 @@ class Reader:
         *,
         seconds_max: float | None = None,
         query_only: bool = True,
+        page_bytes_max: int = PAGE_BYTES_MAX,
+        steps: int = STEPS_BETWEEN_CHECKS,
     ) -> None:
         self.connection = connection
         self.execute = connection.execute
         self.query_only = query_only
-        self._clock = clock
-        self._seconds_max = seconds_max
-        self._deadline = float("inf")
+        self.limit = ReadLimit(clock, seconds_max, page_bytes_max)
         if seconds_max is not None:
-            connection.set_progress_handler(self._is_late, STEPS_BETWEEN_CHECKS)
+            self.limit.watch(connection, steps)
+
+    def page(
+        self,
+        sql: str,
+        parameters: Sequence[Any] = (),
+        *,
+        limit: int,
+        size: Callable[[Any], int],
+    ) -> tuple[list[Any], bool]:
+        """At most `limit` rows and one page of bytes by `size`; whether there are more.
+
+        The statement needs no LIMIT: it is stepped until the page is full. One row is read
+        beyond the page, to know whether there are more.
+        """
+        with contextlib.closing(self.execute(sql, parameters)) as cursor:
+            return take_page(cursor, limit, self.limit.page_bytes_max, size)
 
     def rows(self, sql: str, parameters: Sequence[Any] = (), *, limit: int) -> list[Any]:
         """At most `limit` rows, whatever the statement says."""
@@ -54,20 +77,24 @@ class Reader:
         return row
 
     @contextlib.contextmanager
-    def deadline(self) -> Iterator[None]:
-        """Stops statements inside that go on for longer than the setting allows."""
-        self._deadline = self._clock.monotonic() + (self._seconds_max or float("inf"))
+    def deadline(self, cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
+        """Stops what is inside when it goes on for too long, or once `cancelled` is true."""
+        self.limit.start(cancelled)
         try:
+            self.limit.check()
             yield
+        except ReadStopped:
+            raise self._reason(cancelled) from None
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorname == "SQLITE_INTERRUPT":
-                raise ReadTooLong from None
+            if is_interrupt(error):
+                raise self._reason(cancelled) from None
             raise
         finally:
-            self._deadline = float("inf")
+            self.limit.end()
 
-    def _is_late(self) -> bool:
-        return self._clock.monotonic() > self._deadline
+    @staticmethod
+    def _reason(cancelled: Callable[[], bool] | None) -> Unavailable:
+        return ReadCancelled() if cancelled is not None and cancelled() else ReadTooLong()
 
 
 def open_connection(

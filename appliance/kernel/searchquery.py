@@ -3,14 +3,16 @@
     one two            both words            "one two"    the words side by side
     one OR two         either                one two OR three    (one and two) or three
 
-`AND` may be written. All else, punctuation too, is text: it can't be an operator of FTS5
-or a wildcard of LIKE, whatever it is made of.
+`AND` may be written. All else, punctuation too, is text: it can't be an operator of FTS5,
+whatever it is made of. Symbols alone (`!!!`, `***`, an emoji) are in no index: they find nothing.
 """
 
+import string
 import unicodedata
 
 import msgspec
 
+from appliance.kernel import cjk
 from appliance.kernel.errors import Invalid
 
 QUERY_CHARACTERS_MAX = 1000
@@ -24,9 +26,17 @@ class SearchSyntax(Invalid):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Alternatives of which one must hold; each is a list of texts that must all occur."""
+    """Alternatives of which one must hold; each is a list of texts that must all occur.
+
+    Without alternatives nothing matches.
+    """
 
     alternatives: tuple[tuple[str, ...], ...]
+
+    @property
+    def terms(self) -> list[str]:
+        """All texts, in the order in which they were typed."""
+        return [term for terms in self.alternatives for term in terms]
 
     @property
     def match(self) -> str:
@@ -35,13 +45,24 @@ class Query(msgspec.Struct, frozen=True):
             f"({' AND '.join(_quoted(term) for term in terms)})" for terms in self.alternatives
         )
 
-    def like(self, column: str) -> tuple[str, list[str]]:
-        """A condition that holds where every text of an alternative occurs; its parameters."""
-        each = " OR ".join(
-            f"({' AND '.join([_LIKE.format(column)] * len(terms))})" for terms in self.alternatives
+    @property
+    def match_pairs(self) -> str:
+        """As `match`, for an index of what `cjk.pairs` made of the texts."""
+        return " OR ".join(
+            f"({' AND '.join(cjk.phrase(term) for term in terms)})" for terms in self.alternatives
         )
-        terms = [term for alternative in self.alternatives for term in alternative]
-        return f"({each})", [_pattern(term) for term in terms]
+
+    def contained(self, column: str) -> tuple[str, list[str]]:
+        """A condition that holds where every text of an alternative occurs; its parameters.
+
+        Letters of ASCII are compared without case. Not LIKE: that takes the product of the two
+        lengths for texts like "aaaa".
+        """
+        each = " OR ".join(
+            f"({' AND '.join([_CONTAINED.format(column)] * len(terms))})"
+            for terms in self.alternatives
+        )
+        return f"({each})", [term.translate(_LOWER) for term in self.terms]
 
     def maybe(self, column: str) -> tuple[str, list[str]]:
         """Cheap to ask of a text of ASCII characters: is it possible that `match` finds it?
@@ -52,18 +73,23 @@ class Query(msgspec.Struct, frozen=True):
             tuple(word for term in terms for word in _words(term) if word.isascii())
             for terms in self.alternatives
         ]
-        return Query(tuple(plain)).like(column) if all(plain) else ("1", [])
+        return Query(tuple(plain)).contained(column) if all(plain) else ("1", [])
 
 
-_LIKE = "{} LIKE ? ESCAPE '\\'"
+_CONTAINED = "instr(lower({}), ?)"
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def parse(text: str) -> Query:
-    """Raises SearchSyntax: no words, an open quote, an operator without its sides, too much."""
+    """Raises SearchSyntax: nothing, an open quote, an operator without its sides, too much."""
     if len(text) > QUERY_CHARACTERS_MAX:
         raise SearchSyntax(f"a search has at most {QUERY_CHARACTERS_MAX} characters")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
         raise SearchSyntax("a search is valid Unicode without U+0000")
+    if not text.strip():
+        raise SearchSyntax("the search is empty")
+    if not _words(text):
+        return Query(())
     alternatives: list[list[str]] = [[]]
     operator: str | None = None
     count = 0
@@ -85,8 +111,6 @@ def parse(text: str) -> Query:
     kept = tuple(
         tuple(found) for terms in alternatives if (found := [t for t in terms if _words(t)])
     )
-    if not kept:
-        raise SearchSyntax("there is no word to search for")
     return Query(kept)
 
 
@@ -129,8 +153,3 @@ def _begins_word(character: str) -> bool:
 
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
-
-
-def _pattern(term: str) -> str:
-    escaped = term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"

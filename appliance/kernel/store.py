@@ -8,7 +8,8 @@ after: when a caller hears of its write, every live subscription already holds i
 `write_small` is for a few rows: if the store is alone, the loop commits them (`alone.py`).
 
 `read` runs a function in one of a few native threads, on a connection that can't
-write.
+write. `read_slow` does so in threads of its own, so that no other read waits for an
+expensive one; it stops when the client that asked for it disconnects.
 
 Trouble is a state, not a crash: a full disk refuses writes until space returns and
 lets reads go on; a damaged file stops this store, leaves a mark beside it, and stays
@@ -21,16 +22,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import gevent
 from gevent.event import Event
 
+from appliance.kernel import caller
 from appliance.kernel.alone import Alone
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.handoff import Handoff
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
-from appliance.kernel.native import NativeThread, SimpleQueue
-from appliance.kernel.reader import Reader, close_connection, open_connection
+from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, close_connection, open_connection
+from appliance.kernel.readerpool import ReaderPool
+from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
 from appliance.kernel.submission import Reading, Submission
 from appliance.kernel.trouble import (
     QueueFull,
@@ -40,7 +44,15 @@ from appliance.kernel.trouble import (
     StoreSuspect,
     translated,
 )
-from appliance.kernel.writer import StoreSettings, Writer, empty_wal, move_wal, vacuum, wal_bytes
+from appliance.kernel.writer import (
+    CatchUp,
+    StoreSettings,
+    Writer,
+    empty_wal,
+    move_wal,
+    vacuum,
+    wal_bytes,
+)
 from appliance.kernel.writerchild import Order
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.kernel.writerthread import WriterThread
@@ -55,6 +67,9 @@ _commit_seconds = histogram(
 _inline = counter("store_inline_total", "Writes that the event loop committed itself", ("store",))
 _trouble = counter("store_trouble_total", "Writes and reads met by trouble", ("store", "code"))
 _queued = gauge("store_queue_jobs", "Writes waiting or running", ("store",))
+_slow = gauge("store_slow_reads", "Expensive reads waiting or running", ("store",))
+
+CALLER_SECONDS = 0.25  # how often an expensive read looks whether its client is still there
 
 
 class Store:
@@ -71,10 +86,12 @@ class Store:
         runner: type[BatchRunner] = BatchRunner,
         database: Any = None,
         apart: "Apart | None" = None,
+        catch_up: CatchUp | None = None,
     ) -> None:
         """`database` is the subsystem's deferred peewee database, bound to `path`; `apart`
         has the writer in a process of its own; `runner` is replaced by tests that inject
-        faults: into what a thread or the loop commits, not into that process."""
+        faults: into what a thread or the loop commits, not into that process; `catch_up` is
+        work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
@@ -83,9 +100,7 @@ class Store:
         self._publish = publish
         self._database = database
         self._handoff = Handoff()
-        self._reads: SimpleQueue[Any] = SimpleQueue()
         self._pending = 0
-        self._reads_pending = 0
         self._closed = False
         self._suspect = path.with_name(path.name + ".suspect").exists()
         self._full_until = float("-inf")
@@ -95,11 +110,15 @@ class Store:
         self._upkeep = 0
         if database is not None:
             database.init(str(path), pragmas=[], check_same_thread=True)
+        self._reads = self._pool(settings.readers, settings.read_queue_max, STEPS_BETWEEN_CHECKS)
+        self._slow_reads = self._pool(
+            settings.slow_readers, settings.slow_read_queue_max, STEPS_SLOW
+        )
         self._bind_metrics()
         self._writer: WriterThread | WriterProcess
         if apart is not None:
             self._writer = WriterProcess(
-                Order(name, str(path.absolute()), settings, apart.log_level, os.getpid()),
+                Order(name, str(path.absolute()), settings, apart.log_level, os.getpid(), catch_up),
                 self._deliver,
                 apart.restarted,
                 clock,
@@ -107,20 +126,18 @@ class Store:
                 apart.lock_descriptor,
             )
         else:
-            writer = Writer(name, path, settings, clock, log, runner, database)
+            writer = Writer(name, path, settings, clock, log, runner, database, catch_up)
             self._writer = WriterThread(writer, settings.batch_max, self._handoff, self._deliver)
         self._alone = Alone(
             path, settings.synchronous, settings.inline_ms_max, clock, self._writer.ids, runner
         )
-        self._readers = [
-            NativeThread(self._read_loop, self._handoff) for _ in range(settings.readers)
-        ]
 
     def _bind_metrics(self) -> None:
         self._observe_jobs = _batches.labels(self.name).observe
         self._observe_seconds = _commit_seconds.labels(self.name).observe
         self._count_inline = _inline.labels(self.name).inc
         _queued.labels(self.name).set_function(lambda: self._pending)
+        _slow.labels(self.name).set_function(lambda: self._slow_reads.pending)
 
     # -- writing -----------------------------------------------------------------
 
@@ -264,44 +281,64 @@ class Store:
 
     def begin_read(self, function: Callable[..., T], *args: Any) -> Reading[T]:
         """As `read`, for who has something else to do before the result is there."""
+        self._admit_read()
+        return self._reads.begin(function, args, "too many reads are waiting")
+
+    def read_slow(self, function: Callable[..., T], *args: Any) -> T:
+        """As `read`, for a read that may take long: a search, a scan.
+
+        It is stopped with ReadCancelled once the client that waits for it has disconnected.
+        """
+        reading = self.begin_slow_read(function, *args)
+        client = caller.current.get()
+        if client is None:
+            return reading.wait()
+
+        def look() -> None:
+            if client.is_gone():
+                reading.cancel()
+
+        timer = gevent.get_hub().loop.timer(CALLER_SECONDS, CALLER_SECONDS)
+        timer.start(look)
+        try:
+            return reading.wait()
+        finally:
+            timer.stop()
+            timer.close()
+
+    def begin_slow_read(self, function: Callable[..., T], *args: Any) -> Reading[T]:
+        """As `read_slow`, for who has something else to do before the result is there."""
+        self._admit_read()
+        return self._slow_reads.begin(
+            function, args, "too many expensive reads are waiting (store.slow_read_queue_max)"
+        )
+
+    def _admit_read(self) -> None:
         if self._closed:
             raise StoreClosed(retry_after=self.settings.retry_after_seconds)
         if self._suspect:
             raise StoreSuspect
-        if self._reads_pending >= self.settings.read_queue_max:
-            raise QueueFull("too many reads are waiting")
-        self._reads_pending += 1
-        reading: Reading[T] = Reading(function, args)
-        self._reads.put(reading)
-        return reading
 
-    def _read_loop(self) -> None:
-        reader: Reader | None = None
-        while (reading := self._reads.get()) is not None:
-            try:
-                reader = reader or self._open_reader()
-                with reader.deadline():
-                    outcome = Outcome(reading.function(reader, *reading.args))
-            except sqlite3.Error as error:
-                wait = self.settings.retry_after_seconds
-                outcome = Outcome(error=translated(error, wait, self.path.parent))
-            except Exception as error:
-                outcome = Outcome(error=error)
-            self._handoff.post(self._answer, reading, outcome)
-        if reader is not None:
-            close_connection(reader.connection, self._database)
+    def _pool(self, threads: int, waiting_max: int, steps: int) -> ReaderPool:
+        settings = self.settings
 
-    def _open_reader(self) -> Reader:
-        connection = open_connection(
-            self.path, self.settings.synchronous, self._database, query_only=True
-        )
-        return Reader(connection, self._clock, seconds_max=self.settings.read_seconds_max)
+        def open_reader() -> Reader:
+            connection = open_connection(
+                self.path, settings.synchronous, self._database, query_only=True
+            )
+            return Reader(
+                connection,
+                self._clock,
+                seconds_max=settings.read_seconds_max,
+                page_bytes_max=settings.page_bytes_max,
+                steps=steps,
+            )
 
-    def _answer(self, reading: Reading[Any], outcome: Outcome) -> None:
-        self._reads_pending -= 1
-        if outcome.error is not None:
-            self._note(outcome.error, self._clock.monotonic())
-        reading.waiter.switch(outcome)
+        return ReaderPool(
+            threads, waiting_max, settings.retry_after_seconds, self.path.parent, open_reader,
+            lambda reader: close_connection(reader.connection, self._database),
+            self._handoff, lambda error: self._note(error, self._clock.monotonic()),
+        )  # fmt: skip
 
     # -- upkeep ----------------------------------------------------------------------
 
@@ -364,9 +401,7 @@ class Store:
         last = Submission((), empty_wal)
         self._writer.submit(last)
         finished = self._writer.close(timeout_seconds)
-        for _ in self._readers:
-            self._reads.put(None)
-        ended = [thread.join(timeout_seconds) for thread in self._readers]
+        ended = [pool.close(timeout_seconds) for pool in (self._reads, self._slow_reads)]
         if finished and all(ended):
             self._handoff.close()
         return finished and all(ended)

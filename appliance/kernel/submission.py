@@ -33,12 +33,20 @@ class Submission:
 class Reading(Generic[T]):
     """One function on its way to a reader's thread. Who gives up need not wait."""
 
-    __slots__ = ("args", "function", "waiter")
+    __slots__ = ("_cancelled", "args", "function", "waiter")
 
     def __init__(self, function: Callable[..., T], args: tuple[Any, ...]) -> None:
         self.function = function
         self.args = args
         self.waiter = Waiter()
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Have the read stopped soon; whoever waits for it gets ReadCancelled."""
+        self._cancelled = True
+
+    def is_cancelled(self) -> bool:
+        return self._cancelled
 
     def wait(self) -> T:
         """The result, or what the function raised. By one greenlet, once."""

@@ -6,12 +6,13 @@ in a thread of the process (`store.py`) and in a process of its own (`writerproc
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 import msgspec
 
-from appliance.kernel.batch import BatchRunner, Call, Outcome
+from appliance.kernel.batch import BatchRunner, Call, Outcome, Tx
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.ids import IdFactory
@@ -20,6 +21,7 @@ from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, close_connection, o
 from appliance.kernel.trouble import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
 PAUSE_TOLD_EVERY_SECONDS = 10.0
+LATE = 20
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +33,10 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: int = 2000  # jobs waiting for the writer before 503
     readers: int = 2  # native threads that read; SQLite holds the GIL little
     read_queue_max: int = 1000  # reads waiting before 503
+    slow_readers: int = 2  # threads for expensive reads (searches, scans), so that no other waits
+    slow_read_queue_max: int = 32  # expensive reads waiting before 503
     read_seconds_max: float = 10.0  # a longer read is interrupted
+    page_bytes_max: int = 1024 * 1024  # of rows in one reply; what is left follows in the next page
     inline_ms_max: float = 1.0  # commits this quick may be done on the event loop; 0: never
     stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
     free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused
@@ -40,6 +45,28 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_jobs: int = 50  # writes after which the Checkpointer moves the WAL
     checkpoint_seconds: float = 0.25  # shortest time between two checkpoints of a store
     retry_after_seconds: float = 1.0  # told to clients that were refused
+
+
+class CatchUp(msgspec.Struct, frozen=True):
+    """Work that follows the writes and must not fall behind, whatever the load.
+
+    `function(tx, most)` does at most `most` pieces of it, as many as writes bring, and answers
+    whether some are left. It joins a batch every `seconds`, and then every batch until nothing is
+    left. It gets at least two pieces for each write of that batch, so it is faster than the
+    writes; and LATE times as many as usual when it has not finished after `seconds`.
+    """
+
+    function: str  # module:name, for it may run in another process
+    seconds: float
+    pieces_max: int
+
+    @classmethod
+    def of(cls, function: Callable[[Tx, int], bool], seconds: float, pieces_max: int) -> Self:
+        return cls(f"{function.__module__}:{function.__qualname__}", seconds, pieces_max)
+
+    def resolve(self) -> Callable[[Tx, int], bool]:
+        module, _, name = self.function.partition(":")
+        return cast(Callable[[Tx, int], bool], getattr(import_module(module), name))
 
 
 class Writer:
@@ -54,6 +81,7 @@ class Writer:
         log: Log,
         runner: type[BatchRunner] = BatchRunner,
         database: Any = None,
+        catch_up: CatchUp | None = None,
     ) -> None:
         self.ids = IdFactory(clock)
         self._name = name
@@ -66,6 +94,9 @@ class Writer:
         self._runner: BatchRunner | None = None
         self._space_checked = float("-inf")
         self._told = float("-inf")
+        self._catch_up = catch_up
+        self._catch_up_function = catch_up.resolve() if catch_up else None
+        self._catch_up_at = clock.monotonic()  # when it is due
 
     def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
         """One batch; outcomes in order, and what was published, in commit order."""
@@ -74,7 +105,10 @@ class Writer:
             refusal = self._check_space(runner)
             if refusal is not None:
                 return [Outcome(error=refusal) for _ in calls], []
-            outcomes, published = runner.run(calls)
+            follow = self._due_catch_up(len(calls))
+            outcomes, published = runner.run([*calls, *follow])
+            if follow:
+                self._caught_up(outcomes.pop())
         except Exception as error:
             # Opening failed, or a rollback did: nothing of the batch is stored, and the
             # next batch starts on a fresh connection.
@@ -84,6 +118,24 @@ class Writer:
             return [Outcome(error=told) for _ in calls], []
         self._tell_errors(outcomes)
         return outcomes, published
+
+    def _due_catch_up(self, writes: int) -> list[Call]:
+        catch_up, function = self._catch_up, self._catch_up_function
+        if catch_up is None or function is None:
+            return []
+        late = self._clock.monotonic() - self._catch_up_at
+        if late < 0:
+            return []
+        pieces = catch_up.pieces_max * (LATE if late > catch_up.seconds else 1)
+        return [(function, (max(pieces, 2 * writes),))]
+
+    def _caught_up(self, outcome: Outcome) -> None:
+        assert self._catch_up is not None
+        if outcome.error is None and outcome.result:
+            return  # the next batch goes on
+        self._catch_up_at = self._clock.monotonic() + self._catch_up.seconds
+        if outcome.error is not None and not isinstance(outcome.error, sqlite3.Error):
+            self._log.error("catching up failed", outcome.error, store=self._name)
 
     def maintain(self, function: Callable[[Reader], Any]) -> None:
         """Run `function` between two batches, outside a transaction."""

@@ -21,7 +21,7 @@ import msgspec
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.writer import StoreSettings, Writer
+from appliance.kernel.writer import CatchUp, StoreSettings, Writer
 
 LENGTH = struct.Struct("!I")
 RECEIVE_BYTES = 1 << 16
@@ -36,6 +36,7 @@ class Order(msgspec.Struct, frozen=True):
     settings: StoreSettings
     log_level: str
     parent: int
+    catch_up: CatchUp | None = None
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -65,7 +66,9 @@ class Child:
     def __init__(self, order: Order, raw: socket.socket) -> None:
         clock = SystemClock()
         log = Log(level=order.log_level, clock=clock)
-        self._writer = Writer(order.name, Path(order.path), order.settings, clock, log)
+        self._writer = Writer(
+            order.name, Path(order.path), order.settings, clock, log, catch_up=order.catch_up
+        )
         self._batch_max = order.settings.batch_max
         self._raw = raw
 

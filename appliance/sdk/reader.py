@@ -18,13 +18,14 @@ import msgspec
 from appliance.kernel import adopt, fulltext
 from appliance.kernel.clock import Clock, SystemClock, utc
 from appliance.kernel.errors import Invalid, Missing, Unavailable
+from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 from appliance.kernel.searchquery import parse
 
 SCHEMA_VERSION = 1  # of the tables in hub spec §3.1; ours beside them do not matter here
 BUSY_TIMEOUT_SECONDS = 5.0
 QUERY_SECONDS_MAX = 30.0
-STEPS_BETWEEN_LOOKS = 20_000
 ROWS_MAX = 1000
+PAGE_BYTES_MAX = 16 * 1024 * 1024  # of messages found by one search
 
 MESSAGE = (
     "id, topic_id, channel_id, sender, content_raw, version,"
@@ -33,7 +34,7 @@ MESSAGE = (
 TOPIC = "id, channel_id, title, created_at, updated_at"
 CHANNEL = "id, name, description, created_at"
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
-SEARCHED = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts")
+SEARCHED = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages")
 
 Row = dict[str, Any]
 
@@ -90,10 +91,11 @@ class Reader:
     """One open database, read-only. Use as a context manager, briefly."""
 
     def __init__(self, database: Path, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
         self._database = database
+        self._limit = ReadLimit(clock or SystemClock(), QUERY_SECONDS_MAX, PAGE_BYTES_MAX)
         with _told(database):
             self._connection = open_database(database)
+            self._limit.watch(self._connection)
         try:
             with _told(database):
                 meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
@@ -236,11 +238,11 @@ class Reader:
                 where.append(condition)
                 parameters.append(value)
         columns = ", ".join(f"m.{name}" for name in MESSAGE.split(", "))
-        self._begin()
+        self._limit.start()
         with _told(self._database):
             found = fulltext.find(
                 self._connection, SEARCHED, query, columns,
-                (" AND ".join(where), parameters), _rows_max(limit),
+                (" AND ".join(where), parameters), _rows_max(limit), self._limit,
             )  # fmt: skip
         messages = [
             dict(zip([*MESSAGE.split(", "), "snippet"], [*row, snippet], strict=True))
@@ -264,15 +266,8 @@ class Reader:
             raise MessageNotFound(f"message not found: {_short(message_id)}")
         return rows[0]["place"]
 
-    def _begin(self) -> None:
-        """From now on a query has so many seconds."""
-        deadline = self._clock.monotonic() + QUERY_SECONDS_MAX
-        self._connection.set_progress_handler(
-            lambda: self._clock.monotonic() > deadline, STEPS_BETWEEN_LOOKS
-        )
-
     def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
-        self._begin()
+        self._limit.start()
         with _told(self._database):
             cursor = self._connection.execute(query, parameters)
             names = [column[0] for column in cursor.description]
@@ -323,8 +318,10 @@ def _told(database: Path) -> Iterator[None]:
     """SQLite's errors as ours, with the reason and the file, for it is the caller's own."""
     try:
         yield
+    except ReadStopped:
+        raise QueryTooLong from None
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+        if is_interrupt(error):
             raise QueryTooLong from None
         raise DatabaseUnreadable(f"can't read {database}: {error}") from None
 

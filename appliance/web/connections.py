@@ -12,14 +12,17 @@ is a health probe, so probes are answered however full the pool is.
 """
 
 import resource
+import select
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import filterfalse, islice
 from operator import attrgetter
 from typing import Any, cast
+
+from gevent import monkey
 
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
@@ -36,6 +39,8 @@ SPARE_DESCRIPTORS = 256
 """For databases, logs, child processes and outgoing connections."""
 
 _RESET = struct.pack("ii", 1, 0)
+_poll: Callable[[], Any] = monkey.get_original("select", "poll")  # gevent's would wait
+_CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)  # Linux: seen behind unread bytes too
 _since = attrgetter("since")
 _connections = gauge("http_connections", "Open connections, by what they wait for", ("state",))
 _overdue = counter("http_overdue_total", "Connections closed for making us wait", ("state",))
@@ -92,6 +97,20 @@ class Connection:
             if self.state == SEND:  # what it did not take must not stay in the kernel
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.sock.shutdown(socket.SHUT_RDWR)
+
+    def is_gone(self) -> bool:
+        """Whether the client has closed its end. Nobody reads an answer to it any more."""
+        plain = cast(Any, self.sock)._sock
+        try:
+            if _CLOSED_BY_PEER:
+                poll = _poll()
+                poll.register(plain.fileno(), _CLOSED_BY_PEER)
+                return bool(poll.poll(0))
+            return not plain.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):  # closed here meanwhile
+            return True
 
     def is_quiet(self) -> bool:
         """Idle, and nothing has arrived that was not read yet."""

@@ -37,6 +37,7 @@ from gevent.server import StreamServer
 from gunicorn.http.errors import ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
+from appliance.kernel import caller
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
@@ -184,6 +185,7 @@ class Worker(GeventWorker):
 
     def _serve(self, base: dict[str, Any], connection: Connection, addr: Any) -> None:
         """A connection's life: requests one after another until somebody has enough."""
+        caller.current.set(connection)
         parser = StrictParser(self.cfg, connection.sock, addr)
         try:
             if isinstance(addr, tuple):

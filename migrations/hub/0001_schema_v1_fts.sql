@@ -9,6 +9,11 @@
 --   The index knows messages by rowid; VACUUM may renumber those. To have all made anew at the
 --   next start: DROP TABLE x_fts. ('rebuild' alone also takes in what lies above x_fts.indexed,
 --   and the hub would then take it in a second time.)
+--   messages_fts makes one token of a whole run of Chinese, Japanese or Korean characters, so
+--   words inside it are not found. For those there is x_cjk_messages, an index of pairs of
+--   neighbours; messages without such characters are not in it. It stores no text either. SQL can't
+--   make pairs: the hub fills it, and takes a changed message out with its old text, which the
+--   trigger keeps until then. After a rebuild it begins anew and is filled piece by piece.
 -- opens-with: 1
 -- optional: yes
 
@@ -17,6 +22,10 @@ DROP TRIGGER IF EXISTS messages_fts_update;
 DROP TRIGGER IF EXISTS messages_fts_delete;
 DROP TABLE IF EXISTS messages_fts;
 DROP TABLE IF EXISTS x_fts;
+DROP TRIGGER IF EXISTS x_cjk_update;
+DROP TABLE IF EXISTS x_cjk_messages;
+DROP TABLE IF EXISTS x_cjk_changed;
+DROP TABLE IF EXISTS x_cjk;
 
 CREATE TABLE x_fts (
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -46,3 +55,26 @@ END;
 
 INSERT INTO messages_fts(messages_fts) VALUES ('rebuild');
 INSERT INTO x_fts (one, indexed) VALUES (1, (SELECT coalesce(max(rowid), 0) FROM messages));
+
+CREATE TABLE x_cjk (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  indexed INTEGER NOT NULL  -- every message up to this rowid is in the index, none above
+) STRICT;
+
+CREATE TABLE x_cjk_changed (
+  message INTEGER PRIMARY KEY,  -- its rowid
+  old_content TEXT NOT NULL     -- what the index holds of it
+) STRICT;
+
+CREATE VIRTUAL TABLE x_cjk_messages USING fts5(pairs, content='', columnsize=0);
+
+-- Only texts beyond ASCII can be in the index.
+CREATE TRIGGER x_cjk_update AFTER UPDATE OF content_raw ON messages
+WHEN old.content_raw IS NOT new.content_raw AND old.rowid <= (SELECT indexed FROM x_cjk)
+  AND (length(old.content_raw) <> length(CAST(old.content_raw AS BLOB))
+    OR length(new.content_raw) <> length(CAST(new.content_raw AS BLOB)))
+BEGIN
+  INSERT OR IGNORE INTO x_cjk_changed (message, old_content) VALUES (old.rowid, old.content_raw);
+END;
+
+INSERT INTO x_cjk (one, indexed) VALUES (1, 0);

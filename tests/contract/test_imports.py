@@ -26,6 +26,7 @@ ROOMS = {
     "sqlite3": [
         "appliance.kernel.*",
         "appliance.*.writes",
+        "appliance.hub.indexing",
         "appliance.jobs.source",
         "appliance.sdk.*",
         "doctor.*",

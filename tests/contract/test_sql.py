@@ -17,8 +17,8 @@ SQL = re.compile(
 # marks where it stands: look at it before using one, and twice before adding one.
 PARTS = frozenset(
     {"beyond", "bounds", "clause", "column", "columns", "condition", "conditions", "direction",
-     "end", "limits", "lists", "made", "marks", "maybe", "newest", "numbers", "order", "over",
-     "pragma", "prefix", "problems_max", "query", "seeks", "selection", "source", "table",
+     "end", "index", "limits", "lists", "made", "marks", "maybe", "newest", "numbers", "order",
+     "over", "pragma", "prefix", "problems_max", "query", "seeks", "selection", "source", "table",
      "trigger", "where"}
 )  # fmt: skip
 TOOLS = frozenset({"len", "self", "shlex", "str", "database"})  # the latter two: a hint's text

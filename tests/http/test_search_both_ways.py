@@ -84,10 +84,17 @@ def test_filters_by_place(hub, place):
     assert search(hub, "travels", after="2020-01-01") == ["travels"]
 
 
-@pytest.mark.parametrize("q", ['"', "a OR", "***", "x" * 1001])
+@pytest.mark.parametrize("q", ["a OR", 'a "b', "x" * 1001])
 def test_what_cannot_be_understood_is_400(hub, place, q):
     answer = hub.http.get(f"/api/v1/search?q={quote(q)}")
     assert (answer.status, answer.body["code"]) == (400, "SEARCH_SYNTAX")
+
+
+@pytest.mark.parametrize("q", ["!!!", '"', "***", "😀"])
+def test_symbols_alone_find_nothing(hub, place, q):
+    assert search(hub, q) == []
+    done = agentlip("search", q, "--json", cwd=hub.workspace)
+    assert (done.code, done.json["messages"]) == (0, [])
 
 
 @pytest.mark.parametrize("q", ["'; DROP TABLE messages", "NEAR(a b)", "content_raw:a", "%", "_"])

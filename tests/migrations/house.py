@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from appliance.hub.writes import index_messages
+from appliance.hub.indexing import index_messages
 from appliance.kernel import schema
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import SystemClock

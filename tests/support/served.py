@@ -3,7 +3,8 @@
 Beside the example routes it answers, outside of Falcon: `/health`, `/wait` (until SIGUSR2; any
 `Authorization` makes the caller a known one), `/stream`
 (three parts), `/endless` (a part, and after SIGUSR2 another), `/nothing`, `/big`, `/taken`
-(takes the socket and echoes), `/crash` and `/headers` (wrong ones).
+(takes the socket and echoes), `/watch` (until its client has gone; `/watched` tells how many went),
+`/crash` and `/headers` (wrong ones).
 """
 
 from gevent import monkey
@@ -108,6 +109,7 @@ def _serve() -> None:
     if sys.argv[2] == "python":
         sys.modules["gunicorn_h1c"] = None  # type: ignore[assignment]
 
+    from appliance.kernel import caller
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log
     from appliance.web.settings import HttpSettings
@@ -123,6 +125,8 @@ def _serve() -> None:
         yield b"one"
         released.wait()
         yield b"two"
+
+    gone: list[str] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
@@ -145,6 +149,13 @@ def _serve() -> None:
             while data := taken.recv(1000):
                 taken.sendall(data)
             return ALREADY_HANDLED
+        elif path == "/watch":
+            while not (client := caller.current.get()) or not client.is_gone():
+                gevent.sleep(0.01)
+            gone.append(path)
+        elif path == "/watched":
+            start_response("200 OK", [("Content-Length", "1")])
+            return [b"%d" % len(gone)]
         elif path == "/crash":
             raise RuntimeError("a secret")
         elif path == "/headers":

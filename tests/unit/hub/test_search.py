@@ -7,9 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from appliance.hub import queries, wire, writes
+from appliance.hub import indexing, queries, search, wire
+from appliance.kernel.adopt import drop_search_triggers
 from appliance.kernel.errors import Invalid
-from appliance.kernel.searchquery import SearchSyntax
+from appliance.kernel.reader import ReadCancelled, Reader, ReadTooLong
+from appliance.kernel.searchquery import SearchSyntax, parse
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 
@@ -45,7 +47,7 @@ class Place:
 
     def index(self, rows=10_000):
         """What the Indexer does, all of it or a piece."""
-        self.hub.store.write(writes.index_messages, rows)
+        self.hub.store.write(indexing.index_messages, rows)
 
     def check_index(self):
         """Nothing in it that is not so; what lies above the mark is taken into a copy."""
@@ -66,9 +68,7 @@ class Place:
 def drop_index(house):
     """As the hub leaves a file on a machine without FTS5."""
     with closing(sqlite3.connect(house.path)) as connection, connection:
-        for name in ("messages_fts_update", "messages_fts_delete"):
-            connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("DROP TABLE x_fts")
+        drop_search_triggers(connection)
 
 
 @pytest.fixture
@@ -178,10 +178,109 @@ def test_moved_messages_are_found_where_they_are_now(any_place):
     assert place.found("wandering", topic_id=place.topics[1]) == ["wandering"]
 
 
-@pytest.mark.parametrize("q", ['"', "a OR", "OR", "***", 'a "b', "x" * 2000])
+@pytest.mark.parametrize("q", ["a OR", "OR", 'a "b', "x" * 2000, " "])
 def test_syntax_is_refused_by_name(any_place, q):
     with pytest.raises(SearchSyntax):
         any_place.search(q)
+
+
+@pytest.mark.parametrize("q", ["!!!", '"', "***", "😀", "->"])
+def test_symbols_alone_find_nothing_and_are_no_error(any_place, q):
+    any_place.send(f"with {q} inside")
+    settle(any_place)
+    page = any_place.search(q)
+    assert (page.messages, page.has_more) == ([], False)
+    assert page.fts_used == (any_place.way != "without an index")
+
+
+def test_words_inside_chinese_japanese_and_korean_text_are_found(any_place):
+    place = any_place
+    texts = (
+        "部署失败了。请重试",
+        "東京都庁で会議があります",
+        "서버가 응답하지 않습니다",
+        "发生error了",
+    )
+    ids = [place.send(text) for text in texts]
+    place.send("plain error")
+    settle(place)
+    for q, found in (
+        ("失败", texts[:1]),
+        ("失败 重试", texts[:1]),
+        ("失败 OR 会議", texts[:2]),
+        ("会議", texts[1:2]),
+        ("서버", texts[2:3]),
+        ("败失", []),
+    ):
+        assert sorted(place.found(q)) == sorted(found), q
+    assert sorted(place.found("error")) == ["plain error", "发生error了"]
+    place.patch(ids[0], wire.EditMessage("成功上线"))
+    place.patch(ids[1], wire.DeleteMessage("bob"))
+    place.patch(ids[2], wire.EditMessage("all is well"))
+    place.patch(ids[3], wire.EditMessage("又发生了"))
+    for q, found in (
+        ("失败", []), ("上线", ["成功上线"]), ("会議", []), ("서버", []),
+        ("well", ["all is well"]), ("error", ["plain error"]), ("又发", ["又发生了"]),
+    ):  # fmt: skip
+        assert place.found(q) == found, q
+
+
+def test_the_index_of_pairs_holds_what_the_messages_say(place):
+    """Edits of programs that know nothing of it are followed too."""
+    ids = [place.send(f"部署失败{number}") for number in range(3)]
+    place.index()
+    with closing(sqlite3.connect(place.house.path)) as connection, connection:
+        connection.execute("UPDATE messages SET content_raw = '成功' WHERE id = ?", (ids[0],))
+        connection.execute("UPDATE messages SET content_raw = '再试' WHERE id = ?", (ids[0],))
+    assert place.hub.store.read(queries.index_lag) == 1
+    place.index()
+    assert place.hub.store.read(queries.index_lag) == 0
+    assert place.found("再试") == ["再试"]
+    assert place.found("失败") == ["部署失败2", "部署失败1"]
+    ((pairs,),) = place.house.rows(
+        "SELECT count(*) FROM x_cjk_messages WHERE x_cjk_messages MATCH '\"失败\"'"
+    )
+    assert pairs == 2
+
+
+def test_a_page_of_large_messages_is_limited_in_bytes(any_place):
+    place = any_place
+    for number in range(40):
+        place.send("bigword " * 8000 + str(number))
+    settle(place)
+    page = place.search("bigword", limit=1000)
+    assert page.has_more
+    assert 1 <= len(page.messages) < 40
+    assert sum(len(message.content_raw) for message in page.messages) <= 1 << 20
+    assert all(len(message.snippet) < 200 for message in page.messages)
+
+
+def test_a_search_stops_wherever_it_is(any_place):
+    """Each check may be the last: in the index, in memory, while ranking, while cutting."""
+    place = any_place
+    for number in range(60):
+        place.send(f"bigword 失败 {number} " * 200)
+    settle(place)
+    checks = 0
+    while True:
+        left, checks = checks, checks + 1
+
+        def is_over():
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        with closing(sqlite3.connect(place.house.path, isolation_level=None)) as connection:
+            reader = Reader(connection, place.house.clock)
+            reader.limit.watch(connection, 100)
+            try:
+                with reader.deadline(is_over):
+                    found = search.find(reader, parse("bigword"), wire.SearchQuery("bigword"))
+                break
+            except (ReadCancelled, ReadTooLong):
+                continue
+    assert len(found.messages) == 50
+    assert checks > 50, "it was asked often enough"
 
 
 def test_places_and_times_that_are_none_are_refused(any_place):
@@ -260,7 +359,9 @@ def test_too_much_text_to_rank_comes_newest_first(place):
         place.send(f"zeta {number} " + "x" * 30_000)
     place.send("zeta")
     assert place.found("zeta", limit=2)[0] == "zeta"
-    assert len(place.found("zeta")) == 42
+    page = place.search("zeta")
+    assert page.has_more, "more than a page has bytes"
+    assert page.messages[1].content_raw.startswith("zeta 39 ")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,0 +1,68 @@
+"""When a read must stop: at its deadline, or when its caller no longer waits.
+
+SQLite asks the progress handler while it steps through rows and index pages; Python code between
+two statements asks `check`. Both raise, so a read never goes on for longer than it may.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from appliance.kernel.clock import Clock
+
+STEPS_BETWEEN_CHECKS = 4_000  # of SQLite's virtual machine, some 0.2 ms
+
+
+class ReadStopped(Exception):
+    """The deadline has passed, or the read was cancelled."""
+
+
+class ReadLimit:
+    """The limits of the reads of one connection, one read after another."""
+
+    def __init__(self, clock: Clock, seconds_max: float | None, page_bytes_max: int) -> None:
+        """`page_bytes_max`: bytes of rows in one answer."""
+        self.page_bytes_max = page_bytes_max
+        self._clock = clock
+        self._seconds_max = seconds_max if seconds_max is not None else float("inf")
+        self._deadline = float("inf")
+        self._cancelled: Callable[[], bool] = _never
+
+    def start(self, cancelled: Callable[[], bool] | None = None) -> None:
+        """The time of the next read begins. It also stops once `cancelled` is true."""
+        self._cancelled = cancelled or _never
+        self._deadline = self._clock.monotonic() + self._seconds_max
+
+    def end(self) -> None:
+        """Nothing is limited until the next start."""
+        self._cancelled = _never
+        self._deadline = float("inf")
+
+    def is_over(self) -> bool:
+        return self._clock.monotonic() > self._deadline or self._cancelled()
+
+    def check(self) -> None:
+        """Raises ReadStopped when the read must stop."""
+        if self.is_over():
+            raise ReadStopped
+
+    def watch(self, connection: sqlite3.Connection, steps: int = STEPS_BETWEEN_CHECKS) -> None:
+        """Statements of `connection` are interrupted when the read must stop."""
+        connection.set_progress_handler(self.is_over, steps)
+
+    @contextmanager
+    def in_memory(self) -> Iterator[sqlite3.Connection]:
+        """A database in memory whose statements stop like those of the read."""
+        self.check()
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            self.watch(connection)
+            yield connection
+
+
+def _never() -> bool:
+    return False
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether SQLite stopped because a ReadLimit said so."""
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT"
