@@ -140,7 +140,10 @@ class Appliance:
         settings, datadir, clock, log = self.settings, self.datadir, self.clock, self.log
         self.received = Receiving(
             settings, datadir, clock, log, self.book,
-            places=[BrokerPlace(one.mesh, one.url, one.ca_file) for one in settings.outbox.brokers],
+            places=[
+                BrokerPlace(one.mesh, one.url, one.ca_file, one.broker_id)
+                for one in settings.outbox.brokers
+            ],
             sends=self._sends, adopt=lambda mesh, days: self.outbox.outbox.adopt(mesh, days),
         )  # fmt: skip
         book = joints.WebhookBook(self.webhooks)

@@ -5,25 +5,37 @@ what a member may do for itself. A token with `broker:accept` may send for any m
 names in the same header.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
-from appliance.broker import metrics, signature, wire
+from appliance.broker import metrics, wire
 from appliance.broker.model import Directory
+from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
 from appliance.broker.settings import BrokerSettings
+from appliance.broker.signature import (
+    hello_text,
+    hello_text_v1,
+    is_good,
+    is_hex_key,
+    is_nonce,
+    request_text,
+    request_text_v1,
+)
+from appliance.broker.writes import UsedNonce
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
 
-MEMBER, TIMESTAMP, SIGNATURE = (
+MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE, VERSION = (
     "HTTP_X_AGENTLIP_MEMBER",
+    "HTTP_X_AGENTLIP_BROKER",
     "HTTP_X_AGENTLIP_TIMESTAMP",
+    "HTTP_X_AGENTLIP_NONCE",
     "HTTP_X_AGENTLIP_SIGNATURE",
+    "HTTP_X_AGENTLIP_SIGNATURE_VERSION",
 )
 PREFIX = "member:"
 OF_MEMBERS = frozenset({wire.ACCEPT, wire.READ, wire.SUBSCRIBE})
-USED_MAX = 100_000
 Environ = Mapping[str, Any]
 
 
@@ -66,68 +78,151 @@ def within(principal: Principal, mesh_id: str, directory: Directory) -> str | No
 
 
 class Signatures:
-    """Judges signatures of requests and of hellos."""
+    """Verifies signatures of requests and of hellos, and refuses what was used before.
+
+    broker_id  what members sign for; known once the store is open
+    unsaved    nonces of requests that change something and are not in the store yet
+    """
 
     def __init__(
         self, directory: Callable[[], Directory], settings: BrokerSettings, clock: Clock
     ) -> None:
         self._directory = directory
         self._skew_ms = int(settings.signature_skew_seconds * 1000)
+        self._accepts_v1 = settings.signature_v1
         self._clock = clock
-        self._used: OrderedDict[str, int] = OrderedDict()
+        self._nonces = UsedNonces(settings.nonces_max, settings.nonces_member_max)
+        self.broker_id = ""
+        self.unsaved: list[UsedNonce] = []
+
+    def restore(self, broker_id: str, used: Sequence[UsedNonce]) -> None:
+        """What an earlier process stored: its id, and nonces in the order of their expiry."""
+        self.broker_id = broker_id
+        now_ms, longest_ms = self._clock.now_ms(), 2 * self._skew_ms
+        self._nonces.restore(
+            ((one.member, one.digest, min(one.expires_ms - now_ms, longest_ms) / 1000)
+             for one in used),
+            self._clock.monotonic(),
+        )  # fmt: skip
+
+    def forget(self) -> int:
+        """Drop nonces whose time is over; how many are left."""
+        self._nonces.forget(self._clock.monotonic())
+        return len(self._nonces)
 
     def request(self, environ: Environ) -> Callable[[bytes], Principal] | None:
-        """For `Operation.signer`: None if nobody signed; else what judges the body.
+        """For `Operation.signer`: None if nobody signed; else what verifies the body.
 
-        Everything cheap is looked at before a byte of the body is read.
+        Everything cheap is checked before a byte of the body is read.
         """
         given = environ.get(SIGNATURE)
         if given is None:
             return None
         member, stamp = str(environ.get(MEMBER, "")), str(environ.get(TIMESTAMP, ""))
-        self._look(member, stamp)
+        self._check_member(member)
+        version_1 = str(environ.get(VERSION, "1")) == "1"
+        self._check_version(version_1)
+        self._check_time(stamp)
         method, path = str(environ["REQUEST_METHOD"]), str(environ.get("PATH_INFO", ""))
+        if version_1:
+            return self._verifier(
+                member, str(given), lambda body: request_text_v1(method, path, stamp, body)
+            )
+        nonce, broker = str(environ.get(NONCE, "")), self.broker_id
+        self._check_broker(str(environ.get(BROKER, "")))
+        query = str(environ.get("QUERY_STRING", ""))
+        verify = self._verifier(
+            member,
+            str(given),
+            lambda body: request_text(
+                method, broker, path.encode("latin-1"), query, stamp, nonce, body
+            ),
+        )
 
-        def judge(body: bytes) -> Principal:
-            text = signature.request_text(method, path, stamp, body)
-            if not signature.is_good(member, text, str(given)):
-                self._refuse("wrong")
-                raise wire.BadSignature
-            metrics.signatures.labels("good").inc()
+        def verify_once(body: bytes) -> Principal:
+            principal = verify(body)
+            self._use(member, nonce, int(stamp) + self._skew_ms, changes=method != "GET")
+            return principal
+
+        return verify_once if is_nonce(nonce) else self._wrong
+
+    def hello(self, hello: wire.Hello, challenge: str) -> bool:
+        """Whether this frame proves who its sender is; False: it asks for a challenge.
+
+        Raises what is wrong with a signature. A challenge belongs to one connection, so that
+        nobody can use a hello again; of version 1 signatures are remembered.
+        """
+        self._check_member(hello.member)
+        if not hello.signature:
+            return False
+        version_1 = not hello.nonce
+        self._check_version(version_1)
+        if version_1:
+            self._check_time(str(hello.timestamp))
+            text = hello_text_v1(hello.mesh, hello.member, hello.timestamp)
+        elif not challenge or hello.nonce != challenge:
+            self._count("used")
+            raise wire.SignatureUsed
+        else:
+            text = hello_text(self.broker_id, hello.mesh, hello.member, challenge)
+        self._verifier(hello.member, hello.signature, lambda _body: text)(b"")
+        if version_1:
+            self._use(hello.member, hello.signature, hello.timestamp + self._skew_ms, changes=False)
+        return True
+
+    def _verifier(
+        self, member: str, given: str, text_of: Callable[[bytes], bytes]
+    ) -> Callable[[bytes], Principal]:
+        def verify(body: bytes) -> Principal:
+            if not is_good(member, text_of(body), given):
+                self._wrong(body)
+            self._count("good")
             return Principal(PREFIX + member, member[:16], OF_MEMBERS)
 
-        return judge
+        return verify
 
-    def hello(self, said: wire.Hello) -> None:
-        """The first frame of a link. Its signature is good once."""
-        self._look(said.member, str(said.timestamp))
-        text = signature.hello_text(said.mesh, said.member, said.timestamp)
-        if not signature.is_good(said.member, text, said.signature):
-            self._refuse("wrong")
-            raise wire.BadSignature
-        now_ms = self._clock.now_ms()
-        while self._used and (
-            len(self._used) >= USED_MAX or next(iter(self._used.values())) < now_ms
-        ):
-            self._used.popitem(last=False)
-        if said.signature in self._used:
-            self._refuse("used")
-            raise wire.StaleSignature(details=self._time())
-        self._used[said.signature] = now_ms + 2 * self._skew_ms
-        metrics.signatures.labels("good").inc()
+    def _use(self, member: str, nonce: str, expires_ms: int, *, changes: bool) -> None:
+        seconds = max(0, expires_ms - self._clock.now_ms()) / 1000
+        try:
+            digest = self._nonces.use(member, nonce, self._clock.monotonic(), seconds)
+        except NonceUsed:
+            self._count("used")
+            raise wire.SignatureUsed from None
+        except NoncesFull as full:
+            self._count("full")
+            raise wire.TooManySignatures(retry_after=full.seconds) from None
+        if changes:
+            self.unsaved.append(UsedNonce(expires_ms, member, digest))
 
-    def _look(self, member: str, stamp: str) -> None:
+    def _check_member(self, member: str) -> None:
         if not self._directory().knows(member):
-            self._refuse("unknown")
-            raise wire.BadSignature
+            self._count("unknown")
+            if not is_hex_key(member):
+                raise wire.BadSignature
+            raise wire.NotAMember(details={"member": member})
+
+    def _check_version(self, version_1: bool) -> None:
+        if version_1 and not self._accepts_v1:
+            self._count("old")
+            raise wire.OldSignature(details={"version": 2})
+
+    def _check_time(self, stamp: str) -> None:
         digits = stamp.isascii() and stamp.isdigit() and len(stamp) <= 15
-        if not digits or abs(int(stamp) - self._clock.now_ms()) > self._skew_ms:
-            self._refuse("stale")
-            raise wire.StaleSignature(details=self._time())
-
-    def _time(self) -> dict[str, Any]:
         now_ms = self._clock.now_ms()
-        return {"now_ms": now_ms, "now": iso(now_ms), "skew_ms_max": self._skew_ms}
+        if not digits or abs(int(stamp) - now_ms) > self._skew_ms:
+            self._count("stale")
+            raise wire.StaleSignature(
+                details={"now_ms": now_ms, "now": iso(now_ms), "skew_ms_max": self._skew_ms}
+            )
 
-    def _refuse(self, outcome: str) -> None:
+    def _check_broker(self, named: str) -> None:
+        if named != self.broker_id:
+            self._count("elsewhere")
+            raise wire.WrongBroker(details={"broker_id": self.broker_id})
+
+    def _wrong(self, _body: bytes) -> NoReturn:
+        self._count("wrong")
+        raise wire.BadSignature
+
+    def _count(self, outcome: str) -> None:
         metrics.signatures.labels(outcome).inc()

@@ -1,6 +1,8 @@
 """`WS /broker/v1/link`: hello, negotiation, pushes, acks.
 
-    client   {"type": "hello", "mesh": …, "member": KEY, "timestamp": ms, "signature": hex}
+    client   {"type": "hello", "mesh": …, "member": KEY}
+    server   {"type": "challenge", "broker_id": …, "nonce": …, "now_ms": …}
+    client   {"type": "hello", "mesh": …, "member": KEY, "nonce": …, "signature": hex}
     server   {"type": "hello_ack", "mesh": …, "member": KEY, "name": …, "broker_version": …}
     client   {"type": "negotiate", "require": […], "optional": […]}
     server   {"type": "negotiated", "supported": {…}, "missing_required": []}
@@ -26,6 +28,7 @@ from appliance.broker.service import Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
+from appliance.kernel.ids import random_id
 from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
 from appliance.web.frame import text_frame
@@ -54,6 +57,7 @@ class Link:
         self._settings = settings
         self._signal = Signal()
         self._out: list[Claim] = []
+        self._nonce = ""
         self._place: tuple[MeshRow, MemberRow] | None = None
         self._receiver: Receiver | None = None
 
@@ -132,8 +136,10 @@ class Link:
     def _hello(self, said: wire.Hello) -> None:
         if self._place is not None:
             raise Invalid("hello was said before")
-        if said.signature or not self._who.allows(wire.ACCEPT):
-            self._broker.signatures.hello(said)
+        trusted = not said.signature and self._who.allows(wire.ACCEPT)
+        if not trusted and not self._broker.signatures.hello(said, self._nonce):
+            self._challenge()
+            return
         directory = self._broker.directory
         mesh = directory.mesh(said.mesh)
         member = directory.member(mesh.id, said.member)
@@ -145,6 +151,19 @@ class Link:
                 "member": member.pubkey,
                 "name": member.name,
                 "broker_version": __version__,
+                "broker_id": self._broker.signatures.broker_id,
+                "now_ms": self._broker.clock.now_ms(),
+            }
+        )
+
+    def _challenge(self) -> None:
+        """Once for each link: a second hello without a signature is answered with the same."""
+        self._nonce = self._nonce or random_id()
+        self._say(
+            {
+                "type": "challenge",
+                "broker_id": self._broker.signatures.broker_id,
+                "nonce": self._nonce,
                 "now_ms": self._broker.clock.now_ms(),
             }
         )

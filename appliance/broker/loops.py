@@ -53,6 +53,8 @@ class LeaseSweeper(Loop):
         while (found := self._broker.expire_leases()) > 0:
             expired += found
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
+        metrics.nonces.set(self._broker.signatures.forget())
+        self._broker.save_nonces()
         return {"expired": expired}
 
 

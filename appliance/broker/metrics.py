@@ -20,4 +20,6 @@ swept = counter("broker_swept_total", "Rows removed by retention", ("what",))
 orphan_checks = counter("broker_dedupe_orphan_check_total", "Looks for orphans, by what was found",
                         ("found",))  # fmt: skip
 orphans = gauge("broker_orphans", "Orphans found by the last look; anything but 0 is a fault")
-signatures = counter("broker_signatures_total", "Signatures of members judged", ("outcome",))
+signatures = counter("broker_signatures_total", "Signatures of members verified", ("outcome",))
+"""outcome: good, wrong, unknown, stale, used, full, old, elsewhere"""
+nonces = gauge("broker_nonces", "Signed requests remembered against replays, as of the last sweep")

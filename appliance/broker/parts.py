@@ -90,6 +90,7 @@ class Parts:
             self._crew.kill()
         with suppress(Unavailable):
             self.hooks.flush()
+            self.broker.save_nonces()
         return self.store.close(timeout_seconds)
 
     def _link(

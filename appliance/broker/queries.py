@@ -73,6 +73,21 @@ def last_history(reader: Executor) -> str | None:
     return None if row is None else row[0]
 
 
+def broker_id(reader: Executor) -> str:
+    """What members sign for; made with the store."""
+    row = reader.execute("SELECT value FROM meta WHERE key = 'broker_id'").fetchone()
+    return str(row[0])
+
+
+def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[tuple[int, str, bytes]]:
+    """(expires_ms, member, digest) of those that can still be replayed, in the order of expiry."""
+    return reader.execute(
+        "SELECT expires_ms, member, digest FROM used_nonce WHERE expires_ms >= ?"
+        " ORDER BY expires_ms LIMIT ?",
+        (now_ms, limit),
+    ).fetchall()
+
+
 def noted_ms(reader: Executor, key: str) -> int | None:
     """When that was done last."""
     row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

@@ -215,6 +215,7 @@ class Registry:
             links=len(broker.dispatch),
             orphans=self.orphans_found,
             swept_at=None if swept is None else iso(swept),
+            broker_id=broker.signatures.broker_id,
             **counted,
         )
 

@@ -14,7 +14,7 @@ from appliance.kernel.fingerprint import fingerprint
 from appliance.kernel.signedhook import BadSecret
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
-from appliance.web.route import Operation, Route, Signer
+from appliance.web.route import Operation, Route
 
 ROOT = "/broker/v1/meshes"
 EXAMPLE = {
@@ -189,12 +189,11 @@ def check_self(broker: Broker, req: Any, mesh: str, member: str) -> None:
 
 
 def routes(broker: Broker, registry: Registry) -> list[Route]:
-    signer = broker.signatures.request
     return [
-        *_sending(broker, signer),
-        *_meshes(broker, registry, signer),
-        *_members(broker, registry, signer),
-        *_places(broker, registry, signer),
+        *_sending(broker),
+        *_meshes(broker, registry),
+        *_members(broker, registry),
+        *_places(broker, registry),
         *_looking(registry),
     ]
 
@@ -208,11 +207,16 @@ REFUSALS = (
     wire.NoSuchDestination,
     wire.MeshBusy,
     wire.BadSignature,
+    wire.OldSignature,
+    wire.SignatureUsed,
     wire.StaleSignature,
+    wire.TooManySignatures,
+    wire.WrongBroker,
 )
 
 
-def _sending(broker: Broker, signer: Signer) -> list[Route]:
+def _sending(broker: Broker) -> list[Route]:
+    signer = broker.signatures.request
     accepts = Accepts(broker)
     return [
         Route("/broker/v1/accept", accepts, {
@@ -228,7 +232,8 @@ def _sending(broker: Broker, signer: Signer) -> list[Route]:
     ]  # fmt: skip
 
 
-def _meshes(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
+def _meshes(broker: Broker, registry: Registry) -> list[Route]:
+    signer = broker.signatures.request
     meshes = Meshes(broker, registry)
     return [
         Route(ROOT, meshes, {
@@ -253,7 +258,8 @@ def _meshes(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
     ]  # fmt: skip
 
 
-def _members(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
+def _members(broker: Broker, registry: Registry) -> list[Route]:
+    signer, changer = broker.signatures.request, broker.signed_change
     members = Members(broker, registry)
     return [
         Route(ROOT + "/{mesh}/members", members, {
@@ -265,21 +271,22 @@ def _members(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
         }),
         Route(ROOT + "/{mesh}/members/{member}", members, {
             "PATCH": Operation(wire.SUBSCRIBE, body=wire.RenameMember, reply=wire.MemberShown,
-                               signer=signer, errors=(wire.MemberTaken, wire.NotYours),
+                               signer=changer, errors=(wire.MemberTaken, wire.NotYours),
                                summary="Rename a member; a member renames itself"),
             "DELETE": Operation(wire.ADMIN, reply=wire.MemberShown, errors=(wire.NoSuchMember,),
                                 summary="Revoke a member, at once and for good"),
         }, suffix="item"),
         Route(ROOT + "/{mesh}/members/{member}/rotate", members, {
             "POST": Operation(wire.SUBSCRIBE, body=wire.RotateMember, reply=wire.MemberShown,
-                              status=201, signer=signer,
+                              status=201, signer=changer,
                               errors=(wire.BadSignature, wire.NotYours, wire.MemberTaken),
                               summary="Go on under a new key; signed with the old one"),
         }, suffix="rotate"),
     ]  # fmt: skip
 
 
-def _places(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
+def _places(broker: Broker, registry: Registry) -> list[Route]:
+    signer, changer = broker.signatures.request, broker.signed_change
     routes = []
     kinds: tuple[wire.PlaceKind, ...] = ("topic", "queue")
     for kind in kinds:
@@ -293,11 +300,11 @@ def _places(broker: Broker, registry: Registry, signer: Signer) -> list[Route]:
                                   summary=f"Make a {kind}; again, it is there"),
             }),
             Route(path + "/{place}/subscribers/{subscriber}", places, {
-                "PUT": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=signer,
+                "PUT": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=changer,
                                  errors=(wire.NoSuchDestination, wire.NotYours,
                                          hookwire.NoWebhooks),
                                  summary=f"Subscribe a member to a {kind}"),
-                "DELETE": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=signer,
+                "DELETE": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=changer,
                                     errors=(wire.NotYours,),
                                     summary=f"End a member's subscription to a {kind}"),
             }, suffix="subscriber"),

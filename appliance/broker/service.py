@@ -5,7 +5,7 @@ Broker.accept_many(member, items) -> [(status, body)]  several, in as few commit
 Broker.subscribe_local(mesh, member, callback)         deliveries in this process
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,8 +17,9 @@ from appliance.broker.dispatch import Dispatch, Receiver
 from appliance.broker.model import Directory, MemberRow, MeshRow
 from appliance.broker.phase import Command, Known
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.writes import Claim, Verdict
-from appliance.kernel.batch import Outcome
+from appliance.broker.writes import Claim, UsedNonce, Verdict
+from appliance.kernel.auth import Principal
+from appliance.kernel.batch import Call, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
@@ -54,6 +55,10 @@ class Broker:
     def open(self) -> None:
         """Ids go on above those that are stored; leases of connections that are gone end."""
         self.store.seed_ids(self.store.read(queries.last_history))
+        used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
+        self.signatures.restore(
+            self.store.read(queries.broker_id), [UsedNonce(*one) for one in used]
+        )
         self.reload()
         if self.store.read(queries.has_leases):
             with suppress(Unavailable):  # with a full disk they run out by themselves
@@ -155,7 +160,7 @@ class Broker:
             return []
         most = self.settings.subscribers_max
         try:
-            verdicts = self.store.write(writes.accept_many, commands, most)
+            verdicts = self._write_with_nonces((writes.accept_many, (commands, most)))
             return [Outcome(verdict) for verdict in verdicts]
         except Unavailable as error:
             return [Outcome(error=error) for _ in commands]
@@ -166,6 +171,38 @@ class Broker:
             return self.store.write_many([(writes.accept, (one, most)) for one in commands])
         except Unavailable as error:
             return [Outcome(error=error) for _ in commands]
+
+    # -- signatures --------------------------------------------------------------------------
+
+    def signed_change(self, environ: Mapping[str, Any]) -> Callable[[bytes], Principal] | None:
+        """As `signatures.request`, for what changes something: the nonce is stored before that."""
+        verify = self.signatures.request(environ)
+
+        def verify_and_store(body: bytes) -> Principal:
+            assert verify is not None
+            principal = verify(body)
+            self.save_nonces()
+            return principal
+
+        return None if verify is None else verify_and_store
+
+    def save_nonces(self) -> None:
+        """Store the nonces that no send has taken along."""
+        if self.signatures.unsaved:
+            self._write_with_nonces()
+
+    def _write_with_nonces(self, *calls: Call) -> Any:
+        """The nonces not stored yet, then the calls; the result of the last. Raises its error."""
+        used, self.signatures.unsaved = self.signatures.unsaved, []
+        nonces: list[Call] = [(writes.remember_nonces, (used,))] if used else []
+        stored = False
+        try:
+            outcomes = self.store.write_many([*nonces, *calls])
+            stored = not used or outcomes[0].error is None
+        finally:
+            if not stored:
+                self.signatures.unsaved += used
+        return outcomes[-1].unwrap()
 
     def _answer(self, command: Command, outcome: Outcome) -> Answer:
         error = outcome.error

@@ -1,9 +1,14 @@
-"""Pure: the two texts that members sign, and whether a signature is good.
+"""Pure: the texts that members sign, and whether a signature is valid.
 
-    a request   agentlip-broker-v1 ⏎ METHOD ⏎ path ⏎ timestamp ⏎ sha256 of the body, hexadecimal
-    a hello     agentlip-broker-link-v1 ⏎ mesh ⏎ member ⏎ timestamp
+Version 2. The lines of each text are joined by one newline, with none at the end.
 
-Joined by one newline each, none at the end; timestamps in milliseconds since 1970, decimal.
+    a request   agentlip-broker-v2 ⏎ METHOD ⏎ broker id ⏎ path ⏎ query ⏎ timestamp ⏎ nonce
+                ⏎ sha256 of the body, hexadecimal
+    a hello     agentlip-broker-link-v2 ⏎ broker id ⏎ mesh ⏎ member ⏎ nonce of the challenge
+
+The path is percent-decoded and has no query; the query is sent and signed as it is, without `?`.
+Timestamps are milliseconds since 1970, decimal. Version 1 has neither broker id, query nor nonce;
+it is accepted only with `broker.signature_v1`.
 """
 
 import hashlib
@@ -14,14 +19,27 @@ from nacl.signing import SigningKey, VerifyKey
 
 _KEY = re.compile("[0-9a-f]{64}")
 _SIGNATURE = re.compile("[0-9a-f]{128}")
+_NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 
 
-def request_text(method: str, path: str, timestamp: str, body: bytes) -> bytes:
+def request_text(
+    method: str, broker: str, path: bytes, query: str, timestamp: str, nonce: str, body: bytes
+) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()
+    head = f"agentlip-broker-v2\n{method}\n{broker}\n".encode()
+    return head + path + f"\n{query}\n{timestamp}\n{nonce}\n{digest}".encode()
+
+
+def request_text_v1(method: str, path: str, timestamp: str, body: bytes) -> bytes:
     digest = hashlib.sha256(body).hexdigest()
     return "\n".join(("agentlip-broker-v1", method, path, timestamp, digest)).encode()
 
 
-def hello_text(mesh: str, member: str, timestamp: int) -> bytes:
+def hello_text(broker: str, mesh: str, member: str, nonce: str) -> bytes:
+    return f"agentlip-broker-link-v2\n{broker}\n{mesh}\n{member}\n{nonce}".encode()
+
+
+def hello_text_v1(mesh: str, member: str, timestamp: int) -> bytes:
     return f"agentlip-broker-link-v1\n{mesh}\n{member}\n{timestamp}".encode()
 
 
@@ -47,6 +65,16 @@ def is_good(member: str, text: bytes, signature: str) -> bool:
     except (BadSignatureError, ValueError):
         return False
     return True
+
+
+def is_nonce(text: str) -> bool:
+    """16 to 64 letters, digits, `_` or `-`."""
+    return _NONCE.fullmatch(text) is not None
+
+
+def is_hex_key(text: str) -> bool:
+    """64 lowercase hexadecimal digits."""
+    return _KEY.fullmatch(text) is not None
 
 
 def is_key(text: str) -> bool:

@@ -236,6 +236,7 @@ class Status(Struct, frozen=True):
     leased: int
     orphans: int | None
     swept_at: str | None
+    broker_id: str
 
 
 class Orphan(Struct, frozen=True):
@@ -255,12 +256,15 @@ class Orphans(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_field="type"):
-    """The first frame. Signed over the text of `signature.hello_text`."""
+    """The first frame, without a signature; and, after the broker's challenge, the second: with
+    the challenge's `nonce`, signed over the text of `signature.hello_text`. `timestamp` belongs
+    to version 1."""
 
     mesh: str
     member: Pubkey
     timestamp: int = 0
     signature: str = ""
+    nonce: str = ""
 
 
 class Feature(Struct, frozen=True, forbid_unknown_fields=True):
@@ -312,14 +316,17 @@ class NoSuchMember(Missing):
 
 class NotAMember(Forbidden):
     code = "NOT_A_MEMBER"
-    sentence = "this key is no member of the mesh"
-    advice = "agentlip mesh add-member MESH NAME --key KEY"
+    sentence = "this key is not a member of the mesh"
+    advice = "add it where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
 
 
 class MemberIsRevoked(Forbidden):
     code = "MEMBER_REVOKED"
     sentence = "this member was revoked"
-    advice = "a revoked key never comes back; make another key and have it added"
+    advice = (
+        "stop the member's appliance, make another key with 'agentlip identity remint --yes', and"
+        " have that added: agentlip mesh add-member MESH NAME --key KEY"
+    )
 
 
 class NotYours(Forbidden):
@@ -374,8 +381,35 @@ class StaleSignature(Unauthenticated):
     """`details` carries the broker's time, so that a clock can be set right."""
 
     code = "STALE_SIGNATURE"
-    sentence = "the signature's time is too far from ours, or was used before"
-    advice = "set the clock; details say what time it is here"
+    sentence = "the signature's timestamp is too far from the broker's time"
+    advice = "set the clock of the member's machine; details.now is the broker's time"
+
+
+class SignatureUsed(Unauthenticated):
+    code = "SIGNATURE_USED"
+    sentence = "this signature was used before"
+    advice = "sign every request with a nonce of its own: docs/broker.md, signatures"
+
+
+class OldSignature(Unauthenticated):
+    """`details.version` is the version that the broker requires."""
+
+    code = "SIGNATURE_VERSION"
+    sentence = "signatures of version 1 are not accepted"
+    advice = "sign as version 2 (docs/broker.md, signatures), or set broker.signature_v1 = true"
+
+
+class WrongBroker(Unauthenticated):
+    """`details.broker_id` is the id to sign for."""
+
+    code = "WRONG_BROKER"
+    sentence = "the signature is for another broker"
+    advice = "compare broker_id in [[outbox.brokers]] with 'agentlip broker status' there"
+
+
+class TooManySignatures(Exhausted):
+    sentence = "too many signed requests in too short a time"
+    advice = "send batches instead of single messages, or raise broker.nonces_max"
 
 
 class MeshTaken(Conflict):

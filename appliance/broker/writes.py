@@ -31,6 +31,32 @@ class Told(Struct, frozen=True):
     recipients: tuple[str, ...]
 
 
+# -- signatures ------------------------------------------------------------------------------
+
+
+class UsedNonce(Struct, frozen=True):
+    """A signed request that changed something, until its timestamp is too old to be accepted."""
+
+    expires_ms: int
+    member: str
+    digest: bytes
+
+
+def remember_nonces(tx: Tx, used: Sequence[UsedNonce]) -> None:
+    """In the transaction of what the requests change, or before it. For each row that comes up to
+    two that are over go, so the table never holds many of those."""
+    tx.execute(
+        "DELETE FROM used_nonce WHERE (expires_ms, digest) IN (SELECT expires_ms, digest"
+        " FROM used_nonce WHERE expires_ms < ? ORDER BY expires_ms LIMIT ?)",
+        (tx.now_ms, 2 * len(used)),
+    )
+    tx.executemany(
+        "INSERT INTO used_nonce (expires_ms, digest, member) VALUES (?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        [(one.expires_ms, one.digest, one.member) for one in used],
+    )
+
+
 # -- accepting (B2 and B3) -------------------------------------------------------------------
 
 

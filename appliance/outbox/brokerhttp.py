@@ -4,17 +4,17 @@ Everything has a limit: connecting, every wait for bytes, the whole answer, its 
 may be repeated at will, for its sends carry their ids.
 """
 
-import hashlib
 import http.client
 import ssl
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.crew import within
+from appliance.outbox.request_signing import PROBE, RequestSigner, Signer
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import (
     TRANSIENT,
@@ -28,18 +28,8 @@ from appliance.outbox.target import (
 
 ACCEPT = "/broker/v1/accept"
 BATCH = "/broker/v1/accept/batch"
-SIGNED = "agentlip-broker-v1"
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 _PIECE_BYTES = 65_536
-
-
-class Signer(Protocol):
-    """The member's key. The private half never leaves it."""
-
-    @property
-    def public_hex(self) -> str: ...
-
-    def sign(self, message: bytes) -> bytes: ...
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -64,6 +54,7 @@ class HttpTarget:
         clock: Clock,
         settings: OutboxSettings,
         ca_file: str | None = None,
+        broker_id: str | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
@@ -71,6 +62,7 @@ class HttpTarget:
         self._prefix = parts.path.rstrip("/")
         self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
         self._signer = signer
+        self._signing = RequestSigner(clock, broker_id)
         self._clock = clock
         self._settings = settings
         self._idle: list[http.client.HTTPConnection] = []
@@ -123,18 +115,30 @@ class HttpTarget:
     # -- one exchange --------------------------------------------------------------------
 
     def _ask(self, path: str, content: Any) -> Answer:
+        """One answer; more requests are made only to learn for which broker to sign."""
         body = msgspec.json.encode(content)
-        headers = self._headers(path, body)
+        signing = self._signing
+        if self._signer is not None and not signing.broker_id:
+            answer = self._request("GET", PROBE, b"")
+            signing.learn(answer.status, answer.body)
+            if not signing.broker_id:
+                return answer
+        answer = self._request("POST", path, body)
+        if signing.learn(answer.status, answer.body):
+            answer = self._request("POST", path, body)
+        return answer
+
+    def _request(self, method: str, path: str, body: bytes) -> Answer:
         settings = self._settings
         limit = settings.connect_seconds + settings.reply_seconds
         try:
             with within(limit):
                 if self._idle:
                     try:
-                        return self._exchange(self._idle.pop(), path, body, headers)
+                        return self._exchange(self._idle.pop(), method, path, body)
                     except (http.client.RemoteDisconnected, ConnectionError):
                         pass  # it was closed while it idled: once more on a new one
-                return self._exchange(self._connect(), path, body, headers)
+                return self._exchange(self._connect(), method, path, body)
         except TimeoutError:
             raise Unreachable("the broker did not answer in time") from None
         except ssl.SSLError as error:
@@ -142,6 +146,7 @@ class HttpTarget:
         except ConnectionRefusedError:
             raise Unreachable("nothing listens where the broker should be") from None
         except (OSError, http.client.HTTPException) as error:
+            self._signing.forget()
             raise Unreachable(f"the connection failed: {type(error).__name__}") from None
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -153,18 +158,15 @@ class HttpTarget:
         )
 
     def _exchange(
-        self,
-        connection: http.client.HTTPConnection,
-        path: str,
-        body: bytes,
-        headers: dict[str, str],
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes
     ) -> Answer:
+        headers = self._headers(method, path, body)
         kept = False
         try:
             if connection.sock is None:
                 connection.connect()
             connection.sock.settimeout(self._settings.reply_seconds)
-            connection.request("POST", self._prefix + path, body, headers)
+            connection.request(method, self._prefix + path, body or None, headers)
             reply = connection.getresponse()
             content = self._read(reply)
             kept = not reply.will_close
@@ -192,15 +194,12 @@ class HttpTarget:
         reply.close()  # else the connection believes that it is still being read
         return b"".join(pieces)
 
-    def _headers(self, path: str, body: bytes) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    def _headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        if body:
+            headers["Content-Type"] = "application/json"
         if self._signer is not None:
-            stamp = str(self._clock.now_ms())
-            digest = hashlib.sha256(body).hexdigest()
-            text = f"{SIGNED}\nPOST\n{path}\n{stamp}\n{digest}"
-            headers["X-Agentlip-Member"] = self._signer.public_hex
-            headers["X-Agentlip-Timestamp"] = stamp
-            headers["X-Agentlip-Signature"] = self._signer.sign(text.encode()).hex()
+            headers |= self._signing.headers(self._signer, method, path, "", body)
         return headers
 
 

@@ -13,9 +13,10 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Apart, Store
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox import metrics, queries, writes
-from appliance.outbox.brokerhttp import HttpTarget, Signer
+from appliance.outbox.brokerhttp import HttpTarget
 from appliance.outbox.loops import Drain, Sweep, Watch
 from appliance.outbox.operator import Operator
+from appliance.outbox.request_signing import Signer
 from appliance.outbox.resources import routes
 from appliance.outbox.sender import Sender, chance
 from appliance.outbox.service import BROKER, Outbox
@@ -109,5 +110,6 @@ def _remote(
             clock,
             settings,
             broker.ca_file,
+            broker.broker_id,
         )
     return remote

@@ -1,13 +1,24 @@
 """The broker on HTTP: who may do what, signatures, and the bodies of its answers."""
 
+import hashlib
 import json
 
 import pytest
 
 from appliance.broker import wire
 from appliance.broker.signature import request_text, rotation_text, sign
+from appliance.kernel.trouble import StoreFull
 from appliance.web.settings import LimitSettings
-from tests.support.broker import ACCEPT_TOKEN, READ_TOKEN, House, item, key, seed, signed
+from tests.support.broker import (
+    ACCEPT_TOKEN,
+    READ_TOKEN,
+    House,
+    item,
+    key,
+    seed,
+    signed,
+    signed_v1,
+)
 from tests.support.http import TOKEN
 
 ACCEPT, BATCH = "/broker/v1/accept", "/broker/v1/accept/batch"
@@ -38,64 +49,233 @@ def test_signed_request_needs_no_token(house):
     )
 
 
-def sign_as(name, method, path, stamp, body):
-    return sign(seed(name), request_text(method, path, stamp, body))
+def resigned(name="anna", **changed):
+    """Headers of `m1` to ACCEPT, but signed over something else."""
+
+    def headers(house, raw):
+        given = {
+            "method": "POST", "broker": house.id, "path": ACCEPT, "query": "",
+            "stamp": str(house.clock.now_ms()), "nonce": "n" * 32, "body": raw, **changed,
+        }  # fmt: skip
+        if callable(given["body"]):
+            given["body"] = given["body"](raw)
+        text = request_text(
+            given["method"], given["broker"], given["path"].encode(), given["query"],
+            given["stamp"], given["nonce"], given["body"],
+        )  # fmt: skip
+        return {"X-Agentlip-Nonce": "n" * 32, "X-Agentlip-Signature": sign(seed(name), text)}
+
+    return headers
 
 
 WRONG = {
-    "another member's": lambda now, raw: {
-        "X-Agentlip-Signature": sign_as("bert", "POST", ACCEPT, now, raw)
-    },
-    "of another path": lambda now, raw: {
-        "X-Agentlip-Signature": sign_as("anna", "POST", BATCH, now, raw)
-    },
-    "of another method": lambda now, raw: {
-        "X-Agentlip-Signature": sign_as("anna", "PUT", ACCEPT, now, raw)
-    },
-    "of another body": lambda now, raw: {
-        "X-Agentlip-Signature": sign_as("anna", "POST", ACCEPT, now, raw + b" ")
-    },
-    "of another time": lambda now, raw: {
-        "X-Agentlip-Signature": sign_as("anna", "POST", ACCEPT, now + "0", raw)
-    },
-    "cut short": lambda now, raw: {"X-Agentlip-Signature": "00"},
-    "of a stranger": lambda now, raw: {
-        "X-Agentlip-Member": key("stranger"),
-        "X-Agentlip-Signature": sign_as("stranger", "POST", ACCEPT, now, raw),
-    },
-    "without a member": lambda now, raw: {"X-Agentlip-Member": ""},
+    "another member's": resigned("bert"),
+    "of another path": resigned(path=BATCH),
+    "of another method": resigned(method="PUT"),
+    "of another query": resigned(query="a=1"),
+    "of another broker": resigned(broker="f" * 32),
+    "of another nonce": resigned(nonce="m" * 32),
+    "of another body": resigned(body=lambda raw: raw + b" "),
+    "of another time": resigned(stamp="1"),
+    "cut short": lambda _house, _raw: {"X-Agentlip-Signature": "00"},
+    "with a short nonce": lambda _house, _raw: {"X-Agentlip-Nonce": "n" * 15},
+    "with a long nonce": lambda _house, _raw: {"X-Agentlip-Nonce": "n" * 65},
+    "without a member": lambda _house, _raw: {"X-Agentlip-Member": ""},
 }
 
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_signature_that_does_not_fit_is_refused(house, fault):
     raw = json.dumps(item("m1")).encode()
-    change = WRONG[fault](str(house.clock.now_ms()), raw)
-    answer = house.ask("anna", "POST", ACCEPT, item("m1"), **change)
+    answer = house.ask("anna", "POST", ACCEPT, item("m1"), **WRONG[fault](house, raw))
     assert answer.status_code == 401
     assert answer.json["code"] == "BAD_SIGNATURE"
     assert house.count("client_message_dedupe") == 0
 
 
+def test_a_request_is_signed_over_these_bytes():
+    """The vector of docs/broker.md."""
+    text = request_text(
+        "GET", "b" * 32, b"/broker/v1/meshes/lab/history", "after=bh_1&limit=2", "1770000000000",
+        "0123456789abcdef", b"",
+    )  # fmt: skip
+    assert text == (
+        b"agentlip-broker-v2\nGET\nbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n"
+        b"/broker/v1/meshes/lab/history\nafter=bh_1&limit=2\n1770000000000\n0123456789abcdef\n"
+        + hashlib.sha256(b"").hexdigest().encode()
+    )
+    assert key(
+        "anna"
+    ) == "c76a5db075d32f1306622ff93d5e2377-e14d1e83801af79a396c75e3ae17fd6c".replace("-", "")
+    signature = """
+        420b9f1a5306fc584613e22352256919 963dcc943dea00566dc7f0a3604dd4da
+        a2ae75298655d27a85cf159f60d3e298 f4d0e1fd93ede69c2650e3019c14ba0e
+    """
+    assert sign(seed("anna"), text) == "".join(signature.split())
+
+
+def test_query_is_signed(house):
+    path = f"{LAB}/history"
+    query = "limit=1"
+    headers = signed("anna", "GET", path, b"", house.clock.now_ms(), house.id, query=query)
+    assert house.say("GET", path, b"", headers, query).status_code == 200
+    headers = signed("anna", "GET", path, b"", house.clock.now_ms(), house.id, query=query)
+    assert house.say("GET", path, b"", headers, "limit=500").json["code"] == "BAD_SIGNATURE"
+
+
+def test_percent_encoded_path_is_signed_decoded(house):
+    path = f"{LAB}/topics/{key('x')}/subscribers/caf\u00e9"
+    headers = signed("anna", "PUT", path, b"", house.clock.now_ms(), house.id)
+    encoded = path.replace("\u00e9", "%C3%A9")
+    assert house.say("PUT", encoded, b"", headers).status_code != 401
+
+
+def replays(house):
+    """Each kind of signed request, and whether it changes something."""
+    proof = sign(seed("new"), rotation_text("lab", key("anna"), key("new")))
+    anna = f"{LAB}/members/{key('anna')}"
+    return [
+        ("GET", f"{LAB}/history", None),
+        ("POST", ACCEPT, item("m1")),
+        ("POST", BATCH, {"items": [item("m2")]}),
+        ("PUT", f"{LAB}/topics/alerts/subscribers/{key('anna')}", None),
+        ("DELETE", f"{LAB}/topics/alerts/subscribers/{key('anna')}", None),
+        ("PATCH", anna, {"name": "anne"}),
+        ("POST", f"{anna}/rotate", {"pubkey": key("new"), "proof": proof}),
+    ]
+
+
+def test_each_signature_is_good_once_also_after_a_restart(tmp_path):
+    house = House(tmp_path)
+    sent = []
+    for method, path, body in replays(house):
+        raw = b"" if body is None else json.dumps(body).encode()
+        headers = signed("anna", method, path, raw, house.clock.now_ms(), house.id)
+        assert house.say(method, path, raw, headers).status_code < 300, path
+        sent.append((method, path, raw, headers))
+    for one in sent:
+        answer = house.say(*one)
+        assert (answer.status_code, answer.json["code"]) == (401, "SIGNATURE_USED"), one[1]
+    house.close()
+    house = House(tmp_path)
+    for one in sent[1:]:  # a read that is made again after a restart changes nothing
+        assert house.say(*one).json["code"] == "SIGNATURE_USED", one[1]
+    house.clock.pass_seconds(301)
+    for one in sent:
+        assert house.say(*one).json["code"] == "STALE_SIGNATURE", one[1]
+    house.close()
+
+
+def test_a_clock_that_is_set_forward_and_back_makes_no_replay_possible(house):
+    raw = json.dumps(item("m1")).encode()
+    headers = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms(), house.id)
+    assert house.say("POST", ACCEPT, raw, headers).status_code == 201
+    house.clock.ms += 3_600_000
+    house.sweeper.run_once(house.clock.now_ms())
+    house.clock.ms -= 3_600_000
+    assert house.say("POST", ACCEPT, raw, headers).json["code"] == "SIGNATURE_USED"
+
+
+def test_the_same_nonce_of_another_member_is_another_nonce(house):
+    for name in ("anna", "bert"):
+        raw = json.dumps(item(f"m-{name}")).encode()
+        headers = signed(name, "POST", ACCEPT, raw, house.clock.now_ms(), house.id, nonce="n" * 16)
+        assert house.say("POST", ACCEPT, raw, headers).status_code == 201
+
+
+def test_request_for_another_broker_is_refused_and_told_the_id(house, tmp_path):
+    other = House(tmp_path / "other")
+    assert other.id != house.id
+    raw = json.dumps(item("m1")).encode()
+    headers = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms(), other.id)
+    answer = house.say("POST", ACCEPT, raw, headers)
+    assert (answer.status_code, answer.json["code"]) == (401, "WRONG_BROKER")
+    assert answer.json["details"] == {"broker_id": house.id}
+    assert house.count("client_message_dedupe") == 0
+    assert other.say("POST", ACCEPT, raw, headers).status_code == 201
+    other.close()
+
+
+def test_nonces_are_limited_by_member_and_in_all_and_forgotten_in_time(tmp_path):
+    house = House(tmp_path, nonces_max=3, nonces_member_max=2)
+    path = f"{LAB}/topics/alerts/subscribers/{key('anna')}"
+
+    def codes(name, times):
+        answers = [house.ask(name, "PUT", path.replace(key("anna"), key(name)))
+                   for _ in range(times)]  # fmt: skip
+        return [one.status_code for one in answers]
+
+    assert codes("anna", 3) == [200, 200, 429]
+    assert codes("bert", 2) == [200, 429]
+    answer = house.ask("anna", "GET", LAB)
+    assert int(answer.headers["retry-after"]) > 250
+    assert "broker.nonces_max" in answer.json["hint"]
+    assert house.count("used_nonce") == 3
+    house.clock.pass_seconds(302)
+    assert codes("bert", 2) == [200, 200]
+    house.sweeper.run_once(house.clock.now_ms())
+    assert house.count("used_nonce") == 2, "rows that are over make room for others"
+    house.close()
+
+
+def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(tmp_path):
+    house = House(tmp_path)
+    full = StoreFull(retry_after=1.0)
+    write_many, house.store.write_many = house.store.write_many, raising(full)
+    assert house.ask("anna", "POST", ACCEPT, item("m1")).status_code == 503
+    assert house.ask("anna", "PATCH", f"{LAB}/members/anna", {"name": "a"}).status_code == 503
+    house.store.write_many = write_many
+    house.sweeper.run_once(house.clock.now_ms())
+    assert house.count("used_nonce") == 2
+    house.close()
+
+
+def raising(error):
+    def fail(*_args):
+        raise error
+
+    return fail
+
+
+def test_version_1_is_refused_unless_a_setting_allows_it(house, tmp_path):
+    raw = json.dumps(item("m1")).encode()
+    headers = signed_v1("anna", "POST", ACCEPT, raw, house.clock.now_ms())
+    answer = house.say("POST", ACCEPT, raw, headers)
+    assert (answer.status_code, answer.json["code"]) == (401, "SIGNATURE_VERSION")
+    assert answer.json["details"] == {"version": 2}
+    lenient = House(tmp_path / "lenient", signature_v1=True)
+    assert lenient.say("POST", ACCEPT, raw, headers).status_code == 201
+    assert lenient.say("POST", ACCEPT, raw, headers).status_code == 200, "it can be replayed"
+    assert lenient.ask("anna", "POST", ACCEPT, item("m2")).status_code == 201
+    lenient.close()
+
+
+def test_unknown_key_is_told_how_to_join(house):
+    answer = house.ask("stranger", "POST", ACCEPT, item("m1"))
+    assert (answer.status_code, answer.json["code"]) == (403, "NOT_A_MEMBER")
+    assert answer.json["details"] == {"member": key("stranger")}
+    assert "agentlip mesh add-member" in answer.json["hint"]
+
+
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_signature_too_far_from_our_time_is_refused_and_told_our_time(house, seconds):
     raw = json.dumps(item("m1")).encode()
-    headers = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms() + seconds * 1000)
+    headers = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms() + seconds * 1000, house.id)
     answer = house.ask("anna", "POST", ACCEPT, item("m1"), **headers)
     assert answer.status_code == 401
     assert answer.json["code"] == "STALE_SIGNATURE"
     assert answer.json["details"]["now_ms"] == house.clock.now_ms()
-    near = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms() + 299_000)
+    near = signed("anna", "POST", ACCEPT, raw, house.clock.now_ms() + 299_000, house.id)
     assert house.ask("anna", "POST", ACCEPT, item("m1"), **near).status_code == 201
 
 
 def test_body_of_a_stranger_is_not_read(house):
     """Who can't be right is refused before the body comes."""
-    headers = signed("stranger", "POST", ACCEPT, b"", house.clock.now_ms())
+    headers = signed("stranger", "POST", ACCEPT, b"", house.clock.now_ms(), house.id)
     answer = house.client().simulate_post(
         ACCEPT, body=b"x" * 10, headers={**headers, "Content-Length": "99999999999"}
     )
-    assert answer.status_code == 401
+    assert answer.status_code == 403
 
 
 def test_signature_opens_nothing_but_a_members_own(house):
@@ -217,7 +397,7 @@ def test_a_batch_is_one_request_to_the_door_and_its_items_count_for_the_mesh(tmp
     told = []
     for number in range(5):
         raw = json.dumps({"items": [item(f"m{number}.{n}") for n in range(100)]}).encode()
-        headers = signed("anna", "POST", BATCH, raw, house.clock.now_ms())
+        headers = signed("anna", "POST", BATCH, raw, house.clock.now_ms(), house.id)
         headers["Content-Type"] = "application/json"
         answer = client.simulate_post(BATCH, body=raw, headers=headers)
         results = answer.json.get("results", ())
@@ -296,4 +476,5 @@ def test_status_counts_and_orphans_are_looked_for(house):
         "leased": 0,
         "orphans": 0,
         "swept_at": None,
+        "broker_id": house.id,
     }

@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.support.broker import hello, item, key, signed
+from tests.support.broker import hello, hello_v1, item, key, proof, signed
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -62,11 +62,28 @@ def dialled(hub, token=None):
 def linked(hub, name):
     """A link that is open."""
     with dialled(hub) as socket:
-        say(socket, hello(name, now_ms()))
-        assert hear(socket)["type"] == "hello_ack"
+        assert introduced(socket, name)["type"] == "hello_ack"
         say(socket, {"type": "negotiate", "require": ["client_message_id_dedupe"]})
         assert hear(socket)["type"] == "negotiated"
         yield socket
+
+
+def challenged(socket, name, mesh="lab"):
+    """The broker's challenge to that member."""
+    say(socket, hello(name, mesh))
+    challenge = hear(socket)
+    assert challenge["type"] == "challenge"
+    return challenge
+
+
+def introduced(socket, name):
+    """What a good hello is answered."""
+    say(socket, proof(challenged(socket, name), name))
+    return hear(socket)
+
+
+def broker_id(hub):
+    return hub.http.get("/broker/v1/status").body["broker_id"]
 
 
 def say(socket, frame):
@@ -96,9 +113,10 @@ def closed(socket):
 
 def post(hub, name, body, path="/broker/v1/accept"):
     raw = json.dumps(body).encode()
+    headers = signed(name, "POST", path, raw, now_ms(), broker_id(hub))
     client = hub.connect(None)
     try:
-        return client("POST", path, raw=raw, headers=signed(name, "POST", path, raw, now_ms()))
+        return client("POST", path, raw=raw, headers=headers)
     finally:
         client.close()
 
@@ -164,37 +182,77 @@ def wait_for(hub, **wanted):
     ("change", "code"),
     [
         ({"signature": "0" * 128}, "BAD_SIGNATURE"),
-        ({"signature": ""}, "BAD_SIGNATURE"),
-        ({"timestamp": 1}, "STALE_SIGNATURE"),
+        ({"nonce": "0" * 32}, "SIGNATURE_USED"),
+        ({"nonce": ""}, "SIGNATURE_VERSION"),
         ({"mesh": "nowhere"}, "BAD_SIGNATURE"),
         ({"member": key("bert")}, "BAD_SIGNATURE"),
+        ({"member": key("stranger")}, "NOT_A_MEMBER"),
     ],
 )
 def test_hello_that_is_not_the_members_ends_the_link(hub, change, code):
     with dialled(hub) as socket:
-        say(socket, {**hello("anna", now_ms()), **change})
+        say(socket, {**proof(challenged(socket, "anna"), "anna"), **change})
         number, _, frames = closed(socket)
     assert number == 4401
     assert frames[-1]["code"] == code
 
 
-def test_hello_with_more_than_it_should_have_or_for_no_mesh_ends_the_link(hub):
-    for said in ({**hello("anna", now_ms()), "more": 1}, hello("anna", now_ms(), mesh="nowhere")):
-        with dialled(hub) as socket:
-            say(socket, said)
-            number, _, frames = closed(socket)
-        assert number == 1008
-        assert frames[-1]["type"] == "error"
-
-
-def test_hello_is_good_once(hub):
-    once = hello("anna", now_ms())
+def test_hello_of_an_unknown_key_names_the_next_step(hub):
     with dialled(hub) as socket:
+        say(socket, hello("stranger"))
+        number, _, (frame,) = closed(socket)
+    assert (number, frame["code"]) == (4401, "NOT_A_MEMBER")
+    assert "agentlip mesh add-member" in frame["hint"]
+
+
+def test_hello_with_more_than_it_should_have_or_for_no_mesh_ends_the_link(hub):
+    with dialled(hub) as socket:
+        say(socket, {**hello("anna"), "more": 1})
+        assert closed(socket)[0] == 1008
+    with dialled(hub) as socket:
+        say(socket, proof(challenged(socket, "anna", "nowhere"), "anna", "nowhere"))
+        number, _, frames = closed(socket)
+    assert (number, frames[-1]["code"]) == (1008, "MESH_NOT_FOUND")
+
+
+def test_hello_is_valid_on_its_own_link_only(hub):
+    with dialled(hub) as socket:
+        once = proof(challenged(socket, "anna"), "anna")
         say(socket, once)
         assert hear(socket)["name"] == "anna"
+    for before in ((), (hello("anna"),)):  # without a challenge, and after another one
+        with dialled(hub) as socket:
+            for frame in (*before, once):
+                say(socket, frame)
+            number, _, frames = closed(socket)
+        assert (number, frames[-1]["code"]) == (4401, "SIGNATURE_USED")
+
+
+def test_hello_for_another_broker_is_refused(hub):
     with dialled(hub) as socket:
-        say(socket, once)
-        assert closed(socket)[0] == 4401
+        challenge = challenged(socket, "anna")
+        say(socket, proof({**challenge, "broker_id": "f" * 32}, "anna"))
+        number, _, frames = closed(socket)
+    assert (number, frames[-1]["code"]) == (4401, "BAD_SIGNATURE")
+
+
+def test_hello_of_version_1_is_refused_unless_a_setting_allows_it(hub, tmp_path):
+    with dialled(hub) as socket:
+        say(socket, hello_v1("anna", now_ms()))
+        assert closed(socket)[2][-1]["code"] == "SIGNATURE_VERSION"
+    settings = SETTINGS.replace("[broker]", "[broker]\nsignature_v1 = true")
+    with serve(tmp_path, settings=settings) as old:
+        furnish(old)
+        once = hello_v1("anna", now_ms())
+        with dialled(old) as socket:
+            say(socket, once)
+            assert hear(socket)["type"] == "hello_ack"
+        with dialled(old) as socket:
+            say(socket, once)
+            assert closed(socket)[2][-1]["code"] == "SIGNATURE_USED"
+        with dialled(old) as socket:
+            say(socket, {**hello_v1("anna", now_ms()), "timestamp": 1})
+            assert closed(socket)[2][-1]["code"] == "STALE_SIGNATURE"
 
 
 def test_silence_and_other_frames_before_hello_end_the_link(hub):
@@ -213,7 +271,7 @@ def test_token_may_link_for_the_member_it_names_and_others_may_not(hub):
     reading = hub.http.post("/api/v1/tokens", {"name": "r", "scopes": ["broker:read"]}).body
     with dialled(hub, reading["secret"]) as socket:
         say(socket, frame)
-        assert closed(socket)[0] == 4401
+        assert hear(socket)["type"] == "challenge"
 
 
 # -- negotiation -------------------------------------------------------------------------
@@ -232,8 +290,7 @@ DEDUPE, PAYLOAD = "client_message_id_dedupe", "max_payload"
 )
 def test_link_that_lacks_what_is_required_is_closed_with_its_code(hub, require, code, reason):
     with dialled(hub) as socket:
-        say(socket, hello("emil", now_ms()))
-        hear(socket)
+        introduced(socket, "emil")
         say(socket, {"type": "negotiate", "require": [DEDUPE, *require], "optional": ["x"]})
         number, why, frames = closed(socket)
     assert number == code
@@ -254,7 +311,7 @@ def test_older_connection_stays_and_the_newer_is_refused_with_4004(hub):
     hub.http.patch(LAB, {"concurrency": "prefer_oldest"})
     try:
         with linked(hub, "dora") as older, dialled(hub) as newer:
-            say(newer, hello("dora", now_ms()))
+            introduced(newer, "dora")
             say(newer, {"type": "negotiate"})
             assert closed(newer)[:2] == (4004, "member_already_connected")
             post(hub, "anna", item("m4", "older", to="dora"))
@@ -264,6 +321,30 @@ def test_older_connection_stays_and_the_newer_is_refused_with_4004(hub):
         hub.http.patch(LAB, {"concurrency": "prefer_newest"})
 
 
+def test_signed_change_is_refused_again_after_kill_9(tmp_path):
+    """Whoever overheard it can't undo later changes with it."""
+    with serve(tmp_path, settings=SETTINGS) as hub:
+        furnish(hub)
+        path = f"{LAB}/topics/alerts/subscribers/{key('bert')}"
+        left = signed("bert", "DELETE", path, b"", now_ms(), broker_id(hub))
+        raw = json.dumps(item("r1", to="bert")).encode()
+        accept = "/broker/v1/accept"
+        sent = signed("anna", "POST", accept, raw, now_ms(), broker_id(hub))
+        client = hub.connect(None)
+        assert client("DELETE", path, headers=left).body == {"changed": True}
+        assert client.post(accept, raw=raw, headers=sent).status == 201
+        client.close()
+        assert hub.http("PUT", path).status == 200
+        hub.kill()
+        hub.start()
+        client = hub.connect(None)
+        again = client("DELETE", path, headers=left), client.post(accept, raw=raw, headers=sent)
+        for answer in again:
+            assert (answer.status, answer.body["code"]) == (401, "SIGNATURE_USED")
+        client.close()
+        assert key("bert") in hub.http.get(f"{LAB}/topics").body["places"][0]["subscribers"]
+
+
 def test_revoked_member_is_told_and_closed_and_stays_out(hub):
     with linked(hub, "emil") as emil:
         assert hub.http("DELETE", f"{LAB}/members/emil").status == 200
@@ -271,7 +352,7 @@ def test_revoked_member_is_told_and_closed_and_stays_out(hub):
     assert (code, reason) == (4401, "member_revoked")
     assert frames[-1]["event"] == "member_revoked"
     with dialled(hub) as socket:
-        say(socket, hello("emil", now_ms()))
+        say(socket, proof(challenged(socket, "emil"), "emil"))
         assert closed(socket)[2][-1]["code"] == "MEMBER_REVOKED"
     assert post(hub, "emil", item("m5")).body["code"] == "MEMBER_REVOKED"
 

@@ -15,7 +15,16 @@ from appliance.outbox.inbox.link import Receiver
 from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.outbox.inbox.signed import hello_text
 from tests.support.commands import environment
-from tests.support.inbox import OWN, SUPPORTED, House, broker, push, until_gone
+from tests.support.inbox import (
+    BROKER_ID,
+    NONCE,
+    OWN,
+    SUPPORTED,
+    House,
+    broker,
+    push,
+    until_gone,
+)
 
 ROOT = Path(__file__).parents[2]
 ROUNDS_MAX = 400
@@ -49,7 +58,7 @@ def test_hello_is_signed_and_a_push_is_stored_before_it_is_acked(house):
         asked = played.shake_hands()
         assert asked["require"] == ["client_message_id_dedupe"]
         hello = played.hello
-        text = hello_text("default", OWN.public_hex, hello["timestamp"])
+        text = hello_text(BROKER_ID, "default", OWN.public_hex, NONCE)
         VerifyKey(bytes.fromhex(hello["member"])).verify(text, bytes.fromhex(hello["signature"]))
         for number in (1, 2, 1):
             played.push(push(number))
@@ -69,6 +78,22 @@ def test_hello_is_signed_and_a_push_is_stored_before_it_is_acked(house):
     assert adopted == [("default", 30)]
     assert [event.name for event in house.heard] == ["daemon_reconnect", "message", "message"]
     assert receiver.broker_version == "9.9"
+
+
+def test_a_broker_with_another_id_than_the_settings_name_gets_no_signature(house):
+    said = []
+
+    def part(played):
+        said.append(played.hear("hello"))
+        played.say(type="challenge", broker_id="c" * 32, nonce=NONCE)
+        until_gone(played)
+
+    with broker(part) as scripted:
+        place = BrokerPlace("default", scripted.place().url, broker_id=BROKER_ID)
+        receiver = receiver_of(house, place)
+        go(receiver, lambda: receiver.state == "waiting" and bool(said))
+        assert receiver.reason == "the broker has another id than the settings name"
+    assert "signature" not in said[0]
 
 
 def test_pushes_right_behind_the_negotiation_are_not_lost(house):

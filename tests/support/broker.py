@@ -22,11 +22,19 @@ from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.signature import hello_text, public_key, request_text, sign
+from appliance.broker.signature import (
+    hello_text,
+    hello_text_v1,
+    public_key,
+    request_text,
+    request_text_v1,
+    sign,
+)
 from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import Clock
 from appliance.kernel.fingerprint import fingerprint
+from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.schema import migrate
 from appliance.kernel.store import Store
@@ -85,28 +93,55 @@ def item(
 
 
 def signed(
-    name: str, method: str, path: str, body: bytes, now_ms: int, **wrong: str
+    name: str,
+    method: str,
+    path: str,
+    body: bytes,
+    now_ms: int,
+    broker: str,
+    *,
+    query: str = "",
+    nonce: str = "",
+    **wrong: str,
 ) -> dict[str, str]:
-    """The headers of a member's request."""
-    stamp = str(now_ms)
+    """The headers of a member's request to the broker of that id."""
+    stamp, nonce = str(now_ms), nonce or random_id()
+    text = request_text(method, broker, path.encode(), query, stamp, nonce, body)
     return {
         "X-Agentlip-Member": key(name),
+        "X-Agentlip-Broker": broker,
         "X-Agentlip-Timestamp": stamp,
-        "X-Agentlip-Signature": sign(seed(name), request_text(method, path, stamp, body)),
+        "X-Agentlip-Nonce": nonce,
+        "X-Agentlip-Signature-Version": "2",
+        "X-Agentlip-Signature": sign(seed(name), text),
         **wrong,
     }
 
 
-def hello(name: str, now_ms: int, mesh: str = "lab", **more: Any) -> dict[str, Any]:
-    text = hello_text(mesh, key(name), now_ms)
+def signed_v1(name: str, method: str, path: str, body: bytes, now_ms: int) -> dict[str, str]:
+    text = request_text_v1(method, path, str(now_ms), body)
     return {
-        "type": "hello",
-        "mesh": mesh,
-        "member": key(name),
-        "timestamp": now_ms,
-        "signature": sign(seed(name), text),
-        **more,
+        "X-Agentlip-Member": key(name),
+        "X-Agentlip-Timestamp": str(now_ms),
+        "X-Agentlip-Signature": sign(seed(name), text),
     }
+
+
+def hello(name: str, mesh: str = "lab") -> dict[str, Any]:
+    """The first frame of a link, which is answered with a challenge."""
+    return {"type": "hello", "mesh": mesh, "member": key(name)}
+
+
+def proof(challenge: dict[str, Any], name: str, mesh: str = "lab", **more: Any) -> dict[str, Any]:
+    """The second, signed."""
+    text = hello_text(challenge["broker_id"], mesh, key(name), challenge["nonce"])
+    signature = sign(seed(name), text)
+    return {**hello(name, mesh), "nonce": challenge["nonce"], "signature": signature, **more}
+
+
+def hello_v1(name: str, now_ms: int, mesh: str = "lab") -> dict[str, Any]:
+    signature = sign(seed(name), hello_text_v1(mesh, key(name), now_ms))
+    return {**hello(name, mesh), "timestamp": now_ms, "signature": signature}
 
 
 class Hands:
@@ -131,6 +166,7 @@ class House:
         furnish: bool = True,
         **values: Any,
     ) -> None:
+        folder.mkdir(exist_ok=True)
         self.path = folder / "broker.sqlite3"
         self.clock = FakeClock() if clock is None else clock
         self.lines = Lines()
@@ -234,15 +270,24 @@ class House:
         )
         return Client(app, token, **more)
 
+    @property
+    def id(self) -> str:
+        return self.broker.signatures.broker_id
+
     def ask(self, name: str, method: str, path: str, body: Any = None, **wrong: str) -> Result:
         """A request signed by that member."""
         raw = b"" if body is None else json.dumps(body).encode()
-        headers = signed(name, method, path, raw, self.clock.now_ms(), **wrong)
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        query = None
+        headers = signed(name, method, path, raw, self.clock.now_ms(), self.id, **wrong)
+        return self.say(method, path, raw, headers)
+
+    def say(
+        self, method: str, path: str, raw: bytes, headers: dict[str, str], query: str = ""
+    ) -> Result:
+        """A request as it is, signed or not."""
+        if raw:
+            headers = {**headers, "Content-Type": "application/json"}
         return self.client().simulate_request(
-            method, path, body=raw, headers=headers, query_string=query
+            method, path, body=raw, headers=headers, query_string=query or None
         )
 
 

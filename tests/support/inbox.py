@@ -25,6 +25,7 @@ from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 
 OWN = keys.make("2026-02-04T20:00:00.000Z")
 ALICE = "a" * 64
+BROKER_ID, NONCE = "b" * 32, "n" * 32
 SUPPORTED = {
     "client_message_id_dedupe": {
         "params": {
@@ -125,6 +126,8 @@ class Played:
         return frame
 
     def shake_hands(self, supported: Any = SUPPORTED, missing: Any = ()) -> dict[str, Any]:
+        self.hear("hello")
+        self.say(type="challenge", broker_id=BROKER_ID, nonce=NONCE)
         self.hello = self.hear("hello")
         self.say(type="hello_ack", mesh=self.hello["mesh"], name="us", broker_version="9.9")
         asked = self.hear("negotiate")

@@ -113,10 +113,29 @@ class Scene:
         )
         self.after: Callable[[str], bool] = lambda _path: False
         self.url = ""
+        self.broker_id = "b" * 32
+        self.refusals = 0
 
 
 class Cut(Exception):
     pass
+
+
+def judged(scene: Scene, lock: Any, content: Any) -> tuple[int, dict[str, str], bytes]:
+    with lock:
+        if "items" not in content:
+            status, told, wait = scene.ledger.take(content)
+            headers = {} if wait is None else {"Retry-After": str(wait)}
+            return status, headers, json.dumps(told).encode()
+        results = [scene.ledger.take(item) for item in content["items"]]
+    told = [
+        {
+            "status": status,
+            "body": {**(body or {}), **({"retry_after": wait} if wait else {})},
+        }
+        for status, body, wait in results
+    ]
+    return 200, {}, json.dumps({"results": told}).encode()
 
 
 @contextmanager
@@ -133,8 +152,21 @@ def broker():
             scene.connections += 1
             super().setup()
 
+        def do_GET(self):
+            self.refuse_other_broker()
+
+        def refuse_other_broker(self):
+            """What a signed request for another broker is answered."""
+            scene.refusals += 1
+            told = {"error": "the signature is for another broker", "code": "WRONG_BROKER",
+                    "details": {"broker_id": scene.broker_id}}  # fmt: skip
+            self.answer(401, {}, json.dumps(told).encode())
+
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("X-Agentlip-Broker", scene.broker_id) != scene.broker_id:
+                self.refuse_other_broker()
+                return
             scene.requests.append(
                 (self.path, {k.lower(): v for k, v in self.headers.items()}, body)
             )
@@ -143,32 +175,19 @@ def broker():
             except Cut:
                 self.close_connection = True
                 return
-            status, headers, content = given or self.judged(json.loads(body))
+            status, headers, content = given or judged(scene, lock, json.loads(body))
             if scene.after(self.path):
                 self.close_connection = True
                 return
+            self.answer(status, headers, content)
+
+        def answer(self, status, headers, content):
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
-
-        def judged(self, content):
-            with lock:
-                if "items" not in content:
-                    status, told, wait = scene.ledger.take(content)
-                    headers = {} if wait is None else {"Retry-After": str(wait)}
-                    return status, headers, json.dumps(told).encode()
-                results = [scene.ledger.take(item) for item in content["items"]]
-            told = [
-                {
-                    "status": status,
-                    "body": {**(body or {}), **({"retry_after": wait} if wait else {})},
-                }
-                for status, body, wait in results
-            ]
-            return 200, {}, json.dumps({"results": told}).encode()
 
         def log_message(self, *_args):
             pass
@@ -194,5 +213,6 @@ def broker():
 def signed_text(path: str, headers: dict[str, str], body: bytes) -> bytes:
     """What a broker verifies the signature over."""
     digest = hashlib.sha256(body).hexdigest()
-    stamp = headers["x-agentlip-timestamp"]
-    return f"agentlip-broker-v1\nPOST\n{path}\n{stamp}\n{digest}".encode()
+    broker, stamp = headers["x-agentlip-broker"], headers["x-agentlip-timestamp"]
+    nonce = headers["x-agentlip-nonce"]
+    return f"agentlip-broker-v2\nPOST\n{broker}\n{path}\n\n{stamp}\n{nonce}\n{digest}".encode()

@@ -115,7 +115,7 @@ class Receiver(Loop):
             return counts
         try:
             if self._link is None:
-                self._connect(now_ms)
+                self._connect()
             counts["received"] = self._listen()
         except Stopped as stop:
             self._end_for_good(str(stop))
@@ -129,18 +129,13 @@ class Receiver(Loop):
 
     # -- coming up ---------------------------------------------------------------------------
 
-    def _connect(self, now_ms: int) -> None:
+    def _connect(self) -> None:
         self._become("connecting", "")
         frame_bytes_max = ESCAPED * self._inbox.settings.text_bytes_max + FRAME_BYTES_BESIDE
         place = self._place
         self._link = self._dial(endpoint_of(place.url), PATH, place.ca_file, frame_bytes_max)
         self._heard = self.clock.monotonic()
-        member = self._signer.public_hex
-        signature = self._signer.sign(hello_text(self.mesh, member, now_ms)).hex()
-        self._send(
-            type="hello", mesh=self.mesh, member=member, timestamp=now_ms, signature=signature
-        )
-        ack = self._expect("hello_ack")
+        ack = self._say_hello()
         version, name = ack.get("broker_version"), ack.get("name")
         self.broker_version = version if isinstance(version, str) else None
         self.member_name = name if isinstance(name, str) else None
@@ -165,14 +160,29 @@ class Receiver(Loop):
         if profile.status != "idle":
             self._send(type="status", status=profile.status)
 
+    def _say_hello(self) -> dict[str, Any]:
+        """The broker's hello_ack. It asks for a signature over its id and its challenge."""
+        member = self._signer.public_hex
+        self._send(type="hello", mesh=self.mesh, member=member)
+        answer = self._expect("challenge", "hello_ack")
+        if answer["type"] == "hello_ack":
+            return answer
+        broker, nonce = str(answer.get("broker_id")), str(answer.get("nonce"))
+        if self._place.broker_id not in (None, broker):
+            raise LinkRefused("the broker has another id than the settings name")
+        text = hello_text(broker, self.mesh, member, nonce)
+        signature = self._signer.sign(text).hex()
+        self._send(type="hello", mesh=self.mesh, member=member, nonce=nonce, signature=signature)
+        return self._expect("hello_ack")
+
     def _adopt_window(self, agreed: negotiation.Agreed) -> None:
         try:
             self._adopt(self.mesh, agreed.retention_days)
         except ApplianceError as error:
             raise Stopped(error.message) from None
 
-    def _expect(self, kind: str) -> dict[str, Any]:
-        """The next frame of that kind, in time. What came right behind it is kept."""
+    def _expect(self, *kinds: str) -> dict[str, Any]:
+        """The next frame of these kinds, in time. What came right behind it is kept."""
         deadline = self.clock.monotonic() + self._inbox.settings.hello_seconds
         assert self._link is not None
         frames = 0
@@ -182,12 +192,12 @@ class Receiver(Loop):
                 if frames > EARLY_FRAMES_MAX:
                     raise LinkBroken(f"the broker sends other frames than {kind}")
                 frame = decoded(self._early.popleft())
-                if frame.get("type") == kind:
+                if frame.get("type") in kinds:
                     return frame
                 if frame.get("type") == "error":
                     self._heed(frame)
             self._early.extend(self._link.receive(LISTEN_SECONDS))
-        raise LinkBroken(f"the broker did not say {kind} in time")
+        raise LinkBroken(f"the broker did not send {kinds[0]} in time")
 
     def _heed(self, frame: dict[str, Any]) -> None:
         code = str(frame.get("code"))

@@ -12,7 +12,8 @@ from appliance.kernel.clock import Clock
 from appliance.outbox.inbox import wire
 from appliance.outbox.inbox.service import Signer
 from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
-from appliance.outbox.inbox.signed import request_text, rotation_text
+from appliance.outbox.inbox.signed import rotation_text
+from appliance.outbox.request_signing import RequestSigner
 
 MESHES = "/broker/v1/meshes"
 _ABSENT = 404
@@ -39,7 +40,7 @@ class Remote:
         self._mesh = place.mesh
         self._signer = signer
         self._settings = settings
-        self._clock = clock
+        self._signing = RequestSigner(clock, place.broker_id)
         self._say = say
 
     def subscribe(self, topic: str) -> None:
@@ -108,15 +109,31 @@ class Remote:
     def _ask(
         self, method: str, path: str, content: Any = None, signer: Signer | None = None
     ) -> Any:
+        """The answer of a success. A request is made again once the broker's id is known."""
         body = b"" if content is None else msgspec.json.encode(content)
+        status, told = self._exchange(method, path, body, signer or self._signer)
+        if self._signing.learn(status, told):
+            status, told = self._exchange(method, path, body, signer or self._signer)
+        if 200 <= status < 300:
+            return told
+        if status in (408, 425, 429) or status >= 500:
+            raise wire.NoBroker(f"the broker answered {status}", details={"mesh": self._mesh})
+        said = told.get("error")
+        raise wire.BrokerRefused(
+            f"the broker refused: {said}" if isinstance(said, str) else None,
+            details={"mesh": self._mesh, "status": status, "code": told.get("code")},
+        )
+
+    def _exchange(
+        self, method: str, path: str, body: bytes, signer: Signer
+    ) -> tuple[int, dict[str, Any]]:
+        headers = self._signing.headers(signer, method, path, "", body)
+        headers["Accept"] = "application/json"
+        if body:
+            headers["Content-Type"] = "application/json"
         connection = self._connection()
         try:
-            connection.request(
-                method,
-                self._prefix + path,
-                body or None,
-                self._headers(method, path, body, signer or self._signer),
-            )
+            connection.request(method, self._prefix + path, body or None, headers)
             reply = connection.getresponse()
             text = reply.read(self._settings.answer_bytes_max + 1)
         except (OSError, http.client.HTTPException) as error:
@@ -126,16 +143,7 @@ class Remote:
             ) from None
         finally:
             connection.close()
-        told = _decoded(text) if len(text) <= self._settings.answer_bytes_max else {}
-        if 200 <= reply.status < 300:
-            return told
-        if reply.status in (408, 425, 429) or reply.status >= 500:
-            raise wire.NoBroker(f"the broker answered {reply.status}", details={"mesh": self._mesh})
-        said = told.get("error")
-        raise wire.BrokerRefused(
-            f"the broker refused: {said}" if isinstance(said, str) else None,
-            details={"mesh": self._mesh, "status": reply.status, "code": told.get("code")},
-        )
+        return reply.status, _decoded(text) if len(text) <= self._settings.answer_bytes_max else {}
 
     def _connection(self) -> http.client.HTTPConnection:
         seconds = self._settings.ask_seconds
@@ -144,18 +152,6 @@ class Remote:
         return http.client.HTTPSConnection(
             self._host, self._port, timeout=seconds, context=self._tls
         )
-
-    def _headers(self, method: str, path: str, body: bytes, signer: Signer) -> dict[str, str]:
-        stamp = str(self._clock.now_ms())
-        headers = {
-            "Accept": "application/json",
-            "X-Agentlip-Member": signer.public_hex,
-            "X-Agentlip-Timestamp": stamp,
-            "X-Agentlip-Signature": signer.sign(request_text(method, path, stamp, body)).hex(),
-        }
-        if body:
-            headers["Content-Type"] = "application/json"
-        return headers
 
 
 def _decoded(text: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+BrokerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]{1,64}$")]
 Mesh = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
@@ -16,6 +17,7 @@ class BrokerPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
     ca_file: str | None = None  # certificates to trust instead of the system's
+    broker_id: BrokerId | None = None  # sign for no other broker; left out: the broker tells its id
 
 
 class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

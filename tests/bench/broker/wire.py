@@ -3,10 +3,12 @@
 import json
 import re
 import time
+from functools import cache
 from typing import Any
 
 from appliance.broker.signature import hello_text, public_key, request_text, sign
 from appliance.kernel.fingerprint import fingerprint
+from appliance.kernel.ids import random_id
 from tests.bench.client import NOW, encode
 from tests.bench.courier.wire import Socket
 from tests.bench.target import RowFailed, Target
@@ -38,17 +40,32 @@ def item(run: str, number: int, kind: str) -> dict[str, Any]:
 def signed(target: Target, path: str, content: Any) -> bytes:
     """A whole request of the sender, ready to be sent within the next minutes."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    stamp = str(time.time_ns() // 1_000_000)
+    stamp, nonce = str(time.time_ns() // 1_000_000), random_id()
+    broker = broker_id(target)
+    text = request_text("POST", broker, path.encode(), "", stamp, nonce, body)
     lines = [
         f"POST {path} HTTP/1.1",
         f"Host: {target.host}:{target.port}",
         f"X-Agentlip-Member: {SENDER}",
+        f"X-Agentlip-Broker: {broker}",
         f"X-Agentlip-Timestamp: {stamp}",
-        f"X-Agentlip-Signature: {sign(SENDER_SEED, request_text('POST', path, stamp, body))}",
+        f"X-Agentlip-Nonce: {nonce}",
+        "X-Agentlip-Signature-Version: 2",
+        f"X-Agentlip-Signature: {sign(SENDER_SEED, text)}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
     ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+@cache
+def broker_id(target: Target) -> str:
+    from tests.bench.client import Http
+
+    http = Http(target)
+    found: str = http.call("GET", "/broker/v1/status")["broker_id"]
+    http.close()
+    return found
 
 
 def singles(target: Target, run: str, count: int, kind: str) -> list[bytes]:
@@ -96,24 +113,23 @@ class Receiver(Socket):
         super().__init__(target, "/broker/v1/link")
         self.seen: list[int] = []
         self.times: list[float] = []
-        now = time.time_ns() // 1_000_000
-        hello = {
-            "type": "hello",
-            "mesh": MESH,
-            "member": RECEIVER,
-            "timestamp": now,
-            "signature": sign(RECEIVER_SEED, hello_text(MESH, RECEIVER, now)),
-        }
+        hello = {"type": "hello", "mesh": MESH, "member": RECEIVER}
         self.say(json.dumps(hello).encode())
+        challenge = json.loads(self._expect(b"challenge"))
+        nonce = challenge["nonce"]
+        text = hello_text(challenge["broker_id"], MESH, RECEIVER, nonce)
+        signed = {**hello, "nonce": nonce, "signature": sign(RECEIVER_SEED, text)}
+        self.say(json.dumps(signed).encode())
         self._expect(b"hello_ack")
         self.say(b'{"type":"negotiate","require":["client_message_id_dedupe"]}')
         self._expect(b"negotiated")
 
-    def _expect(self, kind: bytes) -> None:
+    def _expect(self, kind: bytes) -> bytes:
         while not (frames := self.receive()):
             pass
         if kind not in frames[0]:
             raise RowFailed(f"expected {kind!r}, got {frames[0][:200]!r}")
+        return bytes(frames[0])
 
     def turn(self) -> int:
         joined = b"".join(self.receive())

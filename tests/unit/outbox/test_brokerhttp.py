@@ -59,11 +59,11 @@ def target(scene):
     made.close()
 
 
-def make(url, signer=None, **settings):
+def make(url, signer=None, broker_id=None, **settings):
     settings = msgspec.structs.replace(
         OutboxSettings(), connect_seconds=1.0, reply_seconds=0.3, **settings
     )
-    return HttpTarget(url, signer, SystemClock(), settings)
+    return HttpTarget(url, signer, SystemClock(), settings, broker_id=broker_id)
 
 
 def test_a_send_and_a_batch_arrive_over_one_kept_connection(scene, target):
@@ -78,17 +78,52 @@ def test_a_send_and_a_batch_arrive_over_one_kept_connection(scene, target):
     ]  # fmt: skip
 
 
-def test_requests_are_signed_over_method_path_time_and_body(scene):
+def test_requests_are_signed_for_the_broker_each_with_a_nonce_of_its_own(scene):
     signer = KeySigner()
     target = make(scene.url + "/behind/a/proxy", signer)
-    target.deliver(send())
+    target.deliver(send(1))
+    target.deliver(send(2))
     target.close()
-    path, headers, body = scene.requests[0]
-    assert path == "/behind/a/proxy/broker/v1/accept"
-    text = signed_text("/broker/v1/accept", headers, body)
-    key = VerifyKey(bytes.fromhex(headers["x-agentlip-member"]))
-    key.verify(text, bytes.fromhex(headers["x-agentlip-signature"]))
-    assert abs(int(headers["x-agentlip-timestamp"]) - SystemClock().now_ms()) < 60_000
+    nonces = set()
+    for path, headers, body in scene.requests:
+        assert path == "/behind/a/proxy/broker/v1/accept"
+        text = signed_text("/broker/v1/accept", headers, body)
+        key = VerifyKey(bytes.fromhex(headers["x-agentlip-member"]))
+        key.verify(text, bytes.fromhex(headers["x-agentlip-signature"]))
+        assert headers["x-agentlip-broker"] == scene.broker_id
+        assert abs(int(headers["x-agentlip-timestamp"]) - SystemClock().now_ms()) < 60_000
+        nonces.add(headers["x-agentlip-nonce"])
+    assert len(nonces) == 2
+    assert scene.refusals == 1, "the id is learned once"
+
+
+def test_a_broker_that_was_made_anew_is_signed_for_by_its_new_id(scene):
+    target = make(scene.url, KeySigner())
+    assert isinstance(target.deliver(send(1)), Delivered)
+    scene.broker_id = "c" * 32
+    assert isinstance(target.deliver(send(2)), Delivered)
+    assert scene.requests[-1][1]["x-agentlip-broker"] == "c" * 32
+    target.close()
+
+
+def test_a_broker_with_another_id_than_the_settings_name_gets_nothing(scene):
+    target = make(scene.url, KeySigner(), broker_id="d" * 32)
+    result = target.deliver(send(1))
+    assert isinstance(result, Later)
+    assert "WRONG_BROKER" in result.reason
+    assert scene.requests == []
+    target.close()
+
+
+def test_a_request_that_is_made_again_on_a_new_connection_has_a_new_nonce(scene):
+    target = make(scene.url, KeySigner())
+    target.deliver(send(1))
+    scene.before = lambda _path, _body: (_ for _ in ()).throw(Cut) if cuts.pop() else None
+    cuts = [False, True]  # taken from the end: the idle one is cut, the new one is not
+    assert isinstance(target.deliver(send(2)), Delivered)
+    first, second = (headers["x-agentlip-nonce"] for _, headers, _ in scene.requests[-2:])
+    assert first != second
+    target.close()
 
 
 def test_a_connection_that_was_closed_while_it_idled_is_no_failure(scene, target):
