@@ -99,6 +99,12 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     lock.acquire()
     try:
         refuse_second_hub(datadir)
+        if datadir.unread_settings_file.exists():
+            log.warning(
+                "this settings file is not read",
+                file=datadir.unread_settings_file.name,
+                hint=f"write settings to {datadir.settings_file}; docs/settings.md lists them",
+            )
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)

@@ -122,8 +122,8 @@ def add(tx: Tx, topic_id: str, command: wire.AddAttachment, key: str) -> Reply:
     if topic is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
     source = command.source_message_id
-    if source and not tx.execute("SELECT 1 FROM messages WHERE id = ?", (source,)).fetchone():
-        raise wire.NoSuchMessage(details={"source_message_id": source})
+    if source is not None:
+        _require_message(tx, source, topic[0])
     row = tx.execute(
         f"SELECT {ATTACHMENT} FROM topic_attachments WHERE topic_id = ? AND kind = ?"
         " AND COALESCE(key, '') = ? AND dedupe_key = ?",
@@ -143,6 +143,18 @@ def add(tx: Tx, topic_id: str, command: wire.AddAttachment, key: str) -> Reply:
     return Reply(201, encode(wire.AttachmentAdded(attachment, event_id)))
 
 
+def _require_message(tx: Tx, message_id: str, channel_id: str) -> None:
+    """A message of that channel: it may have moved to another topic, but never leaves its channel.
+    One of another channel is not found, so that nobody learns which messages exist there."""
+    found = tx.execute(
+        "SELECT 1 FROM messages WHERE id = ? AND channel_id = ?", (message_id, channel_id)
+    ).fetchone()
+    if found is None:
+        raise wire.NoSuchMessage(
+            "message not found in the topic's channel", details={"source_message_id": message_id}
+        )
+
+
 def page(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.AttachmentList:
     """Newest first; `before_id` goes on below an attachment of an earlier page."""
     conditions, parameters = ["topic_id = ?"], [topic_id]
@@ -151,7 +163,8 @@ def page(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.At
         parameters.append(query.kind)
     if query.before_id is not None:
         anchor = reader.row(
-            "SELECT created_at, id FROM topic_attachments WHERE id = ?", (query.before_id,)
+            "SELECT created_at, id FROM topic_attachments WHERE id = ? AND topic_id = ?",
+            (query.before_id, topic_id),
         )
         if anchor is None:
             raise wire.NoSuchAttachment(details={"before_id": query.before_id})

@@ -97,7 +97,7 @@ def list_topics(
     topic = model.Topic
     query = topic.select().where(topic.channel_id == channel_id)
     if before_id is not None:
-        anchor = topic.get_or_none(topic.id == before_id)
+        anchor = topic.get_or_none(topic.id == before_id, topic.channel_id == channel_id)
         if anchor is None:
             raise wire.NoSuchTopic(details={"before_id": before_id})
         query = query.where(

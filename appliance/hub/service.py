@@ -11,7 +11,7 @@ from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, Following
-from appliance.hub.text import check_message, check_size, check_text
+from appliance.hub.text import check_message, check_name, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.kernel import once
 from appliance.kernel.alone import SMALL_BYTES
@@ -76,7 +76,8 @@ class Hub:
     ) -> Reply:
         if principal.channels is not None:
             self.access.whole(principal, POST)
-        check_text(name=command.name, description=command.description)
+        check_name(name=command.name)
+        check_text(description=command.description)
         identity = self._identity(principal, "POST", "channels", key, command)
         return self._mutate("create_channel", identity, writes.create_channel, command)
 
@@ -85,7 +86,7 @@ class Hub:
     ) -> Reply:
         if principal.channels is not None:
             self.access.channel(principal, POST, command.channel_id)
-        check_text(title=command.title)
+        check_name(title=command.title)
         identity = self._identity(principal, "POST", "topics", key, command)
         return self._mutate("create_topic", identity, writes.create_topic, command)
 
@@ -94,7 +95,7 @@ class Hub:
     ) -> Reply:
         if principal.channels is not None:
             self.access.topic(principal, POST, topic_id)
-        check_text(title=command.title)
+        check_name(title=command.title)
         identity = self._identity(principal, "PATCH", f"topics/{topic_id}", key, command)
         return self._mutate("rename_topic", identity, writes.rename_topic, topic_id, command.title)
 
@@ -132,7 +133,7 @@ class Hub:
             check_text(content_raw=command.content_raw)
             check_size(command.content_raw)
             return self._mutate("edit_message", identity, writes.edit_message, message_id, command)
-        check_text(actor=command.actor)
+        check_name(actor=command.actor)
         return self._mutate("delete_message", identity, writes.delete_message, message_id, command)
 
     def add_attachment(
@@ -142,7 +143,10 @@ class Hub:
         principal: Principal,
         key: str | None = None,
     ) -> Reply:
-        check_text(kind=command.kind, key=command.key, dedupe_key=command.dedupe_key)
+        if command.key == "":  # the wire takes it for no key, as the unique index does
+            command = msgspec.structs.replace(command, key=None)
+        check_name(kind=command.kind)
+        check_text(key=command.key, dedupe_key=command.dedupe_key)
         if principal.channels is not None:
             self.access.topic(principal, POST, topic_id)
         attachments.check(command)

@@ -135,7 +135,7 @@ PatchMessage = EditMessage | DeleteMessage | MoveMessage
 class AddAttachment(Struct, frozen=True):
     kind: Kind
     value_json: Annotated[dict[str, Any], Meta(description="at most 16,384 bytes as JSON")]
-    key: Kind | None = None
+    key: Annotated[str, Meta(max_length=100, description="empty: none")] | None = None
     dedupe_key: DedupeKey | None = None
     source_message_id: Id | None = None
 
@@ -434,13 +434,11 @@ class MessagesMoved(Conflict):
 
 
 class TooManyToMove(Invalid):
-    code = "TOO_MANY_MESSAGES"
     sentence = "too many messages; use mode=later with smaller anchor, or delete old messages first"
     advice = "or raise hub.max_retopic_batch in agentlip.toml"
 
 
 class BadUrl(Invalid):
-    code = "INVALID_URL"
     sentence = "only http, https and file addresses may be attached"
     advice = 'for instance {"url": "https://example.com/page"}'
 
@@ -452,7 +450,6 @@ class KeyInProgress(Conflict):
 
 
 class TooManyWaiting(Unavailable):
-    code = "TOO_MANY_WAITING"
     sentence = "too many clients are waiting for events"
     advice = "raise hub.waiting_max, or use the WebSocket"
 

@@ -102,6 +102,8 @@ class DataDir:
         self.logs = self.dir / "logs"
         self.backups = self.dir / "backups"
         self.settings_file = self.workspace / "agentlip.toml"
+        # The TypeScript hub's settings (hub spec §0.4): code, which is never run here.
+        self.unread_settings_file = self.workspace / "agentlip.config.ts"
 
     def __repr__(self) -> str:
         return f"DataDir({str(self.workspace)!r})"

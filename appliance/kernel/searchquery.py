@@ -20,7 +20,6 @@ TERMS_MAX = 32
 
 
 class SearchSyntax(Invalid):
-    code = "SEARCH_SYNTAX"
     sentence = "the search can't be understood"
     advice = 'for instance: word, "exact phrase", one OR two'
 

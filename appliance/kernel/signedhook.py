@@ -23,7 +23,6 @@ NEW_KEY_BYTES = 32
 
 
 class BadSecret(Invalid):
-    code = "BAD_WEBHOOK_SECRET"
     sentence = f"a secret is {PREFIX} and base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"
     advice = "leave it out, and one is made"
 

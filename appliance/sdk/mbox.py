@@ -13,6 +13,7 @@ from email.message import Message
 from html.parser import HTMLParser
 from typing import BinaryIO
 
+from appliance.kernel.blank import is_blank
 from appliance.sdk.importer import Bad, Item, item_key
 
 MAIL_BYTES_MAX = 64 * 1024 * 1024
@@ -149,7 +150,8 @@ def _piece(raw: bytes | str, charset: str | None) -> str:
 
 def _one_line(text: str, characters_max: int) -> str:
     clean = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(clean.split())[:characters_max].strip()
+    line = " ".join(clean.split())[:characters_max].strip()
+    return "" if is_blank(line) else line
 
 
 class _TextOfHtml(HTMLParser):

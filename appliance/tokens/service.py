@@ -12,6 +12,7 @@ from appliance.kernel.auth import (
     hash_token,
     remember_server_token,
 )
+from appliance.kernel.blank import is_blank
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -118,7 +119,8 @@ class Tokens:
 
 
 def check_new(command: wire.CreateToken) -> list[str]:
-    if not command.name.isprintable() or command.name != command.name.strip():
+    name = command.name
+    if not name.isprintable() or name != name.strip() or is_blank(name):
         raise Invalid(
             "a token's name is one printable line without blanks around it",
             details={"field": "name"},

@@ -122,7 +122,6 @@ class TooManyTokens(Invalid):
 
 
 class UnknownScope(Invalid):
-    code = "UNKNOWN_SCOPE"
     sentence = "there is no such scope"
     advice = "scopes: " + ", ".join(sorted(GRANTABLE))
 

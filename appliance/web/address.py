@@ -61,7 +61,6 @@ class Rules(AddressRules, Protocol):
 
 
 class BadWebhookUrl(Invalid):
-    code = "WEBHOOK_URL_REFUSED"
     sentence = "events may not be sent to that address"
     advice = "use https and a public name, or see [webhooks] in agentlip.toml"
 

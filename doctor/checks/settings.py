@@ -65,8 +65,24 @@ def _files(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
             yield f"{prefix}{key}", value
 
 
+def _unread(context: Context) -> Iterator[Finding]:
+    path = context.datadir.unread_settings_file
+    if path.exists():
+        yield Finding(
+            Severity.WARNING,
+            path.name,
+            "this file is not read; what it sets does not hold here",
+            f"write settings to {context.datadir.settings_file}; docs/settings.md lists them",
+        )
+
+
 CHECKS = (
     Check(name="settings.file", inspects="agentlip.toml can be read", find=_file),
+    Check(
+        name="settings.unread",
+        inspects="no settings are in agentlip.config.ts, which is not read",
+        find=_unread,
+    ),
     Check(
         name="settings.secrets",
         inspects="the secrets that settings name are there",

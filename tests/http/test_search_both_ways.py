@@ -87,7 +87,7 @@ def test_filters_by_place(hub, place):
 @pytest.mark.parametrize("q", ["a OR", 'a "b', "x" * 1001])
 def test_what_cannot_be_understood_is_400(hub, place, q):
     answer = hub.http.get(f"/api/v1/search?q={quote(q)}")
-    assert (answer.status, answer.body["code"]) == (400, "SEARCH_SYNTAX")
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
 
 
 @pytest.mark.parametrize("q", ["!!!", '"', "***", "😀"])

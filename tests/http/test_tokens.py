@@ -248,7 +248,7 @@ def test_the_command_line_with_a_hub_and_without_one(tmp_path, running):
         again = run("create", "--name", "bot", "--scope", "hub:read")
         assert (again.code, "ALREADY_EXISTS" in again.err) == (2, True)
         unknown = run("create", "--name", "x", "--scope", "hub:wish")
-        assert (unknown.code, "UNKNOWN_SCOPE" in unknown.err) == (1, True)
+        assert (unknown.code, "INVALID_INPUT" in unknown.err) == (1, True)
         listed = {each["id"]: each["state"] for each in run("list").json}
         assert listed == {"server": "active", token["id"]: "active", other["id"]: "revoked"}
         if not running:

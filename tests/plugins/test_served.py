@@ -420,3 +420,11 @@ def test_signals_to_a_plugin_are_its_own_affair(tmp_path):
         caught_up(hub)
         assert third in enriched(hub)
         assert message in enriched(hub)
+
+
+def test_settings_of_the_typescript_hub_are_told_once_and_not_read(tmp_path):
+    (tmp_path / "agentlip.config.ts").write_text("throw new Error('never run')\n")
+    with serve(tmp_path) as hub:
+        assert hub.http.get("/-/ready").status == 200
+        assert hub.said.count("this settings file is not read") == 1
+        assert str(tmp_path / "agentlip.toml") in hub.said

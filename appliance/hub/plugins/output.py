@@ -8,7 +8,7 @@ from appliance.hub import attachments
 from appliance.hub import wire as hub_wire
 from appliance.hub.events import encode
 from appliance.hub.plugins import wire
-from appliance.hub.text import check_text
+from appliance.hub.text import check_name, check_text
 from appliance.kernel.errors import ApplianceError, Invalid
 
 Added = tuple[hub_wire.AddAttachment, str]  # with its dedupe key
@@ -36,7 +36,7 @@ def extracts(raw: msgspec.Raw, message_id: str, items_max: int) -> list[Added]:
     added = []
     for one in _decoded(_extracts, raw, items_max):
         command = hub_wire.AddAttachment(
-            one.kind, one.value_json, one.key, one.dedupe_key, message_id
+            one.kind, one.value_json, one.key or None, one.dedupe_key, message_id
         )
         added.append((command, _judge(_check_extract, command)))
     return added
@@ -61,13 +61,14 @@ def _judge(check: Any, item: Any) -> Any:
 
 
 def _check_finding(finding: wire.Finding) -> None:
-    check_text(kind=finding.kind)
+    check_name(kind=finding.kind)
     attachments.check_value(finding.data)
     if len(encode(finding.data)) > hub_wire.VALUE_BYTES_MAX:
         raise Invalid
 
 
 def _check_extract(command: hub_wire.AddAttachment) -> str:
-    check_text(kind=command.kind, key=command.key, dedupe_key=command.dedupe_key)
+    check_name(kind=command.kind)
+    check_text(key=command.key, dedupe_key=command.dedupe_key)
     attachments.check(command)
     return command.dedupe_key or attachments.dedupe_key(command.value_json)

@@ -36,7 +36,7 @@ class Extract(Struct, frozen=True):
 
     kind: Kind
     value_json: dict[str, Any]
-    key: Kind | None = None
+    key: Annotated[str, Meta(max_length=100, description="empty: none")] | None = None
     dedupe_key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
 
 

@@ -190,7 +190,7 @@ class Receiver(Loop):
             while self._early:
                 frames += 1
                 if frames > EARLY_FRAMES_MAX:
-                    raise LinkBroken(f"the broker sends other frames than {kind}")
+                    raise LinkBroken(f"the broker sends other frames than {kinds[0]}")
                 frame = decoded(self._early.popleft())
                 if frame.get("type") in kinds:
                     return frame

@@ -184,3 +184,39 @@ def test_who_may_only_post_somewhere_reads_like_anybody(house, places):
     """On loopback reading is free; a token for posting must not take that away."""
     who = principal_of("bot", "bot", [f"hub:post@{places[0].channel}"])
     assert len(house.hub.list_channels(wire.ChannelsQuery(), who).channels) == 2
+
+
+def test_an_attachment_names_no_message_of_another_channel(house, places):
+    """Whoever asks: the answer is the same as for a message that does not exist."""
+    ours, theirs = places
+    before = house.everything()
+    for who in (limited(ours), house.alice):
+        for message_id in (theirs.message, "msg_none"):
+            command = wire.AddAttachment("note", {"a": 1}, source_message_id=message_id)
+            with pytest.raises(wire.NoSuchMessage) as refused:
+                house.hub.add_attachment(ours.topic, command, who)
+            assert refused.value.message == "message not found in the topic's channel"
+    assert house.everything() == before
+
+
+def test_an_attachment_names_a_message_that_moved_within_its_channel(house, places):
+    ours, _ = places
+    made = house.hub.create_topic(wire.CreateTopic(ours.channel, "elsewhere"), house.alice)
+    elsewhere = msgspec.json.decode(made.body)["topic"]["id"]
+    house.hub.patch_message(ours.message, wire.MoveMessage(elsewhere, "one"), house.alice)
+    command = wire.AddAttachment("note", {"a": 1}, source_message_id=ours.message)
+    assert house.hub.add_attachment(ours.topic, command, limited(ours)).status == 201
+
+
+def test_a_page_continues_from_nothing_of_another_place(house, places):
+    ours, theirs = places
+    attached = house.hub.add_attachment(
+        theirs.topic, wire.AddAttachment("note", {"a": 1}), house.alice
+    )
+    attachment = msgspec.json.decode(attached.body)["attachment"]["id"]
+    who = limited(ours)
+    with pytest.raises(wire.NoSuchTopic):
+        house.hub.list_topics(ours.channel, wire.TopicsQuery(before_id=theirs.topic), who)
+    query = wire.AttachmentsQuery(before_id=attachment)
+    with pytest.raises(wire.NoSuchAttachment):
+        house.hub.list_attachments(ours.topic, query, who)

@@ -73,6 +73,16 @@ def test_event_id_is_null_and_not_absent_in_what_is_sent(house, place):
     assert json.loads(body)["deduplicated"] is True
 
 
+def test_an_empty_key_is_no_key(house, place):
+    _, added = add(house, place[1], LINK, key="", once="one request")
+    assert added.attachment.key is None
+    assert house.rows("SELECT key FROM topic_attachments") == [(None,)]
+    status, again = add(house, place[1], LINK, key=None)
+    assert (status, again.deduplicated) == (200, True)
+    _, replayed = add(house, place[1], LINK, key=None, once="one request")
+    assert replayed == added
+
+
 def test_topic_kind_key_and_dedupe_key_tell_them_apart(house, place):
     channel, topic, _ = place
     other = house.hub.create_topic(wire.CreateTopic(channel, "second"), house.alice)

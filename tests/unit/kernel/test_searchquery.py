@@ -46,7 +46,7 @@ def test_what_is_understood(text, alternatives):
 def test_what_is_refused(text):
     with pytest.raises(SearchSyntax) as refused:
         parse(text)
-    assert (refused.value.code, refused.value.kind) == ("SEARCH_SYNTAX", "invalid")
+    assert (refused.value.code, refused.value.kind) == ("INVALID_INPUT", "invalid")
     assert refused.value.hint
 
 

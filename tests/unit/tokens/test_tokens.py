@@ -110,7 +110,7 @@ def test_scopes_that_can_be_given(house, scopes, refused):
         assert sorted(house.create(scopes=scopes).token.scopes) == sorted(scopes)
 
 
-@pytest.mark.parametrize("name", [" a", "a\nb", "\x1b[1m"])
+@pytest.mark.parametrize("name", [" a", "a\nb", "\x1b[1m", " ", "\u200b", "\u3164"])
 def test_a_name_is_one_printable_line(house, name):
     with pytest.raises(wire.Invalid):
         house.create(name)
