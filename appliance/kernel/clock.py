@@ -13,6 +13,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never go backwards; only differences mean anything."""
 
+    def uptime(self) -> float:
+        """As `monotonic`, but time in which the machine was suspended counts."""
+
 
 class SystemClock:
     def now_ms(self) -> int:
@@ -20,6 +23,13 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def uptime(self) -> float:
+        return time.clock_gettime(_UPTIME)
+
+
+# macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC counts suspended time.
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def iso(ms: int) -> str:

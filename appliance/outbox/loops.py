@@ -12,6 +12,7 @@ from appliance.outbox.service import Outbox
 
 DAY_MS = 24 * HOUR_MS
 IDLE_SECONDS = 30.0
+LOOKS_MAX = 10  # pieces of `outbox.sweep_rows_max` pending sends in one round
 
 
 class Drain(Loop):
@@ -33,6 +34,7 @@ class Drain(Loop):
         self.interval_seconds = self._poll_seconds
         if self.clock.monotonic() < self._quiet_until:
             return {"claimed": 0}
+        self._sender.check_clock()
         try:
             counts = self._sender.round(now_ms)
         except Unavailable as error:
@@ -58,6 +60,7 @@ class Watch(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox = self._outbox
+        outbox.jumps.check()
         standing = outbox.store.read(queries.standing)
         depth = standing.depth
         outbox.gauge.looked(depth["pending"] + depth["inflight"], standing.bytes_used)
@@ -92,15 +95,21 @@ class Sweep(Loop):
     def __init__(self, outbox: Outbox) -> None:
         super().__init__(outbox.clock, outbox.log)
         self._outbox = outbox
+        self._after = ""
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox, settings = self._outbox, self._outbox.settings
-        most, write = settings.sweep_rows_max, self._outbox.store.write
-        adopted = outbox.adopted
+        outbox.jumps.check()
+        outbox.jumps.note()
+        most, write = settings.sweep_rows_max, outbox.store.write
+        oldest_ms = {mesh: now_ms - hours * HOUR_MS for mesh, hours in outbox.adopted.items()}
+        default_ms = now_ms - outbox.max_age_hours("") * HOUR_MS
         died = 0
-        for mesh in (*adopted, None):
-            age_ms = outbox.max_age_hours(mesh or "") * HOUR_MS
-            died += write(writes.let_die, mesh, tuple(adopted), now_ms - age_ms, most)
+        for _ in range(LOOKS_MAX):
+            more, self._after = write(writes.let_die, oldest_ms, default_ms, self._after, most)
+            died += more
+            if not self._after:
+                break
         if died:
             metrics.deaths.labels("too_old").inc(died)
             outbox.gauge.ended(died)

@@ -21,6 +21,9 @@ fill = gauge("outbox_fill_ratio", "How full the outbox is; from 0.95 on it takes
 open_routes = gauge("outbox_open_routes", "Routes that are left alone because they keep failing")
 deaths = counter("outbox_deaths_total", "Sends that died", ("cause",))
 """cause: refused, too_old"""
+clock_jumps = counter(
+    "outbox_clock_jumps_total", "Times that the clock was set and waiting sends were moved with it"
+)
 restarts = counter("outbox_restart_resets_total", "Sends that a restart found in flight")
 requeues = counter("outbox_requeues_total", "Sends requeued by an operator")
 history_pruned = counter(

@@ -86,6 +86,7 @@ class Parts:
         try:
             last = self.store.read(queries.last_id)
             self.store.seed_ids(last)
+            self.outbox.jumps.resume()
             pause_ms = self.outbox.settings.backoff_first_ms
             found = self.store.write(writes.reset_inflight, pause_ms, RESTARTED)
             watch.run_once(clock.now_ms())

@@ -97,6 +97,9 @@ class Sender:
     def open_routes(self) -> list[str]:
         return sorted(name for name, route in self._routes.items() if route.breaker.is_open)
 
+    def check_clock(self) -> None:
+        self._outbox.jumps.check()
+
     # -- one round -----------------------------------------------------------------------
 
     def round(self, now_ms: int) -> dict[str, int]:
@@ -120,7 +123,7 @@ class Sender:
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
         while target is not None and self._may_begin(route) and self._hands.free > 0:
-            admitted = route.breaker.admits(now_ms)
+            admitted = route.breaker.admits(self._steady_ms())
             if admitted == "none":
                 break
             rows = self._claim(name, route, target, now_ms, admitted == "few")
@@ -217,7 +220,11 @@ class Sender:
         pause = backoff.pause_ms(
             route.breaker.failures + 1, self._chance(), self._outbox.settings, asked or None
         )
-        route.breaker.failed(self._clock.now_ms(), pause, at_once=asked > 0)
+        route.breaker.failed(self._steady_ms(), pause, at_once=asked > 0)
+
+    def _steady_ms(self) -> int:
+        """For pauses that end with the process: nobody can set this clock."""
+        return int(self._clock.monotonic() * 1000)
 
     def _settled(self, target: Target, row: Row, result: Result) -> Settled:
         count = metrics.deliveries.labels

@@ -15,6 +15,7 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.outbox import destination, maxage, metrics, order, queries, states, wire, writes
+from appliance.outbox.clock_jumps import ClockJumps
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.shown import message_of, meta_of, shown
@@ -71,6 +72,7 @@ class Outbox:
         self.gauge = Gauge(settings.sends_max, settings.bytes_max)
         self.open_routes: Callable[[], list[str]] = list
         self._ids = IdFactory(clock)
+        self.jumps = ClockJumps(store, settings, clock, log)
         self._in_flight = 0
         self._max_age: dict[str, int] = {}
         self._known_faces: dict[Target, Faces] = {}
@@ -241,6 +243,7 @@ class Outbox:
     def _accept(self, news: Sequence[New]) -> list[Found]:
         if self._in_flight >= self.settings.in_flight_max:
             raise wire.DaemonBusy(retry_after=1.0, details={"max": self.settings.in_flight_max})
+        self.jumps.check()
         small = len(news) == 1 and len(news[0].payload) + len(news[0].meta or "") <= SMALL_BYTES
         write = self.store.write_small if small else self.store.write
         self._in_flight += 1
@@ -325,6 +328,7 @@ class Outbox:
         broker = self.targets.get(BROKER)
         bounded = None if broker is None else self._faces(broker)[1]
         meshes = sorted({mesh for mesh in served if bounded is None or bounded.serves(mesh)})
+        jump_ms, jumped_at = self.jumps.last
         return wire.OutboxState(
             enabled=self.settings.enabled,
             level=gauge.level,
@@ -335,6 +339,8 @@ class Outbox:
             max_age_hours={mesh: self.max_age_hours(mesh) for mesh in meshes},
             meshes=meshes,
             open_routes=self.open_routes(),
+            clock_jump_seconds=jump_ms / 1000,
+            clock_jumped_at=jumped_at,
         )
 
     def waiting(self, target: str, to: str, most: int) -> int:

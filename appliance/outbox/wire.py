@@ -220,7 +220,11 @@ class Pruned(Struct, frozen=True):
 
 
 class OutboxState(Struct, frozen=True):
-    """How it stands with the outbox: `level` is normal, high, full or degraded."""
+    """State of the outbox: `level` is normal, high, full or degraded.
+
+    `clock_jump_seconds`: by how much the clock was set last, at `clock_jumped_at`. The times of
+    waiting sends were moved with it.
+    """
 
     enabled: bool
     level: str
@@ -231,6 +235,8 @@ class OutboxState(Struct, frozen=True):
     max_age_hours: dict[str, int]
     meshes: list[str]
     open_routes: list[str]
+    clock_jump_seconds: float = 0.0
+    clock_jumped_at: str | None = None
 
 
 class IdReused(Conflict):

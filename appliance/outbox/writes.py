@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from appliance.kernel.batch import Tx
-from appliance.kernel.ids import encode_ulid
 from appliance.kernel.once import Reply
 from appliance.outbox import queries, states, wire
 from appliance.outbox.columns import COLUMNS, Row
@@ -205,24 +204,66 @@ def settle(tx: Tx, results: Sequence[Settled]) -> int:
     return changed
 
 
-def let_die(tx: Tx, mesh: str | None, others: Sequence[str], too_old_ms: int, most: int) -> int:
-    """Pending sends of a mesh (None: of all but `others`) that were accepted before that time.
-    Ids rise with time, so only old ones are looked at."""
-    marks = ", ".join("?" * len(others))
-    where = "mesh = ?" if mesh is not None else f"mesh NOT IN ({marks})"
-    values = [mesh] if mesh is not None else list(others)
-    return tx.execute(
-        "UPDATE outbox SET status = 'dead', died_at = ?, last_error = 'older than max_age_hours'"
-        " || ifnull('; before that: ' || last_error, '')"
-        " WHERE id IN (SELECT id FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
-        f" AND id < ? AND enqueued_at <= ? AND {where} ORDER BY id LIMIT ?)",
-        (tx.now_ms, _first_id_of(too_old_ms + 1), too_old_ms, *values, most),
+def let_die(
+    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, most: int
+) -> tuple[int, str]:
+    """Give up pending sends that were accepted before their mesh's time, or before `default_ms`.
+
+    Looks at `most` of them after the id `after`, whatever their ids say about time: ids go on
+    rising after the clock was set back. Returns how many died and the id to go on from; "" at
+    the end.
+    """
+    rows = tx.execute(
+        "SELECT id, enqueued_at, mesh FROM outbox INDEXED BY outbox_waiting"
+        " WHERE status = 'pending' AND id > ? ORDER BY id LIMIT ?",
+        (after, most),
+    ).fetchall()
+    old = [
+        (tx.now_ms, id_)
+        for id_, enqueued_at, mesh in rows
+        if enqueued_at <= too_old_ms.get(mesh, default_ms)
+    ]
+    if old:
+        tx.executemany(
+            "UPDATE outbox SET status = 'dead', died_at = ?, last_error ="
+            " 'older than max_age_hours' || ifnull('; before that: ' || last_error, '')"
+            " WHERE id = ?",
+            old,
+        )
+    return len(old), rows[-1][0] if len(rows) == most else ""
+
+
+# -- clocks that are set ------------------------------------------------------------------
+
+
+def move_times(tx: Tx, jump_ms: int, note: str) -> int:
+    """Move the times of all sends that have not ended, as the clock was moved. Once, with the
+    note that it was done; a time before 1970 is one as any other."""
+    moved = tx.execute(
+        "UPDATE outbox SET enqueued_at = enqueued_at + ?, next_attempt_at = next_attempt_at + ?"
+        " WHERE status IN ('pending', 'inflight')",
+        (jump_ms, jump_ms),
     ).rowcount
+    note_clock(tx, note)
+    return moved
 
 
-def _first_id_of(ms: int) -> str:
-    """Below every id that is made at that time or later."""
-    return ID_PREFIX + encode_ulid(max(ms, 0) << 80)
+def note_clock(tx: Tx, note: str) -> None:
+    tx.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (queries.CLOCK_KEY, note),
+    )
+
+
+def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
+    """Sends that were accepted in the future, or wait for longer than any send does, are due."""
+    return tx.execute(
+        "UPDATE outbox SET enqueued_at = min(enqueued_at, ?), next_attempt_at ="
+        " min(next_attempt_at, ?) WHERE status = 'pending'"
+        " AND (enqueued_at > ? OR next_attempt_at > ?)",
+        (now_ms, now_ms, now_ms, now_ms + 2 * wait_ms_max),
+    ).rowcount
 
 
 def forget_payloads(tx: Tx, before_ms: int, most: int) -> int:

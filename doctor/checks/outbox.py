@@ -5,11 +5,16 @@ from collections.abc import Iterator
 
 import msgspec
 
+from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.fingerprint import fingerprint
+from appliance.outbox import clock_jumps
 from doctor.check import Check, Context, Cost, Finding, Severity
 
 _PIECE_ROWS = 500
+DAY_MS = 86_400_000
+FUTURE_MS = 60_000
+LONGEST_WAIT_MS = 3 * 3_600_000  # receivers ask for an hour at most by default
 
 
 def _dead(context: Context) -> Iterator[Finding]:
@@ -43,6 +48,35 @@ def _waiting(context: Context) -> Iterator[Finding]:
                 f"{count} sends are not delivered, the oldest for {hours:.1f} hours",
                 f"agentlip outbox status; agentlip outbox list --mesh {mesh} --status pending",
             )
+
+
+def _clock(context: Context) -> Iterator[Finding]:
+    now_ms = context.clock.now_ms()
+    for _, connection in _opened(context):
+        (count, latest_ms) = connection.execute(
+            "SELECT count(*), max(max(enqueued_at, next_attempt_at)) FROM outbox"
+            " WHERE status = 'pending' AND (enqueued_at > ? OR next_attempt_at > ?)",
+            (now_ms + FUTURE_MS, now_ms + LONGEST_WAIT_MS),
+        ).fetchone()
+        if count:
+            yield Finding(
+                Severity.WARNING,
+                "outbox",
+                f"{count} waiting sends carry times in the future, up to {iso(latest_ms)}:"
+                " the clock was ahead when they were accepted or tried",
+                "agentlipd restart",
+            )
+        row = connection.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
+        note = clock_jumps.decoded(None if row is None else row[0])
+        if note is not None and note.jumped_at is not None:
+            since_ms = now_ms - DAY_MS
+            if iso(since_ms) < note.jumped_at:
+                yield Finding(
+                    Severity.INFO,
+                    "outbox",
+                    f"the clock was set by {note.jump_ms / 1000:+.0f} s at {note.jumped_at};"
+                    " the times of waiting sends were moved with it",
+                )
 
 
 def _chain(context: Context) -> Iterator[Finding]:
@@ -114,6 +148,7 @@ def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
 CHECKS = (
     Check(name="outbox.dead", inspects="no send is dead", find=_dead),
     Check(name="outbox.waiting", inspects="no send waits for hours", find=_waiting),
+    Check(name="outbox.clock", inspects="waiting sends carry possible times", find=_clock),
     Check(name="outbox.chain", inspects="every requeued send has its successor", find=_chain),
     Check(
         name="outbox.fingerprints",

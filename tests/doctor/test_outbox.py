@@ -1,9 +1,12 @@
 """The outbox's checks: break, find; and nothing is found where nothing is wrong."""
 
+import msgspec
 import pytest
 
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock_jump import ClockReading
 from appliance.kernel.fingerprint import fingerprint
+from appliance.outbox.clock_jumps import ClockNote
 from doctor.check import Severity
 from tests.doctor.house import House
 
@@ -41,7 +44,7 @@ def put(house, number, status="pending", age_ms=0, **more):
     house.execute(sql, *row.values(), store="outbox")
 
 
-CHECKS = ("outbox.dead", "outbox.waiting", "outbox.chain", "outbox.fingerprints")
+CHECKS = ("outbox.dead", "outbox.waiting", "outbox.clock", "outbox.chain", "outbox.fingerprints")
 
 
 def test_an_outbox_at_work_is_well(house):
@@ -49,7 +52,7 @@ def test_an_outbox_at_work_is_well(house):
     put(house, 2, "inflight", 59 * 60_000)
     put(house, 3, "done", 99 * HOUR_MS, payload=b"", payload_dropped_at=NOW_MS)
     put(house, 4, "aborted", superseded_by="out_1")
-    assert [house.find(name) for name in CHECKS] == [[]] * 4
+    assert [house.find(name) for name in CHECKS] == [[]] * len(CHECKS)
 
 
 def test_dead_sends_are_counted(house):
@@ -68,6 +71,25 @@ def test_sends_that_wait_for_hours_are_told_mesh_by_mesh(house):
     assert (first.subject, second.subject) == ("mesh ops", "mesh other")
     # A minute may have passed since: the file is real, and so is the clock.
     assert first.sentence.startswith("2 sends are not delivered, the oldest for 3.")
+
+
+@pytest.mark.parametrize("column", ["enqueued_at", "next_attempt_at"])
+def test_times_in_the_future_are_found(house, column):
+    put(house, 1, **{column: NOW_MS + 24 * HOUR_MS})
+    (found,) = house.find("outbox.clock")
+    assert found.severity is Severity.WARNING
+    assert "1 waiting sends carry times in the future" in found.sentence
+    assert found.hint == "agentlipd restart"
+
+
+@pytest.mark.parametrize(("hours", "findings"), [(1, 1), (30, 0)])
+def test_a_clock_that_was_set_is_told_for_a_day(house, hours, findings):
+    reading = ClockReading(NOW_MS, 1, "boot")
+    note = ClockNote(reading, -3_600_000, iso(NOW_MS - hours * HOUR_MS))
+    text = msgspec.json.encode(note).decode()
+    house.execute("INSERT INTO meta VALUES ('clock', ?)", text, store="outbox")
+    found = house.find("outbox.clock")
+    assert [each.severity for each in found] == [Severity.INFO] * findings
 
 
 def test_a_successor_that_is_not_there_is_found(house):

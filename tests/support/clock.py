@@ -14,6 +14,9 @@ class FakeClock:
     def monotonic(self) -> float:
         return self.seconds
 
+    def uptime(self) -> float:
+        return self.seconds
+
     def pass_seconds(self, seconds: float) -> None:
         self.seconds += seconds
         self.ms += int(seconds * 1000)

@@ -33,6 +33,9 @@ class StillClock:
     def monotonic(self) -> float:
         return self.ms / 1000
 
+    def uptime(self) -> float:
+        return self.ms / 1000
+
     def tick(self, ms: int) -> None:
         self.ms += ms
 

@@ -68,6 +68,7 @@ class House:
         self.sender = Sender(self.outbox, Hands(), self.clock, log, lambda: 0.5)
         self.watch = Watch(self.outbox, self.sender.open_routes)
         self.sweep = Sweep(self.outbox)
+        self.outbox.jumps.resume()
         self.store.write(writes.reset_inflight, self.settings.backoff_first_ms, "restarted")
 
     def reopen(self):
