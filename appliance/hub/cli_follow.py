@@ -25,6 +25,7 @@ def follow_topic(
         lambda: find_hub(session.workspace),
         Subscription(topics=(topic_id,)),
         after=after,
+        restart=lambda history: history.newest,  # after a restore: what is new, not all again
         say=lambda text: note(f"agentlip msg tail: {text}"),
     )
     with until_signalled():

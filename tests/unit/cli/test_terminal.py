@@ -1,6 +1,7 @@
 """Output, errors and exit codes, without a workspace."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -104,9 +105,7 @@ def test_version_is_told_by_flag_and_by_command(capsys: pytest.CaptureFixture[st
 def test_every_command_explains_itself(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    names = [
-        line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()
-    ]
+    names = re.findall(r"(?m)^  ([a-z][a-z-]*) {2,}\S", text.partition("--help")[2])
     assert len(names) >= 4
     for name in names:
         if name == "doctor":
