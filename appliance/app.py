@@ -1,7 +1,8 @@
 """Builds the appliance out of its parts, and starts and stops it. Wires, and does no more."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.store import Apart, Store
+from appliance.kernel.trouble import StoreSuspended
 from appliance.mcp import resources as mcp_resources
 from appliance.mcp.tools import Bench
 from appliance.outbox import parts as outbox_parts
@@ -48,6 +50,7 @@ from appliance.web.guard import FREE_ON_LOOPBACK, Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.route import Route
 from appliance.web.socket import Socket
+from appliance.web.suspended import suspended_routes, suspended_socket
 from appliance.wsgi import Entry, Upgrade
 from doctor import live
 from doctor.check import Context, Severity
@@ -81,7 +84,13 @@ class Appliance:
         clock: Clock,
         log: Log,
         instance_id: str,
+        *,
+        served: DataDir | None = None,
+        damaged: Mapping[str, StoreSuspended] = MappingProxyType({}),
     ) -> None:
+        """`damaged` stores are suspended; `served` has empty files in their place."""
+        self.damaged = damaged
+        self.served = served or datadir
         self.lock = lock
         self.settings = settings
         self.datadir = datadir
@@ -118,7 +127,7 @@ class Appliance:
         self.webhooks = Webhooks(self.hub, settings.webhooks, clock, log)
         sink = joints.webhook_sink(lambda: self.outbox.outbox) if settings.outbox.enabled else None
         self.courier = courier_parts.Parts(
-            settings.courier, settings.store, settings.socket, datadir, clock, log, instance_id,
+            settings.courier, settings.store, settings.socket, self.served, clock, log, instance_id,
             self._apart, sink,
         )  # fmt: skip
         home = self._open_meshes()
@@ -126,6 +135,7 @@ class Appliance:
         self.plugins = plugin_parts.Parts(
             settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
         )
+        self._suspend()
         self.loop_delay = LoopDelay(clock, log)
         self.loops = self._loops(home)
         implied = {**courier_parts.IMPLIED, **broker_parts.IMPLIED}
@@ -137,7 +147,7 @@ class Appliance:
 
     def _open_meshes(self) -> Loop:
         """What is received, the broker, what is sent; and the loop by which they meet here."""
-        settings, datadir, clock, log = self.settings, self.datadir, self.clock, self.log
+        settings, datadir, clock, log = self.settings, self.served, self.clock, self.log
         self.received = Receiving(
             settings, datadir, clock, log, self.book,
             places=[
@@ -156,7 +166,8 @@ class Appliance:
         self.outbox = outbox_parts.Parts(
             settings.outbox, settings.store, datadir, clock, log,
             local=joints.home_target(
-                self.broker, lambda mesh: member.in_mesh(mesh).public_hex
+                self.broker, lambda mesh: member.in_mesh(mesh).public_hex,
+                self.damaged.get("broker"),
             ),
             signer=member.in_mesh, apart=self._writer_apart(lambda: None),
             targets=(hooks, *self._mail()),
@@ -169,6 +180,15 @@ class Appliance:
         mail = self.settings.mail
         return (MailTarget(mail, self.hub.db_id),) if mail.host else ()
 
+    def _suspend(self) -> None:
+        for store in self._stores():
+            if store.name in self.damaged:
+                store.suspend(self.damaged[store.name])
+
+    def _unless(self, stores: tuple[str, ...], loops: Sequence[Loop]) -> Sequence[Loop]:
+        """Those loops, if none of the stores they work on is suspended."""
+        return () if any(store in self.damaged for store in stores) else loops
+
     def _loops(self, home: Loop) -> list[Loop]:
         settings, clock, log = self.settings, self.clock, self.log
         loops: list[Loop] = [
@@ -179,13 +199,13 @@ class Appliance:
             hub_loops.Indexer(self.store, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
-            *self.received.loops,
+            *self._unless(("inbox",), self.received.loops),
             hub_loops.Checkpointer(self.received.store, clock, log),
-            *self.broker.loops,
+            *self._unless(("broker",), self.broker.loops),
             hub_loops.Checkpointer(self.broker.store, clock, log),
-            *self.outbox.loops,
+            *self._unless(("outbox",), self.outbox.loops),
             WebhookFeeder(self.webhooks, joints.WebhookPost(self.outbox.outbox), clock, log),
-            home,
+            *self._unless(("inbox", "broker"), [home]),
             hub_loops.Checkpointer(self.outbox.store, clock, log),
             *self.jobs.loops,
             *self.plugins.loops,
@@ -263,9 +283,9 @@ class Appliance:
             *hub_resources.routes(self.hub),
             *token_resources.routes(self.tokens),
             *self.courier.routes(),
-            *self.received.routes(),
-            *self.broker.routes(),
-            *self.outbox.routes(),
+            *self._or_suspended("inbox", self.received.routes()),
+            *self._or_suspended("broker", self.broker.routes()),
+            *self._or_suspended("outbox", self.outbox.routes()),
             *self.jobs.routes(),
             *self.plugins.routes(),
             *webhook_resources.routes(self.webhooks),
@@ -278,6 +298,11 @@ class Appliance:
         described += openapi.routes(described, free)
         return [*described, *landing.routes(described, self.guard)]
 
+    def _or_suspended(self, store: str, routes: list[Route]) -> list[Route]:
+        """A damaged courier store stops durable streams only, so its routes stay."""
+        error = self.damaged.get(store)
+        return routes if error is None else suspended_routes(routes, error)
+
     def _apart(self, restarted: Callable[[], None]) -> Apart | None:
         return None if self.settings.store.writer == "thread" else self._writer_apart(restarted)
 
@@ -289,8 +314,7 @@ class Appliance:
         """The writer died: what it had committed and not told is in the log."""
         self.feed.jump(self.hub.newest_event())
 
-    def checkup(self) -> Context:
-        """What the doctor's checks see of this process."""
+    def _stores(self) -> list[Store]:
         stores = [
             self.store,
             self.auth_store,
@@ -298,10 +322,12 @@ class Appliance:
             self.broker.store,
             self.outbox.store,
         ]
-        if self.courier.store is not None:
-            stores.append(self.courier.store)
+        return stores if self.courier.store is None else [*stores, self.courier.store]
+
+    def checkup(self) -> Context:
+        """What the doctor's checks see of this process."""
         facts = live.facts(
-            {store.name: store.facts() for store in stores},
+            {store.name: store.facts() for store in self._stores()},
             {"courier": self.courier.facts()},
             loop_delay_seconds=self.loop_delay.worst_seconds,
             lock_intact=self.lock.intact(),
@@ -320,7 +346,7 @@ class Appliance:
                 "facts": dict(context.live or {}),
             }
         failing = {found.check for found in findings if found.severity is Severity.CRITICAL}
-        return health.Verdict(is_ready(findings), sorted(failing), details)
+        return health.Verdict(is_ready(findings), sorted(failing), details, sorted(self.damaged))
 
     def _sends(self) -> tuple[int, int]:
         """How many sends wait, and how many are in flight."""
@@ -332,7 +358,8 @@ class Appliance:
         for path, serve, query in self.courier.sockets():
             sockets[path] = Upgrade(USE, serve, query, near=True)
         for path, serve in self.broker.sockets():
-            sockets[path] = Upgrade(None, serve)
+            error = self.damaged.get("broker")
+            sockets[path] = Upgrade(None, serve if error is None else suspended_socket(error))
         return sockets
 
     def _serve_hub(self, socket: Socket, principal: Principal, charge: Any, _query: Any) -> int:

@@ -32,10 +32,17 @@ from appliance.outbox.webhook import WEBHOOK, Call, WebhookTarget
 PLACE_KIND = "topic"
 
 
-def home_target(broker: BrokerParts, own_key: Callable[[str], str]) -> LocalTarget:
-    """Sends to the broker of this same appliance, as the member that we are there."""
+def home_target(
+    broker: BrokerParts,
+    own_key: Callable[[str], str],
+    suspended: ApplianceError | None = None,
+) -> LocalTarget:
+    """Sends to the broker of this same appliance, as the member that we are there. While it is
+    suspended nobody knows its meshes: sends wait."""
 
     def ask(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
+        if suspended is not None:
+            raise suspended
         # All sends of one call are of one mesh.
         key = own_key(sends[0].mesh)
         answers = broker.broker.accept_many(key, [item_of(send) for send in sends])
@@ -45,7 +52,10 @@ def home_target(broker: BrokerParts, own_key: Callable[[str], str]) -> LocalTarg
             told.append((status, shown, shown.get("retry_after")))
         return told
 
-    return LocalTarget(ask, serves=lambda mesh: mesh in broker.broker.directory.by_slug)
+    def serves(mesh: str) -> bool:
+        return suspended is not None or mesh in broker.broker.directory.by_slug
+
+    return LocalTarget(ask, serves)
 
 
 def send_order(outbox: Outbox) -> Callable[[Order], None]:

@@ -26,9 +26,11 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
+from appliance.kernel.trouble import StoreSuspended
 from appliance.listeners import bind, listen_on_file
 from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
+from appliance.outbox.settings import OutboxSettings
 from appliance.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
@@ -108,14 +110,22 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
         recover_inbox(datadir, settings.inbox, clock, log)
-        refuse_damaged_outbox(datadir, settings.outbox)
+        damaged = damaged_outbox(datadir, settings.outbox)
         schema.create_workspace(
-            datadir, clock=clock, log=log, locked=True, accepted=flags.accept_loss
+            datadir,
+            clock=clock,
+            log=log,
+            locked=True,
+            accepted=flags.accept_loss,
+            damaged=damaged,
         )
+        served = schema.stand_ins(datadir, damaged, clock, log)
         listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
-        appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
+        appliance = Appliance(
+            settings, datadir, lock, clock, log, instance_id, served=served, damaged=damaged
+        )
         manifest.remember(datadir)  # a member key may be new
         try:
             run(appliance, listeners, log)
@@ -127,6 +137,15 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         lock.release()
     log.info("stopped", instance_id=instance_id)
     return 0
+
+
+def damaged_outbox(datadir: DataDir, settings: OutboxSettings) -> dict[str, StoreSuspended]:
+    """Looked through before anything opens it: what waits in it is nowhere else."""
+    try:
+        refuse_damaged_outbox(datadir, settings)
+    except schema.StoreDamaged as error:
+        return {"outbox": StoreSuspended("outbox", error)}
+    return {}
 
 
 def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:

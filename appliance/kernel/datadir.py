@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet
@@ -111,6 +112,10 @@ class DataDir:
     def database(self, store: str) -> Path:
         return self.dir / ("db.sqlite3" if store == "hub" else f"{store}.sqlite3")
 
+    def with_stand_ins(self, folder: Path, stores: Collection[str]) -> "DataDir":
+        """The same workspace, but the files of those stores are the ones in `folder`."""
+        return _StandIns(self.workspace, folder, stores)
+
     def suspect_file(self, store: str) -> Path:
         """Present while that store was found damaged and nobody has looked since."""
         return suspect_mark(self.database(store))
@@ -158,6 +163,17 @@ class DataDir:
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+class _StandIns(DataDir):
+    def __init__(self, workspace: Path, folder: Path, stores: Collection[str]) -> None:
+        super().__init__(workspace)
+        self._folder = folder
+        self._stores = frozenset(stores)
+
+    def database(self, store: str) -> Path:
+        own = super().database(store)
+        return self._folder / own.name if store in self._stores else own
 
 
 def discover(start: Path, home: Path | None = None) -> DataDir:

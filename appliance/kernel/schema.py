@@ -4,6 +4,7 @@ The face of the schema: `migrate` and `create_workspace` for who starts or makes
 `state` for who only looks. How the steps are done is in `upgrade.py`.
 """
 
+import shutil
 import sqlite3
 from collections.abc import Collection, Sequence
 from contextlib import closing
@@ -27,6 +28,7 @@ from appliance.kernel.datadir import (
 from appliance.kernel.ids import secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load
+from appliance.kernel.trouble import StoreSuspended
 from appliance.kernel.upgrade import MigrationEdited as MigrationEdited
 from appliance.kernel.upgrade import MigrationFailed as MigrationFailed
 from appliance.kernel.upgrade import SchemaState as SchemaState
@@ -35,6 +37,8 @@ from appliance.kernel.upgrade import StoreDamaged as StoreDamaged
 from appliance.kernel.upgrade import Upgrade, told
 from appliance.kernel.upgrade import state as state
 
+NEEDED = ("auth", "hub")
+"""Stores without which nothing is served: who may, and what a workspace is."""
 _BUSY_TIMEOUT_SECONDS = 5.0
 _LEFTOVERS = ("", "-journal", "-wal", "-shm")
 
@@ -127,10 +131,13 @@ def create_workspace(
     locked: bool = False,
     stores: Sequence[str] = STORES,
     accepted: Collection[str] = (),
+    damaged: dict[str, StoreSuspended] | None = None,
 ) -> Created:
     """Folders, databases and token of a workspace; again and again it changes nothing.
 
     What the workspace had and has lost is refused (StoreLost), unless its name is `accepted`.
+    `damaged` collects stores that can't be opened but can be done without; without it they
+    are refused as well.
 
     `locked` says that the caller holds the writer lock (a starting hub); then databases that
     are there are migrated as well. Otherwise the lock is taken for as long as this lasts, and
@@ -141,7 +148,7 @@ def create_workspace(
     make_folders(datadir, made, found)
     if locked:
         manifest.check(datadir, accepted, clock, log)
-        _fill(datadir, stores, True, clock, log, made, found)
+        _fill(datadir, stores, True, clock, log, made, found, damaged)
         return Created(made=tuple(made), found=tuple(found))
     lock = WriterLock(datadir, "init", clock)
     try:
@@ -179,6 +186,26 @@ def make_folders(datadir: DataDir, made: list[str], found: list[str]) -> None:
         raise not_writable(error) from error
 
 
+def stand_ins(
+    datadir: DataDir, damaged: dict[str, StoreSuspended], clock: Clock, log: Log
+) -> DataDir:
+    """The workspace with an empty file in the place of each damaged one, for parts that read
+    their store when they are made. Nothing is ever written into it. Under the lock."""
+    folder = datadir.dir / "suspended"
+    shutil.rmtree(folder, ignore_errors=True)
+    if not damaged:
+        return datadir
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise not_writable(error) from error
+    served = datadir.with_stand_ins(folder, damaged)
+    for store, why in damaged.items():
+        migrate(served.database(store), store, clock=clock, backups=folder, log=log)
+        log.error(why.message, code=why.code, hint=why.hint, **why.details)
+    return served
+
+
 def _fill(
     datadir: DataDir,
     stores: Sequence[str],
@@ -187,12 +214,20 @@ def _fill(
     log: Log,
     made: list[str],
     found: list[str],
+    damaged: dict[str, StoreSuspended] | None = None,
 ) -> None:
     for store in stores:
+        if damaged is not None and store in damaged:
+            continue
         database = datadir.database(store)
         there = database.exists()
         if upgrade or not there:
-            migrate(database, store, clock=clock, backups=datadir.backups, log=log)
+            try:
+                migrate(database, store, clock=clock, backups=datadir.backups, log=log)
+            except StoreDamaged as error:
+                if damaged is None or store in NEEDED:
+                    raise
+                damaged[store] = StoreSuspended(store, error)
         (found if there else made).append(database.name)
     if datadir.read_token() is None:
         datadir.write_private(datadir.token_file, secret_token() + "\n")

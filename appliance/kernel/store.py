@@ -42,6 +42,7 @@ from appliance.kernel.trouble import (
     StoreClosed,
     StoreFull,
     StoreSuspect,
+    StoreSuspended,
     translated,
 )
 from appliance.kernel.writer import (
@@ -66,6 +67,9 @@ _commit_seconds = histogram(
 )
 _inline = counter("store_inline_total", "Writes that the event loop committed itself", ("store",))
 _trouble = counter("store_trouble_total", "Writes and reads met by trouble", ("store", "code"))
+_suspended_gauge = gauge(
+    "store_suspended", "1 for a store that was damaged at the start and is not served", ("store",)
+)
 _queued = gauge("store_queue_jobs", "Writes waiting or running", ("store",))
 _slow = gauge("store_slow_reads", "Expensive reads waiting or running", ("store",))
 
@@ -103,6 +107,7 @@ class Store:
         self._pending = 0
         self._closed = False
         self._suspect = path.with_name(path.name + ".suspect").exists()
+        self._suspended: StoreSuspended | None = None
         self._full_until = float("-inf")
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
@@ -138,6 +143,7 @@ class Store:
         self._count_inline = _inline.labels(self.name).inc
         _queued.labels(self.name).set_function(lambda: self._pending)
         _slow.labels(self.name).set_function(lambda: self._slow_reads.pending)
+        _suspended_gauge.labels(self.name).set(0)
 
     # -- writing -----------------------------------------------------------------
 
@@ -208,6 +214,8 @@ class Store:
         wait = self.settings.retry_after_seconds
         if self._closed:
             raise StoreClosed(retry_after=wait)
+        if self._suspended is not None:
+            raise self._suspended
         if self._suspect:
             raise StoreSuspect
         if self._full_until > self._clock.monotonic():
@@ -216,6 +224,11 @@ class Store:
             raise QueueFull(retry_after=wait)
         if self.stalled_seconds() > self.settings.stall_seconds_max:
             raise StoreBusy("the writer has not finished a batch for too long", retry_after=wait)
+
+    def suspend(self, error: StoreSuspended) -> None:
+        """Refuse every write from now on: an empty file stands in for the damaged one."""
+        self._suspended = error
+        _suspended_gauge.labels(self.name).set(1)
 
     def seed_ids(self, last_id: str | None) -> None:
         """Make new ids sort above `last_id`. Before the first write."""
@@ -391,6 +404,7 @@ class Store:
             "writer_alive": self._writer.alive,
             "full": self._full_until > self._clock.monotonic(),
             "suspect": self._suspect,
+            "suspended": self._suspended is not None,
             "wal_bytes": self.wal_bytes(),
         }
 

@@ -4,9 +4,12 @@ import os
 import sqlite3
 from pathlib import Path
 
-from appliance.kernel.errors import StorageFull, Unavailable
+from appliance.kernel.errors import ApplianceError, StorageFull, Unavailable
 
 StoreFull = StorageFull
+SUSPENDED_RETRY_SECONDS = 60.0  # somebody has to come and look
+MENDING = {"outbox": "agentlipd down; agentlip outbox recover --yes"}
+"""The command that mends a damaged store, where there is one."""
 
 
 class StoreBusy(Unavailable):
@@ -23,6 +26,22 @@ class StoreSuspect(Unavailable):
     code = "STORAGE_SUSPECT"
     sentence = "the database may be damaged; this store has stopped"
     advice = "agentlipd down; agentlip doctor --all; then agentlip doctor clear STORE"
+
+
+class StoreSuspended(Unavailable):
+    """At the start this store was found damaged; the others are served."""
+
+    code = "STORE_SUSPENDED"
+    sentence = "the database is damaged; this part is suspended, the others are served"
+    advice = "agentlipd down; agentlip doctor --all"
+
+    def __init__(self, store: str, cause: ApplianceError) -> None:
+        super().__init__(
+            f"{store}: the database is damaged; this part is suspended, the others are served",
+            details={"store": store, "problem": cause.message},
+            hint=MENDING.get(store, f"agentlipd down; agentlip doctor clear {store}"),
+            retry_after=SUSPENDED_RETRY_SECONDS,
+        )
 
 
 class StoreClosed(Unavailable):

@@ -24,12 +24,14 @@ from appliance.web.route import OPEN, Operation, Route
 class Verdict(msgspec.Struct, frozen=True):
     """What the table of checks says: `failing` names the checks that make it not ready.
 
+    `suspended` names stores that are damaged and not served, while the others are.
     `details` are shown to who is near: instance, findings, facts.
     """
 
     ready: bool
     failing: list[str]
     details: dict[str, Any]
+    suspended: list[str] = []
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -44,6 +46,7 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     ready: bool
     failing: list[str]
+    suspended: list[str] = []
     instance_id: str = ""
     findings: list[dict[str, Any]] | None = None
     facts: dict[str, float] | None = None
@@ -72,6 +75,7 @@ class Ready:
             "ready" if verdict.ready else "not ready",
             verdict.ready,
             verdict.failing,
+            verdict.suspended,
             **(verdict.details if near else {}),
         )
         reply(resp, body, 200 if verdict.ready else 503)

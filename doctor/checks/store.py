@@ -5,21 +5,28 @@ from collections.abc import Iterator
 
 from appliance.kernel import manifest
 from appliance.kernel.manifest import StoreLost
-from appliance.kernel.schema import SchemaState, state
+from appliance.kernel.schema import NEEDED, SchemaState, state
+from appliance.kernel.trouble import MENDING
 from doctor.check import Check, Context, Cost, Finding, Severity
 
 _MIB = 1024 * 1024
 _PROBLEMS_MAX = 10
 _ALL = "agentlip doctor --all"
 _SNAPSHOTS = "stop the appliance and put a snapshot back; see .agentlip/backups"
-_MENDING = {"outbox": "agentlipd down; agentlip outbox recover --yes"}
 
 
 def _suspect(context: Context) -> Iterator[Finding]:
     for store in context.stores:
-        if context.datadir.suspect_file(store).exists() or context.number(f"{store}.suspect"):
+        if context.number(f"{store}.suspended"):
             yield Finding(
-                Severity.CRITICAL,
+                Severity.ERROR,
+                store,
+                "is damaged; this part is suspended and answers 503, the others are served",
+                mending(store),
+            )
+        elif context.datadir.suspect_file(store).exists() or context.number(f"{store}.suspect"):
+            yield Finding(
+                Severity.CRITICAL if store in NEEDED else Severity.ERROR,
                 store,
                 "was found damaged and serves no more until it has been looked through",
                 f"agentlip doctor clear {store}",
@@ -189,7 +196,7 @@ def _verdict(
 
 def mending(store: str) -> str:
     """What to do about a damaged file: a command of its own, or a snapshot."""
-    return _MENDING.get(store, _SNAPSHOTS)
+    return MENDING.get(store, _SNAPSHOTS)
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
