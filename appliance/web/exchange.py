@@ -34,6 +34,7 @@ from appliance.web import errors
 from appliance.web.guard import UNIX
 from appliance.web.observe import HEADERS
 from appliance.web.settings import HttpSettings
+from appliance.web.unsent import LARGE_BYTES, UnsentBudget
 
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
@@ -57,14 +58,17 @@ class Sweeps:
 class Connection:
     """A client's socket, what is being waited for, and since which sweep."""
 
-    __slots__ = ("peer", "since", "sock", "state", "sweeps")
+    __slots__ = ("peer", "since", "sock", "state", "sweeps", "unsent")
 
-    def __init__(self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str]) -> None:
+    def __init__(
+        self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str], unsent: UnsentBudget
+    ) -> None:
         self.sweeps = sweeps
         self.sock = sock
         self.peer = peer
         self.state = IDLE
         self.since = sweeps.count
+        self.unsent = unsent
 
     def wait_for(self, state: int) -> None:
         self.state = state
@@ -72,11 +76,24 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         self.wait_for(SEND)
-        # Nearly always all of it at once; gevent's sendall prepares for the other case.
-        sent = self.sock.send(data)
+        try:
+            # Nearly always the kernel takes all of it at once.
+            sent = cast(Any, self.sock)._sock.send(data)
+        except BlockingIOError:
+            sent = 0
         if sent < len(data):
-            self.sock.sendall(memoryview(data)[sent:])
+            self._send_rest(memoryview(data)[sent:])
         self.wait_for(WORK)
+
+    def _send_rest(self, view: memoryview) -> None:
+        """What waits for the peer is counted until the kernel has taken it."""
+        share = self.unsent.share("http", self.cut)
+        try:
+            while view:
+                share.hold(len(view))
+                view = view[self.sock.send(view) :]
+        finally:
+            share.hold(0)
 
     def cut(self) -> None:
         """Wake whoever waits on the socket: reads end, writes fail."""
@@ -212,8 +229,12 @@ class OneSend(Response):
 
     def _flush(self, data: bytes) -> None:
         if self._head is not None:
-            data, self._head = self._head + data, None
+            head, self._head = self._head, None
             self.headers_sent = True
+            if len(data) > LARGE_BYTES:  # joined, it would be in memory twice
+                self._connection.send(head)
+            else:
+                data = head + data
         if data:
             self._connection.send(data)
 

@@ -50,6 +50,10 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body_seconds_max: float = 60.0
     """To receive a whole body: 8 MiB over a line of 1.2 Mbit/s."""
 
+    unsent_bytes_max: int = 128 * 1024 * 1024
+    """Bytes that wait for all clients together, WebSockets included. Above it the clients that
+    have kept most waiting for longest are cut off, and large answers get 503."""
+
     send_seconds_max: float = 60.0
     """For a peer to take one write; who does not read is let go."""
 

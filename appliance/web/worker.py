@@ -62,6 +62,7 @@ from appliance.web.exchange import (
     whole,
 )
 from appliance.web.settings import HttpSettings
+from appliance.web.unsent import UnsentBudget
 
 SWEEP_SECONDS = 0.5
 LINGER_SECONDS = 2.0
@@ -89,6 +90,7 @@ class Worker(GeventWorker):
         clock: Clock,
         log: Log,
         on_signal: Callable[[int], None],
+        unsent: UnsentBudget | None = None,
     ) -> None:
         # Not gunicorn's __init__: it makes a heartbeat file that only an arbiter reads.
         self.sockets = list(listeners)
@@ -98,6 +100,7 @@ class Worker(GeventWorker):
         self.cfg = parser_settings(settings)
         self.alive = True
         self._sweeps = Sweeps()
+        self._unsent = unsent or UnsentBudget(settings.unsent_bytes_max, clock)
         self._clock = clock
         self._on_signal = on_signal
         self._stopping = Event()
@@ -177,7 +180,7 @@ class Worker(GeventWorker):
             peer = (str(addr[0]), str(addr[1]))
         else:
             peer = ("unix", str(client.fileno()))
-        connection = Connection(self._sweeps, client, peer)
+        connection = Connection(self._sweeps, client, peer, self._unsent)
         self._connections.add(connection)
         parser = RequestParser(self.cfg, client, addr)
         try:
