@@ -217,7 +217,7 @@ class Socket:
         """Nobody knows yet who the client is: tighter limits hold until `identified`."""
         quota = FrameQuota(
             self._settings.control_frames_per_second,
-            self._settings.control_frames_burst / 10,
+            max(1, self._settings.control_frames_burst / 10),
             self._clock.monotonic(),
         )
         self._incoming.limit(self._settings.hello_bytes_max, quota)
@@ -476,8 +476,10 @@ class Socket:
 
     def _end_by_protocol(self, answer: bytes) -> None:
         """The peer said goodbye, or broke the protocol: the library chose the answer."""
-        if answer:
-            self.post(answer)
+        if self.is_free():
+            answer = self._try(answer)
+        if answer:  # also behind the frame for which we have closed already
+            self._posted.append(answer)
         received = self._protocol.close_rcvd
         sent = self._protocol.close_sent
         self._ended = int(received.code) if received else int(sent.code) if sent else 1006
