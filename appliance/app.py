@@ -51,6 +51,7 @@ from appliance.web.limits import RateLimiter
 from appliance.web.route import Route
 from appliance.web.socket import Socket
 from appliance.web.suspended import suspended_routes, suspended_socket
+from appliance.web.unsent import UnsentBudget
 from appliance.wsgi import Entry, Upgrade
 from doctor import live
 from doctor.check import Context, Severity
@@ -111,7 +112,7 @@ class Appliance:
         found = self.auth_store.read(epoch.stored)
         epoch_id = found or self.auth_store.write(epoch.current)
         self.identity = Identity(instance_id, epoch_id, clock.now_ms())
-        self.feed = Feed()
+        self.feed = Feed(bytes_max=settings.hub.live_bytes_max)
         self.store = Store(
             "hub",
             datadir.database("hub"),
@@ -142,6 +143,7 @@ class Appliance:
         free = courier_parts.free_scopes(settings.courier)
         self.guard = Guard(self.book, settings.http, clock, log, free, implied)
         self.limiter = RateLimiter(settings.limits, clock)
+        self.unsent = UnsentBudget(settings.http.unsent_bytes_max, clock)
         self.entry = self._build_entry()
         self.plugins.prove()
 
@@ -267,6 +269,7 @@ class Appliance:
             clock=self.clock,
             instance_id=self.identity.instance_id,
             access=settings.log.access,
+            unsent=self.unsent,
         )
         return Entry(
             falcon_app,
@@ -276,6 +279,7 @@ class Appliance:
             settings.socket,
             self.clock,
             self.log,
+            self.unsent,
         )
 
     def _routes(self) -> list[Route]:

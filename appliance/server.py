@@ -180,7 +180,13 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         appliance.end_streams()
 
     worker = Worker(
-        listeners, appliance.entry, appliance.settings.http, appliance.clock, log, on_signal
+        listeners,
+        appliance.entry,
+        appliance.settings.http,
+        appliance.clock,
+        log,
+        on_signal,
+        appliance.unsent,
     )
     appliance.start()
     appliance.received.start_up()

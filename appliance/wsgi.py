@@ -31,6 +31,7 @@ from appliance.web.socket import (
     handshake,
     is_upgrade,
 )
+from appliance.web.unsent import UnsentBudget
 
 Serve = Callable[[Socket, Principal, Callable[[int], None], Any], int]
 OVER = "the token is revoked or expired"
@@ -91,6 +92,7 @@ class Entry:
         settings: SocketSettings,
         clock: Clock,
         log: Log,
+        unsent: UnsentBudget,
     ) -> None:
         self._falcon_app = falcon_app
         self._sockets = sockets
@@ -99,6 +101,7 @@ class Entry:
         self._settings = settings
         self._clock = clock
         self._log = log
+        self._unsent = unsent
         self._open: set[Socket] = set()
         self._closing = False
 
@@ -153,7 +156,8 @@ class Entry:
     def _serve(
         self, raw: Any, environ: dict[str, Any], upgrade: Upgrade, query: Any, request_id: str
     ) -> None:
-        socket = Socket(raw, self._settings, self._clock, environ["agentlip.buffered"]())
+        leftover = environ["agentlip.buffered"]()
+        socket = Socket(raw, self._settings, self._clock, leftover, self._unsent)
         self._open.add(socket)
         with contextlib.ExitStack() as ending:
             ending.callback(self._open.discard, socket)

@@ -31,7 +31,7 @@ from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.ids import random_id
 from appliance.kernel.signal import Signal
 from appliance.web.body import refuse_field
-from appliance.web.frame import text_frame
+from appliance.web.frame import pieces, text_frame
 from appliance.web.socket import (
     POLICY_VIOLATION,
     TOO_BIG,
@@ -88,7 +88,8 @@ class Link:
             claims, self._out = self._out, []
             self._socket.flush()
             if claims:
-                self._socket.send(b"".join([push_frame(claim.push) for claim in claims]))
+                for piece in pieces(push_frame(claim.push) for claim in claims):
+                    self._socket.send(piece)
             else:
                 self._signal.wait(settings.ping_seconds / 4)
 

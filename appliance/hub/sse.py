@@ -11,6 +11,7 @@ from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Invalid
+from appliance.web.frame import pieces
 
 LIVE_BATCH_MAX = 500
 
@@ -55,7 +56,7 @@ class EventStream:
                 yield from self._read_log()
                 self._subscription.recover()
             elif items:
-                yield self._pieces(items)
+                yield from pieces(self._events(items))
             elif not self._subscription.wait(self._hub.settings.sse_heartbeat_seconds):
                 yield b": still here\n\n"
 
@@ -80,20 +81,18 @@ class EventStream:
             if following is not None:
                 following.look_again()
             wanted = following.filter if following else None
-            pieces, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
-            if pieces:
-                yield pieces
+            found, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
+            if found:
+                yield found
 
-    def _pieces(self, items: Sequence[Any]) -> bytes:
+    def _events(self, items: Sequence[Any]) -> Iterator[bytes]:
         """What is new and wanted of `items`; nothing may be."""
         if self._following is not None:
             items = self._following.sift(items)
-        pieces = [
-            sse_event(item.number, item.envelope) for item in items if item.number > self._cursor
-        ]
-        if items:
-            self._cursor = max(self._cursor, items[-1].number)
-        return b"".join(pieces)
+        for item in items:
+            if item.number > self._cursor:
+                self._cursor = item.number
+                yield sse_event(item.number, item.envelope)
 
 
 def start_of(query: wire.StreamQuery, last_event_id: str | None, head: int) -> int:

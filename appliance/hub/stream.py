@@ -25,7 +25,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import Subscription
 from appliance.kernel.native import yield_to_loop
 from appliance.kernel.pipeline import Pipeline
-from appliance.web.frame import text_frame
+from appliance.web.frame import WRITE_BYTES, pieces, text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
@@ -158,24 +158,25 @@ class Session:
         if not self._idle or not self._socket.is_free() or (following and following.by_name):
             return False
         if items[0].number > self._cursor:
+            frames = joined(items)
+            if len(frames) > WRITE_BYTES:
+                return False  # what the kernel does not take would be copied for each client
             self._cursor = items[-1].number
-            self._socket.post(joined(items))
+            self._socket.post(frames)
         else:
-            frames = self._frames(items)
-            if frames:
-                self._socket.post(frames)
+            for piece in pieces(self._frames(items)):
+                self._socket.post(piece)
         return True
 
     def _send_live(self, items: Sequence[Any]) -> None:
-        frames = self._frames(items)
-        if frames:
-            self._socket.send(frames)
+        for piece in pieces(self._frames(items)):
+            self._socket.send(piece)
 
-    def _frames(self, items: Sequence[Any]) -> bytes:
+    def _frames(self, items: Sequence[Any]) -> list[bytes]:
         """What is new and wanted of `items`; the cursor moves behind it."""
         if self._following is not None:
             items = self._following.sift(items)
-        frames = b"".join([item.frame for item in items if item.number > self._cursor])
+        frames = [item.frame for item in items if item.number > self._cursor]
         if items:
             self._cursor = max(self._cursor, items[-1].number)
         return frames

@@ -3,6 +3,10 @@
 An item has a `number` that rises by commit. `publish` runs on the loop; a subscriber
 whose queue is full is marked *lagging* and its queue emptied: it must go back to the
 log, for which its own cursor is enough. Nothing is dropped silently, nothing grows.
+
+A queue is full by count, or when its oldest item has more than `bytes_max` of newer items
+published behind it. Queues refer to the same items, so this limits the bytes in all of them
+together, however many subscriptions there are and whatever each of them wants.
 """
 
 from collections import deque
@@ -18,8 +22,14 @@ _lagging = counter("feed_lagging_total", "Subscriptions whose queue filled up")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
 
+BYTES_MAX = 32 * 1024 * 1024
+
+
 class Item(Protocol):
-    number: int
+    @property
+    def number(self) -> int: ...
+    @property
+    def data(self) -> str | bytes: ...
 
 
 class Subscription:
@@ -29,18 +39,26 @@ class Subscription:
             It is called by whoever publishes, and must not wait. Items are not changed later.
     """
 
-    __slots__ = ("_queue", "_queue_max", "_wake", "direct", "lagging", "wants")
+    __slots__ = (
+        "_bytes_max", "_oldest", "_queue", "_queue_max", "_wake", "direct", "lagging", "wants",
+    )  # fmt: skip
 
-    def __init__(self, queue_max: int, wants: Callable[[Any], bool] | None) -> None:
+    def __init__(self, queue_max: int, wants: Callable[[Any], bool] | None, bytes_max: int) -> None:
         self.wants = wants
         self.direct: Callable[[Sequence[Any]], bool] | None = None
         self.lagging = False
         self._queue: deque[Any] = deque()
         self._queue_max = queue_max
+        self._bytes_max = bytes_max
+        self._oldest = 0  # bytes published up to the first item that waits
         self._wake = Event()
 
-    def put(self, items: Sequence[Any]) -> None:
+    def put(self, items: Sequence[Any], published: int) -> None:
+        """`published`: all bytes that were published up to the end of `items`."""
         if self.lagging:
+            return
+        if self._queue and published - self._oldest > self._bytes_max:
+            self.lag()
             return
         wants = self.wants
         if wants is not None:
@@ -55,6 +73,8 @@ class Subscription:
         if len(self._queue) + len(items) > self._queue_max:
             self.lag()
         else:
+            if not self._queue:
+                self._oldest = published
             self._queue.extend(items)
             self._wake.set()
 
@@ -95,8 +115,10 @@ class Subscription:
 class Feed:
     """`head` is the number of the newest item told; a reply never precedes it."""
 
-    def __init__(self, head: int = 0) -> None:
+    def __init__(self, head: int = 0, bytes_max: int = BYTES_MAX) -> None:
         self.head = head
+        self._bytes_max = bytes_max
+        self._published = 0  # bytes, since the start
         self.closed = False
         self._subscriptions: set[Subscription] = set()
         self._callbacks: list[Callable[[], None]] = []
@@ -104,8 +126,9 @@ class Feed:
     def publish(self, items: list[Any]) -> None:
         self.head = items[-1].number
         _published.inc(len(items))
+        self._published += sum([len(item.data) for item in items])
         for subscription in self._subscriptions:
-            subscription.put(items)
+            subscription.put(items, self._published)
         for callback in self._callbacks:
             callback()
 
@@ -115,7 +138,7 @@ class Feed:
 
     def subscribe(self, queue_max: int, wants: Callable[[Any], bool] | None = None) -> Subscription:
         """From now on, items for which `wants` is true; None means all."""
-        subscription = Subscription(queue_max, wants)
+        subscription = Subscription(queue_max, wants, self._bytes_max)
         self._subscriptions.add(subscription)
         if self.closed:
             subscription.wake()

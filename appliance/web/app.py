@@ -22,7 +22,9 @@ from appliance.web.limits import RateLimited, RateLimiter
 from appliance.web.observe import Observe, Response
 from appliance.web.route import Operation, Route, check_routes
 from appliance.web.settings import HttpSettings
+from appliance.web.unsent import LARGE_BYTES, UnsentBudget
 
+SCRAPE = "metrics:read"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 App = falcon.App[falcon.Request, Response]
 
@@ -193,6 +195,31 @@ class Body:
         )
 
 
+class Answers:
+    """Middleware that refuses large answers while too many bytes wait for other clients.
+
+    Only reads are refused: a change has happened. Probes and metrics always get through.
+    """
+
+    def __init__(self, unsent: UnsentBudget, failures: "Failures") -> None:
+        self._unsent = unsent
+        self._failures = failures
+
+    def process_response(
+        self, req: falcon.Request, resp: Response, _resource: object, _succeeded: bool
+    ) -> None:
+        data = resp.data
+        if data is None or len(data) <= LARGE_BYTES or req.context.method != "GET":
+            return
+        mounted: Mounted | None = getattr(req.context, "mounted", None)
+        if mounted is not None and (mounted.operation.probe or mounted.scope == SCRAPE):
+            return
+        try:
+            self._unsent.admit(len(data))
+        except ApplianceError as error:
+            self._failures.ours(req, resp, error, {})
+
+
 class Failures:
     """Turns whatever was raised into the one error body."""
 
@@ -255,6 +282,7 @@ def make_app(
     clock: Clock,
     instance_id: str,
     access: str = "errors",
+    unsent: UnsentBudget | None = None,
 ) -> App:
     """The app of these routes. Raises UnfitRoute for one that nobody guards or describes."""
     check_routes(routes)
@@ -262,15 +290,16 @@ def make_app(
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
+    failures = Failures(log)
     app: App = falcon.App(
         response_type=Response,
         middleware=[
             Observe(log, clock, instance_id, access),
             Door(guard, limiter, places, probes),
             Body(limiter),
+            Answers(unsent or UnsentBudget(settings.unsent_bytes_max, clock), failures),
         ],
     )
-    failures = Failures(log)
     app.add_error_handler(Exception, failures.unexpected)
     app.add_error_handler(falcon.HTTPError, failures.falcons)
     app.add_error_handler(ApplianceError, failures.ours)

@@ -27,6 +27,7 @@ from gevent import monkey
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
 from appliance.web.settings import HttpSettings
+from appliance.web.unsent import UnsentBudget
 
 SWEEP_SECONDS = 0.5
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
@@ -69,12 +70,15 @@ class Connection:
     reserved       it has a reserved place: only probes are served
     """
 
-    __slots__ = ("authenticated", "peer", "reserved", "since", "sock", "state", "sweeps")
+    __slots__ = ("authenticated", "peer", "reserved", "since", "sock", "state", "sweeps", "unsent")
 
-    def __init__(self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str]) -> None:
+    def __init__(
+        self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str], unsent: UnsentBudget
+    ) -> None:
         self.sweeps = sweeps
         self.sock = sock
         self.peer = peer
+        self.unsent = unsent
         self.authenticated = self.reserved = False
         self.state = IDLE
         self.since = sweeps.count
@@ -85,11 +89,24 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         self.wait_for(SEND)
-        # Nearly always all of it at once; gevent's sendall prepares for the other case.
-        sent = self.sock.send(data)
+        try:
+            # Nearly always the kernel takes all of it at once.
+            sent = cast(Any, self.sock)._sock.send(data)
+        except BlockingIOError:
+            sent = 0
         if sent < len(data):
-            self.sock.sendall(memoryview(data)[sent:])
+            self._send_rest(memoryview(data)[sent:])
         self.wait_for(WORK)
+
+    def _send_rest(self, view: memoryview) -> None:
+        """What waits for the peer is counted until the kernel has taken it."""
+        share = self.unsent.share("http", self.cut)
+        try:
+            while view:
+                share.hold(len(view))
+                view = view[self.sock.send(view) :]
+        finally:
+            share.hold(0)
 
     def cut(self) -> None:
         """Wake whoever waits on the socket: reads end, writes fail."""
@@ -130,8 +147,9 @@ class Connection:
 class ConnectionPool:
     """All open connections, oldest first. Used on the event loop only."""
 
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
         self.sweeps = Sweeps()
+        self._unsent = unsent
         self.connections_max = settings.connections_max
         self._unauthenticated_max = settings.unauthenticated_connections_max
         linger = settings.linger_seconds_max / SWEEP_SECONDS - 1  # never too late
@@ -156,7 +174,7 @@ class ConnectionPool:
 
     def open(self, sock: socket.socket, peer: tuple[str, str]) -> Connection | None:
         """A place for a new client; None when even the reserved ones are taken."""
-        connection = Connection(self.sweeps, sock, peer)
+        connection = Connection(self.sweeps, sock, peer, self._unsent)
         if self._has_room():
             self._connections[connection] = None
             return connection

@@ -29,6 +29,7 @@ from appliance.web.connections import BODY, WORK, Connection, TooManyConnections
 from appliance.web.guard import UNIX
 from appliance.web.observe import HEADERS
 from appliance.web.parser import Malformed, StrictParser, StrictRequest, check_environ, check_path
+from appliance.web.unsent import LARGE_BYTES
 
 _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimit-limit"}
 # Made here out of numbers and of what was looked at before: nothing in them to refuse.
@@ -157,8 +158,12 @@ class OneSend(Response):
 
     def _flush(self, data: bytes) -> None:
         if self._head is not None:
-            data, self._head = self._head + data, None
+            head, self._head = self._head, None
             self.headers_sent = True
+            if len(data) > LARGE_BYTES:  # joined, it would be in memory twice
+                self._connection.send(head)
+            else:
+                data = head + data
         if data:
             self._connection.send(data)
 

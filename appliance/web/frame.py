@@ -1,6 +1,22 @@
 """WebSocket frames to clients: encoded once, sent to many (RFC 6455 §5.2)."""
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+
+WRITE_BYTES = 256 * 1024  # joined into one write; a client that reads slowly keeps one waiting
+
+
+def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """`parts` joined into writes of about WRITE_BYTES, made one by one."""
+    size, some = 0, []
+    for part in parts:
+        some.append(part)
+        size += len(part)
+        if size >= WRITE_BYTES:
+            yield b"".join(some)
+            size, some = 0, []
+    if some:
+        yield b"".join(some)
 
 
 def text_frame(payload: bytes) -> bytes:

@@ -65,6 +65,10 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linger_seconds_max: float = 2.0
     """After an answer, for the rest of a body that was not read; then the connection is closed."""
 
+    unsent_bytes_max: int = 128 * 1024 * 1024
+    """Bytes that wait for all clients together, WebSockets included. Above it the clients that
+    have kept most waiting for longest are cut off, and large answers get 503."""
+
     send_seconds_max: float = 60.0
     """For a peer to take one write; who does not read is let go."""
 

@@ -11,6 +11,7 @@ A client that takes nothing for `stall_seconds_max` is closed with 1008.
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from socket import SHUT_RDWR
 from typing import Any
 
 import gevent
@@ -34,6 +35,7 @@ from appliance.kernel.errors import (
 )
 from appliance.kernel.metrics import counter, gauge
 from appliance.web.incoming import FrameFlood, FrameQuota, Incoming
+from appliance.web.unsent import UnsentBudget
 
 GOING_AWAY = 1001
 POLICY_VIOLATION = 1008
@@ -140,7 +142,12 @@ class Socket:
     """An open WebSocket. One greenlet runs `run`; one more, made here, reads."""
 
     def __init__(
-        self, raw: Any, settings: SocketSettings, clock: Clock, leftover: bytes = b""
+        self,
+        raw: Any,
+        settings: SocketSettings,
+        clock: Clock,
+        leftover: bytes = b"",
+        budget: UnsentBudget | None = None,
     ) -> None:
         self._raw = raw
         self._settings = settings
@@ -167,6 +174,9 @@ class Socket:
         self._sending = False  # somebody waits for room in the middle of a write
         self._plain = getattr(raw, "_sock", raw)  # gevent's socket without the waiting
         self._sent = 0
+        self._writing = 0  # bytes of the write that waits for the client
+        budget = budget or UnsentBudget(1 << 62, clock)
+        self._unsent = budget.share("socket", self._cut_off)
 
     # -- what the session uses ----------------------------------------------------
 
@@ -207,7 +217,7 @@ class Socket:
         """Nobody knows yet who the client is: tighter limits hold until `identified`."""
         quota = FrameQuota(
             self._settings.control_frames_per_second,
-            self._settings.control_frames_burst / 10,
+            max(1, self._settings.control_frames_burst / 10),
             self._clock.monotonic(),
         )
         self._incoming.limit(self._settings.hello_bytes_max, quota)
@@ -241,7 +251,17 @@ class Socket:
             return
         self._posted.append(frames)
         self._posted_bytes += len(frames)
+        self._hold()
         self._wake()
+
+    def _hold(self) -> None:
+        self._unsent.hold(self._posted_bytes + self._writing)
+
+    def _cut_off(self) -> None:
+        """All clients together keep too many bytes waiting, and this one the most."""
+        self._limit("unsent_bytes", "too many bytes wait for this client")
+        with contextlib.suppress(OSError):
+            self._plain.shutdown(SHUT_RDWR)  # the writing greenlet may wait in the middle
 
     def is_free(self) -> bool:
         """Nothing waits to be written, and nothing has ended: what is posted now goes at once."""
@@ -262,6 +282,7 @@ class Socket:
         if sent < len(frames):
             self._tail = frames[sent:]
             self._posted_bytes += len(self._tail)
+            self._hold()
             self._wake()
         return b""
 
@@ -324,11 +345,15 @@ class Socket:
             raise SocketGone from None
         if view:
             self._wait_and_send(view)
+        if self._unsent.size:
+            self._hold()
         self._count(len(frames))
 
     def _wait_and_send(self, view: memoryview) -> None:
         self._sending = True
         while view:
+            self._writing = len(view)
+            self._hold()
             try:
                 with gevent.Timeout(self._settings.stall_seconds_max, Stalled):
                     sent = self._raw.send(view)
@@ -339,6 +364,7 @@ class Socket:
                 self._tail = bytes(view)
                 raise
             view = view[sent:]
+        self._writing = 0
         self._sending = False
 
     def _count(self, size: int) -> None:
@@ -369,6 +395,7 @@ class Socket:
                 self._discard()
         _sent_bytes.inc(self._sent)
         self._sent = 0
+        self._unsent.hold(0)
         with contextlib.suppress(OSError):
             self._raw.close()
         code = code if self._closing is not None else (self._ended or 1000)
@@ -449,8 +476,10 @@ class Socket:
 
     def _end_by_protocol(self, answer: bytes) -> None:
         """The peer said goodbye, or broke the protocol: the library chose the answer."""
-        if answer:
-            self.post(answer)
+        if self.is_free():
+            answer = self._try(answer)
+        if answer:  # also behind the frame for which we have closed already
+            self._posted.append(answer)
         received = self._protocol.close_rcvd
         sent = self._protocol.close_sent
         self._ended = int(received.code) if received else int(sent.code) if sent else 1006

@@ -65,6 +65,7 @@ from appliance.web.exchange import (
 )
 from appliance.web.parser import StrictParser, StrictRequest, parser_settings
 from appliance.web.settings import HttpSettings
+from appliance.web.unsent import UnsentBudget
 
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
@@ -106,6 +107,7 @@ class Worker(GeventWorker):
         clock: Clock,
         log: Log,
         on_signal: Callable[[int], None],
+        unsent: UnsentBudget | None = None,
     ) -> None:
         # Not gunicorn's __init__: it makes a heartbeat file that only an arbiter reads.
         self.sockets = list(listeners)
@@ -114,10 +116,11 @@ class Worker(GeventWorker):
         self.log = log
         self.cfg = parser_settings(settings)
         self.alive = True
+        self._unsent = unsent or UnsentBudget(settings.unsent_bytes_max, clock)
         self._clock = clock
         self._on_signal = on_signal
         self._stopping = Event()
-        self._pool = ConnectionPool(settings)
+        self._pool = ConnectionPool(settings, self._unsent)
         self._greenlets = Group()
         self._date_at, self._date = -1, ""
 

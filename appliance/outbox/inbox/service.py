@@ -68,7 +68,7 @@ class Inbox:
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.feed = Feed()
+        self.feed = Feed(bytes_max=settings.live_bytes_max)
         self.desks: dict[str, Desk] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.polls = 0

@@ -32,6 +32,7 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting_max: Positive = 64  # long polls at once
     streams_max: Positive = 32  # event streams at once
     queue_max: Positive = 1000  # events waiting for one reader before it goes back to the table
+    live_bytes_max: Positive = 32 * 1024 * 1024  # events kept for readers that are slow
     heartbeat_seconds: Seconds = 15.0  # a comment line keeps proxies from hanging up
     retention_days: Seconds = 30.0  # messages and runs of hooks are kept
     sweep_rows_max: Positive = 2000  # removed in one transaction

@@ -1,12 +1,13 @@
 """GET /v1/events: messages after a cursor, then everything as it happens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.errors import Invalid
 from appliance.outbox.inbox import metrics, wire
-from appliance.outbox.inbox.event import of_message
+from appliance.outbox.inbox.event import Event, of_message
 from appliance.outbox.inbox.service import Inbox
+from appliance.web.frame import pieces
 
 BATCH_MAX = 500
 
@@ -45,14 +46,7 @@ class EventStream:
                 yield from self._read_table()
                 self._subscription.recover()
             elif events:
-                pieces = []
-                for event in events:
-                    if event.message is not None:
-                        if event.number <= self._cursor:
-                            continue
-                        self._cursor = event.number
-                    pieces.append(event.sse())
-                yield b"".join(pieces)
+                yield from pieces(self._new(events))
             elif not self._subscription.wait(self._inbox.settings.heartbeat_seconds):
                 yield b": still here\n\n"
 
@@ -66,6 +60,14 @@ class EventStream:
             self._inbox.feed.unsubscribe(self._subscription)
             self._subscription.wake()
 
+    def _new(self, events: Sequence[Event]) -> Iterator[bytes]:
+        for event in events:
+            if event.message is not None:
+                if event.number <= self._cursor:
+                    continue
+                self._cursor = event.number
+            yield event.sse()
+
     def _end(self) -> None:
         self._over = True
         self._subscription.wake()
@@ -75,7 +77,7 @@ class EventStream:
             found = self._inbox.read_after(self._mesh, self._cursor)
             self._cursor = found.next
             if found.messages:
-                yield b"".join([of_message(message).sse() for message in found.messages])
+                yield from pieces(of_message(message).sse() for message in found.messages)
             if not found.has_more:
                 return
 

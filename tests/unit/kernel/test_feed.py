@@ -8,8 +8,9 @@ from appliance.kernel.feed import Feed
 
 
 class Item:
-    def __init__(self, number):
+    def __init__(self, number, data=""):
         self.number = number
+        self.data = data
 
 
 def items(*numbers):
@@ -49,6 +50,22 @@ def test_a_full_queue_makes_the_subscriber_lag_and_others_do_not_notice():
     slow.recover()
     feed.publish(items(5))
     assert numbers(slow.take(10)) == [5]
+
+
+def test_old_items_are_given_up_when_many_bytes_were_published_behind_them():
+    feed = Feed(bytes_max=100)
+    rare = feed.subscribe(100, lambda item: item.number == 1)
+    slow, quick = feed.subscribe(100), feed.subscribe(100)
+    feed.publish([Item(1, "x" * 40)])
+    for number in (2, 3):
+        feed.publish([Item(number, b"x" * 50)])
+        quick.take(10)
+    assert [one.lagging for one in (rare, slow, quick)] == [False, False, False]
+    feed.publish([Item(4, "x")])
+    assert [one.lagging for one in (rare, slow, quick)] == [True, True, False]
+    rare.recover()
+    feed.publish([Item(5, "x" * 1000)])
+    assert not rare.lagging
 
 
 def test_waiting_ends_with_an_item_a_wake_or_the_time():

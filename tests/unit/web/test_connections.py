@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from gevent import socket as gevent_socket
 
+from appliance.kernel.clock import SystemClock
 from appliance.web.connections import (
     BODY,
     HEAD,
@@ -20,15 +21,17 @@ from appliance.web.connections import (
 )
 from appliance.web.exchange import Input
 from appliance.web.settings import HttpSettings
+from appliance.web.unsent import UnsentBudget
 
 Open = Callable[..., Connection]
 
 
 @pytest.fixture
 def pool() -> ConnectionPool:
-    return ConnectionPool(
-        HttpSettings(connections_max=4, unauthenticated_connections_max=1, probe_connections_max=1)
+    settings = HttpSettings(
+        connections_max=4, unauthenticated_connections_max=1, probe_connections_max=1
     )
+    return ConnectionPool(settings, UnsentBudget(settings.unsent_bytes_max, SystemClock()))
 
 
 @pytest.fixture

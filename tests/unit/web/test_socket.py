@@ -14,7 +14,7 @@ from appliance.web.socket import (
     Socket,
     SocketSettings,
 )
-from tests.support.socketclient import CONT, PING, PONG, TEXT, frame
+from tests.support.socketclient import CLOSE, CONT, PING, PONG, TEXT, frame
 
 BIG = 300_000
 
@@ -22,13 +22,15 @@ BIG = 300_000
 class Served:
     """A socket served by `run`, whose other end a test holds."""
 
-    def __init__(self, stall_seconds=5.0, **more):
+    def __init__(self, stall_seconds=5.0, on_messages=None, **more):
         raw, self.peer = gevent_socket.socketpair()
         settings = SocketSettings(stall_seconds_max=stall_seconds, close_seconds_max=0.2, **more)
         self.socket = Socket(raw, settings, SystemClock())
         self.signal = Signal()
         self.woken = 0
-        self.running = gevent.spawn(self.socket.run, self._heard, self._wake, self._body)
+        self.running = gevent.spawn(
+            self.socket.run, on_messages or self._heard, self._wake, self._body
+        )
         gevent.sleep(0)
 
     def _heard(self, messages):
@@ -48,7 +50,9 @@ class Served:
         found = b""
         with gevent.Timeout(10):
             while len(found) < size:
-                found += self.peer.recv(size - len(found))
+                piece = self.peer.recv(size - len(found))
+                assert piece, "the connection has ended"
+                found += piece
         return found
 
 
@@ -199,3 +203,11 @@ def test_what_is_sent_after_the_end_is_dropped_up_to_a_limit():
     running.kill()
     assert raw.reads <= DISCARD_BYTES_MAX // RECEIVE_BYTES
     assert len(others) > 1
+
+
+def test_a_goodbye_behind_what_closes_the_socket_is_still_answered():
+    served = Served(on_messages=lambda _messages: served.socket.close(1009, "too large"))
+    served.peer.sendall(frame(TEXT, b"x") + frame(CLOSE, b"\x03\xe8"))
+    assert served.read(4) == b"\x88\x02\x03\xe8"
+    served.peer.close()
+    assert served.running.get(timeout=10) == 1009

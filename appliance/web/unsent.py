@@ -1,0 +1,108 @@
+"""Bytes that wait for clients to take them: counted in one place, limited for all together.
+
+Counted is what only one client keeps in memory:
+  - what the kernel did not take of an HTTP write: the rest of a page, a piece of a stream
+  - what the kernel did not take of a WebSocket write, and answers that wait behind it
+Not counted are events and envelopes in live queues. All queues refer to the same objects, which
+have limits of their own (`hub.live_bytes_max`, `inbox.live_bytes_max`, `courier.bytes_total_max`),
+so many clients that read the same cost no more than one. They count once they are joined into a
+write for one client.
+
+When the limit is exceeded, the client with the most bytes for the longest time is cut off, then
+the next one. A large answer for which there is no room, though every client that waited long
+enough has been cut off, is refused before it is sent.
+"""
+
+from collections.abc import Callable
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.metrics import counter, gauge
+
+LARGE_BYTES = 64 * 1024  # a smaller answer is never refused
+PATIENCE_SECONDS = 1.0  # a client is not cut off sooner to make room for a new answer
+
+_unsent = gauge("unsent_bytes", "Bytes that wait for clients to take them")
+_shed = counter("unsent_shed_total", "Clients cut off to free unsent bytes", ("kind",))
+_refused = counter("unsent_refused_total", "Large answers refused for lack of room")
+
+
+class TooManyUnsentBytes(Unavailable):
+    code = "TOO_MANY_UNSENT_BYTES"
+    sentence = "too many bytes wait for other clients to read them"
+    advice = "ask for a smaller page, or raise http.unsent_bytes_max"
+
+
+class Unsent:
+    """One client's share. `cut_off` ends its connection; it must not wait."""
+
+    __slots__ = ("_budget", "cut_off", "is_cut_off", "kind", "since", "size")
+
+    def __init__(self, budget: "UnsentBudget", kind: str, cut_off: Callable[[], None]) -> None:
+        self._budget = budget
+        self.kind = kind
+        self.cut_off = cut_off
+        self.is_cut_off = False
+        self.size = 0
+        self.since = 0.0  # when it last began to wait
+
+    def hold(self, size: int) -> None:
+        """So many bytes wait now. May cut off clients, this one included."""
+        if size != self.size:
+            self._budget.change(self, size)
+
+
+class UnsentBudget:
+    """The sum over all clients. Used on the event loop only."""
+
+    def __init__(self, bytes_max: int, clock: Clock) -> None:
+        self.total = 0
+        self._bytes_max = bytes_max
+        self._clock = clock
+        self._waiting: set[Unsent] = set()
+        _unsent.set_function(lambda: self.total)
+
+    def share(self, kind: str, cut_off: Callable[[], None]) -> Unsent:
+        """For one client (`http` or `socket`)."""
+        return Unsent(self, kind, cut_off)
+
+    def change(self, share: Unsent, size: int) -> None:
+        if share.is_cut_off:
+            return
+        if share.size == 0:
+            share.since = self._clock.monotonic()
+            self._waiting.add(share)
+        elif size == 0:
+            self._waiting.discard(share)
+        grown = size > share.size
+        self.total += size - share.size
+        share.size = size
+        # A single client is limited by its own limits.
+        while grown and self.total > self._bytes_max and len(self._waiting) > 1:
+            self._cut_off(self._worst(self._waiting))
+
+    def admit(self, size: int) -> None:
+        """Make room for an answer of `size` bytes, or raise TooManyUnsentBytes."""
+        while self._waiting and self.total + size > self._bytes_max:
+            until = self._clock.monotonic() - PATIENCE_SECONDS
+            patient = {share for share in self._waiting if share.since <= until}
+            if not patient:
+                _refused.inc()
+                raise TooManyUnsentBytes(
+                    details={"unsent_bytes": self.total, "limit": self._bytes_max},
+                    retry_after=PATIENCE_SECONDS,
+                )
+            self._cut_off(self._worst(patient))
+
+    def _worst(self, shares: set[Unsent]) -> Unsent:
+        """The most bytes for the longest time. Reading a little now and then does not help."""
+        now = self._clock.monotonic()
+        return max(shares, key=lambda share: share.size * (1 + now - share.since))
+
+    def _cut_off(self, share: Unsent) -> None:
+        self._waiting.discard(share)
+        self.total -= share.size
+        share.size = 0
+        share.is_cut_off = True
+        _shed.labels(share.kind).inc()
+        share.cut_off()
