@@ -6,10 +6,15 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
-from tests.support.http import TOKEN
+from appliance.hub import resources as hub_resources
+from appliance.web import health
+from appliance.web.health import Verdict
+from appliance.web.worker import PROBES
+from tests.support.http import TOKEN, guard_of
 from tests.support.served import Served, head, reply_of, served
 
 AUTH = f"Authorization: Bearer {TOKEN}"
@@ -144,3 +149,10 @@ def test_connections_of_a_full_pool_are_refused_beyond_the_reserved_places() -> 
         with hoard(worker, 5, IDLE) as waiting:
             assert worker.ask(PROBE)[0] == 200
             assert not any(is_open(connection) for connection in waiting)
+
+
+def test_every_health_probe_is_served_on_reserved_places() -> None:
+    hub: Any = None
+    routes = [*hub_resources.routes(hub), *health.routes(guard_of(), lambda: Verdict(True, [], {}))]
+    probes = {route.path for route in routes if any(o.probe for o in route.operations.values())}
+    assert probes == PROBES
