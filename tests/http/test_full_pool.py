@@ -131,9 +131,12 @@ def test_requests_without_a_token_have_a_quota_in_a_full_pool() -> None:
         hoard(worker, 4, head("GET", "/wait")) as strangers,
     ):
         working(worker, 6)
-        with hoard(worker, 2, head("GET", "/wait", AUTH)) as more:
-            until(lambda: sum(map(is_open, strangers)) == 2)
-            working(worker, 6)
+        with ExitStack() as stack:
+            more = []
+            for left in (3, 2):  # a connection that has not sent its request would go first
+                more += stack.enter_context(hoard(worker, 1, head("GET", "/wait", AUTH)))
+                until(lambda left=left: sum(map(is_open, strangers)) == left)
+                working(worker, 6)
             assert worker.ask(READ)[0] == 503
             assert worker.ask(PROBE)[0] == 200
             assert sum(map(is_open, strangers)) == 2
