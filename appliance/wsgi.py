@@ -8,6 +8,7 @@ socket is served until it ends.
 import contextlib
 from collections.abc import Callable, Iterable
 from functools import partial
+from socket import SHUT_RDWR
 from typing import Any
 
 import gevent
@@ -21,7 +22,7 @@ from appliance.kernel.log import Log
 from appliance.web import errors
 from appliance.web.body import QueryPlan
 from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard, query_token
-from appliance.web.limits import RateLimiter
+from appliance.web.limits import RateLimited, RateLimiter
 from appliance.web.socket import (
     GOING_AWAY,
     UNAUTHORIZED,
@@ -102,7 +103,7 @@ class Entry:
         self._clock = clock
         self._log = log
         self._unsent = unsent
-        self._open: set[Socket] = set()
+        self._open: dict[Socket, Any] = {}  # with the raw socket of each, oldest first
         self._closing = False
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
@@ -126,8 +127,10 @@ class Entry:
     def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         request_id = random_id()
         try:
-            upgrade = self._admit(environ)
+            upgrade = self._find(environ)
             query = upgrade.parse(environ.get("QUERY_STRING", ""))
+            caller = self._caller(environ, upgrade)
+            self._admit(environ, upgrade, caller)
             hello = handshake(environ, chosen_subprotocol(environ))
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
@@ -135,10 +138,10 @@ class Entry:
         environ["agentlip.connection"].authenticated = True  # sockets have limits of their own
         with contextlib.suppress(OSError):
             raw.sendall(hello)
-            self._serve(raw, environ, upgrade, query, request_id)
+            self._serve(raw, environ, upgrade, caller, query, request_id)
         return ALREADY_HANDLED
 
-    def _admit(self, environ: dict[str, Any]) -> Upgrade:
+    def _find(self, environ: dict[str, Any]) -> Upgrade:
         self._guard.check_host(environ)
         self._guard.check_origin(environ)
         found = self._sockets.get(environ.get("PATH_INFO", ""))
@@ -148,32 +151,76 @@ class Entry:
             raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
-        if len(self._open) >= self._settings.connections_max:
-            raise TooManySockets(details={"limit": self._settings.connections_max})
-        self._limiter.take(connection_of(environ), None, self._guard.address(environ))
         return found
 
+    def _caller(self, environ: dict[str, Any], upgrade: Upgrade) -> Principal | ApplianceError:
+        """Who asks, or why it is refused: said after the upgrade, where browsers can read it."""
+        try:
+            return self._principal(environ, upgrade)
+        except (Unauthenticated, Forbidden) as error:
+            return error
+
+    def _admit(
+        self, environ: dict[str, Any], upgrade: Upgrade, caller: Principal | ApplianceError
+    ) -> None:
+        """Count the upgrade against the limits that hold for such a caller."""
+        address, limit = self._guard.address(environ), self._settings.connections_max
+        if isinstance(caller, Unauthenticated):
+            self._limiter.fail(address)
+        known = _is_identified(caller, upgrade)
+        if known or isinstance(caller, ApplianceError):
+            self._limiter.take(connection_of(environ), caller_id(caller), address)
+        # A link shows who it is only later. It must not be refused for what others without a
+        # token do, so its own quota is all that limits it.
+        identified = sum(socket.identified for socket in self._open)
+        if known:
+            if identified >= limit:
+                raise TooManySockets(details={"limit": limit})
+        elif len(self._open) - identified >= self._settings.unauthenticated_max:
+            if isinstance(caller, ApplianceError):
+                raise caller
+            self._close_oldest_unidentified()
+
+    def _close_oldest_unidentified(self) -> None:
+        for socket, raw in self._open.items():
+            if not socket.identified:
+                del self._open[socket]
+                with contextlib.suppress(OSError):
+                    raw.shutdown(SHUT_RDWR)
+                return
+
     def _serve(
-        self, raw: Any, environ: dict[str, Any], upgrade: Upgrade, query: Any, request_id: str
+        self,
+        raw: Any,
+        environ: dict[str, Any],
+        upgrade: Upgrade,
+        caller: Principal | ApplianceError,
+        query: Any,
+        request_id: str,
     ) -> None:
         leftover = environ["agentlip.buffered"]()
         socket = Socket(raw, self._settings, self._clock, leftover, self._unsent)
-        self._open.add(socket)
+        socket.identified = _is_identified(caller, upgrade)
+        self._open[socket] = raw
         with contextlib.ExitStack() as ending:
-            ending.callback(self._open.discard, socket)
+            ending.callback(self._open.pop, socket, None)
             try:
-                principal = self._principal(environ, upgrade)
-                if principal is ANONYMOUS and upgrade.scope is None:
+                if isinstance(caller, ApplianceError):
+                    raise caller
+                if caller is ANONYMOUS and upgrade.scope is None:
                     socket.restrict()
                 connection, address = connection_of(environ), self._guard.address(environ)
 
                 def charge(cost: int) -> None:
-                    self._limiter.take(connection, principal.id, address, cost)
+                    self._limiter.take(connection, caller_id(caller), address, cost)
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
-                ending.callback(self._guard.watch(principal, over))
-                code = upgrade.serve(socket, principal, charge, query)
+                ending.callback(self._guard.watch(caller, over))
+                code = upgrade.serve(socket, caller, charge, query)
                 self._log.debug("socket closed", request_id=request_id, code=code)
+                if code == UNAUTHORIZED and not socket.identified:
+                    with contextlib.suppress(RateLimited):
+                        self._limiter.fail(address)
             except ApplianceError as error:
                 # Accepted, then closed: browsers can't read why an upgrade was refused.
                 socket.close(close_code(error), error.message)
@@ -193,6 +240,20 @@ class Entry:
         if not principal.allows(upgrade.scope):
             raise Forbidden(details={"scope": upgrade.scope})
         return principal
+
+
+def caller_id(caller: Principal | ApplianceError) -> str | None:
+    """For the limits; None for a caller without a valid token."""
+    if isinstance(caller, ApplianceError) or caller is ANONYMOUS:
+        return None
+    return caller.id
+
+
+def _is_identified(caller: Principal | ApplianceError, upgrade: Upgrade) -> bool:
+    """Whether the upgrade showed enough; a link shows who it is in its first frame."""
+    if isinstance(caller, ApplianceError):
+        return False
+    return caller is not ANONYMOUS or upgrade.scope is not None
 
 
 def connection_of(environ: dict[str, Any]) -> str:

@@ -145,6 +145,7 @@ class Link:
         mesh = directory.mesh(said.mesh)
         member = directory.member(mesh.id, said.member)
         self._place = mesh, member
+        self._socket.identified = True
         self._say(
             {
                 "type": "hello_ack",

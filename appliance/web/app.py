@@ -13,14 +13,20 @@ import falcon
 
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
+from appliance.kernel.errors import (
+    ApplianceError,
+    Forbidden,
+    Invalid,
+    Unauthenticated,
+    Unavailable,
+)
 from appliance.kernel.log import Log
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
 from appliance.web.guard import Guard
-from appliance.web.limits import RateLimited, RateLimiter
+from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import Observe, Response
-from appliance.web.route import Operation, Route, check_routes
+from appliance.web.route import SIGNATURE, Operation, Route, check_routes
 from appliance.web.settings import HttpSettings
 from appliance.web.unsent import LARGE_BYTES, UnsentBudget
 
@@ -85,11 +91,23 @@ class Door:
         context.principal = ANONYMOUS
         context.idempotency_key = context.query = context.raw_body = None
         context.address = address = guard.address(environ)
+        context.refused = None
         try:
             context.principal = guard.authenticate(environ)
-        finally:  # a guessed token costs as much as a right one
+        except ApplianceError as error:
+            if isinstance(error, Unauthenticated):
+                self._limiter.fail(address)
             if not probe:
                 self._count(context, environ, address)
+            raise
+        if not probe:
+            try:
+                self._count(context, environ, address)
+            except RateLimited as error:
+                # A signature is verified after routing, and may still show who is asking.
+                if error.which != UNAUTHENTICATED or SIGNATURE not in environ:
+                    raise
+                context.refused = error
 
     def process_resource(
         self, req: falcon.Request, resp: Response, _resource: object, _params: dict[str, Any]
@@ -101,7 +119,9 @@ class Door:
             return
         principal: Principal = req.context.principal
         if mounted.signer is not None and principal is ANONYMOUS:
-            principal = req.context.principal = _signed(req, mounted)
+            principal = req.context.principal = self._signed(req, mounted)
+        elif req.context.refused is not None:
+            raise req.context.refused
         self._guard.admit(principal, mounted.scope, req.env)
         if principal.channels is not None and not mounted.by_channel:
             _refuse_limited(principal, mounted.scope)
@@ -111,6 +131,30 @@ class Door:
         connection = req.env.get("agentlip.connection")
         if connection is not None:  # kept in a full pool
             connection.authenticated = principal is not ANONYMOUS
+
+    def _signed(self, req: falcon.Request, mounted: Mounted) -> Principal:
+        """Who signed the request. It was counted as one without a token until now."""
+        context, limiter = req.context, self._limiter
+        refused: RateLimited | None = context.refused
+        try:
+            principal = _signer(req, mounted)
+        except (Unauthenticated, Forbidden):
+            if refused is None:
+                try:
+                    limiter.fail(context.address)
+                except RateLimited:
+                    limiter.uncount(UNAUTHENTICATED, GLOBAL)
+                    raise
+                raise
+            raise refused from None
+        if principal is ANONYMOUS:
+            if refused is not None:
+                raise refused
+        elif refused is not None:
+            context.allowance = limiter.take(context.connection, principal.id, context.address)
+        else:
+            limiter.uncount(UNAUTHENTICATED)
+        return principal
 
     def _count(self, context: Any, environ: dict[str, Any], address: str) -> None:
         context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
@@ -140,7 +184,7 @@ class Door:
         resp.complete = True
 
 
-def _signed(req: falcon.Request, mounted: Mounted) -> Principal:
+def _signer(req: falcon.Request, mounted: Mounted) -> Principal:
     """Who signed the request. What is signed is the body, so it is read here, once."""
     judge = None if mounted.signer is None else mounted.signer(req.env)
     if judge is None:

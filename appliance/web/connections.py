@@ -179,7 +179,7 @@ class ConnectionPool:
             self._connections[connection] = None
             return connection
         if len(self._reserved) >= self._reserved_max and not self._close_some(self._reserved):
-            _full.inc()
+            self.count_refusal()
             return None
         connection.reserved = True
         self._reserved[connection] = None
@@ -193,6 +193,9 @@ class ConnectionPool:
         self._connections[connection] = None
         connection.reserved = False
         return True
+
+    def count_refusal(self) -> None:
+        _full.inc()
 
     def close(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

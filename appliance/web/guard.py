@@ -5,7 +5,8 @@ are judged by the same code. Closed by default: an operation without a scope is 
 because its row says OPEN.
 
 On a loopback bind what is in FREE_ON_LOOPBACK needs no token, for requests that come from
-this machine and were not passed on by a proxy. A wrong token is refused even there.
+this machine and were not passed on by a proxy or sent by a page of another site. A wrong token is
+refused even there.
 """
 
 import ipaddress
@@ -20,6 +21,7 @@ from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
+from appliance.web.route import READ_DOCS
 from appliance.web.settings import HttpSettings
 
 Environ = Mapping[str, Any]
@@ -27,7 +29,23 @@ Environ = Mapping[str, Any]
 UNIX = "agentlip.unix"
 """In the environ of what came over a socket file; no header can put it there."""
 
-FREE_ON_LOOPBACK = frozenset({"docs:read", "hub:read", "metrics:read"})
+FREE_ON_LOOPBACK = frozenset({READ_DOCS, "hub:read", "metrics:read"})
+FORWARDING = frozenset(
+    "HTTP_" + name.upper().replace("-", "_")
+    for name in (
+        "CDN-Loop", "CF-Connecting-IP", "Client-IP", "Fastly-Client-IP", "Forwarded",
+        "Forwarded-For",
+        "True-Client-IP", "Via", "X-Client-IP", "X-Cluster-Client-IP", "X-Envoy-External-Address",
+        "X-Forwarded", "X-Forwarded-By", "X-Forwarded-Client-Cert", "X-Forwarded-For",
+        "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Proto",
+        "X-Forwarded-Protocol", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+        "X-Forwarded-Uri", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-URL",
+        "X-Original-URI", "X-Proxy-User-IP", "X-ProxyUser-IP", "X-Real-IP", "X-Remote-IP",
+        "X-Request-Start", "X-Rewrite-URL", "X-Scheme", "X-Url-Scheme", "Front-End-Https",
+    )
+)  # fmt: skip
+"""Headers that proxies add. A request with one of them may come from anywhere."""
+
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
 _QUERY_NAMES = ("token", "access_token")
@@ -96,7 +114,7 @@ class Guard:
         """Pass, or raise Unauthenticated (no token) or Forbidden (a token without the scope)."""
         if scope is None or principal.allows(scope):
             return
-        if self.loopback and scope in self._free and self._is_near(environ):
+        if self.is_free(scope, environ):
             return
         beginnings = self._implied.get(scope)
         if beginnings and any(held.startswith(beginnings) for held in principal.scopes):
@@ -106,6 +124,18 @@ class Guard:
             raise Unauthenticated
         _refused.labels("scope").inc()
         raise Forbidden(details={"scope": scope})
+
+    def is_free(self, scope: str, environ: Environ) -> bool:
+        """Whether it needs no token; raises OriginRefused for a page of another site."""
+        if not (self.loopback and scope in self._free and self._is_near(environ)):
+            return False
+        if environ.get("HTTP_SEC_FETCH_SITE", "none") not in ("none", "same-origin"):
+            _check_site(scope, environ)
+        return True
+
+    def is_local(self, environ: Environ) -> bool:
+        """From this machine to a loopback bind, and not on behalf of another machine."""
+        return self.loopback and self._is_near(environ)
 
     def watch(self, principal: Principal, over: Callable[[], None]) -> Callable[[], None]:
         """Have `over` called once the caller's token ends; the way to stop that."""
@@ -208,7 +238,23 @@ class Guard:
 
 
 def _is_forwarded(environ: Environ) -> bool:
-    return "HTTP_X_FORWARDED_FOR" in environ or "HTTP_FORWARDED" in environ
+    return not FORWARDING.isdisjoint(environ)
+
+
+def _check_site(scope: str, environ: Environ) -> None:
+    """Raise OriginRefused for a browser's read on behalf of a page of another site or port.
+
+    A person may still follow a link to the start page. The Origin of sockets is checked elsewhere.
+    """
+    mode = environ.get("HTTP_SEC_FETCH_MODE")
+    followed = mode == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+    if mode == "websocket" or (followed and scope == READ_DOCS):
+        return
+    _refused.labels("site").inc()
+    raise OriginRefused(
+        "pages of other sites may not read here without a token",
+        hint="send 'Authorization: Bearer TOKEN', or open the address itself in the browser",
+    )
 
 
 def bearer(header: str) -> str:

@@ -25,7 +25,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """What the table of checks says: `failing` names the checks that make it not ready.
 
     `suspended` names stores that are damaged and not served, while the others are.
-    `details` are shown to who is near: instance, findings, facts.
+    `failing`, `suspended` and `details` (instance, findings, facts) are shown to callers on this
+    machine or with a token.
     """
 
     ready: bool
@@ -41,7 +42,8 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests are served, and which checks say no; the rest for who is near."""
+    """Whether requests are served. Which checks say no, and the rest, is shown on this machine and
+    to callers with a token."""
 
     status: str
     ready: bool
@@ -60,8 +62,8 @@ class Healthy:
 class Ready:
     """200 when the verdict is ready, else 503 naming the checks that failed.
 
-    Details are for this machine, or for a known caller: beyond loopback they would tell a
-    stranger what is weak.
+    Which checks failed, and why, is for this machine or for a caller with a token: it would tell a
+    stranger what is weak. Behind a proxy everybody is a stranger.
     """
 
     def __init__(self, guard: Guard, verdict: Callable[[], Verdict]) -> None:
@@ -70,12 +72,12 @@ class Ready:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         verdict = self._verdict()
-        near = self._guard.loopback or req.context.principal is not ANONYMOUS
+        near = req.context.principal is not ANONYMOUS or self._guard.is_local(req.env)
         body = Readiness(
             "ready" if verdict.ready else "not ready",
             verdict.ready,
-            verdict.failing,
-            verdict.suspended,
+            verdict.failing if near else [],
+            verdict.suspended if near else [],
             **(verdict.details if near else {}),
         )
         reply(resp, body, 200 if verdict.ready else 503)

@@ -24,6 +24,7 @@ from gunicorn.http.parser import RequestParser
 from appliance.web.settings import HttpSettings
 
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
+_SLASH = ord("/")
 _CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
@@ -107,7 +108,7 @@ def check_request_line(line: bytes) -> None:
     if len(parts) != 3 or parts[2] not in _VERSIONS:
         raise Malformed("the request line must be 'METHOD /path HTTP/1.1'")
     target = parts[1]
-    if target[:1] != b"/" or b"#" in target or b"\\" in target:
+    if not target or target[0] != _SLASH or b"#" in target or b"\\" in target:
         raise Malformed("the request target must be a path with an optional query")
 
 

@@ -17,6 +17,9 @@ OPEN: None = None
 READ_DOCS = "docs:read"
 """Pages that describe the appliance: free on loopback, for who knows a token elsewhere."""
 
+SIGNATURE = "HTTP_X_AGENTLIP_SIGNATURE"
+"""The header of signed requests, as in the environ."""
+
 Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
 """Raises Unauthenticated as soon as it knows, preferably before the body is read."""
 

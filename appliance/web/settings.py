@@ -80,6 +80,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class LimitSettings(
@@ -93,8 +94,20 @@ class LimitSettings(
     global_: Rate = 1000
     """All clients together; the hub specification's figure, a fifth of what one core does."""
 
+    unauthenticated_share: Share = 0.5
+    """The part of global that requests without a valid token may use; the rest is kept for callers
+    with one."""
+
+    failures_per_address: Rate = 20
+    """Wrong tokens and signatures from one IPv4 address or IPv6 /64 network. More are answered
+    with 429, and a right token from there still works."""
+
     per_token: Rate = 0
     """One credential over all its connections. Off: most workspaces have one token."""
 
     per_address: Rate = 0
-    """One address over all its connections. Off: on a laptop everybody is 127.0.0.1."""
+    """One IPv4 address or IPv6 /64 network over all its connections. Off: on a laptop everybody is
+    127.0.0.1."""
+
+    addresses_max: Rate = 10_000
+    """Addresses counted in one second, about 100 bytes each; further ones share one count."""

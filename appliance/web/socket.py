@@ -72,6 +72,7 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
     connections_max: int = 100  # hub spec §0.1.2; more are refused with 503
+    unauthenticated_max: int = 16  # links before their hello, besides those; the oldest goes first
     frame_bytes_max: int = 256 * 1024  # from a client; 1009 above
     request_bytes_max: int = 512 * 1024  # a `request` frame: a legal message, escaped
     ping_seconds: float = 20.0  # silence after which the client is pinged
@@ -140,6 +141,9 @@ def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
 
 class Socket:
     """An open WebSocket. One greenlet runs `run`; one more, made here, reads."""
+
+    identified = False
+    """The server knows who is at the other end. Until then it counts as unauthenticated."""
 
     def __init__(
         self,

@@ -287,7 +287,10 @@ class Worker(GeventWorker):
 
     def _refuse(self, connection: Connection, error: Exception) -> None:
         status, told = refusal(error)
-        _malformed.labels(str(status)).inc()
+        if isinstance(error, PlaceReserved):
+            self._pool.count_refusal()
+        else:
+            _malformed.labels(str(status)).inc()
         with suppress(OSError):  # nobody is left to hear it
             connection.send(whole(status, told, self._date_header()))
             self._linger(connection)

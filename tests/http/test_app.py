@@ -12,6 +12,7 @@ from tests.support.http import (
     NARROW_TOKEN,
     SCRAPE_TOKEN,
     TOKEN,
+    Client,
     Lines,
     StillClock,
     app_of,
@@ -224,6 +225,24 @@ def test_refusals_carry_the_headers_and_count(resource: NoteResource) -> None:
     results = [door.simulate_get(path) for path in ("/notes", "/nowhere", "/notes")]
     assert [r.status_code for r in results] == [401, 401, 429]
     assert results[0].headers["x-ratelimit-limit"] == "2"
+
+
+def test_wrong_tokens_use_up_nothing_of_others(resource: NoteResource) -> None:
+    limits = LimitSettings(per_connection=0, global_=40, failures_per_address=5)
+    clock = StillClock()
+    app = app_of(note_routes(resource), limits=limits, clock=clock)
+    wrong = Client(app, "wrong", address="127.0.0.1")
+    codes = [wrong.simulate_get("/notes").status_code for _ in range(50)]
+    assert codes == [401] * 5 + [429] * 45
+    told = wrong.simulate_get("/-/up")
+    assert told.status_code == 429
+    assert told.json["details"]["scope"] == "failures"
+    # From the same address: right tokens, and requests without one.
+    known, nobody = Client(app, TOKEN), Client(app)
+    assert [nobody.simulate_get("/notes").status_code for _ in range(16)] == [200] * 15 + [429]
+    assert [known.simulate_get("/notes").status_code for _ in range(21)] == [200] * 20 + [429]
+    clock.tick(1000)
+    assert wrong.simulate_get("/notes").status_code == 401
 
 
 def test_probes_are_not_limited(resource: NoteResource) -> None:

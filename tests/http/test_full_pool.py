@@ -6,10 +6,15 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
-from tests.support.http import TOKEN
+from appliance.hub import resources as hub_resources
+from appliance.web import health
+from appliance.web.health import Verdict
+from appliance.web.worker import PROBES
+from tests.support.http import TOKEN, guard_of
 from tests.support.served import Served, head, reply_of, served
 
 AUTH = f"Authorization: Bearer {TOKEN}"
@@ -126,9 +131,12 @@ def test_requests_without_a_token_have_a_quota_in_a_full_pool() -> None:
         hoard(worker, 4, head("GET", "/wait")) as strangers,
     ):
         working(worker, 6)
-        with hoard(worker, 2, head("GET", "/wait", AUTH)) as more:
-            until(lambda: sum(map(is_open, strangers)) == 2)
-            working(worker, 6)
+        with ExitStack() as stack:
+            more = []
+            for left in (3, 2):  # a connection that has not sent its request would go first
+                more += stack.enter_context(hoard(worker, 1, head("GET", "/wait", AUTH)))
+                until(lambda left=left: sum(map(is_open, strangers)) == left)
+                working(worker, 6)
             assert worker.ask(READ)[0] == 503
             assert worker.ask(PROBE)[0] == 200
             assert sum(map(is_open, strangers)) == 2
@@ -144,3 +152,10 @@ def test_connections_of_a_full_pool_are_refused_beyond_the_reserved_places() -> 
         with hoard(worker, 5, IDLE) as waiting:
             assert worker.ask(PROBE)[0] == 200
             assert not any(is_open(connection) for connection in waiting)
+
+
+def test_every_health_probe_is_served_on_reserved_places() -> None:
+    hub: Any = None
+    routes = [*hub_resources.routes(hub), *health.routes(guard_of(), lambda: Verdict(True, [], {}))]
+    probes = {route.path for route in routes if any(o.probe for o in route.operations.values())}
+    assert probes == PROBES

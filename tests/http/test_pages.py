@@ -75,10 +75,31 @@ def test_not_ready_names_checks_and_shows_details_nearby() -> None:
     assert far(TOKEN, [FINDING]).simulate_get("/-/ready").json["findings"] == [FINDING]
 
 
-def test_not_ready_tells_strangers_names_only() -> None:
-    result = far(findings=[FINDING]).simulate_get("/-/ready")
+@pytest.mark.parametrize("proxied", [{}, {"X-Forwarded-For": "203.0.113.7"}, {"Via": "1.1 proxy"}])
+def test_strangers_are_told_only_whether_it_is_ready(proxied: dict[str, str]) -> None:
+    """Beyond loopback, and on loopback through a proxy."""
+    stranger = Client(app([FINDING])) if proxied else far(findings=[FINDING])
+    result = stranger.simulate_get("/-/ready", headers=proxied)
     assert result.status_code == 503
-    assert result.json == {"status": "not ready", "ready": False, "failing": ["store.opens"]}
+    assert result.json == {"status": "not ready", "ready": False, "failing": []}
+    known = Client(app([FINDING]), TOKEN).simulate_get("/-/ready", headers=proxied)
+    assert known.json["findings"] == [FINDING]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_may_link_to_the_pages_and_read_nothing(site: str) -> None:
+    browser = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    fetched = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}
+    framed = browser | {"Sec-Fetch-Dest": "iframe"}
+    near = Client(app())
+    for path in ("/", "/docs"):
+        assert near.simulate_get(path, headers=browser).status_code == 200
+        assert near.simulate_get(path, headers=framed).json["code"] == "ORIGIN_REFUSED"
+    for path in ("/", "/docs", "/metrics"):
+        result = near.simulate_get(path, headers=fetched)
+        assert (result.status_code, result.json["code"]) == (403, "ORIGIN_REFUSED")
+    assert near.simulate_get("/metrics", headers=browser).status_code == 403
+    assert Client(app(), TOKEN).simulate_get("/metrics", headers=fetched).status_code == 200
 
 
 def test_metrics_are_prometheus_text_with_process_and_build() -> None:

@@ -6,7 +6,7 @@ from appliance.kernel.auth import ANONYMOUS
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
-from appliance.web.guard import host_name, is_loopback
+from appliance.web.guard import UNIX, host_name, is_loopback
 from appliance.web.settings import HttpSettings
 from tests.support.http import (
     NARROW_TOKEN,
@@ -107,6 +107,55 @@ def test_reading_is_free_only_on_this_machine(
     with pytest.raises(Unauthenticated):
         guard.admit(ANONYMOUS, "hub:post", environ)
     guard.admit(ANONYMOUS, None, environ)
+
+
+PROXIES = (
+    "Via", "Forwarded", "X-Real-IP", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+    "X-Forwarded-Server", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "X-Original-URL",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_what_a_proxy_passed_on_is_not_local(name: str) -> None:
+    guard = guard_of()
+    environ = environ_of(**{f"HTTP_{name.upper().replace('-', '_')}": ""})
+    assert not guard.is_local(environ)
+    for scope in ("hub:read", "metrics:read", "docs:read"):
+        with pytest.raises(Unauthenticated):
+            guard.admit(ANONYMOUS, scope, environ)
+    environ[UNIX] = "yes"
+    assert guard.authenticate(environ) is ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "scope", "good"),
+    [
+        ("none", "navigate", "document", "hub:read", True),
+        ("same-origin", "cors", "empty", "hub:read", True),
+        ("same-site", "cors", "empty", "hub:read", False),
+        ("cross-site", "no-cors", "image", "hub:read", False),
+        ("cross-site", "navigate", "document", "hub:read", False),
+        ("anything", "cors", "empty", "hub:read", False),
+        ("cross-site", "navigate", "document", "docs:read", True),
+        ("cross-site", "navigate", "iframe", "docs:read", False),
+        ("cross-site", "no-cors", "document", "docs:read", False),
+        ("cross-site", "websocket", "websocket", "hub:read", True),
+    ],
+)
+def test_page_of_another_site_reads_nothing_without_a_token(
+    site: str, mode: str, dest: str, scope: str, good: bool
+) -> None:
+    guard = guard_of()
+    browser = {
+        "HTTP_SEC_FETCH_SITE": site, "HTTP_SEC_FETCH_MODE": mode, "HTTP_SEC_FETCH_DEST": dest,
+    }  # fmt: skip
+    if good:
+        guard.admit(ANONYMOUS, scope, environ_of(**browser))
+    else:
+        with pytest.raises(OriginRefused):
+            guard.admit(ANONYMOUS, scope, environ_of(**browser))
+    token = environ_of(HTTP_AUTHORIZATION=f"Bearer {TOKEN}", **browser)
+    guard.admit(guard.authenticate(token), scope, token)
 
 
 def test_scope_is_asked() -> None:

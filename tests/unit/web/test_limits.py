@@ -2,12 +2,12 @@
 
 import pytest
 
-from appliance.web.limits import RateLimited, RateLimiter
+from appliance.web.limits import RateLimited, RateLimiter, network_of
 from appliance.web.settings import LimitSettings
 from tests.support.http import StillClock
 
 
-def limiter(clock: StillClock, **limits: int) -> RateLimiter:
+def limiter(clock: StillClock, **limits: float) -> RateLimiter:
     return RateLimiter(LimitSettings(**{"per_connection": 0, "global_": 0, **limits}), clock)
 
 
@@ -164,3 +164,103 @@ def test_memory_is_one_window_s(clock: StillClock) -> None:
     clock.tick(1000)
     rates.take("c", "p", "a")
     assert [len(used_by) for _, _, used_by in rates._tables] == [1, 1]
+
+
+def failed(rates: RateLimiter, times: int, address: str) -> int:
+    count = 0
+    for _ in range(times):
+        try:
+            rates.fail(address)
+        except RateLimited:
+            continue
+        count += 1
+    return count
+
+
+def test_requests_without_a_token_use_only_their_share_of_the_limit_for_all(
+    clock: StillClock,
+) -> None:
+    rates = limiter(clock, global_=10, unauthenticated_share=0.5)
+    assert admitted(rates, 100, token=None) == 5
+    assert admitted(rates, 100, token="p") == 5
+    clock.tick(1000)
+    assert admitted(rates, 100, token="p") == 10
+    assert admitted(rates, 100, token=None) == 0
+
+
+def test_share_of_one_keeps_nothing_for_callers_with_a_token(clock: StillClock) -> None:
+    rates = limiter(clock, global_=10, unauthenticated_share=1)
+    assert admitted(rates, 100, token=None) == 10
+
+
+def test_smallest_share_is_one_request(clock: StillClock) -> None:
+    rates = limiter(clock, global_=2, unauthenticated_share=0.01)
+    assert admitted(rates, 5, token=None) == 1
+
+
+def test_refusal_names_the_limit_without_a_token(clock: StillClock) -> None:
+    rates = limiter(clock, global_=2, unauthenticated_share=0.5)
+    rates.take("c", None, "a")
+    with pytest.raises(RateLimited) as caught:
+        rates.take("c", None, "a")
+    assert caught.value.details["scope"] == "unauthenticated"
+    assert caught.value.details["limit"] == 1
+
+
+def test_failures_are_counted_for_each_address(clock: StillClock) -> None:
+    rates = limiter(clock, global_=10, failures_per_address=3)
+    assert failed(rates, 9, "192.0.2.1") == 3
+    assert failed(rates, 9, "192.0.2.2") == 3
+    assert admitted(rates, 10, address="192.0.2.1") == 10
+    clock.tick(1000)
+    assert failed(rates, 9, "192.0.2.1") == 3
+
+
+def test_failures_without_any_other_limit(clock: StillClock) -> None:
+    assert failed(limiter(clock, failures_per_address=2), 5, "a") == 2
+    assert failed(limiter(clock, failures_per_address=0), 5, "a") == 5
+
+
+def test_addresses_of_one_ipv6_network_are_one(clock: StillClock) -> None:
+    rates = limiter(clock, per_address=2, failures_per_address=2)
+    for name in ("2001:db8::1", "2001:db8::2"):
+        rates.fail(name)
+        assert admitted(rates, 1, address=name) == 1
+    assert failed(rates, 5, "2001:db8:0:0:ffff::3") == 0
+    assert admitted(rates, 5, address="2001:db8:0:0:ffff::3") == 0
+    assert failed(rates, 5, "2001:db8:0:1::3") == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::1", "::"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_network_of(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+def test_remembered_addresses_are_bounded(clock: StillClock) -> None:
+    rates = limiter(clock, per_address=5, failures_per_address=5, addresses_max=10)
+    for n in range(1000):
+        failed(rates, 1, f"a{n}")
+        admitted(rates, 1, address=f"a{n}")
+    assert len(rates._failures) == 11
+    assert len(rates._counts["address"]) == 11
+    assert failed(rates, 5, "a0") == 4
+    assert failed(rates, 5, "another") == 0
+
+
+def test_what_turns_out_to_be_signed_is_given_back_to_the_share(clock: StillClock) -> None:
+    rates = limiter(clock, global_=4, unauthenticated_share=0.5)
+    rates.uncount("unauthenticated")
+    rates.take("c", None, "a")
+    rates.take("c", None, "a")
+    rates.uncount("unauthenticated")
+    assert admitted(rates, 5, token=None) == 1
