@@ -105,7 +105,9 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         listeners = [bind(settings, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
-        appliance = Appliance(settings, datadir, lock, clock, log, instance_id)
+        appliance = Appliance(
+            settings, datadir, lock, clock, log, instance_id, lambda: read_settings(flags, datadir)
+        )
         try:
             run(appliance, listeners, log)
         finally:
