@@ -72,6 +72,7 @@ class Identity:
         self.pid = os.getpid()
         self.version = __version__
         self.features: tuple[str, ...] = courier_parts.FEATURES
+        """Of the courier, and of sends."""
 
 
 class Appliance:
@@ -86,10 +87,12 @@ class Appliance:
         log: Log,
         instance_id: str,
         *,
+        read_settings: Callable[[], Settings] | None = None,
         served: DataDir | None = None,
         damaged: Mapping[str, StoreSuspended] = MappingProxyType({}),
     ) -> None:
-        """`damaged` stores are suspended; `served` has empty files in their place."""
+        """`read_settings` reads them anew from where `settings` came from. `damaged` stores are
+        suspended; `served` has empty files in their place."""
         self.damaged = damaged
         self.served = served or datadir
         self.lock = lock
@@ -132,6 +135,9 @@ class Appliance:
             self._apart, sink,
         )  # fmt: skip
         home = self._open_meshes()
+        if read_settings is not None:
+            self.outbox.outbox.read_settings = lambda: read_settings().outbox
+        self.identity.features += tuple(self.outbox.outbox.features)
         self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
         self.plugins = plugin_parts.Parts(
             settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
@@ -156,7 +162,8 @@ class Appliance:
                 BrokerPlace(one.mesh, one.url, one.ca_file, one.broker_id)
                 for one in settings.outbox.brokers
             ],
-            sends=self._sends, adopt=lambda mesh, days: self.outbox.outbox.adopt(mesh, days),
+            sends=self._sends, send_features=lambda: self.outbox.outbox.features,
+            adopt=lambda mesh, days: self.outbox.outbox.adopt(mesh, days),
         )  # fmt: skip
         book = joints.WebhookBook(self.webhooks)
         hooks = WebhookTarget(book, settings.webhooks, settings.outbox, clock)
@@ -174,6 +181,10 @@ class Appliance:
             signer=member.in_mesh, apart=self._writer_apart(lambda: None),
             targets=(hooks, *self._mail()),
         )  # fmt: skip
+        self.outbox.outbox.refusal = joints.refusal_of(
+            self.received.inbox.inbox, self.broker, member
+        )
+        self.outbox.outbox.on_revoked = joints.on_revoked(self.received.inbox.inbox, member)
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         return joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
 

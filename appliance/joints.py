@@ -23,7 +23,8 @@ from appliance.outbox.hooks.service import Order
 from appliance.outbox.identity.service import Identity
 from appliance.outbox.inbox import wire as inbox_wire
 from appliance.outbox.inbox.parts import Parts as InboxParts
-from appliance.outbox.inbox.service import Signer
+from appliance.outbox.inbox.remote import Remote
+from appliance.outbox.inbox.service import Inbox, Signer
 from appliance.outbox.inbox.signed import rotation_text
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import Later, LocalTarget, Outgoing, Refused, item_of
@@ -56,6 +57,44 @@ def home_target(
         return suspended is not None or mesh in broker.broker.directory.by_slug
 
     return LocalTarget(ask, serves)
+
+
+def refusal_of(
+    inbox: Inbox, broker: BrokerParts, identity: Identity
+) -> Callable[[str], ApplianceError | None]:
+    """Why the outbox takes no sends to a mesh now: its broker revoked our key. Of a broker
+    elsewhere the inbox remembers it; the broker here is asked."""
+
+    def refusal(mesh: str) -> ApplianceError | None:
+        row = broker.broker.directory.by_slug.get(mesh)
+        revoked = None
+        if isinstance(inbox.desks.get(mesh), Remote):
+            revoked = inbox.revoked.get(mesh)
+        elif row is not None:
+            own = identity.in_mesh(mesh).public_hex
+            try:
+                broker.broker.directory.member(row.id, own)
+            except broker_wire.MemberIsRevoked as error:
+                revoked = None if "successor" in error.details else own
+            except broker_wire.NotAMember:
+                pass  # it may be added yet: sends wait
+        if revoked is None:
+            return None
+        return outbox_wire.MemberRevoked(details={"mesh": mesh, "member": revoked})
+
+    return refusal
+
+
+def on_revoked(inbox: Inbox, identity: Identity) -> Callable[[str, str], None]:
+    """What a broker said of the key in force; of a former key it says nothing new."""
+
+    def note(mesh: str, pubkey: str) -> None:
+        if pubkey == identity.in_mesh(mesh).public_hex and isinstance(
+            inbox.desks.get(mesh), Remote
+        ):
+            inbox.note_revoked(mesh, pubkey)
+
+    return note
 
 
 def send_order(outbox: Outbox) -> Callable[[Order], None]:

@@ -23,7 +23,7 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
 
 class Receiving:
     """The arguments by name are the sender's: brokers it sends to, how many sends wait and are in
-    flight, and where the days go for which a broker knows ids."""
+    flight, what can be done with sends, and where the days go for which a broker knows ids."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Receiving:
         *,
         places: Sequence[BrokerPlace] = (),
         sends: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        send_features: Callable[[], list[str]] = list,
         adopt: Callable[[str, int | None], None] = lambda _mesh, _days: None,
     ) -> None:
         brokers = (*places, *settings.inbox.brokers)
@@ -45,7 +46,7 @@ class Receiving:
         store = msgspec.structs.replace(settings.store, readers=1)
         self.inbox = Inbox(
             settings.inbox, store, datadir, clock, log, self.member.identity, book,
-            places=places, sends=sends, adopt=adopt,
+            places=places, sends=sends, send_features=send_features, adopt=adopt,
         )  # fmt: skip
         self.hooks = Hooks(
             settings.hooks, self.inbox.inbox, self.inbox.store, datadir, book, clock, log,

@@ -124,7 +124,15 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
         appliance = Appliance(
-            settings, datadir, lock, clock, log, instance_id, served=served, damaged=damaged
+            settings,
+            datadir,
+            lock,
+            clock,
+            log,
+            instance_id,
+            read_settings=lambda: read_settings(flags, datadir),
+            served=served,
+            damaged=damaged,
         )
         manifest.remember(datadir)  # a member key may be new
         try:

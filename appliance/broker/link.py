@@ -190,7 +190,7 @@ class Link:
         self._receiver = self._broker.receiver(
             "link", mesh, member, self._take, self._say, self._socket.close
         )
-        self._socket.identified()
+        self._socket.identify()
         metrics.negotiations.labels("opened").inc()
         self._signal.set()
 

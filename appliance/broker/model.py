@@ -7,6 +7,9 @@ from msgspec import Struct
 from appliance.broker import hookwire, wire
 from appliance.kernel.clock import iso
 
+KEY_EPOCHS_MAX = 100
+"""Keys of one member, the one in force and former ones, to which a dm may be addressed."""
+
 
 class MeshRow(Struct, frozen=True):
     id: str
@@ -126,7 +129,10 @@ class Directory:
         if member is None:
             raise wire.NotAMember(details={"member": pubkey[:64]})
         if member.revoked_ms is not None:
-            raise wire.MemberIsRevoked(details={"member": pubkey})
+            details = {"member": pubkey}
+            if member.successor is not None:
+                details["successor"] = member.successor
+            raise wire.MemberIsRevoked(details=details)
         return member
 
     def find(self, mesh_id: str, key_or_name: str) -> MemberRow:

@@ -8,7 +8,10 @@
 | key_epoch | 1 | max_concurrent_epochs ≥ 1 |
 | max_payload | 1 | inline_bytes ≥ 1024, blob_bytes ≥ 1024 |
 
-Absent: 4010. Present but not as required: 4011. Below a floor: 4012. `key_epoch` is not offered.
+Absent: 4010. Present but not as required: 4011. Below a floor: 4012.
+
+`key_epoch`: a member that rotated its key is still reached under its former keys; at most
+`max_concurrent_epochs` of its keys, with the one in force, lead to it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from appliance.broker import wire
-from appliance.broker.model import MeshRow
+from appliance.broker.model import KEY_EPOCHS_MAX, MeshRow
 
 UNAVAILABLE, PARAM_INVALID, BELOW_FLOOR = 4010, 4011, 4012
 NAMES = {
@@ -66,6 +69,7 @@ def offered(mesh: MeshRow, inline_bytes: int) -> Supported:
             "params": {"version": 1, "default_policy": mesh.concurrency}
         },
         "member_keypair_rotated_event": {"params": {"version": 1}},
+        "key_epoch": {"params": {"version": 1, "max_concurrent_epochs": KEY_EPOCHS_MAX}},
         "max_payload": {
             "params": {"version": 1, "inline_bytes": inline_bytes, "blob_bytes": inline_bytes}
         },

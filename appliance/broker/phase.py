@@ -10,6 +10,7 @@
 | no | | goes on to B2 |
 | yes | the same | 200, `duplicate`, with `history_available` |
 | yes | another | 409 `request_fingerprint_mismatch` |
+| yes | the same, of another member | 409 `sender_mismatch` |
 """
 
 from typing import Any
@@ -24,7 +25,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.fingerprint import fingerprint, prefix
 
 RANKS: dict[str, int] = {"now": 0, "next": 1, "low": 2}
-MISMATCH = "request_fingerprint_mismatch"
+MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 
 
 class Command(Struct, frozen=True):
@@ -46,13 +47,14 @@ class Command(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """A dedupe row."""
+    """A dedupe row. `sender` is the key that its member has now; None: it is not known any more."""
 
     broker_message_id: str
     history_id: str
     fingerprint: bytes
     history_available: bool
     first_seen_ms: int
+    sender: str | None = None
 
 
 def digest_of(item: wire.AcceptItem, settings: BrokerSettings) -> tuple[bytes, str | None]:
@@ -95,13 +97,16 @@ def mentions_of(meta: dict[str, Any] | None, most: int) -> tuple[str, ...]:
     return found
 
 
-def answer_known(client_message_id: str, digest: bytes, known: Known) -> wire.Receipt:
+def answer_known(command: Command, known: Known) -> wire.Receipt:
     """What an id that is used up is answered: the first answer again, or KeyReused."""
-    if known.fingerprint != digest:
-        raise wire.KeyReused(
+    client_message_id = command.client_message_id
+    same = known.fingerprint == command.fingerprint
+    if not same or known.sender not in (None, command.sender_pubkey):
+        kind = wire.IdOfAnother if same else wire.KeyReused
+        raise kind(
             extra={
                 "client_message_id": client_message_id,
-                "conflict": MISMATCH,
+                "conflict": OTHER_SENDER if same else MISMATCH,
                 "broker_fingerprint_prefix": prefix(known.fingerprint),
             }
         )

@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 
 from appliance.broker import hookwire, wire
-from appliance.broker.model import Directory, HookRow, MemberRow, MeshRow
+from appliance.broker.model import KEY_EPOCHS_MAX, Directory, HookRow, MemberRow, MeshRow
 from appliance.broker.phase import RANKS, Known
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
 
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
-SUCCESSORS_MAX = 100
 HOOK_COLUMNS = ", ".join(HookRow.__struct_fields__)
 LOWEST = max(RANKS.values())
 MESSAGE = (
@@ -99,12 +98,16 @@ def noted_ms(reader: Executor, key: str) -> int | None:
 
 def known(reader: Executor, mesh_id: str, client_message_id: str) -> Known | None:
     row = reader.execute(
-        "SELECT broker_message_id, history_id, request_fingerprint, history_available,"
-        " first_seen_ms FROM client_message_dedupe"
-        " WHERE mesh_id = ? AND client_message_id = ?",
+        "SELECT d.broker_message_id, d.history_id, d.request_fingerprint, d.history_available,"
+        " d.first_seen_ms, coalesce(d.sender_pubkey, (SELECT h.sender_pubkey"
+        " FROM message_history AS h WHERE h.broker_message_id = d.broker_message_id))"
+        " FROM client_message_dedupe AS d WHERE d.mesh_id = ? AND d.client_message_id = ?",
         (mesh_id, client_message_id),
     ).fetchone()
-    return None if row is None else Known(row[0], row[1], bytes(row[2]), bool(row[3]), row[4])
+    if row is None:
+        return None
+    sender = row[5] and (current_key(reader, mesh_id, row[5]) or row[5])
+    return Known(row[0], row[1], bytes(row[2]), bool(row[3]), row[4], sender)
 
 
 def known_many(reader: Executor, ids: Iterable[tuple[str, str]]) -> list[Known | None]:
@@ -123,7 +126,7 @@ def is_active(reader: Executor, mesh_id: str, pubkey: str) -> bool:
 
 def current_key(reader: Executor, mesh_id: str, pubkey: str) -> str | None:
     """The key under which that member is reached now; None: nobody is."""
-    for _ in range(SUCCESSORS_MAX):
+    for _ in range(KEY_EPOCHS_MAX):
         row = reader.execute(
             "SELECT revoked_ms, successor FROM member WHERE mesh_id = ? AND pubkey = ?",
             (mesh_id, pubkey),

@@ -228,7 +228,7 @@ class Broker:
 
     def _known(self, command: Command, known: Known) -> Answer:
         try:
-            told = phase.answer_known(command.client_message_id, command.fingerprint, known)
+            told = phase.answer_known(command, known)
         except wire.KeyReused as error:
             metrics.mismatches.inc()
             return self._refused(error)

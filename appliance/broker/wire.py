@@ -321,6 +321,8 @@ class NotAMember(Forbidden):
 
 
 class MemberIsRevoked(Forbidden):
+    """`details.successor` is there when the member went on under another key."""
+
     code = "MEMBER_REVOKED"
     sentence = "this member was revoked"
     advice = (
@@ -354,6 +356,13 @@ class KeyReused(Conflict):
     code = "IDEMPOTENCY_KEY_REUSED"
     sentence = "client_message_id was used for another request"
     advice = "send this one under a new client_message_id"
+
+
+class IdOfAnother(KeyReused):
+    """The same request, but of another member: ids are shared by all members of a mesh."""
+
+    sentence = "another member has used this client_message_id"
+    advice = "send it under an id that begins with your own name, or leave --id out"
 
 
 class MeshBusy(Exhausted):

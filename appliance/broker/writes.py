@@ -112,7 +112,7 @@ def _claim(tx: Tx, command: Command, made: Known) -> bool:
     cursor = tx.execute(
         "INSERT INTO client_message_dedupe (mesh_id, client_message_id, broker_message_id,"
         " history_id, request_fingerprint, destination_kind, destination_ref, first_seen_ms,"
-        " expires_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " expires_ms, sender_pubkey) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (mesh_id, client_message_id) DO NOTHING",
         (
             command.mesh_id,
@@ -124,6 +124,7 @@ def _claim(tx: Tx, command: Command, made: Known) -> bool:
             command.ref,
             tx.now_ms,
             None if keep is None else tx.now_ms + keep,
+            command.sender_pubkey,
         ),
     )
     return cursor.rowcount == 1

@@ -206,7 +206,7 @@ class Health(Struct, frozen=True):
     uptime_seconds: int
     pid: int
     version: str
-    features: tuple[str, ...]  # of the courier, whose clients look here too
+    features: tuple[str, ...]  # of the courier, whose clients look here too, and of sends
     ok: bool = True
 
 

@@ -17,6 +17,7 @@ from appliance.kernel.crew import within
 from appliance.outbox.request_signing import PROBE, RequestSigner, Signer
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import (
+    OF_THE_KEY,
     TRANSIENT,
     Later,
     Outgoing,
@@ -85,6 +86,8 @@ class HttpTarget:
             return [Later(str(trouble)) for _ in sends]
         if answer.status == 200:
             return _results_of(sends, answer)
+        if isinstance(answer.body, dict) and answer.body.get("code") in OF_THE_KEY:
+            return [result_of(send, answer.status, answer.body) for send in sends]
         for_good = 400 <= answer.status < 500 and answer.status not in TRANSIENT
         if for_good and is_a_brokers(answer.body):
             if answer.status in (404, 405):

@@ -193,6 +193,20 @@ def export(session: Session, status: StatusFlag = None) -> None:
         write_line(msgspec.json.encode(one).decode())
 
 
+@app.command("reload")
+@common
+def reload(session: Session) -> None:
+    """Read the settings of [outbox] again, without a restart and without losing a connection.
+
+    Example: agentlip outbox reload
+    """
+    answer = _hub(session).post(f"{PATH}/reload", {}, "")
+    lines = [f"changed: {', '.join(answer['changed']) or 'nothing'}"]
+    if answer["needs_restart"]:
+        lines.append(f"needs a restart (agentlipd restart): {', '.join(answer['needs_restart'])}")
+    session.answer(answer, "\n".join(lines))
+
+
 @app.command("recover")
 @common
 def recover(

@@ -13,7 +13,7 @@ from appliance.kernel.fingerprint import fingerprint
 from appliance.kernel.once import Once, Reply
 from appliance.outbox import metrics, queries, states, wire, writes
 from appliance.outbox.columns import Row
-from appliance.outbox.service import Outbox, is_inside_only
+from appliance.outbox.service import OPERATOR, Outbox, is_inside_only
 from appliance.outbox.shown import meta_of
 from appliance.outbox.writes import Successor
 
@@ -74,7 +74,7 @@ class Operator:
             ]
             return Reply(200, _encode(wire.RequeueResult(told, True, self._more(command, rows))))
         chosen = tuple((row.id, successor) for row, successor in plan)
-        reply = self._write(identity, writes.requeue, chosen, by, self._more(command, rows))
+        reply = self._write(identity, writes.requeue, chosen, OPERATOR, self._more(command, rows))
         if reply.replayed:  # another was quicker
             return reply
         metrics.requeues.inc(len(chosen))
@@ -86,7 +86,7 @@ class Operator:
         return reply
 
     def _drop(self, command: wire.Drop, by: str, identity: Once | None = None) -> Reply:
-        return self._write(identity, writes.drop, command.id, by)
+        return self._write(identity, writes.drop, command.id, OPERATOR)
 
     def _prune(self, command: wire.Prune, by: str, identity: Once | None = None) -> Reply:
         if not command.confirm:
@@ -97,7 +97,7 @@ class Operator:
             )
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
         most = self._outbox.settings.sweep_rows_max
-        return self._write(identity, writes.prune, command.dead, before_ms, by, most)
+        return self._write(identity, writes.prune, command.dead, before_ms, OPERATOR, most)
 
     def _more(self, command: wire.Requeue, rows: list[Row]) -> bool:
         limit = min(command.limit, self._outbox.settings.requeue_max)

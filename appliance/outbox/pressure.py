@@ -31,10 +31,13 @@ class Gauge:
     accepted and ended since."""
 
     def __init__(self, sends_max: int, bytes_max: int) -> None:
-        self._sends_max = sends_max
-        self._bytes_max = bytes_max
+        self.limit(sends_max, bytes_max)
         self._open = 0
         self._bytes = 0
+
+    def limit(self, sends_max: int, bytes_max: int) -> None:
+        self._sends_max = sends_max
+        self._bytes_max = bytes_max
 
     def looked(self, open_sends: int, bytes_used: int) -> None:
         self._open, self._bytes = open_sends, bytes_used

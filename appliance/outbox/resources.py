@@ -5,10 +5,11 @@ from typing import Any
 import falcon
 import msgspec
 
+from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, KeyReused
 from appliance.outbox import destination, wire
 from appliance.outbox.operator import Command, Operator, Verb
-from appliance.outbox.service import Outbox
+from appliance.outbox.service import AboveWindow, BelowFloor, Outbox
 from appliance.web import errors
 from appliance.web.media import reply, reply_bytes
 from appliance.web.route import Operation, Route
@@ -85,6 +86,10 @@ class OutboxResource:
     def on_post_prune(self, req: Any, resp: falcon.Response, command: wire.Prune) -> None:
         self._answer(req, resp, "prune", command)
 
+    def on_post_reload(self, req: Any, resp: falcon.Response, command: wire.Reload) -> None:
+        del command
+        reply(resp, self._outbox.reload())
+
     def _answer(self, req: Any, resp: falcon.Response, verb: Verb, command: Command) -> None:
         context = req.context
         result = self._operator.answer(verb, command, context.principal.id, context.idempotency_key)
@@ -96,9 +101,9 @@ class OutboxResource:
 def routes(outbox: Outbox, operator: Operator) -> list[Route]:
     sends, resource = Sends(outbox), OutboxResource(outbox, operator)
     refusals = (
-        destination.BadDestination, wire.TwoIds, wire.NoSuchMesh, wire.NoSuchTarget,
-        wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused, wire.InsufficientStorage,
-        wire.DaemonBusy, wire.OutboxOff,
+        destination.BadDestination, wire.TwoIds, wire.NoSuchMesh, wire.MemberRevoked,
+        wire.NoSuchTarget, wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused,
+        wire.InsufficientStorage, wire.DaemonBusy, wire.OutboxOff,
     )  # fmt: skip
     example = {"to": "#alerts", "message": "build done", "priority": "now"}
     return [
@@ -153,4 +158,9 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
                               errors=(KeyReused,),
                               summary="Drop payloads of ended sends; their ids stay"),
         }, suffix="prune"),
+        Route("/v1/outbox/reload", resource, {
+            "POST": Operation(ADMIN, body=wire.Reload, reply=wire.Reloaded,
+                              errors=(BadSettings, BelowFloor, AboveWindow), example={},
+                              summary="Read the settings of [outbox] again"),
+        }, suffix="reload"),
     ]  # fmt: skip

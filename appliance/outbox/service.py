@@ -14,7 +14,17 @@ from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
-from appliance.outbox import destination, maxage, metrics, order, queries, states, wire, writes
+from appliance.outbox import (
+    destination,
+    maxage,
+    metrics,
+    order,
+    queries,
+    reload,
+    states,
+    wire,
+    writes,
+)
 from appliance.outbox.clock_jumps import ClockJumps
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
@@ -24,6 +34,7 @@ from appliance.outbox.writes import Found, New
 
 BROKER = "broker"
 OPERATOR = "operator"
+FEATURES = ("send", "send_batch", "topic_post", "outbox_requeue", "outbox_reload")
 NO_MAIL = "name a mail server under [mail] in agentlip.toml, and restart"
 ROW_BYTES = 400  # of a row beside its payload, for the estimate between two looks
 
@@ -61,7 +72,12 @@ class Outbox:
         log: Log,
         tell: Callable[[str, dict[str, Any]], None] = lambda _name, _facts: None,
     ) -> None:
-        """`tell` hears of `outbox_pressure_high` and `outbox_pressure_over`."""
+        """`tell` hears of `outbox_pressure_high` and `outbox_pressure_over`.
+
+        refusal     why nothing may be sent to a mesh now, or None
+        on_revoked  is told (mesh, key) when a broker refuses a send because it revoked that key
+        read_settings  reads [outbox] anew, for `reload`
+        """
         self.store = store
         self.settings = settings
         self.targets = targets
@@ -70,13 +86,17 @@ class Outbox:
         self.tell = tell
         self.nudge: Callable[[str], None] = lambda _route: None
         self.gauge = Gauge(settings.sends_max, settings.bytes_max)
+        self.refusal: Callable[[str], ApplianceError | None] = lambda _mesh: None
+        self.on_revoked: Callable[[str, str], None] = lambda _mesh, _pubkey: None
+        self.read_settings: Callable[[], OutboxSettings] = lambda: self.settings
         self.open_routes: Callable[[], list[str]] = list
         self._ids = IdFactory(clock)
         self.jumps = ClockJumps(store, settings, clock, log)
         self._in_flight = 0
+        self._retention_days: dict[str, int | None] = {}
         self._max_age: dict[str, int] = {}
         self._known_faces: dict[Target, Faces] = {}
-        self._default_hours = self._checked(settings.retention_days)
+        self._default_hours = _hours(settings.retention_days, settings)
         self._in_order = _places_in_order(settings)
 
     # -- greatest age --------------------------------------------------------------------
@@ -84,7 +104,8 @@ class Outbox:
     def adopt(self, mesh: str, retention_days: int | None) -> None:
         """What the broker of a mesh said in negotiation; None: it remembers ids for ever.
         Raises BelowFloor or AboveWindow."""
-        self._max_age[mesh] = self._checked(retention_days)
+        self._max_age[mesh] = _hours(retention_days, self.settings)
+        self._retention_days[mesh] = retention_days
 
     def max_age_hours(self, mesh: str) -> int:
         return self._max_age.get(mesh, self._default_hours)
@@ -93,15 +114,20 @@ class Outbox:
     def adopted(self) -> dict[str, int]:
         return dict(self._max_age)
 
-    def _checked(self, retention_days: int | None) -> int:
-        found = maxage.max_age_hours(retention_days, self.settings.max_age_hours)
-        if isinstance(found, maxage.Problem):
-            kind = BelowFloor if found.code == maxage.BELOW_FLOOR else AboveWindow
-            raise kind(
-                f"outbox: {found.code}: {found.sentence}",
-                details={"reason": found.code, "close_code": found.close_code},
-            )
-        return found
+    # -- settings ------------------------------------------------------------------------
+
+    def reload(self) -> wire.Reloaded:
+        """Read the settings again and take over what can be. Raises BadSettings, also when a
+        greatest age does not fit; then nothing has changed."""
+        settings, changed, after_restart = reload.compare(self.settings, self.read_settings())
+        default_hours = _hours(settings.retention_days, settings)
+        max_age = {mesh: _hours(days, settings) for mesh, days in self._retention_days.items()}
+        in_order = _places_in_order(settings)
+        self.settings = settings
+        self._default_hours, self._max_age, self._in_order = default_hours, max_age, in_order
+        self.gauge.limit(settings.sends_max, settings.bytes_max)
+        self.log.info("settings reloaded", changed=changed, needs_restart=after_restart)
+        return wire.Reloaded(changed, after_restart)
 
     # -- sending -------------------------------------------------------------------------
 
@@ -212,6 +238,9 @@ class Outbox:
         if bounded is not None and not bounded.serves(mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
+        refusal = self.refusal(mesh)
+        if refusal is not None:
+            raise refusal
         in_order = order.holds(self._in_order, mesh, kind, ref)
         return kind, ref, order.route_of(name, mesh, in_order)
 
@@ -343,6 +372,13 @@ class Outbox:
             clock_jumped_at=jumped_at,
         )
 
+    @property
+    def features(self) -> list[str]:
+        """What this appliance can do with sends, for `/v1/version` and `/v1/health`."""
+        if not self.settings.enabled:
+            return []
+        return [*FEATURES, *(["mail"] if MAIL in self.targets else [])]
+
     def waiting(self, target: str, to: str, most: int) -> int:
         """How many sends of a target's destination are not delivered yet, counted up to `most`."""
         _, ref, route = self._place(target, self.settings.mesh, to, inside=True)
@@ -364,6 +400,18 @@ class Outbox:
 def target_of(to: str) -> str:
     """What delivers a send that names no target."""
     return MAIL if to.startswith(destination.MAILTO) else BROKER
+
+
+def _hours(retention_days: int | None, settings: OutboxSettings) -> int:
+    """The greatest age of sends; raises BelowFloor or AboveWindow."""
+    found = maxage.max_age_hours(retention_days, settings.max_age_hours)
+    if isinstance(found, maxage.Problem):
+        kind = BelowFloor if found.code == maxage.BELOW_FLOOR else AboveWindow
+        raise kind(
+            f"outbox: {found.code}: {found.sentence}",
+            details={"reason": found.code, "close_code": found.close_code},
+        )
+    return found
 
 
 def _places_in_order(settings: OutboxSettings) -> order.Places:

@@ -11,7 +11,9 @@ Meta = dict[str, Any]
 MAIL = "mail"
 TRANSIENT = frozenset({401, 408, 425, 429})
 """Refusals that say nothing of the send: of when it came, or of the request's signature (a clock
-that is wrong must not kill a whole outbox). Every other 4xx is for good."""
+that is wrong must not kill a whole outbox). Every other 4xx is for good, except those of a key."""
+OF_THE_KEY = frozenset({"NOT_A_MEMBER", "MEMBER_REVOKED"})
+"""Refusals of the member's key, which say nothing of the send: another key may be added."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -48,10 +50,12 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Later(msgspec.Struct, frozen=True):
-    """Not now. `reason` is kept with the send, so it holds no secret."""
+    """Not now. `reason` is kept with the send, so it holds no secret. `revoked_key`: the member's
+    key, if the broker has revoked it."""
 
     reason: str
     retry_after_seconds: float | None = None
+    revoked_key: str | None = None
 
 
 Result = Delivered | Refused | Later
@@ -145,11 +149,21 @@ def result_of(send: Outgoing, status: int, body: Any, retry_after: float | None 
             history_available=available if isinstance(available, bool) else None,
         )
     reason = _reason(status, told)
+    if told.get("code") in OF_THE_KEY:
+        return Later(reason, retry_after, _revoked_key(told))
     if 400 <= status < 500 and status not in TRANSIENT:
         if not reason:
             return Later(f"an answer {status} that does not come from a broker")
         return Refused(reason, str(told.get("code") or told.get("conflict") or status))
     return Later(reason or f"the broker answered {status}", retry_after)
+
+
+def _revoked_key(told: Mapping[str, Any]) -> str | None:
+    """None if the key was rotated: the member goes on under another one."""
+    details = told.get("details")
+    if told.get("code") != "MEMBER_REVOKED" or not isinstance(details, Mapping):
+        return None
+    return None if details.get("successor") else str(details.get("member"))
 
 
 def is_a_brokers(body: Any) -> bool:

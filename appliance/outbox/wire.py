@@ -219,6 +219,17 @@ class Pruned(Struct, frozen=True):
     more: bool
 
 
+class Reload(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Reloaded(Struct, frozen=True):
+    """Names of [outbox] settings: those that hold now, and those that wait for a restart."""
+
+    changed: list[str]
+    needs_restart: list[str]
+
+
 class OutboxState(Struct, frozen=True):
     """State of the outbox: `level` is normal, high, full or degraded.
 
@@ -257,6 +268,17 @@ class NoSuchMesh(Invalid):
     code = "MESH_UNKNOWN"
     sentence = "no broker is known for that mesh"
     advice = "name it under [[outbox.brokers]] in agentlip.toml, and restart"
+
+
+class MemberRevoked(Forbidden):
+    """The broker has said so of the key that this appliance has, or had."""
+
+    code = "MEMBER_REVOKED"
+    sentence = "the broker of this mesh has revoked the appliance's member key"
+    advice = (
+        "stop the appliance, make another key with 'agentlip identity remint --yes', and have that"
+        " added where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
+    )
 
 
 class NoSuchTarget(Invalid):

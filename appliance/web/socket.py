@@ -218,7 +218,7 @@ class Socket:
         return code
 
     def restrict(self) -> None:
-        """Nobody knows yet who the client is: tighter limits hold until `identified`."""
+        """Nobody knows yet who the client is: tighter limits hold until `identify`."""
         quota = FrameQuota(
             self._settings.control_frames_per_second,
             max(1, self._settings.control_frames_burst / 10),
@@ -226,8 +226,9 @@ class Socket:
         )
         self._incoming.limit(self._settings.hello_bytes_max, quota)
 
-    def identified(self) -> None:
+    def identify(self) -> None:
         """The client has said who it is: the usual limits hold from its next frame on."""
+        self.identified = True
         self._incoming.limit(self._settings.request_bytes_max, self._quota)
 
     def answer(self, frames: bytes) -> None:

@@ -57,6 +57,28 @@ def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):
     assert json.loads(other.err)["conflict"] == "outbox_done_fingerprint_mismatch"
 
 
+def test_settings_are_reloaded_without_a_restart(hub, run):
+    file = hub.workspace / "agentlip.toml"
+    before = file.read_text()
+    try:
+        changed = before.replace("[outbox]", "[outbox]\nmessage_bytes_max = 10\nwriter = 'process'")
+        file.write_text(changed)
+        done = run("outbox", "reload")
+        assert (done.code, done.out) == (
+            0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): writer\n",
+        )  # fmt: skip
+        assert "more than 10 bytes" in run("send", "#alerts", "x" * 11).err
+        file.write_text("[outbox]\nbatch_max = 0\n")
+        refused = run("outbox", "reload", "--json")
+        assert refused.code == 1
+        assert json.loads(refused.err)["code"] == "BAD_SETTINGS"
+    finally:
+        file.write_text(before)
+    assert run("outbox", "reload", "--json").json == {
+        "changed": ["message_bytes_max"], "needs_restart": [],
+    }  # fmt: skip
+
+
 def test_dead_sends_are_listed_requeued_inspected_dropped_and_exported(hub, scene, run):
     scene.ledger.trouble = lambda _item: (404, {"error": "no such topic"}, None)
     for key in ("d1", "d2", "d3"):

@@ -11,7 +11,7 @@ from tests.doctor.house import House
 
 DEDUPE = (
     "INSERT INTO client_message_dedupe VALUES ('mesh_1', 'c1', 'bmsg_1', 'bh_1', zeroblob(32),"
-    " 'topic', 'alerts', 1, NULL, {available})"
+    " 'topic', 'alerts', 1, NULL, {available}, NULL)"
 )
 BROKEN = {
     "message": DEDUPE.format(available=1),

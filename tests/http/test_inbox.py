@@ -312,18 +312,27 @@ def test_health_version_and_compat(hub):
     assert (version["ipc_api"], version["broker_features_negotiated"]) == (
         "v1", ["client_message_id_dedupe", "max_payload"],
     )  # fmt: skip
+    sending = {"send", "send_batch", "topic_post", "outbox_requeue", "outbox_reload"}
+    assert sending <= set(version["ipc_features"])
+    assert version["ipc_features"] == health["ipc_features"]
+    assert sending <= set(hub.http.get("/health").body["features"])
     compat = hub.http.get("/v1/compat").body
     assert compat["required_broker_features"] == ["client_message_id_dedupe"]
     assert hub.http.post("/v1/heartbeat", {}).body["ok"] is True
     assert hub.http.post("/v1/heartbeat", {"more": 1}).status == 400
 
 
+QUIET = "[inbox]\npublic_health_check = true\n[outbox]\nenabled = false\n"
+
+
 def test_health_may_be_public_and_nothing_else(tmp_path):
-    with serve(tmp_path / "public", settings="[inbox]\npublic_health_check = true\n") as hub:
+    with serve(tmp_path / "public", settings=QUIET) as hub:
         for path in ABOUT:
             assert hub.connect(None).get(path).status == 200
         assert hub.connect(None).get("/v1/inbox").status == 401
-        assert hub.http.get("/v1/health").body["links"] == []
+        health = hub.http.get("/v1/health").body
+        assert health["links"] == []
+        assert "send" not in health["ipc_features"], "the outbox is switched off"
 
 
 def test_a_broker_that_answers_nothing_of_the_sort_is_told_as_such(hub):

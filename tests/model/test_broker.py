@@ -45,8 +45,9 @@ class Faulty(BatchRunner):
 class Known:
     """An id that the broker has said to be used up."""
 
-    def __init__(self, given, body, seen_ms):
+    def __init__(self, given, body, seen_ms, sender):
         self.given = given
+        self.sender = sender
         self.message_id = body["broker_message_id"]
         self.history_id = body["history_id"]
         self.seen_ms = seen_ms
@@ -87,14 +88,14 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(id_=ids, body=bodies, place=places, sender=names)
     def send(self, id_, body, place, sender):
         given = item(id_, body, **place)
-        self.judge(given, self.house.broker.accept(key(sender), given))
+        self.judge(given, self.house.broker.accept(key(sender), given), sender)
 
     @rule(given=st.lists(st.tuples(ids, bodies, places), min_size=1, max_size=5), sender=names)
     def send_batch(self, given, sender):
         items = [item(id_, body, **place) for id_, body, place in given]
         answers = self.house.broker.accept_many(key(sender), items)
         for one, answer in zip(items, answers, strict=True):
-            self.judge(one, answer)
+            self.judge(one, answer, sender)
 
     @rule(id_=ids, body=bodies, place=places, fault=st.sampled_from(["before", "after"]))
     def send_with_a_fault(self, id_, body, place, fault):
@@ -108,16 +109,20 @@ class BrokerMachine(RuleBasedStateMachine):
         answer = self.house.broker.accept(key("anna"), given)
         if not before and answer[0] in (200, 201):
             assert answer[0] == (201 if fault == "before" else 200)
-        self.judge(given, answer, repeat=True)
+        self.judge(given, answer, "anna", repeat=True)
 
-    def judge(self, given, answer, repeat=False):
+    def judge(self, given, answer, sender, repeat=False):
         status, body = answer
         id_ = given["client_message_id"]
         known = self.known.get(id_)
         if known is not None:
-            same = known.given["request_fingerprint"] == given["request_fingerprint"]
+            fits = known.given["request_fingerprint"] == given["request_fingerprint"]
+            same = fits and known.sender == sender
             assert status == (200 if same else 409), body
-            if same:
+            if not same:
+                conflict = "sender_mismatch" if fits else "request_fingerprint_mismatch"
+                assert body["conflict"] == conflict
+            else:
                 assert body["broker_message_id"] == known.message_id
                 assert body["history_id"] == known.history_id
                 assert body["history_available"] == self.is_stored(known.message_id)
@@ -125,7 +130,7 @@ class BrokerMachine(RuleBasedStateMachine):
             assert status == 404
         else:
             assert status == 201 or (repeat and status == 200), body
-            self.known[id_] = Known(given, body, self.clock.now_ms())
+            self.known[id_] = Known(given, body, self.clock.now_ms(), sender)
 
     # -- receiving -----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tests.support.broker import hello, hello_v1, item, key, proof, signed
 from tests.support.servedhub import serve
 from tests.support.until import until
 
-PATH = "/broker/v1/link"
+PATH, ACCEPT = "/broker/v1/link", "/broker/v1/accept"
 LAB = "/broker/v1/meshes/lab"
 SETTINGS = """
 [broker]
@@ -111,7 +111,7 @@ def closed(socket):
         return error.rcvd.code, error.rcvd.reason, frames
 
 
-def post(hub, name, body, path="/broker/v1/accept"):
+def post(hub, name, body, path=ACCEPT):
     raw = json.dumps(body).encode()
     headers = signed(name, "POST", path, raw, now_ms(), broker_id(hub))
     client = hub.connect(None)
@@ -276,15 +276,16 @@ def test_token_may_link_for_the_member_it_names_and_others_may_not(hub):
 
 # -- negotiation -------------------------------------------------------------------------
 
-DEDUPE, PAYLOAD = "client_message_id_dedupe", "max_payload"
+DEDUPE, PAYLOAD, EPOCH = "client_message_id_dedupe", "max_payload", "key_epoch"
 
 
 @pytest.mark.parametrize(
     ("require", "code", "reason"),
     [
-        (["key_epoch"], 4010, "feature_unavailable: key_epoch"),
+        (["blobs"], 4010, "feature_unavailable: blobs"),
         ([{"name": DEDUPE, "params": {"version": 3}}], 4011, f"{DEDUPE}.version"),
         ([{"name": DEDUPE, "params": {"mode": "permanent"}}], 4011, f"{DEDUPE}.mode"),
+        ([{"name": EPOCH, "params": {"max_concurrent_epochs": 101}}], 4012, f"{EPOCH}.max"),
         ([{"name": PAYLOAD, "params": {"inline_bytes": 65_537}}], 4012, f"{PAYLOAD}.inline_bytes"),
     ],
 )
@@ -295,7 +296,8 @@ def test_link_that_lacks_what_is_required_is_closed_with_its_code(hub, require, 
         number, why, frames = closed(socket)
     assert number == code
     assert reason in why
-    assert frames[0]["missing_required"] == (["key_epoch"] if code == 4010 else [])
+    assert frames[0]["missing_required"] == (["blobs"] if code == 4010 else [])
+    assert frames[0]["supported"][EPOCH] == {"params": {"version": 1, "max_concurrent_epochs": 100}}
     assert frames[0]["supported"][DEDUPE]["params"]["dedupe_retention_days"] == 365
 
 
@@ -328,17 +330,16 @@ def test_signed_change_is_refused_again_after_kill_9(tmp_path):
         path = f"{LAB}/topics/alerts/subscribers/{key('bert')}"
         left = signed("bert", "DELETE", path, b"", now_ms(), broker_id(hub))
         raw = json.dumps(item("r1", to="bert")).encode()
-        accept = "/broker/v1/accept"
-        sent = signed("anna", "POST", accept, raw, now_ms(), broker_id(hub))
+        sent = signed("anna", "POST", ACCEPT, raw, now_ms(), broker_id(hub))
         client = hub.connect(None)
         assert client("DELETE", path, headers=left).body == {"changed": True}
-        assert client.post(accept, raw=raw, headers=sent).status == 201
+        assert client.post(ACCEPT, raw=raw, headers=sent).status == 201
         client.close()
         assert hub.http("PUT", path).status == 200
         hub.kill()
         hub.start()
         client = hub.connect(None)
-        again = client("DELETE", path, headers=left), client.post(accept, raw=raw, headers=sent)
+        again = client("DELETE", path, headers=left), client.post(ACCEPT, raw=raw, headers=sent)
         for answer in again:
             assert (answer.status, answer.body["code"]) == (401, "SIGNATURE_USED")
         client.close()

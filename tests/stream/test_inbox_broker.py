@@ -179,9 +179,28 @@ def test_a_revoked_member_is_told_and_stays_away(home, receiver):
     until(lambda: state_of(receiver) == "stopped", what="the link is given up")
     link = receiver.http.get("/v1/health").body["links"][0]
     assert link["reason"] == "member_revoked"
+    refused = receiver.http.post("/v1/send", {"to": "#alerts", "message": "x", "mesh": "lab"})
+    assert (refused.status, refused.body["code"]) == (403, "MEMBER_REVOKED")
+    former = key_of(receiver)
+    assert refused.body["details"] == {"mesh": "lab", "member": former}
+    assert "agentlip identity remint" in refused.body["hint"]
     receiver.stop()
+    assert agentlip("identity", "remint", "--yes", cwd=receiver.workspace).code == 0
     receiver.start()
-    until(lambda: state_of(receiver) == "stopped", what="the link is given up again")
+    assert key_of(receiver) != former
+    refused = receiver.http.post("/v1/send", {"to": "#alerts", "message": "x", "mesh": "lab"})
+    assert refused.body["code"] == "MEMBER_REVOKED", "it is remembered until a key is accepted"
+    member = {"pubkey": key_of(receiver), "name": "rita-2"}
+    assert home.http.post(f"{MESHES}/lab/members", member).status == 201
+    until(lambda: state_of(receiver) == "connected", what="the new key is accepted")
+    sent = send(receiver, key_of(home), "with a new key")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+
+
+def test_the_brokers_own_appliance_refuses_sends_once_it_is_revoked(home):
+    assert home.http("DELETE", f"{MESHES}/lab/members/{key_of(home)}").status == 200
+    refused = home.http.post("/v1/send", {"to": "#alerts", "message": "x", "mesh": "lab"})
+    assert (refused.status, refused.body["code"]) == (403, "MEMBER_REVOKED")
 
 
 def test_an_appliance_alone_sends_itself(tmp_path):

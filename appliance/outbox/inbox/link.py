@@ -33,7 +33,7 @@ from appliance.sdk.link import Link, LinkBroken, LinkRefused
 
 PATH = "/broker/v1/link"
 REPLACED, CONNECTED = 4003, 4004
-REVOKED = "member_revoked"
+REVOKED, ROTATED = "member_revoked", "member_keypair_rotated"
 LISTEN_SECONDS = 1.0
 EARLY_FRAMES_MAX = 100  # while one certain frame is waited for
 TURN_FRAMES = 64  # read before other work of this process has its turn
@@ -105,7 +105,7 @@ class Receiver(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         """Connects when it is time; else takes what has come. Raises nothing of a broker's."""
         counts = {"received": 0}
-        if self.reason == REVOKED and self._revoked_key != self._signer.public_hex:
+        if self.reason in (REVOKED, ROTATED) and self._revoked_key != self._signer.public_hex:
             self._become("waiting", "the key is another one now")
         left = self._next_try - self.clock.monotonic()
         if self.state == "stopped" or left > 0:
@@ -154,6 +154,7 @@ class Receiver(Loop):
         self._adopt_window(agreed)
         self.features = agreed.features
         self._failures, self._told = 0, ""
+        self._inbox.note_accepted(self.mesh)
         self._become("connected", "")
         self._inbox.announce("daemon_reconnect", self.mesh)
         profile = self._inbox.profile(self.mesh)
@@ -200,9 +201,10 @@ class Receiver(Loop):
         raise LinkBroken(f"the broker did not send {kinds[0]} in time")
 
     def _heed(self, frame: dict[str, Any]) -> None:
-        code = str(frame.get("code"))
+        code, details = str(frame.get("code")), frame.get("details")
         if code == "MEMBER_REVOKED":
-            raise Stopped(REVOKED)
+            rotated = isinstance(details, dict) and bool(details.get("successor"))
+            raise Stopped(ROTATED if rotated else REVOKED)
         raise LinkRefused(f"the broker refused the link: {code[:60]}")
 
     # -- being up ----------------------------------------------------------------------------
@@ -301,7 +303,7 @@ class Receiver(Loop):
     def _refused(self, code: str, message: str) -> None:
         if message == REVOKED:
             self._end_for_good(REVOKED)
-        elif message == "member_keypair_rotated":
+        elif message == ROTATED:
             self._wait("refused", message)
         else:
             self._failures += 3
@@ -329,7 +331,9 @@ class Receiver(Loop):
     def _end_for_good(self, reason: str) -> None:
         """Until the next start; or, for a revoked key, until we have another."""
         was_up = self.connected
-        self._revoked_key = self._signer.public_hex if reason == REVOKED else ""
+        self._revoked_key = self._signer.public_hex
+        if reason == REVOKED:
+            self._inbox.note_revoked(self.mesh, self._revoked_key)
         self._hang_up()
         metrics.reconnects.labels("stopped").inc()
         self.log.error("the link to the broker is given up", mesh=self.mesh, reason=reason)

@@ -29,8 +29,8 @@ STORE = "inbox"
 class Parts:
     """`places`: brokers that are sent to, so received from as well; by mesh.
 
-    `sends` tells how many sends wait and how many are in flight; `adopt` hears what a broker
-    said of the days for which it knows ids.
+    `sends` tells how many sends wait and how many are in flight, `send_features` what can be done
+    with sends; `adopt` gets the days for which a broker knows ids.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Parts:
         *,
         places: Sequence[BrokerPlace] = (),
         sends: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        send_features: Callable[[], list[str]] = list,
         adopt: Callable[[str, int | None], None] = lambda _mesh, _days: None,
     ) -> None:
         self.identity = identity
@@ -71,7 +72,9 @@ class Parts:
         ]
         self.local: dict[str, wire.LinkState] = {}
         self._book = book
-        self._facts = Facts(self.links, self._broker_version, sends, clock.monotonic())
+        self._facts = Facts(
+            self.links, self._broker_version, sends, send_features, clock.monotonic()
+        )
         self._bind_metrics()
 
     def routes(self) -> list[Route]:

@@ -100,6 +100,11 @@ def last_id(reader: Reader) -> str | None:
     return None if row is None else str(row[0])
 
 
+def revoked(reader: Executor) -> dict[str, str]:
+    """The revoked key of each mesh that has one; a row for each mesh at most."""
+    return dict(reader.execute("SELECT mesh, pubkey FROM revoked").fetchall())
+
+
 def topics(reader: Reader, mesh: str, limit: int) -> list[tuple[str, int]]:
     return reader.rows(
         "SELECT topic, subscribed_at FROM topics WHERE mesh = ? ORDER BY topic",

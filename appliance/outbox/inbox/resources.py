@@ -28,12 +28,19 @@ class Facts:
         links: Callable[[], list[wire.LinkState]],
         broker_version: Callable[[str], str | None],
         sends: Callable[[], tuple[int, int]],
+        send_features: Callable[[], list[str]],
         started: float,
     ) -> None:
         self.links = links
         self.broker_version = broker_version
         self.sends = sends
+        self._send_features = send_features
         self.started = started
+
+    @property
+    def features(self) -> list[str]:
+        """Of receiving, and of sending where it is switched on."""
+        return [*FEATURES, *self._send_features()]
 
 
 class Messages:
@@ -121,6 +128,7 @@ class About:
             daemon_version=__version__,
             broker_version=facts.broker_version(mesh),
             links=links,
+            ipc_features=facts.features,
         ))  # fmt: skip
 
     def on_get_version(self, req: Any, resp: falcon.Response) -> None:
@@ -129,7 +137,7 @@ class About:
             name for one in self._facts.links() if one.mesh == mesh for name in one.features
         ]
         reply(resp, wire.IpcVersion(
-            __version__, IPC_API, list(FEATURES), self._inbox.schema_version, features
+            __version__, IPC_API, self._facts.features, self._inbox.schema_version, features
         ))  # fmt: skip
 
     def on_get_compat(self, _req: Any, resp: falcon.Response) -> None:

@@ -1,12 +1,13 @@
 """The verbs: receive, read, wait; topics, profile, peers. Reads and writes are one mesh's."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso, utc
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed, Subscription
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
@@ -55,6 +56,7 @@ class Inbox:
 
     own_key  our public key now; `is_own` says whether one is ours, or was lately
     desks    the broker to ask, by mesh; a mesh without one only receives
+    revoked  by mesh the key that its broker revoked, until it accepts another
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Inbox:
         self.polls = 0
         self.streams = 0
         self.lag_ms: dict[str, int] = {}
+        self.revoked: dict[str, str] = {}
         self.schema_version = 0
         self._log = log
         self._own_key = own_key
@@ -85,6 +88,7 @@ class Inbox:
         """Give it its store, whose commits are told to `publish`."""
         self._store = store
         self._meshes.update(store.read(queries.meshes))
+        self.revoked = store.read(queries.revoked)
         self.schema_version = store.read(queries.schema_version)
         self.feed.jump(store.read(queries.head))
 
@@ -131,6 +135,22 @@ class Inbox:
         event = of_fact(name, mesh, self.feed.head, **facts)
         self.feed.publish([event])
         self._tell(event)
+
+    def note_revoked(self, mesh: str, pubkey: str) -> None:
+        """The broker has revoked this key of ours. Remembered over restarts; with a full disk
+        the broker says it again."""
+        if self.revoked.get(mesh) == pubkey:
+            return
+        self.revoked[mesh] = pubkey
+        self._log.error("the broker has revoked our member key", mesh=mesh, key=pubkey[:16])
+        with suppress(Unavailable):
+            self._store.write(writes.note_revoked, mesh, pubkey)
+
+    def note_accepted(self, mesh: str) -> None:
+        """The broker has accepted the key that is in force."""
+        if self.revoked.pop(mesh, None) is not None:
+            with suppress(Unavailable):
+                self._store.write(writes.note_accepted, mesh)
 
     def _tell(self, event: Event) -> None:
         for listener in self.listeners:

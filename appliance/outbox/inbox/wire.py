@@ -185,6 +185,7 @@ class MeshHealth(Struct, frozen=True):
     daemon_version: str
     broker_version: str | None
     links: list[LinkState]
+    ipc_features: list[str]
 
 
 class IpcVersion(Struct, frozen=True):

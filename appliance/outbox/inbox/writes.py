@@ -39,6 +39,18 @@ def receive(tx: Tx, push: wire.Push, own: bool) -> bool:
     return True
 
 
+def note_revoked(tx: Tx, mesh: str, pubkey: str) -> None:
+    tx.execute(
+        "INSERT INTO revoked (mesh, pubkey, since_ms) VALUES (?, ?, ?) ON CONFLICT (mesh)"
+        " DO UPDATE SET pubkey = excluded.pubkey, since_ms = excluded.since_ms",
+        (mesh, pubkey, tx.now_ms),
+    )
+
+
+def note_accepted(tx: Tx, mesh: str) -> None:
+    tx.execute("DELETE FROM revoked WHERE mesh = ?", (mesh,))
+
+
 def subscribe(tx: Tx, mesh: str, topic: str, most: int) -> bool:
     (count,) = tx.execute("SELECT count(*) FROM topics WHERE mesh = ?", (mesh,)).fetchone()
     if count >= most and not _is_subscribed(tx, mesh, topic):

@@ -6,8 +6,9 @@ import gevent
 import pytest
 
 from appliance.broker import wire
+from appliance.broker.signature import rotation_text, sign
 from appliance.kernel.batch import BatchRunner
-from tests.support.broker import House, item, key
+from tests.support.broker import House, item, key, seed
 
 NOTHING = {
     "client_message_dedupe": 0,
@@ -79,6 +80,45 @@ def test_same_id_and_another_fingerprint_is_409_with_the_stored_prefix(house):
     assert body["client_message_id"] == "m1"
     assert body["broker_fingerprint_prefix"] == first["request_fingerprint"][:16]
     assert house.counts() == before
+
+
+def test_same_id_of_another_member_is_409_and_never_a_duplicate(house):
+    """A duplicate would tell the second member that its message was delivered."""
+    first = house.send("m1", to="cleo")[1]
+    status, body = house.send("m1", to="cleo", sender="bert")
+    assert (status, body["code"], body["conflict"]) == (
+        409, "IDEMPOTENCY_KEY_REUSED", "sender_mismatch",
+    )  # fmt: skip
+    assert body["client_message_id"] == "m1"
+    assert body["broker_fingerprint_prefix"] == item("m1", to="cleo")["request_fingerprint"][:16]
+    assert "anna" not in str(body)
+    assert key("anna") not in str(body)
+    other = house.send("m1", "else", to="cleo", sender="bert")
+    assert (other[0], other[1]["conflict"]) == (409, "request_fingerprint_mismatch")
+    assert house.send("m1", to="cleo")[1]["broker_message_id"] == first["broker_message_id"]
+    assert house.connect("cleo").turn() == ["hello"]
+
+
+def test_an_id_stays_its_members_when_the_member_rotates_its_key(house):
+    first = house.send("m1")[1]
+    text = rotation_text("lab", key("anna"), key("anna 2"))
+    house.registry.rotate_member(
+        "lab", "anna", wire.RotateMember(key("anna 2"), sign(seed("anna 2"), text))
+    )
+    status, again = house.send("m1", sender="anna 2")
+    assert (status, again["broker_message_id"]) == (200, first["broker_message_id"])
+    assert house.send("m1", sender="bert")[1]["conflict"] == "sender_mismatch"
+
+
+def test_sender_of_an_id_from_before_is_the_one_in_the_history(house):
+    house.send("m1")
+    house.store.write(forget_sender)
+    assert house.send("m1")[0] == 200
+    assert house.send("m1", sender="bert")[1]["conflict"] == "sender_mismatch"
+
+
+def forget_sender(tx):
+    tx.execute("UPDATE client_message_dedupe SET sender_pubkey = NULL")
 
 
 def test_ids_of_two_meshes_do_not_meet(house):

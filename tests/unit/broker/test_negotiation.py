@@ -21,6 +21,7 @@ def test_what_is_offered_is_good_by_the_table(mesh):
         DEDUPE,
         "concurrent_connection_policy",
         "member_keypair_rotated_event",
+        EPOCH,
         PAYLOAD,
     }
     for name, offer in supported.items():
@@ -82,6 +83,6 @@ def test_permanent_ids_outlive_every_wish():
 def test_what_is_missing_is_named_before_anything_is_judged():
     supported = negotiation.offered(SCOPED, 65_536)
     bad = wire.Feature(DEDUPE, {"version": 9})
-    missing, problem = negotiation.judge([bad, EPOCH, "telepathy"], supported)
-    assert missing == [EPOCH, "telepathy"]
-    assert (problem.code, problem.reason) == (UNAVAILABLE, "feature_unavailable: key_epoch")
+    missing, problem = negotiation.judge([bad, "blobs", "telepathy"], supported)
+    assert missing == ["blobs", "telepathy"]
+    assert (problem.code, problem.reason) == (UNAVAILABLE, "feature_unavailable: blobs")

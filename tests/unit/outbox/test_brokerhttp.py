@@ -173,6 +173,26 @@ def test_a_batch_that_is_refused_as_such_is_asked_for_one_by_one(scene, target):
     assert [type(one) for one in results] == [Delivered, Refused, Delivered]
 
 
+KEY = "ab" * 32
+REVOKED = {"error": "this member was revoked", "code": "MEMBER_REVOKED",
+           "details": {"member": KEY}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "revoked"),
+    [
+        ({"error": "this key is not a member", "code": "NOT_A_MEMBER", "details": {}}, None),
+        (REVOKED, KEY),
+        ({**REVOKED, "details": {"member": KEY, "successor": "cd" * 32}}, None),
+    ],
+)
+def test_a_refusal_of_the_key_does_not_kill_the_sends(scene, target, told, revoked):
+    scene.before = lambda _path, _body: (403, {}, msgspec.json.encode(told))
+    results = [target.deliver(send(1)), *target.deliver_many([send(1), send(2)])]
+    assert all(isinstance(one, Later) and one.revoked_key == revoked for one in results)
+    assert len(scene.requests) == 2, "a batch is not taken apart for it"
+
+
 def test_a_broker_without_batches_is_asked_once_whether_it_has_them(scene, target):
     scene.before = lambda path, _body: (
         (404, {}, b'{"error": "no such route"}') if path.endswith("batch") else None

@@ -34,7 +34,7 @@ def test_a_requeued_send_is_the_same_but_for_its_id(house):
     dead(house)
     (one,) = requeue(house)
     old, new = house.outbox.inspect("k1"), house.outbox.inspect(one.new_id)
-    assert (old.send.status, old.send.aborted_by) == ("aborted", "ann")
+    assert (old.send.status, old.send.aborted_by) == ("aborted", "operator")
     assert old.send.aborted_at
     assert old.send.superseded_by == one.new_id == new.send.id
     assert old.message == "hello", "the old row stays as it was"

@@ -4,6 +4,7 @@ import pytest
 
 from appliance.kernel.errors import Unavailable
 from appliance.outbox.loops import IDLE_SECONDS, Drain
+from appliance.outbox.target import Later
 
 HOUR = 3600
 
@@ -265,3 +266,19 @@ def test_payloads_of_delivered_sends_go_after_a_while_and_receipts_stay(house):
     found = house.outbox.inspect("k1")
     assert (found.message, found.meta, found.send.payload_kept) == (None, None, False)
     assert found.send.broker_message_id == "bm_1"
+
+
+def test_a_revoked_key_is_told_and_the_send_waits(new_house):
+    class Revoking:
+        name = "broker"
+
+        def deliver(self, send):
+            return Later("403: this member was revoked", None, "ab" * 32)
+
+    house = new_house(target=Revoking())
+    told = []
+    house.outbox.on_revoked = lambda mesh, pubkey: told.append((mesh, pubkey))
+    house.send(key="k1", mesh="ops")
+    house.round()
+    assert told == [("ops", "ab" * 32)]
+    assert house.row("k1").status == "pending"
