@@ -251,7 +251,8 @@ def _patch(
 
 def _show(session: Session, rows: list[dict[str, Any]]) -> None:
     columns = [("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender")]
-    session.table(rows, [*columns, ("CONTENT", "content_raw")], empty="no messages")
+    columns += [("PRINCIPAL", "principal"), ("CONTENT", "content_raw")]
+    session.table(rows, columns, empty="no messages")
 
 
 def _topic_to_read(

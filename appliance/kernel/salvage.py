@@ -42,6 +42,14 @@ class Ruin:
                     middle = (first + last) // 2
                     ranges += [(middle + 1, last), (first, middle)]
 
+    def columns(self, table: str, names: Sequence[str]) -> Sequence[str]:
+        """Those of `names` that the table has; all of them if it can't be told."""
+        try:
+            found = {row[1] for row in self._execute(f"PRAGMA table_info({table})")}
+        except _UNREADABLE:
+            return names
+        return [name for name in names if name in found] or names
+
     def values(self, table: str, column: str) -> dict[str, int]:
         """Texts of a unique column and the numbers of their rows. SQLite reads them in the index
         of that column alone; from both ends, each up to where it is damaged."""

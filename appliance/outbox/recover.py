@@ -87,8 +87,11 @@ def _fill(made: Path, damaged: Path, clock: Clock) -> tuple[int, int]:
     """How many sends could be saved, and of how many only the id."""
     saved: set[str] = set()
     with salvage.opened(damaged, made) as (ruin, new):
-        for found in ruin.rows(STORE, Row._fields, ID):
-            row = Row(*found)
+        there = ruin.columns(
+            STORE, Row._fields
+        )  # a file from before the newest migration has fewer
+        for found in ruin.rows(STORE, there, ID):
+            row = Row(**dict(zip(there, found, strict=True)))
             if new.add(_INSERT, row):
                 saved.add(row.client_message_id)
         lost = sorted(set(ruin.values(STORE, ID)) - saved)

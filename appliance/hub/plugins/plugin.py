@@ -117,7 +117,7 @@ class Plugin:
                 found = output.findings(raw, message.content_raw, most)
                 return writes.keep_enrichments, (self.name, seen, found)
             added = output.extracts(raw, message.id, most)
-            return writes.keep_attachments, (seen, added)
+            return writes.keep_attachments, (self.name, seen, added)
         except output.BadOutput as error:
             raise Failure("invalid", str(error)) from None
 
