@@ -44,6 +44,7 @@ class Plugin:
         )
         self.source: Source | None = None
         self.worker: Worker | None = None
+        self.needed = source.NEEDED.get(own.builtin or "")
         self.turn = Turn()  # the runner's, or that of a request that asks for one message
         self._used = clock.monotonic()
         try:
