@@ -31,6 +31,8 @@ from appliance.outbox.target import Later, LocalTarget, Outgoing, Refused, item_
 from appliance.outbox.webhook import WEBHOOK, Call, WebhookTarget
 
 PLACE_KIND = "topic"
+# Principals of sends that the appliance asks for itself; no token is called like them.
+HOOKS, WEBHOOKS, COURIER = "appliance:hooks", "appliance:webhooks", "appliance:courier"
 
 
 def home_target(
@@ -109,7 +111,8 @@ def send_order(outbox: Outbox) -> Callable[[Order], None]:
                 reply_to_id=order.reply_to_id,
                 client_message_id=order.client_message_id,
                 mesh=order.mesh,
-            )
+            ),
+            principal=HOOKS,
         )
 
     return send
@@ -185,7 +188,7 @@ class WebhookPost:
             for one in handed[: self._outbox.settings.batch_max]
         ]
         try:
-            results = self._outbox.send_many(sends, inside=True)
+            results = self._outbox.send_many(sends, inside=True, principal=WEBHOOKS)
         except ApplianceError:
             return 0  # busy, or no room on the disk: they stay in the log
         for place, result in enumerate(results):
@@ -205,7 +208,7 @@ def webhook_sink(outbox: Callable[[], Outbox]) -> Callable[[str, str, dict[str, 
             to=url, message=body.decode(), client_message_id=f"cw_{digest}", target=WEBHOOK
         )
         with suppress(outbox_wire.IdReused):  # it was taken before
-            outbox().send(send, inside=True)
+            outbox().send(send, inside=True, principal=COURIER)
 
     return take
 

@@ -123,7 +123,7 @@ def pages() -> dict[str, str]:
     }
 
 
-WRITER = Principal("docs", "docs", frozenset({ADMIN}))
+WRITER = Principal("docs", "ci", frozenset({ADMIN}))
 
 
 def import_everything() -> None:

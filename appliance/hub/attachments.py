@@ -116,7 +116,9 @@ def _plain(value: Any) -> Any:
 # -- adding and listing ------------------------------------------------------------------------
 
 
-def add(tx: Tx, topic_id: str, command: wire.AddAttachment, key: str) -> Reply:
+def add(
+    tx: Tx, topic_id: str, command: wire.AddAttachment, key: str, principal: str | None
+) -> Reply:
     """`key` is the dedupe key, given or computed."""
     topic = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if topic is None:
@@ -137,7 +139,7 @@ def add(tx: Tx, topic_id: str, command: wire.AddAttachment, key: str) -> Reply:
     attachment = _attachment(new)
     event_id = events.append(
         tx, "topic.attachment_added", ("attachment", attachment.id),
-        encode(wire.AttachmentData(attachment)),
+        encode(wire.AttachmentData(attachment, principal)),
         channel_id=topic[0], topic_id=topic_id,
     )  # fmt: skip
     return Reply(201, encode(wire.AttachmentAdded(attachment, event_id)))

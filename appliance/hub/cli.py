@@ -18,7 +18,8 @@ messages = plain_app("Messages: sent, read, edited, deleted, moved.")
 
 CONTENT_BYTES_MAX = 65_536
 MESSAGE_COLUMNS = [
-    ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("CONTENT", "content_raw"),
+    ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("PRINCIPAL", "principal"),
+    ("CONTENT", "content_raw"),
 ]  # fmt: skip
 
 ChannelFlag = Annotated[str, typer.Option("--channel", help="Channel, by name or id.")]

@@ -5,13 +5,14 @@
     type     the event's name behind ours in reverse: dev.agentlip.message.created
     subject  the topic it is about, or else the channel
     sequence  (an official extension) sorts as text in the order of the log
+    principal  (an extension of ours) the token or plugin that caused it, where that is known
 
 Source: github.com/cloudevents/spec, the JSON format 1.0.2 and its batch.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -48,6 +49,12 @@ class Logged(msgspec.Struct, frozen=True):
     data_json: msgspec.Raw = ABSENT
 
 
+class Caused(msgspec.Struct, frozen=True):
+    """What is read of an event's data."""
+
+    principal: Any = None
+
+
 class Listed(msgspec.Struct, frozen=True):
     """The body of `GET /api/v1/events`."""
 
@@ -65,12 +72,14 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     time: str
     subject: str | msgspec.UnsetType = msgspec.UNSET
     sequence: str
+    principal: str | msgspec.UnsetType = msgspec.UNSET
     datacontenttype: str
     data: msgspec.Raw
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_one = msgspec.json.Decoder(Logged).decode
+_decode_caused = msgspec.json.Decoder(Caused).decode
 _decode_list = msgspec.json.Decoder(Listed).decode
 
 
@@ -86,6 +95,7 @@ def event_id_of(origin: Origin, number: int) -> str:
 
 def of_event(event: Logged, origin: Origin) -> bytes:
     """One event in the JSON format."""
+    data = event.data if event.data_json == ABSENT else event.data_json
     return _encode(
         CloudEvent(
             specversion="1.0",
@@ -95,10 +105,20 @@ def of_event(event: Logged, origin: Origin) -> bytes:
             time=event.ts,
             subject=event.scope.topic_id or event.scope.channel_id or msgspec.UNSET,
             sequence=f"{event.event_id:019d}",
+            principal=_principal_of(data),
             datacontenttype="application/json",
-            data=event.data if event.data_json == ABSENT else event.data_json,
+            data=data,
         )
     )
+
+
+def _principal_of(data: msgspec.Raw) -> str | msgspec.UnsetType:
+    """Other programs may write anything there, or nothing."""
+    try:
+        found = _decode_caused(data).principal
+    except msgspec.DecodeError:
+        return msgspec.UNSET
+    return found if isinstance(found, str) and found and found.isprintable() else msgspec.UNSET
 
 
 def of_envelope(envelope: bytes, origin: Origin) -> bytes:

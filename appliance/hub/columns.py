@@ -2,10 +2,6 @@
 
 CHANNEL = "id, name, description, created_at"
 TOPIC = "id, channel_id, title, created_at, updated_at"
-MESSAGE = (
-    "id, topic_id, channel_id, sender, content_raw, version,"
-    " created_at, edited_at, deleted_at, deleted_by"
-)
 EVENT_COLUMNS = (
     "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json,"
     " entity_type, entity_id"
@@ -13,3 +9,19 @@ EVENT_COLUMNS = (
 ENVELOPE_COLUMNS = (
     "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json"
 )
+_STORED = (
+    "id", "topic_id", "channel_id", "sender", "content_raw", "version",
+    "created_at", "edited_at", "deleted_at", "deleted_by",
+)  # fmt: skip
+
+
+def message_columns(table: str) -> str:
+    """Of a message in `table`: `messages`, or what the statement calls it."""
+    columns = ", ".join(f"{table}.{name}" for name in _STORED)
+    return (
+        f"{columns}, (SELECT principal FROM x_message_principals"
+        f" WHERE message_id = {table}.id) AS principal"
+    )
+
+
+MESSAGE = message_columns("messages")

@@ -15,7 +15,7 @@ MOVED = "message.moved_topic"
 # The same JSON as `wire.MessageMoved` encoded; a test compares.
 DATA = (
     "json_object('message_id', id, 'old_topic_id', topic_id, 'new_topic_id', ?,"
-    " 'channel_id', channel_id, 'mode', ?, 'version', version + 1)"
+    " 'channel_id', channel_id, 'mode', ?, 'version', version + 1, 'principal', ?)"
 )
 
 
@@ -25,7 +25,13 @@ def topic_of(reader: Reader, message_id: str) -> str | None:
 
 
 def move(
-    tx: Tx, message_id: str, command: wire.MoveMessage, source: str | None, order: str, most: int
+    tx: Tx,
+    message_id: str,
+    command: wire.MoveMessage,
+    source: str | None,
+    order: str,
+    most: int,
+    principal: str | None,
 ) -> Reply:
     """Move the message, it and the later ones, or its whole topic.
 
@@ -48,7 +54,8 @@ def move(
         )
     selection, parameters = _selection(tx, anchor, command.mode, order)
     _refuse_too_many(tx, selection, parameters, most)
-    event_ids = _tell(tx, anchor, command, f"{selection} ORDER BY {order}", parameters)
+    selected = f"{selection} ORDER BY {order}"
+    event_ids = _tell(tx, anchor, command, selected, parameters, principal)
     moved = tx.execute(
         f"UPDATE messages SET topic_id = ?, version = version + 1 WHERE {selection}",
         (target, *parameters),
@@ -92,6 +99,7 @@ def _tell(
     command: wire.MoveMessage,
     selection: str,
     parameters: list[str | int],
+    principal: str | None,
 ) -> list[int]:
     """An event for each message of the selection, in its order; their ids."""
     target, mode = command.to_topic_id, command.mode
@@ -101,7 +109,7 @@ def _tell(
         " entity_type, entity_id, data_json)"
         f" SELECT ?, ?, channel_id, topic_id, ?, 'message', id, {DATA}"
         f" FROM messages WHERE {selection}",
-        (tx.now, MOVED, target, target, mode, *parameters),
+        (tx.now, MOVED, target, target, mode, principal, *parameters),
     )
     rows = tx.execute(
         "SELECT event_id, data_json FROM events WHERE event_id > ? ORDER BY event_id",

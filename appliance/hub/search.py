@@ -1,7 +1,7 @@
 """Searching messages: which of them may be found, and the words of the URL made into times."""
 
 from appliance.hub import wire
-from appliance.hub.columns import MESSAGE
+from appliance.hub.columns import message_columns
 from appliance.hub.queries import require_place
 from appliance.kernel import fulltext
 from appliance.kernel.clock import utc
@@ -10,7 +10,7 @@ from appliance.kernel.reader import Reader
 from appliance.kernel.searchquery import Query
 
 MESSAGES = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages")
-COLUMNS = ", ".join(f"m.{name}" for name in MESSAGE.split(", "))
+COLUMNS = message_columns("m")
 
 
 def find(
@@ -41,7 +41,7 @@ def find(
     if not found.rows:
         require_place(reader, query)
     messages = [
-        wire.FoundMessage(*(*row, snippet))
+        wire.FoundMessage(*row, snippet=snippet)
         for row, snippet in zip(found.rows, found.snippets, strict=True)
     ]
     return wire.SearchResult(messages, found.fts_used, found.has_more)

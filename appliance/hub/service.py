@@ -79,7 +79,9 @@ class Hub:
         check_name(name=command.name)
         check_text(description=command.description)
         identity = self._identity(principal, "POST", "channels", key, command)
-        return self._mutate("create_channel", identity, writes.create_channel, command)
+        return self._mutate(
+            "create_channel", identity, writes.create_channel, command, principal.label
+        )
 
     def create_topic(
         self, command: wire.CreateTopic, principal: Principal, key: str | None = None
@@ -88,7 +90,7 @@ class Hub:
             self.access.channel(principal, POST, command.channel_id)
         check_name(title=command.title)
         identity = self._identity(principal, "POST", "topics", key, command)
-        return self._mutate("create_topic", identity, writes.create_topic, command)
+        return self._mutate("create_topic", identity, writes.create_topic, command, principal.label)
 
     def rename_topic(
         self, topic_id: str, command: wire.RenameTopic, principal: Principal, key: str | None = None
@@ -97,7 +99,9 @@ class Hub:
             self.access.topic(principal, POST, topic_id)
         check_name(title=command.title)
         identity = self._identity(principal, "PATCH", f"topics/{topic_id}", key, command)
-        return self._mutate("rename_topic", identity, writes.rename_topic, topic_id, command.title)
+        return self._mutate(
+            "rename_topic", identity, writes.rename_topic, topic_id, command.title, principal.label
+        )
 
     def create_message(
         self, command: wire.CreateMessage, principal: Principal, key: str | None = None
@@ -105,10 +109,12 @@ class Hub:
         if principal.channels is not None:
             self.access.topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
+        if principal.senders is not None:
+            writes.check_sender(command.sender, principal.senders)
         identity = self._identity(principal, "POST", "messages", key, command)
         return self._mutate(
             "create_message", identity, writes.create_message,
-            command.topic_id, command.sender, command.content_raw,
+            command.topic_id, command.sender, command.content_raw, principal.label,
             small=len(command.content_raw) <= SMALL_BYTES,
         )  # fmt: skip
 
@@ -128,13 +134,20 @@ class Hub:
             return self._mutate(
                 "move_message", identity, retopic.move,
                 message_id, command, source, self._order, self.settings.max_retopic_batch,
+                principal.label,
             )  # fmt: skip
         if isinstance(command, wire.EditMessage):
             check_text(content_raw=command.content_raw)
             check_size(command.content_raw)
-            return self._mutate("edit_message", identity, writes.edit_message, message_id, command)
+            return self._mutate(
+                "edit_message", identity, writes.edit_message,
+                message_id, command, principal.label, principal.senders,
+            )  # fmt: skip
         check_name(actor=command.actor)
-        return self._mutate("delete_message", identity, writes.delete_message, message_id, command)
+        writes.check_sender(command.actor, principal.senders)
+        return self._mutate(
+            "delete_message", identity, writes.delete_message, message_id, command, principal.label
+        )
 
     def add_attachment(
         self,
@@ -153,7 +166,9 @@ class Hub:
         same = command.dedupe_key or attachments.dedupe_key(command.value_json)
         route = f"topics/{topic_id}/attachments"
         identity = self._identity(principal, "POST", route, key, command)
-        return self._mutate("add_attachment", identity, attachments.add, topic_id, command, same)
+        return self._mutate(
+            "add_attachment", identity, attachments.add, topic_id, command, same, principal.label
+        )
 
     def create_messages(
         self,
@@ -191,6 +206,8 @@ class Hub:
                     if principal.channels is not None:
                         self.access.topic(principal, POST, command.topic_id)
                     check_message(command.sender, command.content_raw)
+                    if principal.senders is not None:
+                        writes.check_sender(command.sender, principal.senders)
                     calls.append(self._message_call(command, principal, key, held))
                     places.append(place)
                 except ApplianceError as error:
@@ -226,14 +243,14 @@ class Hub:
     ) -> tuple[Any, tuple[Any, ...]]:
         plain = (command.topic_id, command.sender, command.content_raw)
         if key is None:
-            return writes.create_message, plain
+            return writes.create_message, (*plain, principal.label)
         # The same identity as a single POST has: a retry may come by either way.
         single = wire.CreateMessage(*plain)
         identity = self._identity(principal, "POST", "messages", key, single)
         assert identity is not None
         self._hold(identity[:4])
         held.append(identity[:4])
-        return once.once, (identity, writes.create_message, *plain)
+        return once.once, (identity, writes.create_message, *plain, principal.label)
 
     def _mutate(
         self,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Conflict, Invalid, Missing, Unavailable
+from appliance.kernel.errors import Conflict, Forbidden, Invalid, Missing, Unavailable
 
 PROTOCOL_VERSION = "v1"
 TOMBSTONE = "[deleted]"
@@ -50,6 +50,8 @@ class Topic(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
+    """`principal`: the token or plugin that created it; null for one of another program."""
+
     id: str
     topic_id: str
     channel_id: str
@@ -60,6 +62,7 @@ class Message(Struct, frozen=True):
     edited_at: str | None
     deleted_at: str | None
     deleted_by: str | None
+    principal: str | None = None
 
 
 class Attachment(Struct, frozen=True):
@@ -73,7 +76,7 @@ class Attachment(Struct, frozen=True):
     created_at: str
 
 
-class FoundMessage(Message, frozen=True):
+class FoundMessage(Message, frozen=True, kw_only=True):
     """A message with the piece of its text that a search found."""
 
     snippet: str
@@ -303,21 +306,24 @@ class EventList(Struct, frozen=True):
     replay_until: int
 
 
-# -- event payloads (hub spec §0.9, event catalog) --------------------------------------
+# -- event payloads (hub spec §0.9, event catalog); `principal`: who did it ---------------
 
 
 class ChannelData(Struct, frozen=True):
     channel: Channel
+    principal: str | None = None
 
 
 class TopicData(Struct, frozen=True):
     topic: Topic
+    principal: str | None = None
 
 
 class TopicRenamed(Struct, frozen=True):
     topic_id: str
     old_title: str
     new_title: str
+    principal: str | None = None
 
 
 class MessageEdited(Struct, frozen=True):
@@ -325,12 +331,14 @@ class MessageEdited(Struct, frozen=True):
     old_content: str
     new_content: str
     version: int
+    principal: str | None = None
 
 
 class MessageDeleted(Struct, frozen=True):
     message_id: str
     deleted_by: str
     version: int
+    principal: str | None = None
 
 
 class MessageMoved(Struct, frozen=True):
@@ -340,10 +348,12 @@ class MessageMoved(Struct, frozen=True):
     channel_id: str
     mode: str
     version: int
+    principal: str | None = None
 
 
 class AttachmentData(Struct, frozen=True):
     attachment: Attachment
+    principal: str | None = None
 
 
 # -- frames of the socket ----------------------------------------------------------------
@@ -441,6 +451,12 @@ class TooManyToMove(Invalid):
 class BadUrl(Invalid):
     sentence = "only http, https and file addresses may be attached"
     advice = 'for instance {"url": "https://example.com/page"}'
+
+
+class SenderNotAllowed(Forbidden):
+    code = "SENDER_NOT_ALLOWED"
+    sentence = "this token may not use that sender name"
+    advice = "agentlip token list shows the sender names of each token"
 
 
 class KeyInProgress(Conflict):

@@ -6,6 +6,8 @@ so that the bytes stored for an idempotency key are the bytes that were sent.
 
 import sqlite3
 
+from msgspec import structs
+
 from appliance.hub import events, indexing, wire
 from appliance.hub.columns import CHANNEL, MESSAGE, TOPIC
 from appliance.hub.events import encode
@@ -15,7 +17,7 @@ from appliance.kernel.once import Reply
 # -- channels and topics ---------------------------------------------------------------
 
 
-def create_channel(tx: Tx, command: wire.CreateChannel) -> Reply:
+def create_channel(tx: Tx, command: wire.CreateChannel, principal: str | None) -> Reply:
     channel = wire.Channel(tx.new_id("ch_"), command.name, command.description, tx.now)
     try:
         tx.execute(
@@ -30,13 +32,14 @@ def create_channel(tx: Tx, command: wire.CreateChannel) -> Reply:
             "a channel with that name exists", details={"channel_id": row[0]}
         ) from None
     event_id = events.append(
-        tx, "channel.created", ("channel", channel.id), encode(wire.ChannelData(channel)),
+        tx, "channel.created", ("channel", channel.id),
+        encode(wire.ChannelData(channel, principal)),
         channel_id=channel.id,
     )  # fmt: skip
     return Reply(201, encode(wire.ChannelCreated(channel, event_id)))
 
 
-def create_topic(tx: Tx, command: wire.CreateTopic) -> Reply:
+def create_topic(tx: Tx, command: wire.CreateTopic, principal: str | None) -> Reply:
     if not tx.execute("SELECT 1 FROM channels WHERE id = ?", (command.channel_id,)).fetchone():
         raise wire.NoSuchChannel(details={"channel_id": command.channel_id})
     topic = wire.Topic(tx.new_id("topic_"), command.channel_id, command.title, tx.now, tx.now)
@@ -46,13 +49,13 @@ def create_topic(tx: Tx, command: wire.CreateTopic) -> Reply:
         (topic.id, topic.channel_id, topic.title, topic.created_at, topic.updated_at),
     )
     event_id = events.append(
-        tx, "topic.created", ("topic", topic.id), encode(wire.TopicData(topic)),
+        tx, "topic.created", ("topic", topic.id), encode(wire.TopicData(topic, principal)),
         channel_id=topic.channel_id, topic_id=topic.id,
     )  # fmt: skip
     return Reply(201, encode(wire.TopicChanged(topic, event_id)))
 
 
-def rename_topic(tx: Tx, topic_id: str, title: str) -> Reply:
+def rename_topic(tx: Tx, topic_id: str, title: str, principal: str | None) -> Reply:
     row = tx.execute(f"SELECT {TOPIC} FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if row is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
@@ -63,7 +66,7 @@ def rename_topic(tx: Tx, topic_id: str, title: str) -> Reply:
     tx.execute("UPDATE topics SET title = ?, updated_at = ? WHERE id = ?", (title, tx.now, old.id))
     event_id = events.append(
         tx, "topic.renamed", ("topic", topic.id),
-        encode(wire.TopicRenamed(topic.id, old.title, title)),
+        encode(wire.TopicRenamed(topic.id, old.title, title, principal)),
         channel_id=topic.channel_id, topic_id=topic.id,
     )  # fmt: skip
     return Reply(200, encode(wire.TopicChanged(topic, event_id)))
@@ -82,7 +85,9 @@ def _refuse_taken_title(tx: Tx, channel_id: str, title: str) -> None:
 # -- messages ----------------------------------------------------------------------------
 
 
-def create_message(tx: Tx, topic_id: str, sender: str, content: str) -> Reply:
+def create_message(
+    tx: Tx, topic_id: str, sender: str, content: str, principal: str | None
+) -> Reply:
     row = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if row is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
@@ -93,21 +98,34 @@ def create_message(tx: Tx, topic_id: str, sender: str, content: str) -> Reply:
         " VALUES (?, ?, ?, ?, ?, ?)",
         (message_id, topic_id, channel_id, sender, content, now),
     )
+    if principal is not None:
+        tx.execute("INSERT INTO x_message_principals VALUES (?, ?)", (message_id, principal))
     tx.execute(
         "UPDATE topics SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1", (now, topic_id)
     )
     message = encode(
-        wire.Message(message_id, topic_id, channel_id, sender, content, 1, now, None, None, None)
+        wire.Message(
+            message_id, topic_id, channel_id, sender, content, 1, now, None, None, None, principal
+        )
     )
     event_id = events.append(
-        tx, "message.created", ("message", message_id), b'{"message":%b}' % message,
+        tx, "message.created", ("message", message_id),
+        b'{"message":%b,"principal":%b}' % (message, encode(principal)),
         channel_id=channel_id, topic_id=topic_id,
     )  # fmt: skip
     return Reply(201, b'{"message":%b,"event_id":%d}' % (message, event_id))
 
 
-def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
+def edit_message(
+    tx: Tx,
+    message_id: str,
+    command: wire.EditMessage,
+    principal: str | None,
+    senders: frozenset[str] | None,
+) -> Reply:
+    """`senders`: the names whose texts this caller may change; None: all."""
     old = message_to_change(tx, message_id, command.expected_version)
+    check_sender(old.sender, senders)
     if old.deleted_at is not None:
         raise wire.CannotEditDeleted(details={"message_id": message_id})
     version = next_version(old)
@@ -115,16 +133,19 @@ def edit_message(tx: Tx, message_id: str, command: wire.EditMessage) -> Reply:
         "UPDATE messages SET content_raw = ?, edited_at = ?, version = version + 1 WHERE id = ?",
         (command.content_raw, tx.now, message_id),
     )
-    message = wire.Message(
-        old.id, old.topic_id, old.channel_id, old.sender, command.content_raw,
-        version, old.created_at, tx.now, None, None,
-    )  # fmt: skip
+    message = structs.replace(
+        old, content_raw=command.content_raw, version=version, edited_at=tx.now
+    )
     indexing.follow_changes(tx)
-    edited = wire.MessageEdited(message_id, old.content_raw, command.content_raw, message.version)
+    edited = wire.MessageEdited(
+        message_id, old.content_raw, command.content_raw, version, principal
+    )
     return _changed(tx, "message.edited", message, encode(edited))
 
 
-def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Reply:
+def delete_message(
+    tx: Tx, message_id: str, command: wire.DeleteMessage, principal: str | None
+) -> Reply:
     """A tombstone; a second one changes nothing and says so with `event_id: null`."""
     old = message_to_change(tx, message_id, command.expected_version)
     if old.deleted_at is not None:
@@ -135,13 +156,23 @@ def delete_message(tx: Tx, message_id: str, command: wire.DeleteMessage) -> Repl
         " version = version + 1 WHERE id = ?",
         (wire.TOMBSTONE, tx.now, tx.now, command.actor, message_id),
     )
-    message = wire.Message(
-        old.id, old.topic_id, old.channel_id, old.sender, wire.TOMBSTONE,
-        version, old.created_at, tx.now, tx.now, command.actor,
+    message = structs.replace(
+        old, content_raw=wire.TOMBSTONE, version=version,
+        edited_at=tx.now, deleted_at=tx.now, deleted_by=command.actor,
     )  # fmt: skip
     indexing.follow_changes(tx)
-    deleted = wire.MessageDeleted(message_id, command.actor, message.version)
+    deleted = wire.MessageDeleted(message_id, command.actor, version, principal)
     return _changed(tx, "message.deleted", message, encode(deleted))
+
+
+def check_sender(name: str, senders: frozenset[str] | None) -> None:
+    """Refuses a name that is none of `senders`, to which a token may be limited; None: any."""
+    if senders is not None and name not in senders:
+        allowed = sorted(senders)
+        raise wire.SenderNotAllowed(
+            details={"sender": name, "allowed": allowed},
+            hint="sender names of this token: " + ", ".join(allowed),
+        )
 
 
 def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:

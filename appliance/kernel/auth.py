@@ -14,6 +14,9 @@ import msgspec
 
 ADMIN = "admin"
 SERVER_TOKEN_ID = "server"
+# What is recorded of others than tokens: no token is called so.
+RESERVED_NAMES = frozenset({"anonymous", "owner", SERVER_TOKEN_ID})
+RESERVED_PREFIXES = ("appliance:", "member:", "plugin:")
 TOKENS_MAX = 10_000
 
 Call = Callable[[], None]
@@ -32,6 +35,7 @@ class Principal(msgspec.Struct, frozen=True):
     channels    scope → the channels it is limited to; None for a caller without such limits
     until_ms    when the credential it came with ends by itself; None: never
     credential  which of a token's secrets was shown; not the secret, nor enough of its hash
+    senders     the only sender names it may use; None: any
     """
 
     id: str
@@ -40,6 +44,15 @@ class Principal(msgspec.Struct, frozen=True):
     channels: Mapping[str, frozenset[str]] | None = None
     until_ms: int | None = None
     credential: str = ""
+    senders: frozenset[str] | None = None
+
+    @property
+    def label(self) -> str | None:
+        """What is recorded with all that it creates: the token's name, or `server` for the
+        workspace's own, or `owner`; None for nobody known."""
+        if self.id in RESERVED_NAMES:
+            return None if self.id == "anonymous" else self.id
+        return self.name
 
     def allows(self, scope: str) -> bool:
         return scope in self.scopes or ADMIN in self.scopes
@@ -147,7 +160,12 @@ def hash_token(token: str) -> str:
 
 
 def principal_of(
-    id_: str, name: str, scopes: Iterable[str], digest: str = "", until_ms: int | None = None
+    id_: str,
+    name: str,
+    scopes: Iterable[str],
+    digest: str = "",
+    until_ms: int | None = None,
+    senders: Iterable[str] | None = None,
 ) -> Principal:
     """The caller that a stored token stands for. A scope without a channel beats one with."""
     whole: set[str] = set()
@@ -164,8 +182,12 @@ def principal_of(
         if scope not in whole and ADMIN not in whole
     }
     return Principal(
-        id_, name, frozenset(whole | set(limited)), channels or None, until_ms, digest[:16]
-    )
+        id_, name, frozenset(whole | set(limited)), channels or None, until_ms, digest[:16],
+        None if senders is None else frozenset(senders),
+    )  # fmt: skip
+
+
+_names = msgspec.json.Decoder(list[str]).decode
 
 
 def remember_server_token(connection: Executor, token: str, now_ms: int) -> None:
@@ -183,10 +205,11 @@ def remember_server_token(connection: Executor, token: str, now_ms: int) -> None
 def known_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal]]:
     """(hash, principal) of every secret in force: the tokens' own, and those just retired."""
     rows = connection.execute(
-        "SELECT hash, id, name, scopes, expires_ms FROM tokens WHERE revoked_ms IS NULL"
+        "SELECT hash, id, name, scopes, expires_ms, senders FROM tokens WHERE revoked_ms IS NULL"
         " AND (expires_ms IS NULL OR expires_ms > ?1)"
         " UNION ALL"
-        " SELECT r.hash, t.id, t.name, t.scopes, min(r.until_ms, ifnull(t.expires_ms, r.until_ms))"
+        " SELECT r.hash, t.id, t.name, t.scopes,"
+        " min(r.until_ms, ifnull(t.expires_ms, r.until_ms)), t.senders"
         " FROM retired AS r JOIN tokens AS t ON t.id = r.token_id WHERE t.revoked_ms IS NULL"
         " AND r.until_ms > ?1 AND (t.expires_ms IS NULL OR t.expires_ms > ?1) LIMIT ?2",
         (now_ms, 2 * TOKENS_MAX),
@@ -194,7 +217,14 @@ def known_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal
     return [
         (
             digest,
-            principal_of(id_, name, msgspec.json.decode(scopes, type=list[str]), digest, until_ms),
+            principal_of(
+                id_,
+                name,
+                _names(scopes),
+                digest,
+                until_ms,
+                None if senders is None else _names(senders),
+            ),
         )
-        for digest, id_, name, scopes, until_ms in rows
+        for digest, id_, name, scopes, until_ms, senders in rows
     ]

@@ -87,6 +87,7 @@ class Message(Told, frozen=True):
     version: int = 1
     truncated: bool = False
     deleted_by: str | None = None
+    principal: str | None = None
 
 
 class Messages(Told, frozen=True):
@@ -148,6 +149,7 @@ class Hit(Told, frozen=True):
     sender: str
     at: str
     snippet: str
+    principal: str | None = None
 
 
 class Found(Told, frozen=True):
@@ -164,6 +166,7 @@ class Status(Told, frozen=True):
     you: str
     scopes: list[str]
     failing: list[str] = []
+    senders: list[str] | None = None
 
 
 # -- what can be changed ----------------------------------------------------------------------
@@ -301,7 +304,10 @@ def search(bench: Bench, asked: Search, who: Principal) -> Found:
         limit=asked.limit,
     )
     found = bench.hub.search(query, who)
-    hits = [Hit(m.id, m.topic_id, m.sender, m.created_at, m.snippet) for m in found.messages]
+    hits = [
+        Hit(m.id, m.topic_id, m.sender, m.created_at, m.snippet, m.principal)
+        for m in found.messages
+    ]
     return Found(hits, found.has_more)
 
 
@@ -316,6 +322,7 @@ def status(bench: Bench, _asked: Nothing, who: Principal) -> Status:
         you=who.name,
         scopes=sorted(who.scopes),
         failing=verdict.failing,
+        senders=None if who.senders is None else sorted(who.senders),
     )
 
 
@@ -369,6 +376,7 @@ def _short(message: wire.Message, max_chars: int) -> Message:
         version=message.version,
         truncated=len(content) > max_chars,
         deleted_by=message.deleted_by,
+        principal=message.principal,
     )
 
 

@@ -21,6 +21,7 @@ COLUMNS = [
     ("TRIES", "attempts"),
     ("ENQUEUED", "enqueued_at"),
     ("TO", "to"),
+    ("PRINCIPAL", "principal"),
     ("CLIENT MESSAGE ID", "client_message_id"),
     ("LAST ERROR", "last_error"),
 ]

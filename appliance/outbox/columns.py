@@ -31,6 +31,7 @@ class Row(NamedTuple):
     history_id: str | None
     died_at: int | None
     payload_dropped_at: int | None
+    principal: str | None = None
 
 
 COLUMNS = ", ".join(Row._fields)

@@ -23,15 +23,21 @@ class Sends:
         self._outbox = outbox
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.Send) -> None:
-        status, body = self._outbox.send(command, req.context.idempotency_key)
+        status, body = self._outbox.send(
+            command, req.context.idempotency_key, principal=req.context.principal.label
+        )
         reply(resp, body, status)
 
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.SendBatch) -> None:
-        results = self._outbox.send_many(command.items, req.context.idempotency_key)
+        results = self._outbox.send_many(
+            command.items, req.context.idempotency_key, principal=req.context.principal.label
+        )
         reply_bytes(resp, batch_body(results))
 
     def on_post_topic(self, req: Any, resp: falcon.Response, command: wire.TopicPost) -> None:
-        status, body = self._outbox.topic_post(command, req.context.idempotency_key)
+        status, body = self._outbox.topic_post(
+            command, req.context.idempotency_key, principal=req.context.principal.label
+        )
         reply(resp, body, status)
 
 

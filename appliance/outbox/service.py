@@ -132,16 +132,22 @@ class Outbox:
     # -- sending -------------------------------------------------------------------------
 
     def send(
-        self, command: wire.Send, key: str | None = None, *, inside: bool = False
+        self,
+        command: wire.Send,
+        key: str | None = None,
+        *,
+        inside: bool = False,
+        principal: str | None = None,
     ) -> tuple[int, wire.Accepted]:
         """Status and body of `POST /v1/send`; raises what is refused. `inside`: asked for by
-        this process itself, which may address all targets, and bodies as large as they are."""
-        new = self._new(command, key, inside)
+        this process itself, which may address all targets, and bodies as large as they are.
+        `principal` is recorded with the send."""
+        new = self._new(command, key, inside, principal)
         (found,) = self._accept([new])
         return self._answer(new, found)
 
     def topic_post(
-        self, command: wire.TopicPost, key: str | None = None
+        self, command: wire.TopicPost, key: str | None = None, *, principal: str | None = None
     ) -> tuple[int, wire.Accepted]:
         send = wire.Send(
             to=f"#{destination.topic(command.topic)}",
@@ -151,10 +157,15 @@ class Outbox:
             client_message_id=command.client_message_id,
             mesh=command.mesh,
         )
-        return self.send(send, key)
+        return self.send(send, key, principal=principal)
 
     def send_many(
-        self, commands: Sequence[wire.Send], key: str | None = None, *, inside: bool = False
+        self,
+        commands: Sequence[wire.Send],
+        key: str | None = None,
+        *,
+        inside: bool = False,
+        principal: str | None = None,
     ) -> list[tuple[int, wire.Accepted] | ApplianceError]:
         """Each by itself, in order; one that is refused keeps nobody else. A key of the whole
         request is every item's that has none, with its place added."""
@@ -169,7 +180,7 @@ class Outbox:
             own = command.client_message_id
             given = own if own is not None or key is None else f"{key}/{place}"
             try:
-                news.append(self._new(command, given, inside))
+                news.append(self._new(command, given, inside, principal))
                 results.append(None)
             except ApplianceError as error:
                 metrics.sends.labels("none", "refused").inc()
@@ -183,7 +194,7 @@ class Outbox:
                     results[place] = error
         return results
 
-    def _new(self, command: wire.Send, key: str | None, inside: bool) -> New:
+    def _new(self, command: wire.Send, key: str | None, inside: bool, principal: str | None) -> New:
         """All that can be said against a send before its id is used up."""
         settings = self.settings
         if not settings.enabled:
@@ -224,6 +235,7 @@ class Outbox:
             reply_to_id=command.reply_to_id,
             priority=command.priority,
             meta=meta,
+            principal=principal,
         )
 
     def _place(self, name: str, mesh: str, to: str, inside: bool) -> tuple[Any, str, str]:

@@ -47,4 +47,5 @@ def shown(row: Row) -> wire.OutboxRow:
         superseded_by=row.superseded_by,
         payload_kept=row.payload_dropped_at is None,
         payload_bytes=len(row.payload),
+        principal=row.principal,
     )

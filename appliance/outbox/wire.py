@@ -75,7 +75,8 @@ class SendResults(Struct, frozen=True):
 
 
 class OutboxRow(Struct, frozen=True):
-    """One send as it stands. `payload_kept` is false once its payload was dropped."""
+    """One send as it stands. `payload_kept` is false once its payload was dropped. `principal`:
+    the token, or the part of the appliance, that asked for it."""
 
     id: str
     client_message_id: str
@@ -99,6 +100,7 @@ class OutboxRow(Struct, frozen=True):
     superseded_by: str | None
     payload_kept: bool
     payload_bytes: int
+    principal: str | None = None
 
 
 class OutboxPage(Struct, frozen=True):

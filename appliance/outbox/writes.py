@@ -34,6 +34,7 @@ class New(NamedTuple):
     reply_to_id: str | None
     priority: str
     meta: str | None
+    principal: str | None = None
 
 
 class Found(NamedTuple):
@@ -85,8 +86,8 @@ def _insert(tx: Tx, send: New) -> str:
     tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
         " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref,"
-        " reply_to_id, priority, meta)"
-        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?)",
+        " reply_to_id, priority, meta, principal)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (row_id, *send[:3], tx.now_ms, tx.now_ms, *send[3:]),
     )
     return row_id
@@ -325,6 +326,7 @@ def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeue
             reply_to_id=old.reply_to_id,
             priority=old.priority,
             meta=successor.meta if successor.patched else old.meta,
+            principal=old.principal,
         ),
     )
     tx.execute(

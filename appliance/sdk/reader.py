@@ -28,9 +28,10 @@ ROWS_MAX = 1000
 PAGE_BYTES_MAX = 16 * 1024 * 1024  # of messages found by one search
 
 MESSAGE = (
-    "id, topic_id, channel_id, sender, content_raw, version,"
-    " created_at, edited_at, deleted_at, deleted_by"
-)
+    "id", "topic_id", "channel_id", "sender", "content_raw", "version",
+    "created_at", "edited_at", "deleted_at", "deleted_by",
+)  # fmt: skip
+PRINCIPALS = "x_message_principals"  # a table of ours; other programs make workspaces without it
 TOPIC = "id, channel_id, title, created_at, updated_at"
 CHANNEL = "id, name, description, created_at"
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
@@ -99,6 +100,8 @@ class Reader:
         try:
             with _told(database):
                 meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
+                known = "SELECT 1 FROM sqlite_schema WHERE name = ?"
+                principals = self._connection.execute(known, (PRINCIPALS,)).fetchone()
             _check_schema(meta)
             with _told(database):
                 self._order = adopt.id_order(self._connection)
@@ -106,6 +109,7 @@ class Reader:
             self._connection.close()
             raise
         self.db_id: str = meta.get("db_id", "")
+        self._has_principals = principals is not None
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +179,7 @@ class Reader:
                 parameters.append(self._place(message_id))
         direction = "DESC" if after_id is None else "ASC"
         query = (
-            f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(where)}"
+            f"SELECT {self._message('messages')} FROM messages WHERE {' AND '.join(where)}"
             f" ORDER BY {self._order} {direction} LIMIT ?"
         )
         return self._rows(query, (*parameters, rows_max))
@@ -237,15 +241,14 @@ class Reader:
             if value is not None:
                 where.append(condition)
                 parameters.append(value)
-        columns = ", ".join(f"m.{name}" for name in MESSAGE.split(", "))
         self._limit.start()
         with _told(self._database):
             found = fulltext.find(
-                self._connection, SEARCHED, query, columns,
+                self._connection, SEARCHED, query, self._message("m"),
                 (" AND ".join(where), parameters), _rows_max(limit), self._limit,
             )  # fmt: skip
         messages = [
-            dict(zip([*MESSAGE.split(", "), "snippet"], [*row, snippet], strict=True))
+            dict(zip([*MESSAGE, "principal", "snippet"], [*row, snippet], strict=True))
             for row, snippet in zip(found.rows, found.snippets, strict=True)
         ]
         return {"messages": messages, "fts_used": found.fts_used, "has_more": found.has_more}
@@ -258,6 +261,12 @@ class Reader:
             " (SELECT COUNT(*) FROM channels) AS channels LIMIT 1"
         )
         return self._rows(query, ())[0]
+
+    def _message(self, table: str) -> str:
+        """The columns of a message in `table`."""
+        principal = f"(SELECT principal FROM {PRINCIPALS} WHERE message_id = {table}.id)"
+        stored = ", ".join(f"{table}.{name}" for name in MESSAGE)
+        return f"{stored}, {principal if self._has_principals else 'NULL'} AS principal"
 
     def _place(self, message_id: str) -> Any:
         query = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"

@@ -58,6 +58,8 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
+    """`sender` is what its author said; `principal` is the token or plugin that created it."""
+
     id: str
     topic_id: str
     channel_id: str
@@ -68,6 +70,7 @@ class Message(msgspec.Struct, frozen=True):
     edited_at: str | None = None
     deleted_at: str | None = None
     deleted_by: str | None = None
+    principal: str | None = None
 
 
 class FoundMessage(Message, frozen=True):

@@ -28,6 +28,12 @@ def create_token(
         list[str] | None,
         typer.Option("--channel", help="Only in this channel (name or id); may be repeated."),
     ] = None,
+    sender: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sender", help="Only messages with this sender name; may be repeated (default: any)."
+        ),
+    ] = None,
     expires: Annotated[
         float | None, typer.Option("--expires", metavar="DAYS", help="Over after so many days.")
     ] = None,
@@ -38,6 +44,8 @@ def create_token(
         "scopes": _limited(session, scope, channel or []),
         "expires_days": expires,
     }
+    if sender:
+        body["senders"] = sender
     answer = _ask(session, "create", PATH, body)
     _show_secret(session, answer)
 
@@ -48,7 +56,7 @@ def list_tokens(session: Session) -> None:
     """All tokens, without their secrets."""
     rows = _ask(session, "list", PATH, None)["tokens"]
     if not session.machine:
-        rows = [{**row, "scopes": " ".join(row["scopes"])} for row in rows]
+        rows = [_in_words(row) for row in rows]
     session.table(
         rows,
         [
@@ -57,6 +65,7 @@ def list_tokens(session: Session) -> None:
             ("EXPIRES", "expires_at"),
             ("LAST USED", "last_used_at"),
             ("NAME", "name"),
+            ("SENDERS", "senders"),
             ("SCOPES", "scopes"),
         ],
         empty="no tokens",
@@ -94,6 +103,12 @@ def rotate_token(
     _show_secret(session, answer)
     if not session.machine:
         note(after)
+
+
+def _in_words(row: dict[str, Any]) -> dict[str, Any]:
+    senders = row.get("senders")
+    told = "any" if senders is None else ", ".join(senders)
+    return {**row, "scopes": " ".join(row["scopes"]), "senders": told}
 
 
 def _show_secret(session: Session, answer: Any) -> None:

@@ -8,11 +8,14 @@ from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, Executor, Princip
 from appliance.kernel.clock import iso
 from appliance.tokens import wire
 
-COLUMNS = "id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms"
+COLUMNS = "id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms, senders"
 _SELECT = (
     f"SELECT {COLUMNS}, (SELECT max(until_ms) FROM retired WHERE token_id = id AND until_ms > ?1)"
     " FROM tokens"
 )
+
+
+_names = msgspec.json.Decoder(list[str]).decode
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
@@ -40,15 +43,16 @@ def token(reader: Executor, token_id: str, now_ms: int) -> wire.Token:
 
 
 def _token(row: Any, now_ms: int) -> wire.Token:
-    id_, name, scopes, created, expires, revoked, used, retired = row
+    id_, name, scopes, created, expires, revoked, used, senders, retired = row
     if revoked is not None:
         state = "revoked"
     else:
         state = "expired" if expires is not None and expires <= now_ms else "active"
     return wire.Token(
-        id_, name, msgspec.json.decode(scopes, type=list[str]), state,
+        id_, name, _names(scopes), state,
         iso(created), _iso(expires), _iso(revoked), _iso(used),
         _iso(retired) if state == "active" else None,
+        None if senders is None else _names(senders),
     )  # fmt: skip
 
 

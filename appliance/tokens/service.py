@@ -6,6 +6,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from appliance.kernel.auth import (
+    RESERVED_NAMES,
+    RESERVED_PREFIXES,
     SERVER_TOKEN_ID,
     Principal,
     TokenBook,
@@ -58,13 +60,13 @@ class Tokens:
         return self._store.read(queries.tokens, self._clock.now_ms())
 
     def create(self, command: wire.CreateToken) -> wire.TokenIssued:
-        scopes = check_new(command)
+        scopes, senders = check_new(command)
         lifetime_ms = None
         if command.expires_days is not None:
             lifetime_ms = max(1, int(command.expires_days * DAY_MS))
         secret = marked_token()
         token = self._store.write(
-            writes.create, command.name, scopes, hash_token(secret), lifetime_ms
+            writes.create, command.name, scopes, hash_token(secret), lifetime_ms, senders
         )
         self._refresh()
         return wire.TokenIssued(token, secret)
@@ -118,11 +120,24 @@ class Tokens:
         self._book.replace([*entries, *self._fixed])
 
 
-def check_new(command: wire.CreateToken) -> list[str]:
+def check_new(command: wire.CreateToken) -> tuple[list[str], list[str] | None]:
+    """Scopes and sender names, each once and in order."""
     name = command.name
     if not name.isprintable() or name != name.strip() or is_blank(name):
         raise Invalid(
             "a token's name is one printable line without blanks around it",
             details={"field": "name"},
         )
-    return wire.check_scopes(command.scopes)
+    if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
+        raise Invalid(
+            "that name stands for somebody else in messages and events",
+            details={"field": "name"},
+            hint="use another name: agentlip token create --name NAME",
+        )
+    senders = command.senders
+    if senders is not None and any("\0" in one or is_blank(one) for one in senders):
+        raise Invalid(
+            "a sender name has at least one visible character and no U+0000",
+            details={"field": "senders"},
+        )
+    return wire.check_scopes(command.scopes), senders and sorted(set(senders))

@@ -10,6 +10,7 @@ from appliance.kernel.errors import Conflict, Invalid, Missing
 GRACE_SECONDS_MAX = 7 * 86_400
 DAYS_MAX = 36_500
 SCOPES_MAX = 1000
+SENDERS_MAX = 50
 
 GRANTABLE = frozenset(
     {
@@ -45,10 +46,17 @@ Scope = Annotated[
 ]
 
 
+Senders = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=200)]],
+    Meta(min_length=1, max_length=SENDERS_MAX, description="the only sender names of its messages"),
+]
+
+
 class CreateToken(Struct, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=SCOPES_MAX)]
     expires_days: Annotated[float, Meta(gt=0, le=DAYS_MAX)] | None = None
+    senders: Senders | None = None
 
 
 class RotateToken(Struct, frozen=True):
@@ -56,7 +64,8 @@ class RotateToken(Struct, frozen=True):
 
 
 class Token(Struct, frozen=True):
-    """A token without its secret. `rotating_until`: until then a former secret opens as well."""
+    """A token without its secret. `rotating_until`: until then a former secret opens as well.
+    `senders`: the only sender names of its messages; null: any."""
 
     id: str
     name: str
@@ -67,6 +76,7 @@ class Token(Struct, frozen=True):
     revoked_at: str | None
     last_used_at: str | None
     rotating_until: str | None = None
+    senders: list[str] | None = None
 
 
 class TokenList(Struct, frozen=True):

@@ -10,7 +10,12 @@ from appliance.tokens import queries, wire
 
 
 def create(
-    tx: Tx, name: str, scopes: list[str], digest: str, lifetime_ms: int | None
+    tx: Tx,
+    name: str,
+    scopes: list[str],
+    digest: str,
+    lifetime_ms: int | None,
+    senders: list[str] | None,
 ) -> wire.Token:
     if tx.execute("SELECT count(*) FROM tokens").fetchone()[0] >= TOKENS_MAX:
         raise wire.TooManyTokens(details={"limit": TOKENS_MAX})
@@ -24,9 +29,17 @@ def create(
     token_id = tx.new_id("tok_")
     expires_ms = None if lifetime_ms is None else tx.now_ms + lifetime_ms
     tx.execute(
-        "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (token_id, name, digest, msgspec.json.encode(scopes).decode(), tx.now_ms, expires_ms),
+        "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms, senders)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            token_id,
+            name,
+            digest,
+            msgspec.json.encode(scopes).decode(),
+            tx.now_ms,
+            expires_ms,
+            None if senders is None else msgspec.json.encode(senders).decode(),
+        ),
     )
     return queries.token(tx, token_id, tx.now_ms)
 

@@ -52,7 +52,7 @@ def _modules(context: Context) -> Iterator[Finding]:
             "every setting with its default is in ops/agentlip.toml",
         )
         return
-    for own in settings.use if settings.enabled else ():
+    for own in settings.all if settings.enabled else ():
         if own.enabled:
             yield from _module(context, own, settings)
 

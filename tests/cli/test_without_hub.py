@@ -192,7 +192,7 @@ def test_table_for_people_has_headings_and_fits_the_terminal(filled: Filled) -> 
     process.wait(30)
     os.close(master)
     heading, line = shown.decode().splitlines()
-    assert heading.split() == ["CREATED", "ID", "SENDER", "CONTENT"]
+    assert heading.split() == ["CREATED", "ID", "SENDER", "PRINCIPAL", "CONTENT"]
     assert len(line) == 100
     assert line.endswith("…")
     assert "\x1b" not in line

@@ -263,3 +263,27 @@ def test_the_command_line_with_a_hub_and_without_one(tmp_path, running):
         assert hub.token not in people.err
         assert hub.connect(old).get("/api/v1/channels").status == 401
         assert secret not in hub.said
+
+
+def test_a_token_for_certain_senders_from_the_command_line_to_the_message(tmp_path):
+    with serve(tmp_path) as hub:
+        _, topic = hub.place("a")
+        made = agentlip(
+            "token", "create", "--name", "ci", "--scope", "hub:post", "--scope", "hub:read",
+            "--sender", "builder", "--sender", "tester", "--json", cwd=tmp_path,
+        ).json  # fmt: skip
+        listed = agentlip("token", "list", cwd=tmp_path).out
+        assert "builder, tester" in listed
+        client = hub.connect(made["secret"])
+        body = {"topic_id": topic, "sender": "builder", "content_raw": "passed"}
+        sent = client.post("/api/v1/messages", body)
+        assert (sent.status, sent.body["message"]["principal"]) == (201, "ci")
+        refused = client.post("/api/v1/messages", {**body, "sender": "boss"})
+        assert (refused.status, refused.body["code"]) == (403, "SENDER_NOT_ALLOWED")
+        assert refused.body["details"] == {"sender": "boss", "allowed": ["builder", "tester"]}
+        client.close()
+        shown = agentlip("msg", "tail", "--topic-id", topic, "--json", cwd=tmp_path).json
+        assert [(one["sender"], one["principal"]) for one in shown] == [("builder", "ci")]
+        accept = {"Accept": "application/cloudevents-batch+json"}
+        (event,) = hub.http.get("/api/v1/events?tail=1", headers=accept).body
+        assert event["principal"] == "ci"

@@ -63,6 +63,7 @@ def settings_of(workspace, *plugins, **general):
     """agentlip.toml for plugins given as (name, type, source, more TOML)."""
     (workspace / "plugins").mkdir(parents=True, exist_ok=True)
     lines = ["[plugins]"]
+    general.setdefault("urls", False)
     lines += [f"{name} = {str(value).lower()}" for name, value in general.items()]
     for name, type_, source, *more in plugins:
         lines += ["[[plugins.use]]", f'name = "{name}"', f'type = "{type_}"']
@@ -313,7 +314,7 @@ def test_a_plugin_of_a_served_appliance_can_not_touch_its_data(tmp_path):
 @pytest.mark.slow
 def test_having_things_done_again(tmp_path):
     """New plugins begin at the log's end; `re-enrich` gives them the past, also over a restart."""
-    with serve(tmp_path) as hub:
+    with serve(tmp_path, settings="[plugins]\nurls = false\n") as hub:
         _, topic = hub.place("a")
         old = [hub.send(topic, f"!m{n} https://example.com/{n}")["message"]["id"] for n in range(8)]
         hub.http.patch(f"/api/v1/messages/{old[0]}", {"op": "delete", "actor": "me"})
@@ -428,3 +429,31 @@ def test_settings_of_the_typescript_hub_are_told_once_and_not_read(tmp_path):
         assert hub.http.get("/-/ready").status == 200
         assert hub.said.count("this settings file is not read") == 1
         assert str(tmp_path / "agentlip.toml") in hub.said
+
+
+def test_addresses_are_attached_without_any_settings(tmp_path):
+    with serve(tmp_path) as hub:
+        _, topic = hub.place("a")
+        hub.send(topic, "nothing to see")
+        caught_up(hub, "urls")
+        assert children_of(hub.pid) == []
+        message = hub.send(topic, "see https://example.com/x.")["message"]["id"]
+        path = f"/api/v1/topics/{topic}/attachments"
+        until(lambda: hub.http.get(path).body["attachments"], 30, "an attachment")
+        (one,) = hub.http.get(path).body["attachments"]
+        assert (one["value_json"], one["source_message_id"]) == (
+            {"url": "https://example.com/x"}, message,
+        )  # fmt: skip
+        assert hub.events()[-1]["data_json"]["principal"] == "plugin:urls"
+        assert hub.http.get("/-/ready").status == 200
+
+
+def test_where_plugins_can_not_run_the_appliance_is_ready_all_the_same(tmp_path):
+    """Here because no process could be started in that time."""
+    settings = "[plugins]\nload_seconds = 0.000001\n"
+    with serve(tmp_path, settings=settings) as hub:
+        _, topic = hub.place("a")
+        hub.send(topic, "see https://example.com/x")
+        until(lambda: plugin(hub, "urls")["state"] == "paused", 30, "a pause")
+        assert hub.http.get("/-/ready").status == 200
+        hub.send(topic, "goes on")

@@ -1,24 +1,29 @@
 """PluginRunner: takes one plugin along the event log, from its stored cursor."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins import metrics, queries, writes
-from appliance.hub.plugins.agenda import CREATED, EDITED, Agenda
+from appliance.hub.plugins.agenda import CREATED, DELETED, EDITED, Agenda
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.queries import Cursor
 from appliance.hub.plugins.worker import Failure
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.feed import Feed
+from appliance.kernel.feed import Feed, Subscription
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 
 PIECE_EVENTS = 500  # read from the log at once
+WANTED = (CREATED, EDITED)
 TOGETHER = 16  # messages whose results are stored together
 ROUND_MESSAGES = 500  # in one round
+NEWS_MAX = 1  # none is kept: the log is where they are read
+IDLE_SECONDS = 5.0
 REST_SECONDS_MIN = 1.0  # after the store has refused
 
 
@@ -30,7 +35,8 @@ class PluginRunner(Loop):
     def __init__(self, plugin: Plugin, store: Store, feed: Feed, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self.plugin = plugin
-        self.interval_seconds = plugin.settings.poll_seconds
+        self.shortest_seconds = plugin.settings.poll_seconds
+        self._news: Subscription | None = None
         self._store = store
         self._feed = feed
         self._agenda: Agenda | None = None
@@ -58,14 +64,43 @@ class PluginRunner(Loop):
         except ApplianceError as error:
             # With a full disk nothing is posted either; the first round tries again.
             self.log.warning("no cursor yet", plugin=self.plugin.name, code=error.code)
+        self._news = self._feed.subscribe(NEWS_MAX)
+        self._news.direct = self._hear
         super().start()
+
+    def stop(self, timeout_seconds: float = 0.5) -> None:
+        if self._news is not None:
+            self._feed.unsubscribe(self._news)
+        super().stop(timeout_seconds)
+
+    def _hear(self, _items: Sequence[Any]) -> bool:
+        """There is something in the log: it is read there, not here."""
+        self.nudge()
+        return True
+
+    @property
+    def interval_seconds(self) -> float:  # type: ignore[override]
+        """Until a round without news: one is due soon, or only looks after an idle process."""
+        plugin, agenda = self.plugin, self._agenda
+        if plugin.broken:
+            return IDLE_SECONDS
+        if plugin.paused:
+            return REST_SECONDS_MIN
+        if agenda is None or agenda.pending or self._may_redo or self.lag:
+            return plugin.settings.poll_seconds
+        if agenda.mark != self._stored:
+            return plugin.settings.cursor_seconds
+        return IDLE_SECONDS
 
     def look_for_redo(self) -> None:
         """Something was asked for again."""
         self._may_redo = True
+        self.nudge()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """A round, unless the store refused the last one and wants to be left alone."""
+        if self._news is not None and self._news.lagging:  # the feed jumped; the log has it all
+            self._news.recover()
         if self.clock.monotonic() < self._rest_until:
             return {}
         try:
@@ -130,11 +165,17 @@ class PluginRunner(Loop):
     def _read_on(self, agenda: Agenda, now_ms: int) -> None:
         """Fill the agenda from the log, as far as there is room and something new."""
         while agenda.has_room and agenda.position < (head := self._feed.head):
-            piece = self._store.read(queries.log_piece, agenda.position, head, PIECE_EVENTS)
-            for event_id, name, entity_id, ts in piece:
-                agenda.note(event_id, name, entity_id, _ms(ts, now_ms), now_ms)
+            piece = self._read(agenda.position, head, PIECE_EVENTS)
+            for event_id, name, entity_id, ts, fits in piece:
+                if fits or name == DELETED:
+                    agenda.note(event_id, name, entity_id, _ms(ts, now_ms), now_ms)
+                else:
+                    agenda.position = event_id
             if len(piece) < PIECE_EVENTS:
                 agenda.position = head
+
+    def _read(self, after: int, until: int, most: int) -> list[queries.LogEntry]:
+        return self._store.read(queries.log_piece, after, until, most, self.plugin.needed)
 
     def _take(self, agenda: Agenda, ids: list[str], counts: dict[str, int]) -> bool:
         """Work on them and store; False when the plugin can't work just now."""
@@ -202,13 +243,14 @@ class PluginRunner(Loop):
         if asked is None or asked.redo_cursor is None or asked.redo_until is None:
             return
         self._may_redo = True
-        piece = self._store.read(queries.log_piece, asked.redo_cursor, asked.redo_until, most)
-        ids = dict.fromkeys(
-            entity_id for _, name, entity_id, _ in piece if name in (CREATED, EDITED)
-        )
+        piece = self._read(asked.redo_cursor, asked.redo_until, most)
+        ids = dict.fromkeys(entity_id for _, name, entity_id, _, _ in piece if name in WANTED)
         again = Agenda(asked.redo_cursor, len(ids) + 1, 0, 0)
-        for event_id, name, entity_id, _ in piece:
-            again.note(event_id, name, entity_id, 0, 0)
+        for event_id, name, entity_id, _, fits in piece:
+            if fits or name == DELETED:
+                again.note(event_id, name, entity_id, 0, 0)
+            else:
+                again.position = event_id
         while (due := again.due(self.clock.now_ms(), TOGETHER)) and not self.plugin.paused:
             if not self._take(again, due, counts):
                 break

@@ -28,13 +28,13 @@ class Parts:
         clock: Clock,
         log: Log,
     ) -> None:
-        names = [own.name for own in settings.use]
+        names = [own.name for own in settings.all]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise BadSettings(f"settings: plugins.use: two are called {twice[0]}")
         self._log = log
-        on = [own for own in settings.use if own.enabled and settings.enabled]
-        off = [own for own in settings.use if not (own.enabled and settings.enabled)]
+        on = [own for own in settings.all if own.enabled and settings.enabled]
+        off = [own for own in settings.all if not (own.enabled and settings.enabled)]
         plugins = [Plugin(own, settings, workspace, data_dir, clock, log) for own in on]
         self.runners = [PluginRunner(one, hub.store, hub.feed, clock, log) for one in plugins]
         self.loops: list[Loop] = list(self.runners)

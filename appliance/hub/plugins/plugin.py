@@ -44,6 +44,7 @@ class Plugin:
         )
         self.source: Source | None = None
         self.worker: Worker | None = None
+        self.needed = source.NEEDED.get(own.builtin or "")
         self.turn = Turn()  # the runner's, or that of a request that asks for one message
         self._used = clock.monotonic()
         try:
@@ -117,7 +118,7 @@ class Plugin:
                 found = output.findings(raw, message.content_raw, most)
                 return writes.keep_enrichments, (self.name, seen, found)
             added = output.extracts(raw, message.id, most)
-            return writes.keep_attachments, (seen, added)
+            return writes.keep_attachments, (self.name, seen, added)
         except output.BadOutput as error:
             raise Failure("invalid", str(error)) from None
 

@@ -34,15 +34,19 @@ def cursor(reader: Any, plugin: str) -> Cursor | None:
     return None if row is None else Cursor(*row)
 
 
-LogEntry = tuple[int, str, str, str]  # event_id, name, entity_id, ts
+LogEntry = tuple[int, str, str, str, bool]  # event_id, name, entity_id, ts, has what is needed
 
 
-def log_piece(reader: Reader, after: int, until: int, limit: int) -> list[LogEntry]:
-    """Of the next events, whatever they are."""
+def log_piece(
+    reader: Reader, after: int, until: int, limit: int, needed: str | None = None
+) -> list[LogEntry]:
+    """Of the next events, whatever they are; and whether `needed` occurs in what they tell. In
+    JSON, other programs may write a slash with a backslash before it."""
     return reader.rows(
-        "SELECT event_id, name, entity_id, ts FROM events WHERE event_id > ? AND event_id <= ?"
-        " ORDER BY event_id LIMIT ?",
-        (after, until, limit),
+        "SELECT event_id, name, entity_id, ts, ?4 IS NULL OR instr(data_json, ?4) > 0"
+        r" OR instr(data_json, '\/') > 0 FROM events WHERE event_id > ?1 AND event_id <= ?2"
+        " ORDER BY event_id LIMIT ?3",
+        (after, until, limit, needed),
         limit=limit,
     )
 

@@ -11,6 +11,9 @@ Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Type = Literal["linkifier", "extractor"]
 
 
+URLS: Literal["urls"] = "urls"
+
+
 class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[[plugins.use]]: one plugin, from `module` (a file below the workspace) or `builtin`."""
 
@@ -32,6 +35,7 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     [[plugins.use]]."""
 
     enabled: bool = True  # false: none of them runs
+    urls: bool = True  # attach the web addresses in messages, unless [[plugins.use]] names that one
     require_isolation: bool = True  # false: run them where nothing keeps them from .agentlip/ too
     uid: Annotated[int, Meta(ge=0)] = 65534  # they run as that user, where the appliance is root
     gid: Annotated[int, Meta(ge=0)] = 65534  # and as that group
@@ -52,9 +56,20 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Seconds = 60.0  # a process without work for so long is ended
     slow_seconds: Seconds = 1.0  # longer than that for one message is worth a line in the log
     cursor_seconds: Seconds = 1.0  # how often a cursor is stored that passed nothing of note
-    poll_seconds: Seconds = 0.1  # how often the log's end is compared with the cursor
+    poll_seconds: Seconds = 0.1  # how long new messages may wait to be looked at together
     lag_warning_events: Positive = 10_000  # behind the log by more: the doctor says so
     use: tuple[PluginSettings, ...] = ()  # the plugins, in order; docs/plugins.md
+
+    @property
+    def all(self) -> tuple[PluginSettings, ...]:
+        """Those of `use`; before them the built-in for addresses, unless it is off or `use` has it,
+        with a configuration of its own or not enabled."""
+        for own in self.use:
+            if own.name == URLS or own.builtin == URLS:
+                return self.use
+        return (
+            (PluginSettings(URLS, "extractor", builtin=URLS), *self.use) if self.urls else self.use
+        )
 
     def timeout_of(self, plugin: PluginSettings) -> float:
         return plugin.timeout_seconds or self.timeout_seconds

@@ -47,6 +47,7 @@ class MessageEnriched(Struct, frozen=True):
     enrichments: list[Finding]
     plugin: str
     version: int
+    principal: str | None = None
 
 
 # -- requests --------------------------------------------------------------------------------

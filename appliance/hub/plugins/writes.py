@@ -20,6 +20,10 @@ from appliance.kernel.batch import Tx
 Kept = tuple[str, int]  # what was done, and how many items are new
 
 
+def principal_of(plugin: str) -> str:
+    return f"plugin:{plugin}"
+
+
 class Seen(msgspec.Struct, frozen=True):
     """The message as the plugin saw it."""
 
@@ -101,7 +105,7 @@ def keep_enrichments(tx: Tx, plugin: str, seen: Seen, found: list[wire.Finding])
         "INSERT OR REPLACE INTO x_enrichment_sets VALUES (?, ?, ?, ?, ?)",
         (seen.message_id, plugin, seen.version, new_hash, encode(ids).decode()),
     )
-    told = wire.MessageEnriched(seen.message_id, found, plugin, seen.version)
+    told = wire.MessageEnriched(seen.message_id, found, plugin, seen.version, principal_of(plugin))
     events.append(
         tx, "message.enriched", ("message", seen.message_id), encode(told),
         channel_id=message.channel_id, topic_id=message.topic_id,
@@ -109,12 +113,15 @@ def keep_enrichments(tx: Tx, plugin: str, seen: Seen, found: list[wire.Finding])
     return "stored", len(found)
 
 
-def keep_attachments(tx: Tx, seen: Seen, added: list[tuple[hub_wire.AddAttachment, str]]) -> Kept:
+def keep_attachments(
+    tx: Tx, plugin: str, seen: Seen, added: list[tuple[hub_wire.AddAttachment, str]]
+) -> Kept:
     """As if a client had posted them, so what is there already stays as it is, unheard."""
     message = _unchanged(tx, seen)
     if message is None:
         return "stale", 0
-    replies = [attachments.add(tx, message.topic_id, command, key) for command, key in added]
+    who = principal_of(plugin)
+    replies = [attachments.add(tx, message.topic_id, command, key, who) for command, key in added]
     new = sum(reply.status == 201 for reply in replies)
     return ("stored" if new else "same"), new
 

@@ -102,8 +102,9 @@ class BareLog:
 
     def __init__(self):
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        for statement in statements(load("hub")[0]):
-            self.connection.execute(statement)
+        for migration in load("hub"):
+            for statement in () if migration.optional else statements(migration):
+                self.connection.execute(statement)
         self.clock = FakeClock()
         self.tx = Tx(self.connection, self.clock, IdFactory(self.clock))
         self.tx.restart()

@@ -52,7 +52,7 @@ def test_a_new_one_is_told_with_both_scopes(house, place):
     ((event_id, *scopes, data),) = told(house)
     assert event_id == added.event_id
     assert scopes == [channel, topic, "attachment", one.id]
-    assert json.loads(data) == {"attachment": msgspec.to_builtins(one)}
+    assert json.loads(data) == {"attachment": msgspec.to_builtins(one), "principal": "alice"}
 
 
 def test_the_same_again_is_the_first_one_and_nobody_hears_of_it(house, place):

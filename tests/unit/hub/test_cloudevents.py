@@ -188,3 +188,19 @@ def test_the_stream_is_asked_for_by_its_media_type(story):
 
 def test_an_empty_list_is_an_empty_batch():
     assert of_list(b'{"events":[],"replay_until":12}', ORIGIN) == (b"[]", 12)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"principal":"ci"}', "ci"),
+        (b'{"principal":null}', None),
+        (b"{}", None),
+        (b'{"principal":7}', None),
+        (b'{"principal":"a\\nb"}', None),
+        (b"[1]", None),
+    ],
+)
+def test_the_principal_is_an_extension_where_it_is_a_name(data, told):
+    envelope = ENVELOPE[: ENVELOPE.index(b'{"message"')] + data + b"}"
+    assert json.loads(of_envelope(envelope, ORIGIN)).get("principal") == told

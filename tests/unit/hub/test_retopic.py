@@ -71,7 +71,7 @@ def test_each_mode_moves_its_messages_and_tells_of_each(place, mode, chosen):
     assert [row[0] for row in place.moves()] == moved.event_ids
     for message_id, row in zip(ids, place.moves(), strict=True):
         assert row[1:6] == (place.channel, place.a, place.b, "message", message_id)
-        data = wire.MessageMoved(message_id, place.a, place.b, place.channel, mode, 2)
+        data = wire.MessageMoved(message_id, place.a, place.b, place.channel, mode, 2, "alice")
         assert row[6].encode() == msgspec.json.encode(data)
     live = place.house.told[told:]
     assert [event.number for event in live] == moved.event_ids

@@ -240,7 +240,7 @@ def test_a_deleted_message_is_a_tombstone(house, place):
     assert row == (wire.TOMBSTONE, 2, body.message.deleted_at, "bob", body.message.edited_at)
     assert row[2] is not None
     events = house.rows("SELECT event_id, data_json FROM events WHERE name = 'message.deleted'")
-    data = {"message_id": place[2], "deleted_by": "bob", "version": 2}
+    data = {"message_id": place[2], "deleted_by": "bob", "version": 2, "principal": "alice"}
     assert events == [(body.event_id, json.dumps(data, separators=(",", ":")))]
 
 
@@ -373,6 +373,7 @@ def test_renaming_tells_both_titles(house, place):
     body = json.loads(reply.body)
     ((data,),) = house.rows("SELECT data_json FROM events WHERE event_id = ?", body["event_id"])
     told = {"topic_id": place[1], "old_title": "first", "new_title": "second"}
+    told["principal"] = "alice"
     assert json.loads(data) == told
     assert body["topic"]["title"] == "second"
 

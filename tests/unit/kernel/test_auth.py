@@ -1,7 +1,6 @@
 """Principals, scopes, and tokens known by their hash."""
 
 import sqlite3
-from importlib.resources import files
 
 import pytest
 
@@ -16,13 +15,14 @@ from appliance.kernel.auth import (
     remember_server_token,
 )
 from appliance.kernel.ids import secret_token
+from appliance.kernel.migration import load
 
 
 @pytest.fixture
 def auth():
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    for name in ("0001_auth.sql", "0002_retired.sql"):
-        connection.executescript(files("migrations").joinpath("auth", name).read_text())
+    for migration in load("auth"):
+        connection.executescript(migration.sql)
     yield connection
     connection.close()
 

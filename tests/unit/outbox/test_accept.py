@@ -365,3 +365,17 @@ def test_a_broker_that_claims_to_remember_for_ages_stops_nothing(house):
     house.round()
     assert house.statuses() == {"one": "done"}
     assert house.sweep.run_once(house.clock.now_ms()) == {"died": 0, "forgotten": 0}
+
+
+def test_a_send_tells_who_asked_for_it(house):
+    house.outbox.send(wire.Send("#a", "x", client_message_id="one"), principal="ci")
+    post = wire.TopicPost("a", "x", client_message_id="two")
+    house.outbox.topic_post(post, principal="ci")
+    house.outbox.send_many([wire.Send("#a", "x", client_message_id="three")], principal="bot")
+    house.send(key="none")
+    listed = house.outbox.list_sends(wire.ListQuery()).sends
+    assert {one.client_message_id: one.principal for one in listed} == {
+        "one": "ci", "two": "ci", "three": "bot", "none": None,
+    }  # fmt: skip
+    house.outbox.send(wire.Send("#a", "x", client_message_id="one"), principal="bot")
+    assert house.row("one").principal == "ci", "a repetition changes nothing"

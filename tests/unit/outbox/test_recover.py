@@ -343,3 +343,15 @@ def test_sends_in_flight_are_tried_again_after_a_recovery(datadir):
         assert house.store.write(writes.reset_inflight, 0, "none is left") == 0
     finally:
         house.store.close()
+
+
+def test_a_file_from_before_a_column_was_there_is_saved_too(datadir):
+    database = datadir.database("outbox")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("ALTER TABLE outbox DROP COLUMN principal")
+    with database.open("r+b") as file:  # one page of payloads
+        file.seek(PAGE_BYTES * 40)
+        file.write(b"\xff" * PAGE_BYTES)
+    done = recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    assert done.kept_as is not None
+    assert done.sends > SENDS // 2

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,17 @@ def test_query_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
         reader._order = "content_raw"  # no index helps
         with pytest.raises(QueryTooLong):
             reader.messages(filled.topic_id)
+
+
+def test_messages_tell_their_principal_where_it_was_recorded(filled: Filled) -> None:
+    """A workspace of another program has no table for it, and opens all the same."""
+    first = filled.message_ids[0]
+    with closing(sqlite3.connect(filled.datadir.database("hub"))) as connection, connection:
+        table = "SELECT 1 FROM sqlite_schema WHERE name = 'x_message_principals'"
+        recorded = connection.execute(table).fetchone() is not None
+        if recorded:
+            connection.execute("INSERT INTO x_message_principals VALUES (?, 'ci')", (first,))
+    with _reader(filled) as reader:
+        found = {row["id"]: row["principal"] for row in reader.messages(filled.topic_id)}
+    assert found.pop(first) == ("ci" if recorded else None)
+    assert set(found.values()) <= {None}

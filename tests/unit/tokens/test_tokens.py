@@ -41,8 +41,8 @@ class House:
         self.book = TokenBook()
         self.tokens = Tokens(self.file, self.book, self.datadir, self.clock, 300)
 
-    def create(self, name="bot", scopes=(READ,), days=None) -> wire.TokenIssued:
-        return self.tokens.create(wire.CreateToken(name, list(scopes), days))
+    def create(self, name="bot", scopes=(READ,), days=None, senders=None) -> wire.TokenIssued:
+        return self.tokens.create(wire.CreateToken(name, list(scopes), days, senders))
 
     def rotate(self, token_id: str, grace: float | None = None) -> str:
         return self.tokens.rotate(token_id, wire.RotateToken(grace)).secret
@@ -327,3 +327,28 @@ def test_offline_needs_the_lock(tmp_path):
             "SELECT hash FROM tokens WHERE id = ?", (issued.token.id,)
         ).fetchone()
     assert digest == hash_token(issued.secret)
+
+
+def test_a_token_may_be_limited_to_sender_names(house):
+    made = house.create("ci", senders=["tester", "builder", "tester"])
+    assert made.token.senders == ["builder", "tester"]
+    assert house.book.find(made.secret).senders == frozenset({"builder", "tester"})
+    rotated = house.tokens.rotate(made.token.id, wire.RotateToken(60))
+    for secret in (made.secret, rotated.secret):
+        assert house.book.find(secret).senders == frozenset({"builder", "tester"})
+    assert [one.senders for one in house.tokens.list_all().tokens if one.name == "ci"] == [
+        ["builder", "tester"]
+    ]
+    assert house.book.find(house.create("any").secret).senders is None
+
+
+@pytest.mark.parametrize("name", ["server", "owner", "anonymous", "plugin:urls", "appliance:x"])
+def test_a_token_is_not_called_like_somebody_else(house, name):
+    with pytest.raises(wire.Invalid):
+        house.create(name)
+
+
+@pytest.mark.parametrize("sender", [" ", "\u200b", "a\0b"])
+def test_a_sender_name_shows_something(house, sender):
+    with pytest.raises(wire.Invalid):
+        house.create("ci", senders=[sender])

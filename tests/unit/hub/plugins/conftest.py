@@ -85,7 +85,7 @@ class Workshop:
             )
             for one in plugins
         ]  # fmt: skip
-        given = {"require_isolation": False, "cursor_seconds": 1e-9, **settings}
+        given = {"require_isolation": False, "urls": False, "cursor_seconds": 1e-9, **settings}
         found = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
         if self.parts is not None:
             self.parts.close()

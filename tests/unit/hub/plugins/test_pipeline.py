@@ -134,10 +134,10 @@ def test_2_the_guard_and_what_it_guards_are_one_transaction(workshop):
     after = plugin.work(message_of(workshop, late))
     outcomes = workshop.store.write_many(
         [
-            (hub_writes.edit_message, (early, edit)),
+            (hub_writes.edit_message, (early, edit, None, None)),
             before,
             after,
-            (hub_writes.edit_message, (late, edit)),
+            (hub_writes.edit_message, (late, edit, None, None)),
         ]
     )
     assert [outcomes[1].unwrap(), outcomes[2].unwrap()] == [("stale", 0), ("stored", 1)]
@@ -473,7 +473,7 @@ def test_gate_i_every_part_of_the_guard_counts(workshop):
         writes.Seen("msg_gone", 1, "!word"),
     ):
         assert workshop.store.write(writes.keep_enrichments, "marks", other, []) == ("stale", 0)
-        assert workshop.store.write(writes.keep_attachments, other, []) == ("stale", 0)
+        assert workshop.store.write(writes.keep_attachments, "urls", other, []) == ("stale", 0)
     deleted = workshop.delete(message)["message"]
     tombstone = writes.Seen(message, deleted["version"], deleted["content_raw"])
     assert workshop.store.write(writes.keep_enrichments, "marks", tombstone, []) == ("stale", 0)
