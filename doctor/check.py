@@ -1,6 +1,7 @@
 """The vocabulary: Check, Finding, Severity, and the Context a check looks at."""
 
 import enum
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,10 +12,12 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import STORES, DataDir, LockView, ServerFile, look_at_lock
+from appliance.kernel.trouble import NO_ROOM_BYTES
 from doctor.settings import DoctorSettings
 
 _STEPS_BETWEEN_LOOKS = 50_000
 _BUSY_TIMEOUT_SECONDS = 5.0
+_SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
 
 
 class Severity(enum.Enum):
@@ -107,6 +110,21 @@ class Context:
         """What the living process says under that name."""
         return None if self.live is None else self.live.get(name)
 
+    @property
+    def disk_trouble(self) -> str | None:
+        """Why nothing can be written here now: `full`, `read-only`, or None. It explains what
+        else is found, so other checks advise nothing while it lasts."""
+        try:
+            volume = os.statvfs(self.datadir.dir)
+        except OSError:
+            return None
+        if volume.f_flag & os.ST_RDONLY:
+            return "read-only"
+        paused = any(self.number(f"{store}.writing_paused") for store in self.stores)
+        counted = volume.f_blocks > 0  # some network mounts count nothing
+        full = counted and volume.f_bavail * volume.f_frsize < NO_ROOM_BYTES
+        return "full" if full or paused else None
+
     def lock(self) -> LockView:
         return look_at_lock(self.datadir)
 
@@ -138,8 +156,9 @@ class Context:
 
 def open_read_only(database: Path) -> sqlite3.Connection:
     """Beside a running hub or alone; leaves a log that a crash left as it is."""
+    alone = "&immutable=1" if _needs_no_log(database) else ""
     connection = sqlite3.connect(
-        database.absolute().as_uri() + "?mode=ro",
+        database.absolute().as_uri() + "?mode=ro" + alone,
         uri=True,
         isolation_level=None,
         timeout=_BUSY_TIMEOUT_SECONDS,
@@ -151,6 +170,28 @@ def open_read_only(database: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _needs_no_log(database: Path) -> bool:
+    """Nobody writes it and no commits wait in a log: so none has to be made beside it, for which
+    there is no room on a full disk and no right on a read-only one."""
+    log, shared = (database.with_name(database.name + suffix) for suffix in ("-wal", "-shm"))
+    try:
+        volume = os.statvfs(database.parent)
+        if log.exists() and log.stat().st_size:
+            return False
+        # An attempt to open it without room leaves a shorter one.
+        in_use = shared.exists() and shared.stat().st_size >= _SHARED_BYTES_MIN
+    except OSError:
+        return False
+    full = volume.f_bavail * volume.f_frsize < NO_ROOM_BYTES
+    return bool(volume.f_flag & os.ST_RDONLY) or (full and not in_use)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """The file itself is wrong; everything else is about reaching it."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_interrupted(error: sqlite3.Error) -> bool:

@@ -18,9 +18,10 @@ import typer
 from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import STORES, DataDir, discover
-from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.kernel.errors import ApplianceError, Conflict, Invalid, Unavailable
+from appliance.kernel.manifest import StoreLost
 from doctor import report, run
-from doctor.check import Finding, open_read_only
+from doctor.check import Finding, is_damage, open_read_only
 from doctor.checks import CHECKS
 from doctor.checks.store import integrity, mending
 from doctor.settings import DoctorSettings
@@ -44,6 +45,12 @@ class StillDamaged(Conflict):
     code = "STILL_DAMAGED"
     sentence = "the store is still damaged"
     advice = "stop the appliance and put a snapshot from .agentlip/backups back"
+
+
+class StoreUnreadable(Unavailable):
+    code = "STORE_UNREADABLE"
+    sentence = "the store can't be read now"
+    advice = "agentlip doctor --run host.disk,host.data-directory"
 
 
 class _OurSection(msgspec.Struct, frozen=True):
@@ -135,10 +142,14 @@ def clear(
 def clear_suspect(datadir: DataDir, store: str) -> bool:
     """True if there was a mark and the store is whole; raises StillDamaged if it is not."""
     problems: list[Finding] = []
+    if not datadir.database(store).exists():
+        raise StillDamaged(f"{store}: its file is missing", hint=StoreLost(store).hint)
     try:
         with closing(open_read_only(datadir.database(store))) as connection:
             problems += integrity(store, connection)
     except sqlite3.Error as error:
+        if not is_damage(error):
+            raise StoreUnreadable(f"{store} can't be read now: {error}") from error
         raise StillDamaged(
             f"{store} can't be read through: {error}", hint=mending(store)
         ) from error
@@ -150,7 +161,8 @@ def clear_suspect(datadir: DataDir, store: str) -> bool:
         )
     mark = datadir.suspect_file(store)
     there = mark.exists()
-    mark.unlink(missing_ok=True)
+    if there:
+        mark.unlink(missing_ok=True)
     return there
 
 

@@ -34,7 +34,7 @@ def facts(
 ) -> dict[str, float]:
     """The numbers checks know. A store's own come from `Store.facts()`, prefixed by its name:
 
-    hub.writer_alive, hub.suspect, hub.full, hub.queue_jobs, hub.stalled_seconds, …
+    hub.writer_alive, hub.suspect, hub.writing_paused, hub.queue_jobs, hub.stalled_seconds, …
 
     What a subsystem says of itself is prefixed likewise.
     """

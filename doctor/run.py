@@ -87,6 +87,10 @@ def look(context: Context, check: Check) -> Outcome:
         findings.append(_unfinished(check, context) if is_interrupted(error) else _failed(error))
     except (OSError, ApplianceError) as error:
         findings.append(_failed(error))
+    if findings and not check.name.startswith("host.") and context.disk_trouble:
+        # What a full or read-only disk explains needs no remedy of its own, least of all a copy
+        # put over healthy data.
+        findings = [msgspec.structs.replace(finding, hint="") for finding in findings]
     surplus = len(findings) - settings.findings_max
     if surplus > 0:
         findings = findings[: settings.findings_max]

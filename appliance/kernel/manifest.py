@@ -191,15 +191,15 @@ def _expected_without_record(datadir: DataDir, mode: Mode) -> dict[str, str]:
 
 def _identify(path: Path, store: str, known: str) -> str:
     found = _id_of(path, "rw")
-    if found or store == "hub":
-        return found or known
+    if found or known or store == "hub":
+        return found or known  # a file whose id can't be read may be damaged: not written
     with suppress(sqlite3.Error), _opened(path) as connection:
         connection.execute(
             "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
-            (_ID_KEY, known or random_id()),
+            (_ID_KEY, random_id()),
         )
         connection.commit()
-    return _id_of(path, "rw") or known
+    return _id_of(path, "rw")
 
 
 def _write(datadir: DataDir, manifest: Manifest) -> None:

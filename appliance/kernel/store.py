@@ -402,7 +402,7 @@ class Store:
             "stalled_seconds": self.stalled_seconds(),
             "stalled_seconds_max": self.settings.stall_seconds_max,
             "writer_alive": self._writer.alive,
-            "full": self._full_until > self._clock.monotonic(),
+            "writing_paused": self._full_until > self._clock.monotonic(),
             "suspect": self._suspect,
             "suspended": self._suspended is not None,
             "wal_bytes": self.wal_bytes(),

@@ -30,6 +30,9 @@ SPEC_SCHEMA_VERSION = 1
 # Reading a file of this size through takes well under a second; larger ones are left to doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_NO_DISK = (
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
+)  # fmt: skip
 _RECORDS = (
     "CREATE TABLE IF NOT EXISTS x_migrations (number INTEGER NOT NULL, name TEXT PRIMARY KEY NOT"
     " NULL, sha256 TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
@@ -305,7 +308,9 @@ class Upgrade:
     def _failed(self, migration: Migration, error: Exception) -> MigrationFailed:
         details = {"store": self._store, "file": migration.name}
         hint = "check free space and the installed version, then start again"
-        if self._backup is not None:
+        if isinstance(error, sqlite3.Error) and _primary(error) in _NO_DISK:
+            hint = DataDirNotWritable.advice  # rolled back: the file is as it was
+        elif self._backup is not None:
             old, new = shlex.quote(str(self._backup)), shlex.quote(str(self._database))
             details["backup"] = self._backup.name
             hint = (

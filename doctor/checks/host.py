@@ -14,11 +14,28 @@ _NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
 
 def _disk(context: Context) -> Iterator[Finding]:
     volume = os.statvfs(context.datadir.dir)
+    if context.disk_trouble == "read-only":
+        yield Finding(
+            Severity.ERROR,
+            "disk",
+            "the file system is read-only, so nothing can be written; the data is not touched",
+            f"findmnt -T {context.datadir.dir}; after an error of the disk: dmesg",
+        )
+        return
     total = volume.f_blocks * volume.f_frsize
     free = volume.f_bavail * volume.f_frsize
     if not total:  # a file system that does not count, such as some network mounts
         return
     limits = context.settings
+    if context.disk_trouble == "full":
+        yield Finding(
+            Severity.ERROR,
+            "disk",
+            f"it is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writing is paused,"
+            " the data is not touched",
+            f"make room: df -h {context.datadir.dir}",
+        )
+        return
     levels = (
         (Severity.ERROR, min(limits.disk_error_bytes, total // 4), limits.disk_error_percent),
         (Severity.WARNING, min(limits.disk_warning_bytes, total // 2), limits.disk_warning_percent),
@@ -44,7 +61,7 @@ def _data_directory(context: Context) -> Iterator[Finding]:
             "everybody on this machine can write into the data directory",
             f"chmod o-w {path}",
         )
-    if not os.access(path, os.W_OK):
+    if context.disk_trouble != "read-only" and not os.access(path, os.W_OK):
         yield Finding(
             Severity.ERROR,
             path.name,

@@ -7,7 +7,7 @@ from appliance.kernel import manifest
 from appliance.kernel.manifest import StoreLost
 from appliance.kernel.schema import NEEDED, SchemaState, state
 from appliance.kernel.trouble import MENDING
-from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.check import Check, Context, Cost, Finding, Severity, is_damage
 
 _MIB = 1024 * 1024
 _PROBLEMS_MAX = 10
@@ -37,7 +37,7 @@ def _writer(context: Context) -> Iterator[Finding]:
     for store in context.stores:
         if context.number(f"{store}.writer_alive") == 0:
             yield Finding(Severity.CRITICAL, store, "its writer has ended", "agentlipd restart")
-        if context.number(f"{store}.full"):
+        if context.number(f"{store}.writing_paused"):
             yield Finding(
                 Severity.ERROR,
                 store,
@@ -91,7 +91,8 @@ def _opens(context: Context) -> Iterator[Finding]:
         try:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
-            yield Finding(Severity.ERROR, store, f"it does not open: {error}", mending(store))
+            hint = mending(store) if is_damage(error) else f"ls -l {database}; fuser -v {database}"
+            yield Finding(Severity.ERROR, store, f"it does not open: {error}", hint)
 
 
 def _record(context: Context) -> Iterator[Finding]:
@@ -168,7 +169,7 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
     try:
         rows = connection.execute("PRAGMA foreign_key_check").fetchmany(_PROBLEMS_MAX)
     except sqlite3.DatabaseError as error:
-        if not _is_damage(error):
+        if not is_damage(error):
             raise
         return  # said by the integrity check
     for table, rowid, parent, _ in rows:
@@ -186,7 +187,7 @@ def _verdict(
     try:
         rows = connection.execute(f"PRAGMA {pragma}({problems_max})").fetchall()
     except sqlite3.DatabaseError as error:
-        if not _is_damage(error):
+        if not is_damage(error):
             raise
         rows = [(str(error),)]
     for (text,) in rows:
@@ -197,11 +198,6 @@ def _verdict(
 def mending(store: str) -> str:
     """What to do about a damaged file: a command of its own, or a snapshot."""
     return MENDING.get(store, _SNAPSHOTS)
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 CHECKS = (

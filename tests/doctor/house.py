@@ -27,7 +27,7 @@ _EVENT = (
 HEALTHY_STORE = {
     "writer_alive": 1.0,
     "suspect": 0.0,
-    "full": 0.0,
+    "writing_paused": 0.0,
     "queue_jobs": 3.0,
     "stalled_seconds": 0.01,
     "stalled_seconds_max": 20.0,

@@ -29,7 +29,9 @@ def severities(house: House, name: str) -> list[str]:
 
 
 def volume(monkeypatch: pytest.MonkeyPatch, total: int, free: int) -> None:
-    counted = SimpleNamespace(f_blocks=total // 4096, f_bavail=free // 4096, f_frsize=4096)
+    counted = SimpleNamespace(
+        f_blocks=total // 4096, f_bavail=free // 4096, f_frsize=4096, f_flag=0
+    )
     monkeypatch.setattr(os, "statvfs", lambda path: counted)
 
 
@@ -363,7 +365,7 @@ def test_a_suspect_store_is_critical(house: House) -> None:
     ("fact", "value", "severity"),
     [
         ("writer_alive", 0.0, "critical"),
-        ("full", 1.0, "error"),
+        ("writing_paused", 1.0, "error"),
         ("stalled_seconds", 6.0, "warning"),
         ("stalled_seconds", 21.0, "critical"),
     ],

@@ -145,7 +145,7 @@ def test_readiness_opens_no_store_and_takes_little_time(
         ({"loop_delay_seconds": 9.0}, {}, True),
         ({}, {"writer_alive": 0.0}, False),
         ({}, {"suspect": 1.0}, False),
-        ({}, {"full": 1.0}, True),
+        ({}, {"writing_paused": 1.0}, True),
     ],
 )
 def test_ready_and_doctor_say_the_same(

@@ -304,7 +304,7 @@ def test_too_little_space_pauses_writing_and_reading_goes_on(open_store):
         store.write(insert, "x")
     assert refused.value.retry_after > 0
     assert store.read(values) == []
-    assert store.facts()["full"]
+    assert store.facts()["writing_paused"]
 
 
 @pytest.mark.root
@@ -326,7 +326,7 @@ def test_a_really_full_disk_refuses_then_recovers_by_itself(open_store, tmp_path
         assert len(store.read(values)) == kept
         ballast.unlink(missing_ok=True)
         subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
-        wait_until(lambda: not store.facts()["full"])
+        wait_until(lambda: not store.facts()["writing_paused"])
         store.write(insert, "room again")
         assert store.read(values)[-1] == "room again"
         store.close()
@@ -357,7 +357,7 @@ def test_writes_pause_while_a_reader_keeps_the_log_too_long(open_store, tmp_path
     )
     reader.execute("ROLLBACK")
     reader.close()
-    wait_until(lambda: not store.facts()["full"])
+    wait_until(lambda: not store.facts()["writing_paused"])
     store.write(insert, "again")
     assert store.read(values)[-1] == "again"
 
