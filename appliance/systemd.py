@@ -52,8 +52,9 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
 SystemCallArchitectures=native
-# Landlock confines the plugins.
-SystemCallFilter=@system-service landlock_create_ruleset landlock_add_rule landlock_restrict_self
+# Landlock and seccomp confine the plugins.
+SystemCallFilter=@system-service seccomp
+SystemCallFilter=landlock_create_ruleset landlock_add_rule landlock_restrict_self
 SystemCallFilter=~@privileged
 SystemCallErrorNumber=EPERM
 """

@@ -1,7 +1,8 @@
-"""A child process that is asked a line and answers a line, and is killed when it is late.
+"""A child process that is asked a line and answers a line, and is hung up on when it is late.
 
-It leads a session of its own and gets a socket as standard input, no other descriptor, and
-the environment it is given. Who waits for it waits on the event loop.
+It has to end when its socket is closed. It leads a session of its own and gets a socket as
+standard input, no other descriptor, and the environment it is given. Who waits for it waits on
+the event loop.
 """
 
 import os
@@ -78,16 +79,12 @@ class LineChild:
         return self.alive
 
     def kill(self) -> None:
-        """The child and whatever it started in its session's first group. Waits for nothing."""
+        """Hangs up: the child ends all that it started, and itself. One that does not is killed
+        with its process group after a while. Waits for nothing."""
         if not self.alive:
             return
         self.alive = False
         self._socket.close()
-        # Not reaped yet, so the number is still its own.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGKILL)
         gevent.spawn(self._bury)
 
     def _line(self, bytes_max: int) -> bytes:
@@ -108,9 +105,14 @@ class LineChild:
 
     def _bury(self) -> None:
         with suppress(ChildProcessError):
-            for _ in range(BURIAL_LOOKS):
+            for look in range(2 * BURIAL_LOOKS):
                 if os.waitpid(self.pid, os.WNOHANG)[0]:
                     return
+                if look == BURIAL_LOOKS:  # not reaped yet, so the number is still its own
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(self.pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(self.pid, signal.SIGKILL)
                 gevent.sleep(BURIAL_PAUSE_SECONDS)
 
 

@@ -11,6 +11,17 @@ from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from doctor.check import Check, Context, Finding, Severity
 
 PREFIX = "plugin."
+OPEN = "open_"
+MEANING = {
+    "write": "writing into .agentlip/",
+    "read": "reading .agentlip/",
+    "network": "opening sockets",
+    "subprocesses": "starting processes",
+    "processes": "signalling other processes",
+    "namespaces": "making namespaces",
+    "shared_memory": "leaving shared memory behind",
+    "survival": "outliving the appliance",
+}
 LIST = "agentlip plugin list"
 
 
@@ -30,13 +41,28 @@ def _working(context: Context) -> Iterator[Finding]:
 
 def _shut_in(context: Context) -> Iterator[Finding]:
     for name, facts in _plugins(context.live or {}).items():
-        if facts.get("unisolated"):
+        gaps = [key.removeprefix(OPEN) for key in facts if key.startswith(OPEN)]
+        if "root" in gaps:
             yield Finding(
                 Severity.WARNING,
                 f"plugin {name}",
-                "nothing here keeps its process from writing into .agentlip/",
-                "use a kernel and an engine with Landlock; docs/plugins.md says what else helps",
+                "its process stays root, for plugins.uid can't read this Python",
+                "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env",
             )
+        gaps = [step for step in gaps if step != "root"]
+        if gaps:
+            yield Finding(
+                Severity.WARNING,
+                f"plugin {name}",
+                f"nothing here keeps its process from: {', '.join(MEANING[step] for step in gaps)}",
+                _way_out(gaps),
+            )
+
+
+def _way_out(gaps: list[str]) -> str:
+    if "write" in gaps or "read" in gaps:
+        return "use a kernel and an engine with Landlock; docs/plugins.md says what else helps"
+    return "sudo apt-get install libseccomp2, then agentlipd restart; see docs/plugins.md"
 
 
 def _modules(context: Context) -> Iterator[Finding]:
@@ -98,7 +124,7 @@ CHECKS = (
     ),
     Check(
         name="plugins.isolation",
-        inspects="no plugin's process could write into the data directory",
+        inspects="what keeps plugins' processes in holds, as tried at their last start",
         find=_shut_in,
         ready=True,
     ),

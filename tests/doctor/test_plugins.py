@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from appliance.hub.plugins.wire import Isolation, gaps
+from doctor.checks.plugins import MEANING
 from tests.doctor.house import House
 
 HEALTHY_PLUGIN = {"broken": 0.0, "paused": 0.0, "lag_events": 5.0, "lag_events_max": 9.0}
@@ -16,7 +18,10 @@ HEALTHY_PLUGIN = {"broken": 0.0, "paused": 0.0, "lag_events": 5.0, "lag_events_m
         ({"broken": 1.0}, ["warning"], []),
         ({"paused": 1.0}, ["warning"], []),
         ({"lag_events": 10.0}, ["warning"], []),
-        ({"unisolated": 1.0}, [], ["warning"]),
+        ({"open_write": 1.0}, [], ["warning"]),
+        ({"open_survival": 1.0, "open_namespaces": 1.0}, [], ["warning"]),
+        ({"open_root": 1.0}, [], ["warning"]),
+        ({"open_root": 1.0, "open_read": 1.0}, [], ["warning", "warning"]),
     ],
 )
 def test_a_plugin_that_does_not_work_or_is_not_shut_in_is_found(
@@ -25,12 +30,24 @@ def test_a_plugin_that_does_not_work_or_is_not_shut_in_is_found(
     house = House(tmp_path)
     with house.running():
         assert house.live is not None
-        whole = HEALTHY_PLUGIN | {"unisolated": 0.0} | facts
+        whole = HEALTHY_PLUGIN | facts
         house.live |= {f"plugin.my-plugin.{name}": value for name, value in whole.items()}
         assert severities(house, "plugins.working") == working
         assert severities(house, "plugins.isolation") == isolation
         found = house.find("plugins.working") + house.find("plugins.isolation")
         assert {one.subject for one in found} <= {"plugin my-plugin"}
+
+
+def test_every_gap_has_words_of_its_own(tmp_path: Path) -> None:
+    """What the appliance can name, the doctor can say."""
+    allowed = {"files", "root"}  # chosen by the settings; said apart
+    assert {*gaps(Isolation(), network=False, subprocesses=False)} - allowed == set(MEANING)
+    house = House(tmp_path)
+    with house.running():
+        assert house.live is not None
+        house.live |= {f"plugin.p.open_{name}": 1.0 for name in MEANING}
+        (found,) = house.find("plugins.isolation")
+        assert all(words in found.sentence for words in MEANING.values())
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,9 @@ def test_a_plugin_that_tries_fails_in_the_image(box, volume):
     assert found == {"done": [], "uid": 10001}  # the appliance's own user: Landlock alone
     isolation = listed(appliance, "evil")["isolation"]
     assert isolation["landlock"] >= 3
+    assert isolation["seccomp"]
+    steps = ("network", "subprocesses", "processes", "namespaces", "shared_memory", "survival")
+    assert {isolation[step] for step in steps} == {"denied"}
     assert (isolation["write"], isolation["read"], isolation["user"]) == ("denied", "denied", None)
     assert appliance.sh("cat /data/.agentlip/token").strip() == token
     until(lambda: listed(appliance, "urls")["done"] == 1, 20, "the built-in one")

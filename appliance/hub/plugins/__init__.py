@@ -14,5 +14,7 @@ What always holds:
   and is no tombstone: looked at in the transaction that stores.
 - Its cursor never passes a message that has not been dealt with, so a restart loses nothing;
   doing one again changes nothing.
-- `child`, `sandbox`, `seccomp`, `syscalls` and all of `builtin` need the standard library only.
+- It ends with this process, however that ends: `supervisor` stands between the two.
+- `child`, `supervisor`, `sandbox`, `syscalls` and all of `builtin` need the standard library only;
+  `seccomp` also needs libseccomp, and does without a filter where there is none.
 """

@@ -1,8 +1,8 @@
 """The process a plugin runs in: one line asked, one line answered. Standard library only.
 
-Started by `worker.py` with a socket as standard input. The first line is an order: shut in,
-tell how tightly. The second brings the module's source; nothing of it runs before. Every
-further line is a message.
+Started by `worker.py` with a socket as standard input. The first line is an order: it becomes
+a supervisor and the plugin's process, which shuts itself in and tells how tightly. The second
+brings the module's source; nothing of it runs before. Every further line is a message.
 """
 
 import json
@@ -11,9 +11,10 @@ import socket
 import sys
 import time
 import types
+from pathlib import Path
 from typing import Any
 
-from appliance.hub.plugins import sandbox
+from appliance.hub.plugins import sandbox, supervisor
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 FUNCTIONS = {"linkifier": "enrich", "extractor": "extract"}
@@ -22,11 +23,16 @@ FUNCTIONS = {"linkifier": "enrich", "extractor": "extract"}
 def main() -> None:
     raw = _take_socket()
     lines = raw.makefile("rb")
-    order = json.loads(lines.readline(LINE_BYTES_MAX))
-    _answer(raw, {"isolation": sandbox.enter(order)})
+    order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
+    if order is None:
+        return
+    own_namespace, watched = supervisor.split(raw, order)
+    isolation = sandbox.enter(order, watched, own_namespace)
+    _answer(raw, {"isolation": isolation, "pid": _pid()})
     load = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if load is None:
         return
+    sandbox.hide()
     filename = f"<plugin {load['name']}>"
     module = types.ModuleType(load["name"])
     try:
@@ -54,6 +60,14 @@ def _take_socket() -> socket.socket:
     raw = socket.socket(fileno=place)
     raw.setblocking(True)  # the parent made it for its event loop
     return raw
+
+
+def _pid() -> int:
+    """As others see it, also where this process has a PID namespace of its own."""
+    try:
+        return int(Path("/proc/self").readlink().name)
+    except (OSError, ValueError):
+        return os.getpid()
 
 
 def _load(module: types.ModuleType, filename: str, load: dict[str, Any]) -> Any:

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from appliance.hub.cli_reach import hub_client, segment
+from appliance.hub.plugins.wire import Isolation, gaps
 from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app("Plugins: how they are, and what they found. They are named in agentlip.toml.")
@@ -12,7 +14,6 @@ re_enrich_app = plain_app()
 re_extract_app = plain_app()
 
 PATH = "/api/v1/plugins"
-STEPS = ("write", "read", "network")
 
 PluginFlag = Annotated[
     list[str] | None, typer.Option("--plugin", help="Only this one; may be repeated.")
@@ -27,10 +28,18 @@ def list_plugins(session: Session) -> None:
     if session.machine:
         session.table(rows, [], empty="")
         return
-    shown = [{**row, "shut_in": _isolation(row["isolation"]), "why": row["reason"]} for row in rows]
+    shown = [
+        {
+            **row,
+            "shut_in": _isolation(row["isolation"]),
+            "by": _held_by(row["isolation"]),
+            "why": row["reason"],
+        }
+        for row in rows
+    ]
     columns = [("NAME", "name"), ("TYPE", "type"), ("STATE", "state"), ("BREAKER", "breaker")]
     columns += [("CURSOR", "cursor"), ("LAG", "lag"), ("DONE", "done"), ("FAILED", "failed")]
-    columns += [("ISOLATION", "shut_in"), ("REASON", "why")]
+    columns += [("ISOLATION", "shut_in"), ("BY", "by"), ("REASON", "why")]
     session.table(shown, columns, empty="no plugins; name some in agentlip.toml: docs/plugins.md")
 
 
@@ -92,8 +101,20 @@ def _body(plugins: list[str] | None, **fields: Any) -> dict[str, Any]:
 
 
 def _isolation(found: dict[str, Any] | None) -> str:
-    """`not started`, or what the plugin may do that it had better not."""
+    """`not started`, or what the plugin may do, beside reading what the settings name."""
     if found is None:
         return "not started"
-    free = [step for step in STEPS if found[step] != "denied"]
-    return f"OPEN: {', '.join(free)}" if free else "shut in"
+    open_ = gaps(msgspec.convert(found, Isolation), network=False, subprocesses=False)
+    return f"OPEN: {', '.join(open_)}" if open_ else "shut in"
+
+
+def _held_by(found: dict[str, Any] | None) -> str:
+    """What it was at its last start, as the kernel confirmed it."""
+    if found is None:
+        return ""
+    isolation = msgspec.convert(found, Isolation)
+    held = [] if isolation.uid is None else [f"uid {isolation.uid}"]
+    held += [f"landlock {isolation.landlock}"] if isolation.landlock else []
+    held += ["seccomp"] if isolation.seccomp else []
+    held += ["pid namespace"] if isolation.pid_namespace else []
+    return ", ".join(held) or "nothing"

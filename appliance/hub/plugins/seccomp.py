@@ -1,125 +1,108 @@
-"""A filter of system calls for what Landlock leaves open. Standard library only.
+"""The system calls that a plugin may make: a list, and whatever is not in it fails with EPERM.
 
-Landlock says nothing about modes, owners, times and attributes of files; its first versions
-nothing about truncating by name, signals and sockets; the owner of a process may slow it down or
-limit it. The filter answers such calls with
-EPERM, whatever they are about; it is for this process and its children, for good.
+EPERM and not the end of the process: libraries try calls and do without them, and a plugin's
+author gets a PermissionError with a line number instead of a process that is gone. clone3
+gets ENOSYS, for its flags stand in memory where no filter sees them; libc then uses clone.
+
+The numbers of the calls, for every architecture, are libseccomp's; `pyseccomp` calls it. Where it
+is missing, and with another C library than glibc, there is no filter and none is claimed.
 """
 
-import ctypes
+import contextlib
 import errno
 import platform
+import socket
 import sys
+from typing import Any
 
-from appliance.hub.plugins import syscalls
+pyseccomp: Any
+try:
+    import pyseccomp  # here, for its search for the library starts a process
+except (ImportError, OSError, RuntimeError, AttributeError):
+    pyseccomp = None  # not Linux, or no libseccomp
 
-PR_SET_SECCOMP = 22
-MODE_FILTER = 2
-ALLOW = 0x7FFF0000
-REFUSE = 0x00050000 | errno.EPERM
-LOAD, EQUALS, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
-NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT, ARGUMENT_BYTES = 0, 4, 16, 8
-OTHER_CALLS = 0x40000000  # x86-64's second table
+FILES = (
+    "access", "chdir", "close", "close_range", "dup", "dup2", "dup3", "faccessat", "faccessat2",
+    "fadvise64", "fchdir", "flock", "fstat", "fstatfs", "getcwd", "getdents", "getdents64",
+    "lseek", "lstat", "newfstatat", "open", "openat", "pipe", "pipe2", "pread64", "preadv",
+    "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat",
+    "readv", "stat", "statfs", "statx", "umask", "write", "writev",
+)  # fmt: skip
+MEMORY = (
+    "brk", "madvise", "membarrier", "mincore", "mmap", "mprotect", "mremap", "msync", "munmap",
+)  # fmt: skip
+ITSELF = (
+    "arch_prctl", "capget", "exit", "exit_group", "getcpu", "getegid", "geteuid", "getgid",
+    "getgroups", "getpgid", "getpgrp", "getpid", "getppid", "getpriority", "getrandom",
+    "getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "gettid", "getuid",
+    "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn",
+    "rt_sigsuspend", "rt_sigtimedwait", "sched_get_priority_max", "sched_get_priority_min",
+    "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_yield", "set_robust_list",
+    "set_tid_address", "sigaltstack", "sysinfo", "times", "uname",
+)  # fmt: skip
+WAITING = (
+    "alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "epoll_create", "epoll_create1",
+    "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2", "futex",
+    "futex_waitv", "getitimer", "gettimeofday", "nanosleep", "pause", "poll", "ppoll", "pselect6",
+    "select", "setitimer", "time", "timerfd_create", "timerfd_gettime", "timerfd_settime",
+)  # fmt: skip
+# Of sockets that are there: the one its messages come by, and pairs that it makes.
+SOCKETS = (
+    "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmsg", "sendmsg", "sendto",
+    "shutdown",
+)  # fmt: skip
+NETWORK = (
+    "accept", "accept4", "bind", "connect", "listen", "recvmmsg", "sendmmsg", "setsockopt",
+)  # fmt: skip
+CHILDREN = ("execve", "execveat", "fork", "setpgid", "setsid", "vfork", "wait4", "waitid")
 
-# Of each architecture: its name for the filter, then numbers of calls.
-ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-SOCKET = {"x86_64": 41, "aarch64": 198}
-FILES = {
-    "x86_64": {
-        "truncate": 76, "chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94,
-        "utime": 132, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197,
-        "lremovexattr": 198, "fremovexattr": 199, "utimes": 235, "fchownat": 260,
-        "futimesat": 261, "fchmodat": 268, "utimensat": 280,
-    },
-    "aarch64": {
-        "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15,
-        "fremovexattr": 16, "truncate": 45, "fchmod": 52, "fchmodat": 53, "fchownat": 54,
-        "fchown": 55, "utimensat": 88,
-    },
-}  # fmt: skip
-PROCESSES = {
-    "x86_64": {
-        "kill": 62, "ptrace": 101, "rt_sigqueueinfo": 129, "tkill": 200, "tgkill": 234,
-        "rt_tgsigqueueinfo": 297, "process_vm_writev": 311, "setpriority": 141,
-        "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
-        "ioprio_set": 251, "migrate_pages": 256, "move_pages": 279, "sched_setattr": 314,
-    },
-    "aarch64": {
-        "ptrace": 117, "kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138,
-        "rt_tgsigqueueinfo": 240, "process_vm_writev": 271, "ioprio_set": 30,
-        "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
-        "setpriority": 140, "migrate_pages": 238, "move_pages": 239, "sched_setattr": 274,
-    },
-}  # fmt: skip
-CHILDREN = {
-    "x86_64": {"clone": 56, "fork": 57, "vfork": 58, "clone3": 435},
-    "aarch64": {"clone": 220, "clone3": 435},
-}
-FCNTL = {"x86_64": 72, "aarch64": 25}
-SET_OWNER, SET_SIGNAL, SET_OWNER_EX = 8, 10, 15  # a descriptor that signals somebody
-PRLIMIT = {"x86_64": 302, "aarch64": 261}
-# The same everywhere. io_uring does all of this without calling any of it.
-NEWER = {
-    "pidfd_send_signal": 424, "io_uring_setup": 425, "pidfd_getfd": 438, "process_madvise": 440,
-    "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
-}  # fmt: skip
-
-
-Step = tuple[int, int, int, int]  # code, jump if so, jump if not, value
-
-
-class Instruction(ctypes.Structure):
-    _fields_ = [
-        ("code", ctypes.c_uint16),
-        ("jump_true", ctypes.c_uint8),
-        ("jump_false", ctypes.c_uint8),
-        ("value", ctypes.c_uint32),
-    ]
-
-
-class Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(Instruction))]
+# Arguments: which one, and the values it may have.
+FCNTL = (1, (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032))  # no owner, no signal, no seals
+IOCTL = (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451))  # a terminal?, how much, blocking
+PRCTL = (0, (2, 3, 15, 16, 21, 23, 39, 0x53564D41))  # looking, and names; no PR_SET_PDEATHSIG
+PR_SET_DUMPABLE = 4
+PRLIMIT = (0, (0,))  # its own
+CLONE_FORBIDDEN = 0x7E02A000  # new namespaces, a tracer, another parent than its own
 
 
 def enforce(*, network: bool, subprocesses: bool) -> bool:
-    """False where there is no such filter, or none for this architecture."""
-    machine = platform.machine()
-    if not sys.platform.startswith("linux") or machine not in ARCHITECTURES:
+    """From now on, for this process and its children. False where that can't be had."""
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc" or pyseccomp is None:
         return False
-    steps = program(machine, network, subprocesses)
-    listed = (Instruction * len(steps))(*[Instruction(*step) for step in steps])
-    return syscalls.prctl_pointer(PR_SET_SECCOMP, MODE_FILTER, Program(len(steps), listed))
+    try:
+        _rules(pyseccomp, network, subprocesses).load()
+    except (OSError, ValueError):
+        return False  # a kernel or an engine without filters
+    return True
 
 
-def program(machine: str, network: bool, subprocesses: bool) -> list[Step]:
-    """The filter's instructions, in the order they are run."""
-    numbers = {*FILES[machine].values(), *PROCESSES[machine].values(), *NEWER.values()}
-    if not subprocesses:
-        numbers |= set(CHILDREN[machine].values())
-    if not network:
-        numbers.add(SOCKET[machine])
-    steps = [
-        (LOAD, 0, 0, ARCHITECTURE_AT),
-        (EQUALS, 1, 0, ARCHITECTURES[machine]),
-        (RETURN, 0, 0, REFUSE),
-        (LOAD, 0, 0, NUMBER_AT),
-        (AT_LEAST, 0, 1, OTHER_CALLS),
-        (RETURN, 0, 0, REFUSE),
-    ]
-    for number in sorted(numbers):
-        steps += [(EQUALS, 0, 1, number), (RETURN, 0, 0, REFUSE)]
-    owners = (SET_OWNER, SET_SIGNAL, SET_OWNER_EX)
-    steps += _by_argument(FCNTL[machine], 1, owners, found=REFUSE, other=ALLOW)
-    steps += _by_argument(PRLIMIT[machine], 0, (0,), found=ALLOW, other=REFUSE)  # 0: its own
-    return [*steps, (RETURN, 0, 0, ALLOW)]
+def _rules(seccomp: Any, network: bool, subprocesses: bool) -> Any:
+    rules = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
+    names = [*FILES, *MEMORY, *ITSELF, *WAITING, *SOCKETS]
+    names += NETWORK if network else ()
+    names += CHILDREN if subprocesses else ()
 
+    def add(name: str, *arguments: Any, action: int = seccomp.ALLOW) -> None:
+        # A call that this architecture, or this libseccomp, does not know needs no rule.
+        with contextlib.suppress(OSError, ValueError):
+            rules.add_rule(action, name, *arguments)
 
-def _by_argument(
-    number: int, argument: int, values: tuple[int, ...], *, found: int, other: int
-) -> list[Step]:
-    """What becomes of one call depends on one of its arguments, a number of 32 bits."""
-    steps = [(LOAD, 0, 0, ARGUMENTS_AT + ARGUMENT_BYTES * argument)]
-    for value in values:
-        steps += [(EQUALS, 0, 1, value), (RETURN, 0, 0, found)]
-    steps.append((RETURN, 0, 0, other))
-    return [(EQUALS, 0, len(steps), number), *steps]
+    def add_values(name: str, argument: int, values: tuple[int, ...]) -> None:
+        for value in values:  # of 32 bits: the kernel looks at no more of them
+            add(name, seccomp.Arg(argument, seccomp.MASKED_EQ, 0xFFFFFFFF, value))
+
+    for name in names:
+        add(name)
+    add_values("fcntl", *FCNTL)
+    add_values("ioctl", *IOCTL)
+    add_values("prctl", *PRCTL)
+    dump = seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, PR_SET_DUMPABLE)
+    add("prctl", dump, seccomp.Arg(1, seccomp.EQ, 0))  # only to hide itself
+    add_values("prlimit64", *PRLIMIT)
+    add_values("socketpair", 0, (socket.AF_UNIX,))
+    if network:  # no Unix sockets: that of a container engine would be a way out
+        add_values("socket", 0, (socket.AF_INET, socket.AF_INET6))
+    if subprocesses:
+        add("clone", seccomp.Arg(0, seccomp.MASKED_EQ, CLONE_FORBIDDEN, 0))
+        add("clone3", action=seccomp.ERRNO(errno.ENOSYS))
+    return rules

@@ -83,10 +83,10 @@ class Plugins:
                 f"plugin.{plugin.name}.paused": float(plugin.breaker.state(now) != "closed"),
                 f"plugin.{plugin.name}.lag_events": float(runner.lag),
                 f"plugin.{plugin.name}.lag_events_max": float(plugin.settings.lag_warning_events),
-                f"plugin.{plugin.name}.unisolated": float(
-                    isolation is not None and isolation.write != "denied"
-                ),
             }
+            if isolation is not None:
+                open_ = wire.gaps(isolation, plugin.own.network, plugin.own.subprocesses)
+                facts |= {f"plugin.{plugin.name}.open_{step}": 1.0 for step in open_}
         return facts
 
     def _named(self, names: Sequence[str]) -> list[Plugin]:

@@ -28,6 +28,7 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_bytes: Positive | None = None
     network: bool = False
     subprocesses: bool = False
+    read: tuple[str, ...] = ()
 
 
 class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +44,7 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load_seconds: Seconds = 15.0  # for starting the process and its module
     memory_bytes: Positive = 128 * 1024 * 1024  # address space of one process
     cpu_seconds: Positive = 60  # processor time of one process; it is replaced at half of it
+    processes_max: Positive = 64  # of a plugin that may start some; threads count too
     file_bytes: Annotated[int, Meta(ge=0)] = 0  # longest file it may write, where it may at all
     module_bytes_max: Positive = 1024 * 1024  # of a module's source
     output_bytes_max: Positive = 256 * 1024  # of what is said about one message

@@ -73,8 +73,13 @@ State = Literal["running", "idle", "paused", "broken", "off"]
 
 
 class Isolation(Struct, frozen=True):
-    """What the plugin's process found when it tried. `user`: the one it runs as, if another;
-    `landlock`: the version that holds, 0 for none; `seccomp`: its calls are filtered."""
+    """What the plugin's process found when it tried, at its last start, as far as the kernel says
+    the same. `user`: the one it runs as, if another than the appliance's; `landlock`: the version
+    that holds, 0 for none; `seccomp`: its calls are filtered; `uid`: its user.
+
+    `denied` or `open`: `write` and `read` the data directory; read `files` of the workspace; open
+    sockets to the `network`; start `subprocesses`; signal other `processes`; make `namespaces` and
+    System V `shared_memory`; outlive the appliance and its supervisor (`survival`)."""
 
     user: int | None = None
     landlock: int = 0
@@ -83,6 +88,29 @@ class Isolation(Struct, frozen=True):
     read: str = "open"
     network: str = "open"
     subprocesses: str = "open"
+    uid: int | None = None
+    no_new_privs: bool = False
+    pid_namespace: bool = False
+    files: str = "open"
+    processes: str = "open"
+    namespaces: str = "open"
+    shared_memory: str = "open"
+    survival: str = "open"
+
+
+STEPS = (
+    "write", "read", "files", "network", "subprocesses", "processes", "namespaces",
+    "shared_memory", "survival",
+)  # fmt: skip
+
+
+def gaps(isolation: Isolation, network: bool, subprocesses: bool) -> list[str]:
+    """What it may do though nobody allowed it; `network` and `subprocesses`: the settings."""
+    allowed = {"files"} | {
+        name for name, may in (("network", network), ("subprocesses", subprocesses)) if may
+    }
+    found = [step for step in STEPS if step not in allowed and getattr(isolation, step) != "denied"]
+    return [*found, "root"] if isolation.uid == 0 else found
 
 
 class Plugin(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 import appliance
-from appliance.hub.plugins import metrics, wire
+from appliance.hub.plugins import metrics, proof, wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
 from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, ChildUnasked, LineChild
@@ -49,6 +49,7 @@ class _Told(msgspec.Struct, frozen=True):
     cpu: float = 0.0
     version: str = ""
     isolation: wire.Isolation | None = None
+    pid: int = 0
     outputs: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -92,15 +93,14 @@ class Worker:
             raise Failure("start", "no process can be started", passing=True) from error
         seconds, most = self._settings.load_seconds, REPLY_BYTES_MAX
         told = self._exchange(_encode(self._order()), seconds, most, passing=True)
-        self.isolation = told.isolation or wire.Isolation()
-        if self._settings.require_isolation and self.isolation.write != "denied":
+        assert self._child is not None
+        self.isolation = proof.confirmed(
+            told.isolation or wire.Isolation(), told.pid, self._child.pid
+        )
+        missing = self._missing(self.isolation)
+        if self._settings.require_isolation and missing:
             self.stop()
-            raise Failure(
-                "unisolated",
-                "nothing here could keep it from writing into .agentlip/ (no Landlock, no"
-                " other user)",
-                passing=True,
-            )
+            raise Failure("unisolated", missing, passing=True)
         told = self._exchange(_encode(self._load()), seconds, most, passing=True)
         if told.error is not None:
             self.stop()
@@ -136,14 +136,32 @@ class Worker:
         if child is not None:
             child.kill()
 
+    def _missing(self, isolation: wire.Isolation) -> str:
+        """What it may not run without, as a sentence."""
+        if isolation.write == "denied" and isolation.read == "denied":
+            if isolation.uid == 0 and self._plugin.subprocesses:
+                return (
+                    "it would start processes as root, whose number has no limit: user"
+                    f" {self._settings.uid} can't read the Python in {sys.base_prefix}"
+                )
+            return ""
+        sentence = "nothing here keeps it from reading or writing into .agentlip/: no Landlock"
+        if isolation.uid == 0 and self._settings.uid:
+            return (
+                f"{sentence}, and it would stay root: user {self._settings.uid} can't read the"
+                f" Python in {sys.base_prefix}"
+            )
+        return f"{sentence}, no other user"
+
     def _say_so(self, isolation: wire.Isolation) -> None:
         if self._log is None:
             return
         facts = {"plugin": self._plugin.name, **msgspec.structs.asdict(isolation)}
-        if isolation.write == "denied":
-            self._log.info("plugin started", **facts)
+        gaps = wire.gaps(isolation, self._plugin.network, self._plugin.subprocesses)
+        if gaps:
+            self._log.warning("plugin started without full isolation", gaps=gaps, **facts)
         else:
-            self._log.warning("plugin started, and could write into .agentlip/", **facts)
+            self._log.info("plugin started", **facts)
 
     def _exchange(self, line: bytes, seconds: float, most: int, passing: bool = False) -> _Told:
         assert self._child is not None
@@ -168,9 +186,10 @@ class Worker:
             "uid": settings.uid,
             "gid": settings.gid,
             "owner": os.geteuid(),
-            "parent": os.getpid(),
+            "readable": [str(self._data_dir.parent / path) for path in plugin.read],
             "network": plugin.network,
             "subprocesses": plugin.subprocesses,
+            "processes_max": settings.processes_max,
             "memory_bytes": settings.memory_of(plugin),
             "cpu_seconds": settings.cpu_seconds,
             "file_bytes": settings.file_bytes,

@@ -1,6 +1,7 @@
 """A workshop: a hub on a real file, and plugins in real processes that follow its log."""
 
 import json
+import os
 import textwrap
 from types import SimpleNamespace
 
@@ -11,6 +12,8 @@ import pytest
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins import parts
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.source import Source
+from appliance.hub.plugins.worker import Worker
 from appliance.kernel.errors import ApplianceError
 
 SECONDS_MAX = 20.0
@@ -81,7 +84,7 @@ class Workshop:
             if isinstance(one, PluginSettings)
             else PluginSettings(
                 one[0], one[1], module=self.module(one[0], one[2]),
-                config={"gate": str(self.gate)},
+                config={"gate": str(self.gate)}, read=("plugins",),
             )
             for one in plugins
         ]  # fmt: skip
@@ -189,4 +192,54 @@ def workshop(house, tmp_path):
     made = Workshop(house, tmp_path / "workspace")
     yield made
     made.close()
+    gevent.sleep(0.05)
+
+
+# -- a plugin that tries ---------------------------------------------------------------------
+
+# Every line of `tries` is done by the plugin; it answers with what came of each.
+TRIES = """
+import json, os, socket, sys, ctypes, shutil
+data, tries, appliance = {data!r}, {tries!r}, {appliance}
+def enrich(message, config):
+    out = {{}}
+    for name, code in tries.items():
+        try:
+            exec(code, {{**globals()}})
+            out[name] = "done"
+        except BaseException as error:
+            out[name] = type(error).__name__
+    return [out]
+"""
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data directory like any: its folder 0700, its files 0600."""
+    folder = tmp_path / "workspace" / ".agentlip"
+    folder.mkdir(parents=True, mode=0o700)
+    for name in ("db.sqlite3", "server.json", "token"):
+        (folder / name).write_text("precious")
+        (folder / name).chmod(0o600)
+    return folder
+
+
+@pytest.fixture
+def run(data):
+    """Runs the tries in a plugin's process; what came of each, and its worker."""
+    made = []
+
+    def do(tries, *, seconds=5.0, general=None, **own):
+        plugin = PluginSettings("bad", "linkifier", module="bad.py", **own)
+        settings = PluginsSettings(
+            timeout_seconds=seconds, require_isolation=False, **(general or {})
+        )
+        source = Source(TRIES.format(data=str(data), tries=tries, appliance=os.getpid()), "")
+        made.append(Worker(plugin, source, settings, data))
+        said = made[-1].ask(b'{"content_raw":"x"}')
+        return msgspec.json.decode(said)[0], made[-1]
+
+    yield do
+    for one in made:
+        one.stop()
     gevent.sleep(0.05)

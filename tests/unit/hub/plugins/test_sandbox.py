@@ -1,39 +1,23 @@
 """A plugin that tries: what its process may do here, and that nothing else is claimed."""
 
+import ctypes.util
+import importlib.util
 import os
-import platform
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import gevent
-import msgspec
 import pytest
 
-from appliance.hub.plugins import seccomp, syscalls, worker
+from appliance.hub.plugins import syscalls, wire, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
 from appliance.hub.plugins.worker import Failure, Worker
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 LANDLOCK = syscalls.landlock_version()
-
-# Every line of `tries` is done by the plugin; it answers with what came of each.
-TRIES = """
-import json, os, socket, sys, ctypes, shutil
-data, tries = {data!r}, {tries!r}
-def enrich(message, config):
-    out = {{}}
-    for name, code in tries.items():
-        try:
-            exec(code, {{**globals()}})
-            out[name] = "done"
-        except BaseException as error:
-            out[name] = type(error).__name__
-    return [out]
-"""
 
 WRITES = {
     "write": "open(data + '/db.sqlite3', 'w')",
@@ -55,51 +39,21 @@ WRITES = {
     "attribute": "os.setxattr(data + '/token', 'user.x', b'x')",
     "read_and_cut": "os.open(data + '/db.sqlite3', os.O_RDONLY | os.O_TRUNC)",
     "through_proc": "open('/proc/self/root' + data + '/db.sqlite3', 'w')",
-    "through_parent": "open('/proc/%d/root%s/db.sqlite3' % (os.getppid(), data), 'w')",
+    "through_parent": "open('/proc/%d/root%s/db.sqlite3' % (appliance, data), 'w')",
 }
 READS = {
     "token": "open(data + '/token').read()",
     "listing": "os.listdir(data)",
-    "environment": "open('/proc/%d/environ' % os.getppid(), 'rb').read()",
-    "memory": "open('/proc/%d/mem' % os.getppid(), 'rb').read(1)",
+    "environment": "open('/proc/%d/environ' % appliance, 'rb').read()",
+    "memory": "open('/proc/%d/mem' % appliance, 'rb').read(1)",
 }
-
-
-@pytest.fixture
-def data(tmp_path):
-    """A data directory like any: its folder 0700, its files 0600."""
-    folder = tmp_path / "workspace" / ".agentlip"
-    folder.mkdir(parents=True, mode=0o700)
-    for name in ("db.sqlite3", "server.json", "token"):
-        (folder / name).write_text("precious")
-        (folder / name).chmod(0o600)
-    return folder
-
-
-@pytest.fixture
-def run(data):
-    """Runs the tries in a plugin's process; what came of each, and its worker."""
-    made = []
-
-    def do(tries, *, seconds=5.0, **own):
-        plugin = PluginSettings("bad", "linkifier", module="bad.py", **own)
-        settings = PluginsSettings(timeout_seconds=seconds, require_isolation=False)
-        source = Source(TRIES.format(data=str(data), tries=tries), "")
-        made.append(Worker(plugin, source, settings, data))
-        said = made[-1].ask(b'{"content_raw":"x"}')
-        return msgspec.json.decode(said)[0], made[-1]
-
-    yield do
-    for one in made:
-        one.stop()
-    gevent.sleep(0.05)
 
 
 def contents(folder):
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-FILTER = platform.machine() in seccomp.ARCHITECTURES and sys.platform == "linux"
+FILTER = sys.platform == "linux" and ctypes.util.find_library("seccomp") is not None
 needs_filter = pytest.mark.skipif(not FILTER, reason="no filter for this machine")
 needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="this kernel has no Landlock")
 
@@ -121,18 +75,37 @@ def test_a_plugin_reads_no_secret_of_the_appliance(run):
 
 
 @needs_landlock
-def test_a_plugin_reads_what_is_not_the_appliances(run, data):
-    (data.parent / "notes").mkdir()
-    (data.parent / "notes" / "file").write_text("x")
-    found, _ = run(
-        {
-            "neighbour": "open(os.path.dirname(data) + '/notes/file').read()",
-            "system": "open('/etc/passwd').read()",
-            "library": "import xml.etree.ElementTree",
-            "null": "open('/dev/null', 'w').write('x')",
-        }
-    )
-    assert set(found.values()) == {"done"}
+def test_a_plugin_reads_libraries_and_what_the_settings_name(run, data):
+    """Nothing else: the token of another workspace is as good as ours."""
+    other = data.parent.parent / "other" / ".agentlip"
+    other.mkdir(parents=True)
+    (other / "token").write_text("of another workspace")
+    for name in ("notes", "private"):
+        (data.parent / name).mkdir()
+        (data.parent / name / "file").write_text("x")
+    tries = {
+        "named": "open(os.path.dirname(data) + '/notes/file').read()",
+        "neighbour": "open(os.path.dirname(data) + '/private/file').read()",
+        "workspace": "os.listdir(os.path.dirname(data))",
+        "other": "open(os.path.dirname(data) + '/../other/.agentlip/token').read()",
+        "home": "os.listdir(os.path.expanduser('~'))",
+        "shadow": "open('/etc/shadow').read()",
+        "processes": "os.listdir('/proc')",
+        "system": "open('/etc/passwd').read()",
+        "itself": "open('/proc/self/status').read()",
+        "library": "import xml.etree.ElementTree",
+        "null": "open('/dev/null', 'w').write('x')",
+    }
+    found, by = run(tries, read=("notes",))
+    assert {name for name, came in found.items() if came == "done"} == {
+        *("named", "system", "itself", "library", "null")
+    }
+    assert by.isolation.files == "denied"
+    found, by = run(tries, read=(".",))  # all of it, still without .agentlip/
+    assert found["neighbour"] == "done"
+    assert by.isolation.read == "denied"
+    found, _ = run(READS, read=(".", ".agentlip", ".agentlip/token", "/"))
+    assert {name for name, came in found.items() if came == "done"} == set()
 
 
 @needs_landlock
@@ -142,7 +115,8 @@ def test_a_link_beside_the_data_directory_opens_no_way_into_it(run, data):
         {
             "read": "open(os.path.dirname(data) + '/door/token').read()",
             "write": "open(os.path.dirname(data) + '/door/token', 'w')",
-        }
+        },
+        read=(".", "door"),
     )
     assert set(found.values()) == {"PermissionError"}
 
@@ -187,17 +161,17 @@ def test_what_is_begun_on_the_network_ends_with_the_time_of_the_plugin(data):
 def test_a_plugin_signals_and_makes_no_process(run):
     found, by = run(
         {
-            "parent": "os.kill(os.getppid(), 0)",
+            "parent": "os.kill(appliance, 0)",
             "all": "os.kill(-1, 0)",
             "group": "os.killpg(0, 0)",
             "fork": "os.fork()",
             "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
             "thread": "__import__('_thread').start_new_thread(print, ())",
-            "limit": "import resource; resource.prlimit(os.getppid(), 7, (9, 9))",
+            "limit": "import resource; resource.prlimit(appliance, 7, (9, 9))",
             "own_limit": "import resource; resource.getrlimit(7); resource.prlimit(0, 7)",
-            "slow": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
-            "pin": "os.sched_setaffinity(os.getppid(), {0})",
-            "own": "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+            "slow": "os.setpriority(os.PRIO_PROCESS, appliance, 19)",
+            "pin": "os.sched_setaffinity(appliance, {0})",
+            "own": "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, appliance)",
             "flags": "import fcntl; fcntl.fcntl(0, fcntl.F_GETFL)",
             "unix": "socket.socket(socket.AF_UNIX)",
             "mail": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
@@ -288,26 +262,6 @@ def is_dead(pid):
         return True
 
 
-HEADERS = {
-    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
-    "aarch64": "/usr/include/asm-generic/unistd.h",
-}
-
-
-@pytest.mark.parametrize("machine", HEADERS)
-def test_the_filter_knows_calls_by_their_right_numbers(machine):
-    """By the kernel's own headers, where they are installed; those of later kernels aside."""
-    if not Path(HEADERS[machine]).exists():
-        pytest.skip("the kernel's headers are not installed")
-    text = Path(HEADERS[machine]).read_text()
-    known = dict(re.findall(r"(?m)^#define __NR(?:3264)?_(\w+) (\d+)$", text))
-    calls = {**seccomp.FILES[machine], **seccomp.PROCESSES[machine], **seccomp.NEWER}
-    calls |= seccomp.CHILDREN[machine] | {"socket": seccomp.SOCKET[machine]}
-    calls |= {"fcntl": seccomp.FCNTL[machine], "prlimit64": seccomp.PRLIMIT[machine]}
-    assert {name for name in calls if name not in known} <= {*list(seccomp.NEWER)[-5:], "clone3"}
-    assert {name: int(known.get(name, number)) for name, number in calls.items()} == calls
-
-
 # -- what is not there is not claimed ----------------------------------------------------------
 
 
@@ -318,7 +272,7 @@ def bare(monkeypatch, version, *, filtered=True, root=worker.ROOT):
         f" syscalls.landlock_version = lambda: {version};"
     )
     if not filtered:
-        code += " seccomp.enforce = lambda **_: False;"
+        code += " seccomp.pyseccomp = None;"
     monkeypatch.setattr(worker, "PROGRAM", worker.PROGRAM.replace("main()", f"{code} main()"))
 
 
@@ -402,6 +356,8 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
     shutil.copytree(Path(worker.ROOT) / "appliance" / "hub" / "plugins", copy / "hub" / "plugins")
     for folder in (copy, copy / "hub"):
         (folder / "__init__.py").touch()
+    if FILTER:
+        shutil.copy(importlib.util.find_spec("pyseccomp").origin, copy.parent)
     monkeypatch.setattr(
         worker, "PROGRAM", worker.PROGRAM.replace(repr(worker.ROOT), repr(str(copy.parent)))
     )
@@ -420,7 +376,11 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
     assert contents(data) == before
     assert (by.isolation.user, by.isolation.write, by.isolation.read) == (65534, "denied", "denied")
     assert by.isolation.subprocesses == "denied"
-    assert by.isolation.seccomp is landlock
+    assert by.isolation.seccomp is (landlock and FILTER)
+    assert by.isolation.uid == 65534
+    gaps = wire.gaps(by.isolation, network=False, subprocesses=False)
+    if FILTER:
+        assert bool(gaps) is not landlock
     assert bool(by.isolation.landlock) is (landlock and LANDLOCK > 0)
 
 
