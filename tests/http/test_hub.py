@@ -44,12 +44,13 @@ def patch(hub, message_id, **command):
 def stored(hub, message_id):
     row = hub.rows(
         "SELECT id, topic_id, channel_id, sender, content_raw, version, created_at, edited_at,"
-        " deleted_at, deleted_by FROM messages WHERE id = ?",
+        " deleted_at, deleted_by, principal FROM messages"
+        " JOIN x_message_principals ON message_id = id WHERE id = ?",
         message_id,
     )[0]
     names = (
         "id topic_id channel_id sender content_raw version created_at edited_at deleted_at"
-        " deleted_by"
+        " deleted_by principal"
     )
     return dict(zip(names.split(), row, strict=True))
 

@@ -273,7 +273,7 @@ def test_a_stream_tells_the_log_and_goes_on(hub, places):
     assert number == made["event_id"]
     assert envelope["type"] == "event"
     assert envelope["event_id"] == number
-    assert envelope["data"] == {"message": made["message"]}
+    assert envelope["data"] == {"message": made["message"], "principal": "server"}
     stream.close()
 
 

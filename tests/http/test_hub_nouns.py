@@ -51,7 +51,7 @@ def test_moves_over_http(hub: ServedHub, place: tuple[str, str, str]) -> None:
     assert events[0]["scope"] == {"channel_id": channel_id, "topic_id": a, "topic_id2": b}
     assert events[0]["data_json"] == {
         "message_id": ids[1], "old_topic_id": a, "new_topic_id": b, "channel_id": channel_id,
-        "mode": "later", "version": 2,
+        "mode": "later", "version": 2, "principal": "server",
     }  # fmt: skip
 
 
