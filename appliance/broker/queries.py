@@ -10,6 +10,8 @@ from appliance.broker.model import Directory, HookRow, MemberRow, MeshRow
 from appliance.broker.phase import RANKS, Known
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
+from appliance.kernel.page import ROW_BYTES, text_bytes
+from appliance.kernel.reader import Reader
 
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -203,9 +205,10 @@ def hooks_with_work(reader: Executor, hooks: Sequence[HookRow], now_ms: int) -> 
 
 
 def history(
-    reader: Executor, mesh_id: str, mesh: str, member: str | None, after: str, limit: int
-) -> list[wire.Past]:
-    """In the order of acceptance; for a member what it may see, for None everything."""
+    reader: Reader, mesh_id: str, mesh: str, member: str | None, after: str, limit: int
+) -> tuple[list[wire.Past], bool]:
+    """In the order of acceptance, and whether there is more; for a member what it may see, for
+    None everything."""
     seen = ""
     parameters: list[Any] = [mesh_id, after]
     if member is not None:
@@ -216,13 +219,24 @@ def history(
             " AND s.subscriber = ? AND h.destination_kind = 'topic'))"
         )
         parameters += [member] * 3
-    rows = reader.execute(
+    return reader.page(
         "SELECT h.id, h.broker_message_id, " + MESSAGE + " FROM message_history AS h"
         + JOINED.format("h") + " WHERE h.mesh_id = ? AND h.id > ?" + seen
         + " ORDER BY h.id LIMIT ?",
-        (*parameters, limit),
-    ).fetchall()  # fmt: skip
-    return [wire.Past(row[0], push_of(mesh, row[1], row[2:])) for row in rows]
+        (*parameters, limit + 1),
+        limit=limit,
+        make=lambda row: wire.Past(row[0], push_of(mesh, row[1], row[2:])),
+        size=_past_bytes,
+    )  # fmt: skip
+
+
+def _past_bytes(past: wire.Past) -> int:
+    meta = past.message.meta
+    return (
+        ROW_BYTES
+        + text_bytes(past.message.body)
+        + (0 if meta is None else len(msgspec.json.encode(meta)))
+    )
 
 
 def places(reader: Executor, mesh_id: str, kind: str, limit: int) -> list[wire.Place]:

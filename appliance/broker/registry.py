@@ -200,10 +200,9 @@ class Registry:
     def history(self, slug: str, member: str | None, query: wire.HistoryQuery) -> wire.History:
         mesh = self._mesh(slug)
         limit = min(query.limit, self._settings.page_max)
-        found = self._store.read(queries.history, mesh.id, slug, member, query.after, limit + 1)
-        page = found[:limit]
+        page, more = self._store.read(queries.history, mesh.id, slug, member, query.after, limit)
         after = page[-1].history_id if page else query.after
-        return wire.History(page, after, len(found) > limit)
+        return wire.History(page, after, more)
 
     def status(self) -> wire.Status:
         broker = self._broker
@@ -222,7 +221,7 @@ class Registry:
         """Look now. Anything found is a fault of the broker, and logged as such."""
         before_ms = self._broker.clock.now_ms() - int(self._settings.fanout_seconds_max * 1000)
         most = self._settings.orphan_rows_max
-        found = self._store.read(inspect.orphans, before_ms, most)
+        found = self._store.read_slow(inspect.orphans, before_ms, most)
         self.orphans_found = len(found)
         metrics.orphans.set(len(found))
         metrics.orphan_checks.labels("something" if found else "nothing").inc()

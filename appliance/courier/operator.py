@@ -21,6 +21,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.kernel.native import yield_to_loop
+from appliance.kernel.page import ROW_BYTES, take_page
 
 IDS_SHOWN_MAX = 1_000
 TURN_ITEMS = 1_000  # envelopes purged before others get a turn
@@ -208,9 +209,18 @@ class Operator:
         if query.view == INFLIGHT:
             self.refresh_inflight()
         most = min(query.limit, self._courier.settings.view_rows_max)
-        found = view.snapshot(wanting(query.filter), most + 1)
-        rows = [wire.Row(key, shown(row)) for key, row in found[:most]]
-        more = len(found) > most
+        wanted, after = wanting(query.filter), query.after
+        found = view.snapshot(
+            lambda key: (after is None or key > after) and wanted(key), len(view.rows)
+        )
+        found.sort(key=lambda row: row[0])  # so that a page continues behind an address
+        page, more = take_page(
+            found,
+            most,
+            self._courier.settings.delivery_bytes_max,
+            lambda row: ROW_BYTES + (len(row[1]) if isinstance(row[1], bytes) else 0),
+        )
+        rows = [wire.Row(key, shown(row)) for key, row in page]
         return wire.Snapshot(view.name, rows, more, view.watermark, self._courier.boot_id)
 
     def refresh_inflight(self) -> None:

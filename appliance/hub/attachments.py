@@ -17,6 +17,7 @@ from appliance.hub.text import check_text
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.once import Reply
+from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
@@ -157,16 +158,21 @@ def page(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.At
             raise wire.NoSuchAttachment(details={"before_id": query.before_id})
         conditions.append("(created_at, id) < (?, ?)")
         parameters += anchor
-    rows = reader.rows(
+    found, has_more = reader.page(
         f"SELECT {ATTACHMENT} FROM topic_attachments WHERE {' AND '.join(conditions)}"
         " ORDER BY created_at DESC, id DESC LIMIT ?",
         (*parameters, query.limit + 1),
-        limit=query.limit + 1,
+        limit=query.limit,
+        make=_attachment,
+        size=lambda attachment: (
+            ROW_BYTES
+            + len(cast(msgspec.Raw, attachment.value_json))
+            + text_bytes(attachment.dedupe_key)
+        ),
     )
-    if not rows and not reader.row("SELECT 1 FROM topics WHERE id = ?", (topic_id,)):
+    if not found and not reader.row("SELECT 1 FROM topics WHERE id = ?", (topic_id,)):
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
-    found = [_attachment(row) for row in rows[: query.limit]]
-    return wire.AttachmentList(found, len(rows) > query.limit, found[-1].id if found else None)
+    return wire.AttachmentList(found, has_more, found[-1].id if found else None)
 
 
 def _attachment(row: Any) -> wire.Attachment:

@@ -42,6 +42,6 @@ def search(
     if session.machine:
         return
     if found["has_more"]:
-        note(f"(the first {limit}; --limit asks for more)")
+        note(f"(the first {len(found['messages'])} matches; narrow the search to see others)")
     if not found["fts_used"]:
         note("(without a full-text index: compared letter by letter)")

@@ -1,17 +1,19 @@
 """The hub's reads: functions of a Reader and parameters, always with a row limit."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import peewee
 
 from appliance.hub import events, model, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
 from appliance.hub.subscription import Filter
+from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.web.frame import text_header
 
 UNION_TERMS_MAX = 60  # more scopes than that: one scan of the range is cheaper
+SCANNED_EVENTS_MAX = 10_000  # a longer range that is compared event by event is an expensive read
 
 
 def facts(reader: Reader) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def index_lag(reader: Reader) -> int:
 
 
 def list_channels(
-    _reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
+    reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
 ) -> wire.ChannelList:
     """By name; `after_name` continues behind the last of an earlier page, there or gone."""
     query = model.Channel.select().order_by(model.Channel.name).limit(limit + 1)
@@ -61,8 +63,13 @@ def list_channels(
         query = query.where(model.Channel.name > after_name)
     if only is not None:
         query = query.where(model.Channel.id.in_(sorted(only)))
-    rows: list[Any] = list(query.tuples())
-    return wire.ChannelList([wire.Channel(*row) for row in rows[:limit]], len(rows) > limit)
+    page, has_more = reader.page(
+        *query.sql(),
+        limit=limit,
+        make=lambda row: wire.Channel(*row),
+        size=lambda channel: ROW_BYTES + text_bytes(channel.description),
+    )
+    return wire.ChannelList(page, has_more)
 
 
 def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
@@ -91,7 +98,7 @@ def channel_of_message(reader: Reader, message_id: str) -> str | None:
 
 
 def list_topics(
-    _reader: Reader, channel_id: str, limit: int, before_id: str | None
+    reader: Reader, channel_id: str, limit: int, before_id: str | None
 ) -> wire.TopicList:
     """Newest activity first; `before_id` continues below a topic of an earlier page."""
     topic = model.Topic
@@ -104,10 +111,15 @@ def list_topics(
             peewee.Tuple(topic.updated_at, topic.id) < (anchor.updated_at, anchor.id)
         )
     query = query.order_by(topic.updated_at.desc(), topic.id.desc()).limit(limit + 1)
-    rows: list[Any] = list(query.tuples())
-    if not rows and model.Channel.get_or_none(model.Channel.id == channel_id) is None:
+    page, has_more = reader.page(
+        *query.sql(),
+        limit=limit,
+        make=lambda row: wire.Topic(*row),
+        size=lambda topic: ROW_BYTES + text_bytes(topic.title),
+    )
+    if not page and model.Channel.get_or_none(model.Channel.id == channel_id) is None:
         raise wire.NoSuchChannel(details={"channel_id": channel_id})
-    return wire.TopicList([wire.Topic(*row) for row in rows[:limit]], len(rows) > limit)
+    return wire.TopicList(page, has_more)
 
 
 # -- messages ----------------------------------------------------------------------------
@@ -129,17 +141,17 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
             conditions.append(f"{order} {sign} ?")
             parameters.append(_position(reader, anchor, order))
     direction = "ASC" if query.after_id is not None else "DESC"
-    limit = query.limit
-    rows = reader.rows(
+    messages, has_more = reader.page(
         f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(conditions)}"
         f" ORDER BY {order} {direction} LIMIT ?",
-        (*parameters, limit + 1),
-        limit=limit + 1,
+        (*parameters, query.limit + 1),
+        limit=query.limit,
+        make=lambda row: wire.Message(*row),
+        size=lambda message: ROW_BYTES + text_bytes(message.content_raw),
     )
-    if not rows:
+    if not messages:
         require_place(reader, query)
-    messages = [wire.Message(*row) for row in rows[:limit]]
-    return wire.MessageList(messages, len(rows) > limit, messages[-1].id if messages else None)
+    return wire.MessageList(messages, has_more, messages[-1].id if messages else None)
 
 
 def _position(reader: Reader, message_id: str, order: str) -> Any:
@@ -164,10 +176,19 @@ def require_place(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) 
 # -- the log -------------------------------------------------------------------------------
 
 
+class EventPage(NamedTuple):
+    """Events as JSON texts. The page holds all that was wanted up to `until`, or else as many as
+    were asked for."""
+
+    events: list[bytes]
+    until: int
+    has_more: bool
+
+
 def list_events(
     reader: Reader, query: wire.EventsQuery, until: int, only: frozenset[str] | None = None
-) -> list[bytes]:
-    """Events as JSON texts, oldest first: after a cursor, or the newest `tail` of them."""
+) -> EventPage:
+    """Events oldest first: after a cursor, or the newest `tail` of them."""
     conditions = ["event_id > ?", "event_id <= ?"]
     parameters: list[Any] = [query.after, until]
     for column, value in (("name", query.name), ("scope_channel_id", query.channel_id)):
@@ -182,15 +203,20 @@ def list_events(
         parameters += sorted(only)
     newest = query.tail is not None
     limit = query.tail if query.tail is not None else query.limit
-    rows = reader.rows(
+    page, has_more = reader.page(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE {' AND '.join(conditions)}"
         f" ORDER BY event_id {'DESC' if newest else 'ASC'} LIMIT ?",
-        (*parameters, limit),
+        (*parameters, limit + 1),
         limit=limit,
+        make=lambda row: (row[0], events.row_json(row)),
+        size=lambda event: len(event[1]),
     )
+    # Clients that count take a short page for the last one: then it must reach to `replay_until`.
     if newest:
-        rows.reverse()
-    return [events.row_json(row) for row in rows]
+        page.reverse()
+    elif has_more and len(page) < limit:
+        until = page[-1][0]
+    return EventPage([event for _, event in page], until, has_more)
 
 
 def replay(

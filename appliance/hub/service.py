@@ -347,14 +347,27 @@ class Hub:
         tail = None if query.tail is None else self._page(query.tail)
         query = msgspec.structs.replace(query, limit=self._page(query.limit), tail=tail)
         until = self.feed.head
-        rows = self.store.read(queries.list_events, query, until, only)
-        if not rows and query.wait and tail is None:
-            until, rows = self._await_events(query, until, principal)
-        return b'{"events":[%b],"replay_until":%d}' % (b",".join(rows), until)
+        page = self._events(query, until, only)
+        if not page.events and query.wait and tail is None:
+            page = self._await_events(query, until, principal)
+        return b'{"events":[%b],"replay_until":%d,"has_more":%b}' % (
+            b",".join(page.events),
+            page.until,
+            b"true" if page.has_more else b"false",
+        )
+
+    def _events(
+        self, query: wire.EventsQuery, until: int, only: frozenset[str] | None
+    ) -> queries.EventPage:
+        """A name and a token's channels are compared event by event."""
+        scans = query.name is not None or only is not None
+        slow = scans and until - query.after > queries.SCANNED_EVENTS_MAX
+        read = self.store.read_slow if slow else self.store.read
+        return read(queries.list_events, query, until, only)
 
     def _await_events(
         self, query: wire.EventsQuery, until: int, principal: Principal
-    ) -> tuple[int, list[bytes]]:
+    ) -> queries.EventPage:
         """The first wanted events after `until`, or none when the time is up."""
         only = principal.channels_for(READ)
 
@@ -368,25 +381,24 @@ class Hub:
                 and (query.topic_id is None or query.topic_id in topics)
             )
 
-        rows: list[bytes] = []
+        page = queries.EventPage([], until, False)
         with self.waiting_room:
             subscription = self.feed.subscribe(1, wants)
             unwatch = self.book.watch(principal, subscription.wake)
             try:
                 if self.feed.head != until:  # something came while we read: was it wanted?
-                    until = self.feed.head
-                    rows = self.store.read(queries.list_events, query, until, only)
-                if not rows:
+                    page = self._events(query, self.feed.head, only)
+                if not page.events:
                     told = subscription.wait(min(query.wait, self.settings.wait_seconds_max))
-                    until = self.feed.head
+                    page = queries.EventPage([], self.feed.head, False)
                     if told:
-                        rows = self.store.read(queries.list_events, query, until, only)
+                        page = self._events(query, self.feed.head, only)
             finally:
                 self.feed.unsubscribe(subscription)
                 unwatch()
         if not self.book.in_force(principal, self.clock.now_ms()):
             raise Unauthenticated
-        return until, rows
+        return page
 
     def following(self, asked: wire.Subscriptions | None, principal: Principal) -> Following | None:
         """What a listener of `asked` hears, as far as its token allows; None is everything."""

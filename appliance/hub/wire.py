@@ -301,6 +301,7 @@ class EventRow(Struct, frozen=True):
 class EventList(Struct, frozen=True):
     events: list[EventRow]
     replay_until: int
+    has_more: bool = False
 
 
 # -- event payloads (hub spec §0.9, event catalog) --------------------------------------

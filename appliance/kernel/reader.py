@@ -5,12 +5,14 @@ import sqlite3
 from _queue import SimpleQueue  # native, also when the standard modules are patched
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.page import take_page
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
+
+T = TypeVar("T")
 
 BUSY_TIMEOUT_MS = 5000
 STEPS_BETWEEN_CHECKS = 20_000  # for reads that mostly are over before the first check
@@ -52,15 +54,17 @@ class Reader:
         parameters: Sequence[Any] = (),
         *,
         limit: int,
-        size: Callable[[Any], int],
-    ) -> tuple[list[Any], bool]:
-        """At most `limit` rows and one page of bytes by `size`; whether there are more.
+        make: Callable[[Any], T],
+        size: Callable[[T], int],
+    ) -> tuple[list[T], bool]:
+        """At most `limit` of what `make` makes of rows, and one page of bytes by `size`; and
+        whether there are more.
 
-        The statement needs no LIMIT: it is stepped until the page is full. One row is read
-        beyond the page, to know whether there are more.
+        The statement is stepped until the page is full, and one row further; a LIMIT in it must
+        allow that.
         """
         with contextlib.closing(self.execute(sql, parameters)) as cursor:
-            return take_page(cursor, limit, self.limit.page_bytes_max, size)
+            return take_page(map(make, cursor), limit, self.limit.page_bytes_max, size)
 
     def rows(self, sql: str, parameters: Sequence[Any] = (), *, limit: int) -> list[Any]:
         """At most `limit` rows, whatever the statement says."""

@@ -20,6 +20,7 @@ from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, close_connection, o
 from appliance.kernel.trouble import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
 PAUSE_TOLD_EVERY_SECONDS = 10.0
+LATE_SECONDS = 0.5
 LATE = 20
 
 
@@ -52,7 +53,7 @@ class CatchUp(msgspec.Struct, frozen=True):
     `function(tx, most)` does at most `most` pieces of it, as many as writes bring, and answers
     whether some are left. It joins a batch every `seconds`, and then every batch until nothing is
     left. It gets at least two pieces for each write of that batch, so it is faster than the
-    writes; and LATE times as many as usual when it has not finished after `seconds`.
+    writes; and LATE times as many as usual when it has not finished after LATE_SECONDS.
     """
 
     function: str  # module:name, for it may run in another process
@@ -125,7 +126,7 @@ class Writer:
         late = self._clock.monotonic() - self._catch_up_at
         if late < 0:
             return []
-        pieces = catch_up.pieces_max * (LATE if late > catch_up.seconds else 1)
+        pieces = catch_up.pieces_max * (LATE if late > LATE_SECONDS else 1)
         return [(function, (max(pieces, 2 * writes),))]
 
     def _caught_up(self, outcome: Outcome) -> None:

@@ -286,7 +286,7 @@ def wait_events(bench: Bench, asked: WaitEvents, who: Principal) -> Events:
     )
     listed = _listed(hub.list_events(query, who))
     rows = listed.events
-    cursor = listed.replay_until if len(rows) < asked.limit else rows[-1].event_id
+    cursor = rows[-1].event_id if listed.has_more else listed.replay_until
     return Events([_told(row, asked.max_chars) for row in rows], cursor, epoch)
 
 

@@ -1,8 +1,12 @@
 """Reads of the outbox. Each has a row limit."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
+from appliance.kernel.reader import Reader
 from appliance.outbox.columns import COLUMNS, Row
+
+T = TypeVar("T")
 
 CHAIN_MAX = 100
 # Written out, for a partial index is only used for a value that stands in the statement.
@@ -71,15 +75,18 @@ def inspect(reader: Executor, any_id: str) -> tuple[Row, list[Row]] | None:
 
 
 def page(
-    reader: Executor,
+    reader: Reader,
+    made: Callable[[Row], T],
+    size: Callable[[T], int],
     status: str | None,
     filters: dict[str, Any],
     after: str | None,
     before: str | None,
     limit: int,
     oldest_first: bool,
-) -> list[Row]:
-    """Rows whose columns have the values of `filters`, by id: ids rise as rows are made."""
+) -> tuple[list[T], bool]:
+    """What `made` makes of rows whose columns have the values of `filters`, by id (ids rise as
+    rows are made), and whether there are more."""
     terms = ["1" if status is None else _HAS[status]]
     values: list[Any] = []
     for column, value in filters.items():
@@ -93,11 +100,13 @@ def page(
         values.append(before)
     order, where = "ASC" if oldest_first else "DESC", " AND ".join(terms)
     source = f"outbox {_index(status, filters)}"
-    rows = reader.execute(
+    return reader.page(
         f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id {order} LIMIT ?",
-        (*values, limit),
-    ).fetchmany(limit)
-    return [Row(*row) for row in rows]
+        (*values, limit + 1),
+        limit=limit,
+        make=lambda row: made(Row(*row)),
+        size=size,
+    )
 
 
 def waiting(reader: Executor, route: str, ref: str, most: int) -> int:

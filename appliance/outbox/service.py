@@ -13,8 +13,10 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
+from appliance.kernel.page import text_bytes
 from appliance.kernel.store import Store
 from appliance.outbox import destination, maxage, metrics, order, queries, states, wire, writes
+from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.shown import message_of, meta_of, shown
@@ -297,17 +299,19 @@ class Outbox:
         filters = self.filters(query.mesh, query.to)
         limit = min(query.limit, self.settings.page_max)
         oldest_first = query.after is not None and query.before is None
-        rows = self.store.read(
-            queries.page, status, filters, query.after, query.before, limit, oldest_first
-        )
-        following = rows[-1].id if len(rows) == limit else None
-        return wire.OutboxPage([shown(row) for row in rows], following)
+        rows, more = self.store.read(
+            queries.page, shown, _shown_bytes,
+            status, filters, query.after, query.before, limit, oldest_first,
+        )  # fmt: skip
+        return wire.OutboxPage(rows, rows[-1].id if more else None)
 
     def export(self, query: wire.ExportQuery) -> wire.ExportPage:
         limit = min(query.limit, self.settings.page_max)
-        rows = self.store.read(queries.page, query.status, {}, query.after, None, limit, True)
-        sends = [wire.ExportedSend(shown(row), message_of(row), meta_of(row)) for row in rows]
-        return wire.ExportPage(sends, rows[-1].id if len(rows) == limit else None)
+        sends, more = self.store.read(
+            queries.page, _exported, _exported_bytes,
+            query.status, {}, query.after, None, limit, True,
+        )  # fmt: skip
+        return wire.ExportPage(sends, sends[-1].send.id if more else None)
 
     def inspect(self, any_id: str) -> wire.OutboxSend:
         found = self.store.read(queries.inspect, any_id)
@@ -353,6 +357,19 @@ class Outbox:
 
     def new_id(self) -> str:
         return self._ids.new("")
+
+
+def _exported(row: Row) -> wire.ExportedSend:
+    return wire.ExportedSend(shown(row), message_of(row), meta_of(row))
+
+
+def _shown_bytes(row: wire.OutboxRow) -> int:
+    return ROW_BYTES + text_bytes(row.last_error)
+
+
+def _exported_bytes(export: wire.ExportedSend) -> int:
+    meta = 0 if export.meta is None else len(_encode(export.meta))
+    return _shown_bytes(export.send) + text_bytes(export.message) + meta
 
 
 def target_of(to: str) -> str:

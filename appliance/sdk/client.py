@@ -287,7 +287,10 @@ class AgentlipClient:
         after_id: str | None = None,
         limit: int = 50,
     ) -> list[shapes.Message]:
-        """A page of a topic or a channel: newest first, with `after_id` oldest first."""
+        """A page of a topic or a channel: newest first, with `after_id` oldest first.
+
+        Large messages make pages of fewer than `limit`: continue until a page is empty.
+        """
         return self._get(
             "/api/v1/messages", list[shapes.Message], "messages",
             topic_id=topic_id, channel_id=channel_id, before_id=before_id, after_id=after_id,

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from appliance.sdk.catalogue import Catalogue
 from appliance.sdk.http import HubClient
-from appliance.sdk.reader import Row, TopicNotFound
+from appliance.sdk.reader import ROWS_MAX, Row, TopicNotFound
 
 
 class RemoteReader:
@@ -28,12 +28,13 @@ class RemoteReader:
         self._client.close()
 
     def channels(self, limit: int) -> list[Row]:
-        return self._rows("/api/v1/channels", "channels", limit=limit)
+        return self._rows("/api/v1/channels", "channels", limit, "after_name", "name")
 
     def topics(self, channel: str, limit: int) -> list[Row]:
         """Topics of a channel (name or id), the most recently used first."""
         channel_id = self._catalogue.channel_id(channel)
-        return self._rows(f"/api/v1/channels/{channel_id}/topics", "topics", limit=limit)
+        path = f"/api/v1/channels/{channel_id}/topics"
+        return self._rows(path, "topics", limit, "before_id")
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self._catalogue.channel_id(channel)
@@ -50,16 +51,17 @@ class RemoteReader:
         before_id: str | None = None,
         after_id: str | None = None,
     ) -> list[Row]:
+        cursor = "before_id" if after_id is None else "after_id"
         return self._rows(
-            "/api/v1/messages", "messages",
-            topic_id=topic_id, limit=limit, before_id=before_id, after_id=after_id,
+            "/api/v1/messages", "messages", limit, cursor,
+            topic_id=topic_id, before_id=before_id, after_id=after_id,
         )  # fmt: skip
 
     def attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50, before_id: str | None = None
     ) -> list[Row]:
         path = f"/api/v1/topics/{quote(topic_id, safe='')}/attachments"
-        return self._rows(path, "attachments", kind=kind, limit=limit, before_id=before_id)
+        return self._rows(path, "attachments", limit, "before_id", kind=kind, before_id=before_id)
 
     def search(
         self,
@@ -78,6 +80,15 @@ class RemoteReader:
             sender=sender, after=after, before=before, limit=limit,
         )  # fmt: skip
 
-    def _rows(self, path: str, name: str, **query: Any) -> list[Row]:
-        rows: list[Row] = self._client.get(path, **query)[name]
-        return rows
+    def _rows(
+        self, path: str, name: str, limit: int, cursor: str, key: str = "id", **query: Any
+    ) -> list[Row]:
+        """`limit` rows, page by page: the hub limits a page in bytes too. `cursor` is the
+        parameter that continues behind the last row, given by its `key`."""
+        rows: list[Row] = []
+        while True:
+            page = self._client.get(path, limit=limit - len(rows), **query)
+            rows += page[name]
+            if not page.get("has_more") or not page[name] or len(rows) >= min(limit, ROWS_MAX):
+                return rows
+            query[cursor] = rows[-1][key]

@@ -153,7 +153,7 @@ def test_search_needs_no_hub(tmp_path: Path, foreign: bool) -> None:
     assert done.json["fts_used"] is not foreign
     told = agentlip("search", "message", "--limit", 2, cwd=filled.path)
     assert "message 11" in told.out
-    assert "--limit asks for more" in told.err
+    assert "narrow the search" in told.err
     assert ("letter by letter" in told.err) == foreign
     nothing = agentlip("search", "nothing", cwd=filled.path)
     assert (nothing.code, nothing.out) == (0, "")
@@ -166,7 +166,7 @@ def test_search_needs_no_hub(tmp_path: Path, foreign: bool) -> None:
     [
         (['"open'], "quote is not closed"),
         (["a OR"], "OR stands between"),
-        (["***"], "no word"),
+        (["  "], "search is empty"),
         (["x", "--channel", "nope"], "channel not found"),
         (["x", "--topic-id", "nope"], "topic not found"),
         (["x", "--after", "soon"], "no date or time"),

@@ -1,5 +1,7 @@
 """What operators ask of the courier, in the corners: counts, pages and views that are true."""
 
+import json
+
 import pytest
 
 from tests.http.test_courier import bury, enqueue, get, post, receive
@@ -55,6 +57,26 @@ def test_a_snapshot_says_when_it_is_not_all(client):
     assert get(client, "/v1/snapshot", limit=3)["has_more"] is False
     page = get(client, "/v1/snapshot", limit=2)
     assert (len(page["rows"]), page["has_more"]) == (2, True)
+
+
+def test_a_snapshot_of_large_envelopes_is_limited_in_bytes_and_goes_on():
+    client = House(delivery_bytes_max=50_000).client()
+    names = [f"{number:02}" for number in range(20)]
+    for name in reversed(names):
+        post(client, "/v1/enqueue", {
+            "to": f"agents/{name}/inbox", "envelope": envelope("e", payload="x" * 10_000),
+        })  # fmt: skip
+    seen, query, pages = [], {}, 0
+    while True:
+        page = get(client, "/v1/snapshot", **query)
+        assert len(json.dumps(page)) < 52_000
+        seen += [row["addr"] for row in page["rows"]]
+        pages += 1
+        if not page["has_more"]:
+            break
+        query = {"after": seen[-1]}
+    assert seen == [f"agents/{name}/inbox" for name in names]
+    assert pages > 3
 
 
 def test_inflight_shows_the_end_of_a_lease_that_was_extended(client):

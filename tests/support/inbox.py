@@ -15,6 +15,7 @@ from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.schema import create_workspace
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
@@ -65,6 +66,7 @@ class House:
         workspace: Path,
         clock: Any = None,
         runner: type[BatchRunner] = BatchRunner,
+        page_bytes_max: int = PAGE_BYTES_MAX,
         **settings: Any,
     ) -> None:
         self.clock = clock or SystemClock()
@@ -81,7 +83,7 @@ class House:
         self.store = Store(
             "inbox",
             self.datadir.database("inbox"),
-            StoreSettings(readers=1, free_bytes_min=0),
+            StoreSettings(readers=1, free_bytes_min=0, page_bytes_max=page_bytes_max),
             self.clock,
             self.log,
             publish=self.inbox.publish,

@@ -9,6 +9,7 @@ import msgspec
 from appliance.hub import wire as hub_wire
 from appliance.hub.columns import MESSAGE
 from appliance.hub.plugins import wire
+from appliance.kernel.page import ROW_BYTES
 from appliance.kernel.reader import Reader
 
 CURSOR = "plugin, cursor, redo_cursor, redo_until"
@@ -76,18 +77,20 @@ def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentL
         for plugin, found_in, ids in sets
         for id_ in msgspec.json.decode(ids)
     }
-    rows = reader.rows(
+    rows, has_more = reader.page(
         "SELECT id, kind, span_start, span_end, data_json, created_at FROM enrichments"
         " WHERE message_id = ? ORDER BY created_at, rowid LIMIT ?",
         (message_id, limit + 1),
-        limit=limit + 1,
+        limit=limit,
+        make=tuple,
+        size=lambda row: ROW_BYTES + len(row[4].encode()),
     )
     found = []
-    for id_, kind, start, end, data, created_at in rows[:limit]:
+    for id_, kind, start, end, data, created_at in rows:
         # What other programs wrote tells nothing of the text but its time.
         plugin, fits = owner.get(id_, (None, created_at >= (message.edited_at or "")))
         if fits:
             span = wire.Span(start, end)
             raw: Any = msgspec.Raw(data.encode())
             found.append(wire.Enrichment(id_, kind, span, raw, plugin, created_at))
-    return wire.EnrichmentList(message_id, message.version, found, len(rows) > limit)
+    return wire.EnrichmentList(message_id, message.version, found, has_more)

@@ -1,6 +1,7 @@
 """The webhooks' reads: registrations, and the events that one of them waits for."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -118,18 +119,22 @@ def pending(
     scopes = _scopes(wanted)
     names = frozenset(wanted.names)
     found: list[tuple[int, bytes]] = []
-    cursor, scanned = row.cursor, 0
+    cursor, scanned, left = row.cursor, 0, reader.limit.page_bytes_max
     while cursor < until and scanned < scan_max:
         sql, parameters = replay_statement(cursor, until, scopes, SCAN_ROWS)
-        rows = reader.rows(sql, parameters, limit=SCAN_ROWS)
-        for event in rows:
-            if not names or event[2] in names:
-                if len(found) == limit:
-                    return found, cursor
-                found.append((event[0], events.envelope(*event)))
-            cursor = event[0]
-        scanned += len(rows)
-        if len(rows) < SCAN_ROWS:
+        seen = 0
+        with closing(reader.execute(sql, parameters)) as rows:
+            for event in rows:
+                seen += 1
+                if not names or event[2] in names:
+                    envelope = events.envelope(*event)
+                    left -= len(envelope)
+                    if len(found) == limit or (found and left < 0):
+                        return found, cursor
+                    found.append((event[0], envelope))
+                cursor = event[0]
+        scanned += seen
+        if seen < SCAN_ROWS:
             return found, until
     return found, cursor
 

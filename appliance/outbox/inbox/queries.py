@@ -6,6 +6,7 @@ import msgspec
 
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
+from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.outbox.inbox import wire
 
@@ -27,7 +28,6 @@ class Wanted(NamedTuple):
     sender: str | None = None
     own: bool = True
     limit: int = 100
-    bytes_max: int = 8 * 1024 * 1024
 
     def fits(self, message: wire.InboxMessage) -> bool:
         """The same question about a message that just came."""
@@ -68,13 +68,15 @@ def messages(reader: Reader, wanted: Wanted) -> Found:
         terms.append("received_at > ?")
         values.append(wanted.newer_than_ms)
     where, direction = " AND ".join(terms), "DESC" if backwards else "ASC"
-    rows = reader.rows(
-        f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction}",
-        values,
-        limit=wanted.limit + 1,
+    page, cut = reader.page(
+        f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction} LIMIT ?",
+        (*values, wanted.limit + 1),
+        limit=wanted.limit,
+        make=lambda row: (message_of(row), ROW_BYTES + len(row[11] or "") + text_bytes(row[12])),
+        size=lambda sized: sized[1],
     )
-    found, cut = _fitting(rows[: wanted.limit], wanted.bytes_max)
-    more = not backwards and (cut or len(rows) > wanted.limit)
+    found = [message for message, _ in page]
+    more = cut and not backwards
     if backwards:
         found.reverse()
     last = found[-1].number if found else 0
@@ -144,15 +146,3 @@ def _terms(wanted: Wanted) -> tuple[list[str], list[Any]]:
     if not wanted.own:
         terms.append("own = 0")
     return terms, values
-
-
-def _fitting(rows: list[Any], bytes_max: int) -> tuple[list[wire.InboxMessage], bool]:
-    """As many as fit into a reply, at least one; and whether any was left out."""
-    found: list[wire.InboxMessage] = []
-    size = 0
-    for row in rows:
-        size += 600 + len(row[11] or "") + 2 * len(row[12] or "")
-        if found and size > bytes_max:
-            return found, True
-        found.append(message_of(row))
-    return found, False

@@ -198,8 +198,7 @@ class Inbox:
 
     def read_after(self, mesh: str, cursor: int) -> queries.Found:
         """For streams: a piece of the table."""
-        wanted = queries.Wanted(mesh, cursor, bytes_max=self.settings.reply_bytes_max)
-        return self._store.read(queries.messages, wanted)
+        return self._store.read(queries.messages, queries.Wanted(mesh, cursor))
 
     def listen(self, mesh: str) -> Subscription:
         return self.feed.subscribe(self.settings.queue_max, lambda event: event.mesh == mesh)
@@ -214,7 +213,6 @@ class Inbox:
             query.sender,
             query.own,
             min(query.limit, self.settings.page_max),
-            self.settings.reply_bytes_max,
         )
 
     # -- topics, profile, peers ----------------------------------------------------------------

@@ -25,7 +25,6 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: tuple[BrokerPlace, ...] = ()  # beside those that are sent to; docs/inbox.md
     public_health_check: bool = False  # GET /v1/health, /v1/version and /v1/compat for everybody
     page_max: Positive = 1000  # messages in one reply; a larger limit is clamped
-    reply_bytes_max: Positive = 8 * 1024 * 1024  # of their texts; the rest is the next page
     wait_seconds_max: Seconds = 60.0  # longest long poll; a longer one is clamped
     waiting_max: Positive = 64  # long polls at once
     streams_max: Positive = 32  # event streams at once

@@ -3,6 +3,7 @@
 import sqlite3
 
 import gevent
+import msgspec
 import pytest
 
 from appliance.broker import wire
@@ -87,6 +88,21 @@ def test_ids_of_two_meshes_do_not_meet(house):
     house.registry.create_place("other", "topic", "alerts")
     assert house.send("m1")[0] == 201
     assert house.send("m1", "else", mesh="other")[0] == 201
+
+
+def test_a_history_of_large_messages_is_limited_in_bytes_and_goes_on(house):
+    for number in range(20):
+        assert house.send(f"m{number:02}", "x" * 60_000)[0] == 201
+    seen, after = [], ""
+    while True:
+        page = house.registry.history("lab", None, wire.HistoryQuery(after=after, limit=500))
+        assert len(msgspec.json.encode(page)) <= 1 << 20
+        seen += [past.message.client_message_id for past in page.history]
+        after = page.next
+        if not page.has_more:
+            break
+        assert len(page.history) < 20
+    assert seen == [f"m{number:02}" for number in range(20)]
 
 
 @pytest.mark.parametrize("more", [{"topic": "alerts"}, {"queue": "jobs"}, {"to": "bert"}])

@@ -113,7 +113,7 @@ def test_a_catch_up_that_fails_fails_no_write(load):
 
 
 def test_a_catch_up_costs_most_batches_nothing(load, monkeypatch):
-    """Once in a quarter of a second, not in every batch: that would cost each a segment."""
+    """Ten times a second, not in every batch: that would cost each a segment."""
     calls = []
     resolved = load.writer._catch_up_function
     load.writer._catch_up_function = lambda tx, most: (calls.append(most), resolved(tx, most))[1]

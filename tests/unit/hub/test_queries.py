@@ -159,9 +159,9 @@ def test_the_events_api_searches_by_index(bare_log, query, only):
     seen = []
 
     class Watching:
-        def rows(self, sql, parameters, limit):
+        def page(self, sql, parameters, **_):
             seen.append(plan(bare_log.connection, sql, parameters))
-            return []
+            return [], False
 
     queries.list_events(Watching(), query, 400, only)
     touching = [step for step in seen[0] if "events" in step]
@@ -181,9 +181,9 @@ def test_attachments_are_paged_by_index(bare_log, query):
             seen.append(plan(bare_log.connection, sql, parameters))
             return ("2026", "att_x")
 
-        def rows(self, sql, parameters, limit):
+        def page(self, sql, parameters, **_):
             seen.append(plan(bare_log.connection, sql, parameters))
-            return []
+            return [], False
 
     attachments.page(Watching(), "topic_1", query)
     for steps in seen:
@@ -204,9 +204,9 @@ def test_paging_is_by_index_and_sorts_nothing(bare_log, order, place, direction)
         def row(self, sql, parameters=()):
             return (1,)
 
-        def rows(self, sql, parameters, limit):
+        def page(self, sql, parameters, **_):
             seen.append(plan(connection, sql, parameters))
-            return []
+            return [], False
 
     query = wire.MessagesQuery(**{place: "x", direction: "y"})
     queries.page_messages(Watching(), query, order)

@@ -134,7 +134,7 @@ def test_pages_follow_each_other_without_a_gap(filled):
 
 
 def test_a_reply_ends_before_it_is_too_large(tmp_path):
-    house = House(tmp_path, reply_bytes_max=3000)
+    house = House(tmp_path, page_bytes_max=3000)
     try:
         house.inbox.receive_many([push(n, body="x" * 1000) for n in range(4)], "link")
         found = page(house, since="0")

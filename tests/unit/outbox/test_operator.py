@@ -1,5 +1,6 @@
 """Requeue, drop, prune, list, inspect, export: nothing is lost by them, and no id released."""
 
+import msgspec
 import pytest
 
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
@@ -303,6 +304,21 @@ def test_an_export_holds_everything_oldest_first(house):
     rest = house.outbox.export(wire.ExportQuery(limit=3, after=first.next))
     assert [one.message for one in first.sends + rest.sends] == ["0", "1", "2", "3", "4"]
     assert rest.next is None
+
+
+def test_an_export_of_large_sends_is_limited_in_bytes_and_goes_on(house):
+    texts = [f"{number:02}" + "x" * 60_000 for number in range(40)]
+    house.outbox.send_many([wire.Send("#a", text) for text in texts])
+    seen, after, pages = [], None, 0
+    while True:
+        page = house.outbox.export(wire.ExportQuery(limit=1000, after=after))
+        assert len(msgspec.json.encode(page)) <= 1 << 20
+        seen += [send.message for send in page.sends]
+        after, pages = page.next, pages + 1
+        if after is None:
+            break
+    assert seen == texts
+    assert pages > 2
 
 
 @pytest.mark.parametrize("any_id", ["nothing", "out_01", ""])

@@ -2,13 +2,14 @@
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import msgspec
 import pytest
 
 from appliance.kernel.errors import KeyReused
 from appliance.outbox import queries, wire
-from appliance.outbox.queries import Executor
+from appliance.outbox.columns import Row
 
 FAILED = wire.Requeue(status="dead", auto=True)
 
@@ -108,15 +109,19 @@ class Explaining:
         self.plans.append(" ".join(row[3] for row in rows))
         return self.connection.execute("SELECT 1 WHERE 0")
 
+    def page(self, sql, parameters, **_):
+        self.execute(sql, parameters)
+        return [], False
+
 
 @pytest.mark.parametrize("status", [None, "pending", "inflight", "done", "dead", "aborted"])
 def test_what_went_to_one_destination_is_found_without_reading_the_rest(house, status):
     filters = house.outbox.filters(None, "#alerts")
     with closing(sqlite3.connect(house.path)) as connection:
         reader = Explaining(connection)
-        looking: Executor = reader
-        queries.page(looking, status, filters, None, "out_9", 100, False)
-        queries.page(looking, status, filters, "out_0", None, 100, True)
+        looking: Any = reader
+        queries.page(looking, Row, len, status, filters, None, "out_9", 100, False)
+        queries.page(looking, Row, len, status, filters, "out_0", None, 100, True)
         if status in ("pending", "dead"):
             queries.requeuable(looking, status, filters, None, None, False, 100)
     index = "outbox_destination (destination_ref=? AND destination_kind=?"

@@ -1,0 +1,73 @@
+"""Pages cut by their bytes, and everything of ours that reads them: nobody stops too early."""
+
+import json
+
+import pytest
+
+from appliance.sdk.client import AgentlipClient
+from appliance.sdk.discovery import find_hub
+from appliance.sdk.http import HubClient
+from appliance.sdk.remotereader import RemoteReader
+from tests.support.servedhub import serve
+
+COUNT = 30
+SETTINGS = "[store]\npage_bytes_max = 50000\n"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+        hub.topic_id = hub.place("general")[1]
+        results = hub.send_many(hub.topic_id, ["x" * 10_000 + str(n) for n in range(COUNT)])
+        hub.ids = [result["message"]["id"] for result in results]
+        yield hub
+
+
+def test_a_page_is_cut(hub):
+    answer = hub.http.get(f"/api/v1/messages?topic_id={hub.topic_id}&limit=1000")
+    assert answer.body["has_more"]
+    assert 1 <= len(answer.body["messages"]) <= 5
+    assert len(answer.raw) <= 50_000
+
+
+def test_the_command_lines_reader_by_url_gives_as_many_as_asked_for(hub):
+    with RemoteReader(HubClient(lambda: find_hub(hub.workspace))) as reader:
+        rows = reader.messages(hub.topic_id, limit=25)
+        assert [row["id"] for row in rows] == hub.ids[:4:-1]
+        rows = reader.messages(hub.topic_id, limit=1000, after_id=hub.ids[0])
+        assert [row["id"] for row in rows] == hub.ids[1:]
+        assert len(reader.channels(1000)) == 1
+
+
+def test_the_sdk_reads_a_topic_to_its_end(hub):
+    with AgentlipClient(hub.workspace) as client:
+        assert [message.id for message in client.messages(hub.topic_id)] == hub.ids
+
+
+def test_the_tool_for_agents_waits_from_where_its_page_ended(hub):
+    seen, after = [], 0
+    while True:
+        arguments = {"after": after, "limit": 50, "wait_s": 0}
+        params = {"name": "wait_events", "arguments": arguments}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        answer = hub.http.post("/mcp", call, headers={"Accept": "application/json"})
+        told = answer.body["result"]["structuredContent"]
+        if not told["events"]:
+            break
+        seen += [event["id"] for event in told["events"]]
+        after = told["cursor"]
+    assert seen == list(range(1, hub.head + 1))
+
+
+def test_cloud_events_continue_at_their_cursor(hub):
+    seen, after = 0, 0
+    while True:
+        answer = hub.http.get(
+            f"/api/v1/events?after={after}&limit=1000",
+            headers={"Accept": "application/cloudevents-batch+json"},
+        )
+        if not json.loads(answer.raw):
+            break
+        seen += len(json.loads(answer.raw))
+        after = int(answer.headers["agentlip-cursor"])
+    assert seen == hub.head
