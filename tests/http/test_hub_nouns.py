@@ -181,11 +181,7 @@ def test_search_over_http(hub: ServedHub, place: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-<<<<<<< ours
-        ('q="', "INVALID_INPUT"), ("q=a OR", "INVALID_INPUT"), ("q=***", "INVALID_INPUT"),
-=======
-        ('q="a', "SEARCH_SYNTAX"), ("q=a OR", "SEARCH_SYNTAX"), ("q=%20", "SEARCH_SYNTAX"),
->>>>>>> theirs
+        ('q="a', "INVALID_INPUT"), ("q=a OR", "INVALID_INPUT"), ("q=%20", "INVALID_INPUT"),
         ("q=", "INVALID_INPUT"), ("", "INVALID_INPUT"), ("q=a&limit=0", "INVALID_INPUT"),
         ("q=a&before=soon", "INVALID_INPUT"), ("q=a&other=1", "INVALID_INPUT"),
         ("q=%00", "INVALID_INPUT"), ("q=%ff", "INVALID_INPUT"),
