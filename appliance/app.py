@@ -209,7 +209,7 @@ class Appliance:
             hub_loops.Checkpointer(self.store, clock, log),
             hub_loops.Checkpointer(self.auth_store, clock, log),
             TokenKeeper(self.auth_store, self.book, settings.auth, clock, log),
-            hub_loops.Indexer(self.store, settings.hub, clock, log),
+            hub_loops.Indexer(self.store, self.feed, settings.hub, clock, log),
             hub_loops.KeySweeper(self.store, settings.hub, clock, log),
             *self.courier.loops,
             *self._unless(("inbox",), self.received.loops),

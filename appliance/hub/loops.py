@@ -4,6 +4,7 @@ from appliance.hub import indexing, metrics, queries
 from appliance.hub.settings import HubSettings
 from appliance.kernel import once
 from appliance.kernel.clock import Clock
+from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
@@ -30,16 +31,21 @@ class KeySweeper(Loop):
 class Indexer(Loop):
     """Takes new messages into the search indexes when the writer has nothing else to do.
 
-    While it has, `catch_up` does this within the batches of the writer.
+    While it has, `catch_up` does this within the batches of the writer. New events wake the loop.
     """
 
     name = "hub_indexer"
-    interval_seconds = 0.25
+    interval_seconds = 30.0
+    shortest_seconds = 0.25
 
-    def __init__(self, store: Store, settings: HubSettings, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, store: Store, feed: Feed, settings: HubSettings, clock: Clock, log: Log
+    ) -> None:
         super().__init__(clock, log)
         self._store = store
         self._settings = settings
+        feed.on_publish(self.nudge)
+        self.nudge()  # for messages from before the start
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         indexed = 0
@@ -47,6 +53,7 @@ class Indexer(Loop):
             metrics.index_lag.set(lag)
             indexed += self._store.write(indexing.index_messages, self._settings.index_rows)
             if not self._store.idle:
+                self.nudge()
                 break
         else:
             metrics.index_lag.set(0)
