@@ -23,7 +23,7 @@ PortFlag = Annotated[
         "--port",
         min=0,
         max=65535,
-        help="Port (default: that of last time, else 7464 or the next free one; 0: any free one).",
+        help="Port (default: the last one, else 7464 or the next free one; 0: any free port).",
     ),
 ]
 ConfigFlag = Annotated[
@@ -42,7 +42,7 @@ AcceptLossFlag = Annotated[
     typer.Option(
         "--accept-loss",
         metavar="STORE",
-        help="Begin anew a store that is missing; may be repeated.",
+        help="Create a missing store again, empty; may be repeated.",
     ),
 ]
 

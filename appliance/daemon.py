@@ -179,7 +179,7 @@ def _already(state: State, options: ServerOptions) -> State:
     ):
         if wanted and wanted != there:
             raise RunsElsewhere(
-                f"the appliance already runs at {state['url']}, not with {flag} {wanted}",
+                f"the appliance already runs at {state['url']}, without {flag} {wanted}",
                 details={"url": state["url"], "pid": state["pid"]},
                 hint=f"agentlipd restart {flag} {wanted}",
             )

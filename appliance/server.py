@@ -79,7 +79,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="STORE",
-        help="begin anew a store that is missing; may be repeated",
+        help="create a missing store again, empty; may be repeated",
     )
     parser.add_argument("--check", action="store_true", help="only read the settings")
     return parser.parse_args(arguments)

@@ -62,7 +62,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--workspace",
         type=Path,
-        help="post into the appliance that runs there (default: one of its own)",
+        help="post into the appliance that runs there (default: a temporary one)",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before posting")
     parser.add_argument("--repo", type=Path, default=ROOT, help="git repository (default: this)")
@@ -89,7 +89,7 @@ def confirm(flags: argparse.Namespace, count: int) -> None:
     where = f"the workspace {flags.workspace}" if flags.workspace else "a temporary workspace"
     if not sys.stdin.isatty():
         raise Invalid(
-            f"this would post {count:,} messages into {where}, and nobody is here to confirm it",
+            f"posting {count:,} messages into {where} needs confirmation",
             hint="ops/demo --yes, or fewer with --limit",
         )
     print(f"Post {count:,} messages into {where}? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -133,7 +133,7 @@ def a_hub(workspace: Path | None, say: Any) -> Iterator[DataDir]:
         return
     with tempfile.TemporaryDirectory(prefix="agentlip-demo-") as folder:
         datadir, _ = daemon.init_workspace(Path(folder))
-        say("starting an appliance of its own for this demo")
+        say("starting a temporary appliance for this demo")
         daemon.start(datadir, daemon.ServerOptions(port=0, no_limits=True))
         try:
             yield datadir

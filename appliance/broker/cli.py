@@ -384,7 +384,7 @@ def find_orphans(session: Session) -> None:
     columns = [("RULE", "rule"), ("MESH", "mesh"), ("MESSAGE", "broker_message_id"),
                ("WHAT", "sentence")]  # fmt: skip
     if not rows and not session.machine:
-        session.answer(rows, "no orphans: what was accepted is whole")
+        session.answer(rows, "no orphans: all accepted messages are complete")
         return
     session.table(rows, columns, empty="")
     if rows:
@@ -395,7 +395,9 @@ def find_orphans(session: Session) -> None:
 @common
 def recover(
     session: Session,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, nothing is done.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Confirm; without it, nothing is changed.")
+    ] = False,
 ) -> None:
     """Copy what can be read of a damaged broker into a new file. The damaged file is kept.
 

@@ -16,9 +16,9 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mentions_max: int = 50  # members named in meta.mentions
     rate_per_second: int = 2_000  # messages accepted of one mesh; bursts of a second; 0: no limit
     signature_skew_seconds: float = 300.0  # a signature's time may be off by so much
-    signature_v1: bool = False  # also accept version 1, whose requests can be replayed
-    nonces_max: int = 200_000  # signed requests remembered against replays; about 150 B each
-    nonces_member_max: int = 100_000  # of one member: 333 requests a second for 300 seconds
+    signature_v1: bool = False  # also accept signatures of version 1, which can be replayed
+    nonces_max: int = 200_000  # remembered signed requests, against replays; about 150 B each
+    nonces_member_max: int = 100_000  # remembered signed requests of a member: 333/s for 300 s
     meshes_max: int = 1_000  # kept in memory, with their members
     members_max: int = 10_000  # of all meshes together
     places_max: int = 10_000  # topics and queues of one mesh

@@ -362,7 +362,7 @@ class IdOfAnother(KeyReused):
     """The same request, but of another member: ids are shared by all members of a mesh."""
 
     sentence = "another member has used this client_message_id"
-    advice = "send it under an id that begins with your own name, or leave --id out"
+    advice = "use an id that begins with your own name, or omit --id"
 
 
 class MeshBusy(Exhausted):
@@ -397,7 +397,7 @@ class StaleSignature(Unauthenticated):
 class SignatureUsed(Unauthenticated):
     code = "SIGNATURE_USED"
     sentence = "this signature was used before"
-    advice = "sign every request with a nonce of its own: docs/broker.md, signatures"
+    advice = "sign every request with a new nonce (docs/broker.md, signatures)"
 
 
 class OldSignature(Unauthenticated):
@@ -413,12 +413,15 @@ class WrongBroker(Unauthenticated):
 
     code = "WRONG_BROKER"
     sentence = "the signature is for another broker"
-    advice = "compare broker_id in [[outbox.brokers]] with 'agentlip broker status' there"
+    advice = (
+        "compare broker_id in [[outbox.brokers]] with 'agentlip broker status --json' on the"
+        " broker's machine"
+    )
 
 
 class TooManySignatures(Exhausted):
-    sentence = "too many signed requests in too short a time"
-    advice = "send batches instead of single messages, or raise broker.nonces_max"
+    sentence = "too many signed requests (broker.nonces_max, broker.nonces_member_max)"
+    advice = "send batches instead of single messages, or raise these settings"
 
 
 class MeshTaken(Conflict):

@@ -67,7 +67,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recent_seconds: float = 600.0  # and for how long
     history_max: Count = 20  # attempts of one envelope that are kept to be looked at
     envelope_bytes_max: Positive = 256 * 1024  # of one envelope's JSON
-    batch_max: Positive = 1_000  # envelopes in one batch, or in one array of /v1/publish
+    batch_max: Positive = 1_000  # envelopes in one batch or in one array on /v1/publish
     credit_max: Positive = 10_000  # of one taker; a higher grant is an error
     receive_max: Positive = 1_000  # envelopes of one POST /v1/receive
     delivery_bytes_max: Positive = 1024 * 1024  # of several in one write, frame or receive

@@ -144,9 +144,10 @@ class ViewQuery(Struct, frozen=True):
     view: Short = "latestPerAgent"
     filter: Short | None = None
     limit: Limit = 1000
-    after: Annotated[str, Meta(max_length=1000, description="the last addr of a page")] | None = (
-        None
-    )
+    after: (
+        Annotated[str, Meta(max_length=1000, description="the last addr of the previous page")]
+        | None
+    ) = None
 
 
 class LiveQuery(Struct, frozen=True):

@@ -124,7 +124,7 @@ def tail_messages(
     topic: TopicPart = None,
     limit: LimitFlag = 50,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new messages, newest last.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new messages, newest last.")
     ] = False,
 ) -> None:
     """The newest messages of a topic, newest first.

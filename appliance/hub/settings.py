@@ -12,8 +12,8 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting_max: int = 500  # long polls and SSE streams at once
     idempotency_hours: float = 48.0  # how long a key is remembered
     sweep_rows_max: int = 5000  # keys forgotten in one round
-    index_rows: int = 200  # messages taken into the search index in one commit, some 2 ms
+    index_rows: int = 200  # messages added to the search index in one commit, about 2 ms
     index_seconds: float = 0.1  # how often the search index catches up while messages come in
     pipeline_max: int = 256  # requests of one socket written together
-    live_bytes_max: int = 32 * 1024 * 1024  # events kept for listeners that are slow
+    live_bytes_max: int = 32 * 1024 * 1024  # bytes of events kept for slow listeners
     sse_heartbeat_seconds: float = 15.0  # a comment line keeps proxies from hanging up

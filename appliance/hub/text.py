@@ -31,7 +31,7 @@ def check_name(**fields: str) -> None:
     for name, text in fields.items():
         if is_blank(text):
             raise Invalid(
-                f"{name} has only white space or invisible characters",
+                f"{name} contains only white space or invisible characters",
                 details={"field": name},
                 hint="use at least one visible character",
             )

@@ -457,7 +457,7 @@ class BadUrl(Invalid):
 class SenderNotAllowed(Forbidden):
     code = "SENDER_NOT_ALLOWED"
     sentence = "this token may not use that sender name"
-    advice = "agentlip token list shows the sender names of each token"
+    advice = "agentlip token list shows the allowed sender names of each token"
 
 
 class KeyInProgress(Conflict):

@@ -34,7 +34,7 @@ _BUSY_SECONDS = 5.0
 class StoreLost(Conflict):
     code = "STORE_LOST"
     sentence = "a store of this workspace is missing"
-    advice = "put a copy back; or begin it anew: agentlipd up --accept-loss STORE"
+    advice = "put a copy back, or create it empty: agentlipd up --accept-loss STORE"
 
     def __init__(self, name: str, problem: str = "missing") -> None:
         file = file_of(name)
@@ -46,7 +46,7 @@ class StoreLost(Conflict):
         super().__init__(
             f"{name}: {what}",
             details={"store": name, "file": file, "problem": problem},
-            hint=f"put a copy of it back{other}; or begin it anew without its data:"
+            hint=f"put a copy of it back{other}; or create it again without its data:"
             f" agentlipd up --accept-loss {name}",
         )
 
@@ -125,7 +125,7 @@ def check(datadir: DataDir, accepted: Collection[str], clock: Clock, log: Log) -
     if names:
         _accept(datadir, names, clock, log)
     elif not (datadir.dir / FILE).exists() and read(datadir, "rw").stores:
-        log.warning("the record of the stores was missing; it is made again", file=FILE)
+        log.warning("the record of the stores was missing and was created again", file=FILE)
 
 
 def remember(datadir: DataDir) -> None:
@@ -152,7 +152,7 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
     manifest = read(datadir, "rw")
     now_ms = clock.now_ms()
     for name in sorted(names):
-        log.warning("a store was lost; it is begun anew", store=name, file=file_of(name))
+        log.warning("a store was lost; it is created again, empty", store=name, file=file_of(name))
         manifest.stores.pop(name, None)
         manifest.lost[name] = iso(now_ms)
         if name in STORES and not datadir.database(name).exists():

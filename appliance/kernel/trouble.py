@@ -7,9 +7,9 @@ from pathlib import Path
 from appliance.kernel.errors import ApplianceError, StorageFull, Unavailable
 
 StoreFull = StorageFull
-SUSPENDED_RETRY_SECONDS = 60.0  # somebody has to come and look
+SUSPENDED_RETRY_SECONDS = 60.0  # until an operator has repaired it
 MENDING = {"outbox": "agentlipd down; agentlip outbox recover --yes"}
-"""The command that mends a damaged store, where there is one."""
+"""The command that recovers a damaged store, if there is one."""
 
 
 class StoreBusy(Unavailable):
@@ -32,12 +32,12 @@ class StoreSuspended(Unavailable):
     """At the start this store was found damaged; the others are served."""
 
     code = "STORE_SUSPENDED"
-    sentence = "the database is damaged; this part is suspended, the others are served"
+    sentence = "the database is damaged; its subsystem is suspended"
     advice = "agentlipd down; agentlip doctor --all"
 
     def __init__(self, store: str, cause: ApplianceError) -> None:
         super().__init__(
-            f"{store}: the database is damaged; this part is suspended, the others are served",
+            f"the {store} database is damaged; its subsystem is suspended",
             details={"store": store, "problem": cause.message},
             hint=MENDING.get(store, f"agentlipd down; agentlip doctor clear {store}"),
             retry_after=SUSPENDED_RETRY_SECONDS,
@@ -50,7 +50,7 @@ class StoreClosed(Unavailable):
 
 
 NO_ROOM_BYTES = 64 * 1024
-"""With less free space than this, files can't be opened or locked for lack of room."""
+"""With less free space than this, files can't be opened or locked."""
 
 
 def sqlite_name(error: sqlite3.Error) -> str:

@@ -34,10 +34,10 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: int = 2000  # jobs waiting for the writer before 503
     readers: int = 2  # native threads that read; SQLite holds the GIL little
     read_queue_max: int = 1000  # reads waiting before 503
-    slow_readers: int = 2  # threads for expensive reads (searches, scans), so that no other waits
-    slow_read_queue_max: int = 32  # expensive reads waiting before 503
+    slow_readers: int = 2  # threads for expensive reads (searches, scans), apart from other reads
+    slow_read_queue_max: int = 32  # expensive reads that may wait; 503 above
     read_seconds_max: float = 10.0  # a longer read is interrupted
-    page_bytes_max: int = 1024 * 1024  # of rows in one reply; what is left follows in the next page
+    page_bytes_max: int = 1024 * 1024  # bytes of rows in one page; the rest follow on the next
     inline_ms_max: float = 1.0  # commits this quick may be done on the event loop; 0: never
     stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
     free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused

@@ -9,9 +9,7 @@ from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
 from appliance.terminal import Session, common, note, plain_app, write_line
 
-app = plain_app(
-    "Sends to meshes and mail: send, look at them, requeue, drop, prune, export, recover."
-)
+app = plain_app("Sends to meshes and mail: send, inspect, requeue, drop, prune, export, recover.")
 app.command("send")(send)
 
 PATH = "/v1/outbox"

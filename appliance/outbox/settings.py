@@ -18,7 +18,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
     ca_file: str | None = None  # certificates to trust instead of the system's
-    broker_id: BrokerId | None = None  # sign for no other broker; left out: the broker tells its id
+    broker_id: BrokerId | None = None  # only broker to sign for; unset: the broker sends its id
 
 
 Address = Annotated[str, Meta(max_length=253)]

@@ -31,7 +31,7 @@ def create_token(
     sender: Annotated[
         list[str] | None,
         typer.Option(
-            "--sender", help="Only messages with this sender name; may be repeated (default: any)."
+            "--sender", help="Allow only this sender name; may be repeated (default: any)."
         ),
     ] = None,
     expires: Annotated[

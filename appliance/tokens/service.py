@@ -130,14 +130,14 @@ def check_new(command: wire.CreateToken) -> tuple[list[str], list[str] | None]:
         )
     if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
         raise Invalid(
-            "that name stands for somebody else in messages and events",
+            "that token name is reserved",
             details={"field": "name"},
             hint="use another name: agentlip token create --name NAME",
         )
     senders = command.senders
     if senders is not None and any("\0" in one or is_blank(one) for one in senders):
         raise Invalid(
-            "a sender name has at least one visible character and no U+0000",
+            "a sender name needs at least one visible character and no U+0000",
             details={"field": "senders"},
         )
     return wire.check_scopes(command.scopes), senders and sorted(set(senders))

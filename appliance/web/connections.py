@@ -44,9 +44,11 @@ _poll: Callable[[], Any] = monkey.get_original("select", "poll")  # gevent's wou
 _CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)  # Linux: seen behind unread bytes too
 _since = attrgetter("since")
 _connections = gauge("http_connections", "Open connections, by what they wait for", ("state",))
-_overdue = counter("http_overdue_total", "Connections closed for making us wait", ("state",))
+_overdue = counter(
+    "http_overdue_total", "Connections closed because a time limit expired", ("state",)
+)
 _shed = counter("http_shed_total", "Connections closed to make room for others", ("state",))
-_full = counter("http_full_total", "New connections refused because every place was taken")
+_full = counter("http_full_total", "New connections refused because all were in use")
 
 
 class TooManyConnections(Unavailable):

@@ -252,7 +252,7 @@ def _check_site(scope: str, environ: Environ) -> None:
         return
     _refused.labels("site").inc()
     raise OriginRefused(
-        "pages of other sites may not read here without a token",
+        "reads by pages of other sites or ports need a token",
         hint="send 'Authorization: Bearer TOKEN', or open the address itself in the browser",
     )
 

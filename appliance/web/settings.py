@@ -12,8 +12,8 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address to bind. Loopback, so that nothing is reachable before somebody says so."""
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
-    """Not set: 7464, or the next free port if it is taken. A number: that port or no start.
-    0: any free port. A port that was not set is stored in `.agentlip/port` and kept."""
+    """Port to listen on. Not set: 7464, or the next free port if 7464 is taken; it is stored in
+    `.agentlip/port` and kept. A number: this port, or the start fails. 0: any free port."""
 
     unsafe_network: bool = False
     """Must be true to bind beyond loopback: a token over plain HTTP can be read on the way."""
@@ -43,31 +43,31 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One field. A token needs 80; cookies of other services on localhost need the rest."""
 
     head_bytes_max: int = 64 * 1024
-    """All headers of a request together; bounds what half-sent requests hold in memory."""
+    """Size of all headers of a request; limits the memory that half-sent requests use."""
 
     connections_max: int = 1000
-    """Open at once, sockets included; a descriptor and some 30 kB each. When all are in use, the
-    connection that has waited longest (idle, half-sent, lingering) is closed for a new one."""
+    """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
+    all are in use, the one that has waited longest (idle, half-sent) is closed for a new one."""
 
     unauthenticated_connections_max: int = 100
-    """Requests and streams without a valid token that keep their connection when all are in
-    use; never more than half of connections_max."""
+    """Requests and streams without a valid token that stay open when all connections are in use;
+    at most half of connections_max."""
 
     probe_connections_max: int = 32
-    """On top of connections_max, for health probes only, when all others are in use."""
+    """Connections in addition to connections_max, reserved for health probes."""
 
     head_seconds_max: float = 10.0
-    """From a request's first byte to the end of its head, however slowly the bytes come."""
+    """Time limit from the first byte of a request to the end of its head."""
 
     body_seconds_max: float = 60.0
-    """To receive a whole body, chunked ones too: 8 MiB over a line of 1.2 Mbit/s."""
+    """Time limit to receive a whole body, chunked or not: 8 MiB at 1.2 Mbit/s."""
 
     linger_seconds_max: float = 2.0
-    """After an answer, for the rest of a body that was not read; then the connection is closed."""
+    """How long to wait, after a response, for the unread rest of a body before closing."""
 
     unsent_bytes_max: int = 128 * 1024 * 1024
-    """Bytes that wait for all clients together, WebSockets included. Above it the clients that
-    have kept most waiting for longest are cut off, and large answers get 503."""
+    """Bytes that wait to be sent, over all clients and WebSockets. Above it the slowest clients
+    with the most waiting bytes are disconnected, and large reads get 503."""
 
     send_seconds_max: float = 60.0
     """For a peer to take one write; who does not read is let go."""
@@ -95,19 +95,19 @@ class LimitSettings(
     """All clients together; the hub specification's figure, a fifth of what one core does."""
 
     unauthenticated_share: Share = 0.5
-    """The part of global that requests without a valid token may use; the rest is kept for callers
-    with one."""
+    """The share of `global` that requests without a valid token may use; the rest is reserved for
+    callers with a token."""
 
     failures_per_address: Rate = 20
-    """Wrong tokens and signatures from one IPv4 address or IPv6 /64 network. More are answered
-    with 429, and a right token from there still works."""
+    """Failed authentications a second from one IPv4 address or IPv6 /64 network. Beyond it: 429;
+    a valid token from the same address still works."""
 
     per_token: Rate = 0
     """One credential over all its connections. Off: most workspaces have one token."""
 
     per_address: Rate = 0
-    """One IPv4 address or IPv6 /64 network over all its connections. Off: on a laptop everybody is
-    127.0.0.1."""
+    """Requests a second from one IPv4 address or IPv6 /64 network, over all its connections. 0:
+    no limit, because on a laptop every client is 127.0.0.1."""
 
     addresses_max: Rate = 10_000
-    """Addresses counted in one second, about 100 bytes each; further ones share one count."""
+    """Addresses counted separately in a second, about 100 bytes each; the rest share one count."""

@@ -72,7 +72,7 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
     connections_max: int = 100  # hub spec §0.1.2; more are refused with 503
-    unauthenticated_max: int = 16  # links before their hello, besides those; the oldest goes first
+    unauthenticated_max: int = 16  # unauthenticated broker links; the oldest is closed
     frame_bytes_max: int = 256 * 1024  # from a client; 1009 above
     request_bytes_max: int = 512 * 1024  # a `request` frame: a legal message, escaped
     ping_seconds: float = 20.0  # silence after which the client is pinged
@@ -83,9 +83,9 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: int = 1000  # live events waiting for one client before it lags
     posted_bytes_max: int = 4 * 1024 * 1024  # answers waiting for one client; 1008 above
     control_frames_per_second: int = 20  # pings, pongs, fragments under 1 KiB; 1008 above
-    control_frames_burst: int = 100  # of the same at once; a tenth before a broker link's hello
-    fragments_max: int = 1000  # frames of one message; 1008 above
-    hello_bytes_max: int = 16 * 1024  # a frame before a broker link's hello; 1009 above
+    control_frames_burst: int = 100  # such frames at once; a tenth before a broker link's hello
+    fragments_max: int = 1000  # fragments of one message; 1008 above
+    hello_bytes_max: int = 16 * 1024  # size of a frame before a broker link's hello; 1009 above
 
 
 class SocketGone(Exception):

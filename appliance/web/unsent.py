@@ -22,14 +22,14 @@ from appliance.kernel.metrics import counter, gauge
 LARGE_BYTES = 64 * 1024  # a smaller answer is never refused
 PATIENCE_SECONDS = 1.0  # a client is not cut off sooner to make room for a new answer
 
-_unsent = gauge("unsent_bytes", "Bytes that wait for clients to take them")
-_shed = counter("unsent_shed_total", "Clients cut off to free unsent bytes", ("kind",))
-_refused = counter("unsent_refused_total", "Large answers refused for lack of room")
+_unsent = gauge("unsent_bytes", "Bytes that wait to be sent to clients")
+_shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes", ("kind",))
+_refused = counter("unsent_refused_total", "Large reads refused because of http.unsent_bytes_max")
 
 
 class TooManyUnsentBytes(Unavailable):
     code = "TOO_MANY_UNSENT_BYTES"
-    sentence = "too many bytes wait for other clients to read them"
+    sentence = "too many unsent bytes for all clients (http.unsent_bytes_max)"
     advice = "ask for a smaller page, or raise http.unsent_bytes_max"
 
 

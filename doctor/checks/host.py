@@ -18,7 +18,7 @@ def _disk(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "disk",
-            "the file system is read-only, so nothing can be written; the data is not touched",
+            "the file system is read-only, so nothing can be written; the data is unchanged",
             f"findmnt -T {context.datadir.dir}; after an error of the disk: dmesg",
         )
         return
@@ -32,7 +32,7 @@ def _disk(context: Context) -> Iterator[Finding]:
             Severity.ERROR,
             "disk",
             f"it is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writing is paused,"
-            " the data is not touched",
+            " the data is unchanged",
             f"make room: df -h {context.datadir.dir}",
         )
         return

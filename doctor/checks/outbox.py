@@ -62,7 +62,7 @@ def _clock(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 "outbox",
-                f"{count} waiting sends carry times in the future, up to {iso(latest_ms)}:"
+                f"{count} waiting sends have times in the future, up to {iso(latest_ms)}:"
                 " the clock was ahead when they were accepted or tried",
                 "agentlipd restart",
             )
@@ -148,7 +148,7 @@ def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
 CHECKS = (
     Check(name="outbox.dead", inspects="no send is dead", find=_dead),
     Check(name="outbox.waiting", inspects="no send waits for hours", find=_waiting),
-    Check(name="outbox.clock", inspects="waiting sends carry possible times", find=_clock),
+    Check(name="outbox.clock", inspects="waiting sends have plausible times", find=_clock),
     Check(name="outbox.chain", inspects="every requeued send has its successor", find=_chain),
     Check(
         name="outbox.fingerprints",

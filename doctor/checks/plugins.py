@@ -46,7 +46,7 @@ def _shut_in(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"plugin {name}",
-                "its process stays root, for plugins.uid can't read this Python",
+                "its process stays root, because plugins.uid can't read this Python",
                 "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env",
             )
         gaps = [step for step in gaps if step != "root"]
@@ -54,14 +54,14 @@ def _shut_in(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"plugin {name}",
-                f"nothing here keeps its process from: {', '.join(MEANING[step] for step in gaps)}",
+                f"its process is not kept from: {', '.join(MEANING[step] for step in gaps)}",
                 _way_out(gaps),
             )
 
 
 def _way_out(gaps: list[str]) -> str:
     if "write" in gaps or "read" in gaps:
-        return "use a kernel and an engine with Landlock; docs/plugins.md says what else helps"
+        return "use a kernel and a container engine with Landlock; see docs/plugins.md"
     return "sudo apt-get install libseccomp2, then agentlipd restart; see docs/plugins.md"
 
 
@@ -124,7 +124,7 @@ CHECKS = (
     ),
     Check(
         name="plugins.isolation",
-        inspects="what keeps plugins' processes in holds, as tried at their last start",
+        inspects="plugin processes are isolated, as tested at their last start",
         find=_shut_in,
         ready=True,
     ),

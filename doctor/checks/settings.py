@@ -71,7 +71,7 @@ def _unread(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             path.name,
-            "this file is not read; what it sets does not hold here",
+            "this file is not read; its settings have no effect",
             f"write settings to {context.datadir.settings_file}; docs/settings.md lists them",
         )
 
@@ -80,7 +80,7 @@ CHECKS = (
     Check(name="settings.file", inspects="agentlip.toml can be read", find=_file),
     Check(
         name="settings.unread",
-        inspects="no settings are in agentlip.config.ts, which is not read",
+        inspects="there is no agentlip.config.ts, which would not be read",
         find=_unread,
     ),
     Check(

@@ -21,7 +21,7 @@ def _suspect(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 store,
-                "is damaged; this part is suspended and answers 503, the others are served",
+                "is damaged; its subsystem is suspended and returns 503",
                 mending(store),
             )
         elif context.datadir.suspect_file(store).exists() or context.number(f"{store}.suspect"):
@@ -92,7 +92,7 @@ def _opens(context: Context) -> Iterator[Finding]:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             hint = mending(store) if is_damage(error) else f"ls -l {database}; fuser -v {database}"
-            yield Finding(Severity.ERROR, store, f"it does not open: {error}", hint)
+            yield Finding(Severity.ERROR, store, f"it can't be opened: {error}", hint)
 
 
 def _record(context: Context) -> Iterator[Finding]:
@@ -104,13 +104,15 @@ def _record(context: Context) -> Iterator[Finding]:
     record = manifest.read(context.datadir)
     for name, at in sorted(record.lost.items()):
         yield Finding(
-            Severity.INFO, name, f"was lost; begun anew without its data at {at} (--accept-loss)"
+            Severity.INFO,
+            name,
+            f"was lost and created again without its data at {at} (--accept-loss)",
         )
     if record.stores and not (context.datadir.dir / manifest.FILE).exists():
         yield Finding(
             Severity.WARNING,
             manifest.FILE,
-            "the record of what this workspace holds is missing; the next start makes it again",
+            "the record of the stores is missing; the next start creates it again",
             "agentlipd restart",
         )
 
@@ -222,7 +224,7 @@ CHECKS = (
     Check(name="store.opens", inspects="each store's file is there and opens", find=_opens),
     Check(
         name="store.record",
-        inspects="nothing that this workspace held is missing or of another workspace",
+        inspects="no store or secret of this workspace is missing or foreign",
         find=_record,
     ),
     Check(

@@ -44,7 +44,7 @@ def test_a_mesh_is_made_filled_used_and_looked_at(hub):
     status = run(hub, "broker", "status", "--json").json
     assert (status["messages"], status["waiting"]) == (1, 1)
     looked = run(hub, "broker", "orphans")
-    assert (looked.code, looked.out) == (0, "no orphans: what was accepted is whole\n")
+    assert (looked.code, looked.out) == (0, "no orphans: all accepted messages are complete\n")
     assert run(hub, "broker", "orphans", "--json").json == []
 
 

@@ -78,7 +78,7 @@ def test_demo_asks_before_it_posts_into_a_workspace_of_somebody(
 def test_demo_takes_no_running_appliance_unless_one_is_named(repository: Path) -> None:
     """Also not that of the clone it lies in."""
     done = _demo("--repo", repository, "--no-changelogs", "--senders", 1)
-    assert "an appliance of its own" in done.stdout, done
+    assert "a temporary appliance" in done.stdout, done
 
 
 @pytest.mark.parametrize(

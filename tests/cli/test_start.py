@@ -145,7 +145,7 @@ def test_up_with_another_port_than_the_one_in_use_is_an_error(tmp_path: Path) ->
         other = port - 1 if port > 1024 else port + 1
         done = agentlipd("up", "--port", other, cwd=tmp_path)
         assert done.code == 2, done
-        assert f"already runs at http://127.0.0.1:{port}, not with --port {other}" in done.err
+        assert f"already runs at http://127.0.0.1:{port}, without --port {other}" in done.err
         assert f"Hint: agentlipd restart --port {other}" in done.err
         for same in ([], ["--port", port], ["--port", 0]):
             assert agentlipd("up", *same, cwd=tmp_path).code == 0

@@ -68,7 +68,7 @@ def test_file_that_does_not_open_is_not_called_damaged(tmp_path):
     path.mkdir()  # cannot be opened, and no page of it is wrong
     (path / "x").write_text("")
     (found,) = house.find("store.opens")
-    assert "does not open" in found.sentence
+    assert "can't be opened" in found.sentence
     assert "snapshot" not in found.hint
     with pytest.raises(cli.StoreUnreadable):
         cli.clear_suspect(house.data, "broker")

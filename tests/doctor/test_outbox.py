@@ -78,7 +78,7 @@ def test_times_in_the_future_are_found(house, column):
     put(house, 1, **{column: NOW_MS + 24 * HOUR_MS})
     (found,) = house.find("outbox.clock")
     assert found.severity is Severity.WARNING
-    assert "1 waiting sends carry times in the future" in found.sentence
+    assert "1 waiting sends have times in the future" in found.sentence
     assert found.hint == "agentlipd restart"
 
 

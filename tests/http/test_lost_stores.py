@@ -92,7 +92,7 @@ def test_lost_store_is_refused_and_its_loss_can_be_accepted(workspace, name):
         line = next(line for line in hub.said.splitlines() if "a store was lost" in line)
         assert json.loads(line)["store"] == name
         assert any(
-            f["subject"] == name and "begun anew" in f["sentence"] for f in findings(workspace)
+            f["subject"] == name and "created again" in f["sentence"] for f in findings(workspace)
         )
     finally:
         hub.stop()

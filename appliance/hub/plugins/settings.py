@@ -36,7 +36,7 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     [[plugins.use]]."""
 
     enabled: bool = True  # false: none of them runs
-    urls: bool = True  # attach the web addresses in messages, unless [[plugins.use]] names that one
+    urls: bool = True  # attach web addresses of messages to topics; [[plugins.use]] can replace it
     require_isolation: bool = True  # false: run them where nothing keeps them from .agentlip/ too
     uid: Annotated[int, Meta(ge=0)] = 65534  # they run as that user, where the appliance is root
     gid: Annotated[int, Meta(ge=0)] = 65534  # and as that group
@@ -44,7 +44,7 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load_seconds: Seconds = 15.0  # for starting the process and its module
     memory_bytes: Positive = 128 * 1024 * 1024  # address space of one process
     cpu_seconds: Positive = 60  # processor time of one process; it is replaced at half of it
-    processes_max: Positive = 64  # of a plugin that may start some; threads count too
+    processes_max: Positive = 64  # processes and threads of a plugin with subprocesses = true
     file_bytes: Annotated[int, Meta(ge=0)] = 0  # longest file it may write, where it may at all
     module_bytes_max: Positive = 1024 * 1024  # of a module's source
     output_bytes_max: Positive = 256 * 1024  # of what is said about one message
@@ -58,7 +58,7 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Seconds = 60.0  # a process without work for so long is ended
     slow_seconds: Seconds = 1.0  # longer than that for one message is worth a line in the log
     cursor_seconds: Seconds = 1.0  # how often a cursor is stored that passed nothing of note
-    poll_seconds: Seconds = 0.1  # how long new messages may wait to be looked at together
+    poll_seconds: Seconds = 0.1  # how long new messages wait to be processed as a batch
     lag_warning_events: Positive = 10_000  # behind the log by more: the doctor says so
     use: tuple[PluginSettings, ...] = ()  # the plugins, in order; docs/plugins.md
 

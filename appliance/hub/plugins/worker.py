@@ -141,7 +141,7 @@ class Worker:
         if isolation.write == "denied" and isolation.read == "denied":
             if isolation.uid == 0 and self._plugin.subprocesses:
                 return (
-                    "it would start processes as root, whose number has no limit: user"
+                    "a plugin with subprocesses may not run as root: user"
                     f" {self._settings.uid} can't read the Python in {sys.base_prefix}"
                 )
             return ""

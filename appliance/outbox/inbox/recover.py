@@ -1,7 +1,7 @@
 """At the start, before anything opens it: a damaged inbox is replaced by what can be read of it.
 
-The damaged file is kept beside the new one. Messages that can't be read are lost, for brokers were
-told that they are stored; what brokers still hold comes again. The hub's store is never treated so.
+The damaged file is kept beside the new one. Messages that can't be read are lost, because they were
+acked; brokers deliver unacked messages again. The hub's store is never recovered this way.
 """
 
 from appliance.kernel.clock import Clock

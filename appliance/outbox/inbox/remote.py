@@ -117,7 +117,9 @@ class Remote:
         if 200 <= status < 300:
             return told
         if status in (408, 425, 429) or status >= 500:
-            raise wire.NoBroker(f"the broker answered {status}", details={"mesh": self._mesh})
+            raise wire.NoBroker(
+                f"the broker returned status {status}", details={"mesh": self._mesh}
+            )
         said = told.get("error")
         raise wire.BrokerRefused(
             f"the broker refused: {said}" if isinstance(said, str) else None,

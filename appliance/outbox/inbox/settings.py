@@ -17,7 +17,7 @@ class BrokerPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
     ca_file: str | None = None  # certificates to trust instead of the system's
-    broker_id: BrokerId | None = None  # sign for no other broker; left out: the broker tells its id
+    broker_id: BrokerId | None = None  # only broker to sign for; unset: the broker sends its id
 
 
 class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting_max: Positive = 64  # long polls at once
     streams_max: Positive = 32  # event streams at once
     queue_max: Positive = 1000  # events waiting for one reader before it goes back to the table
-    live_bytes_max: Positive = 32 * 1024 * 1024  # events kept for readers that are slow
+    live_bytes_max: Positive = 32 * 1024 * 1024  # bytes of events kept for slow readers
     heartbeat_seconds: Seconds = 15.0  # a comment line keeps proxies from hanging up
     retention_days: Seconds = 30.0  # messages and runs of hooks are kept
     sweep_rows_max: Positive = 2000  # removed in one transaction
