@@ -14,6 +14,8 @@ from appliance.terminal import (
     common,
     note,
     plain_app,
+    until_signalled,
+    write_now,
 )
 
 HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
@@ -130,6 +132,43 @@ def status(session: Session) -> None:
     state = look(session.workspace)
     session.answer(state, describe(state))
     raise typer.Exit(exit_code(state))
+
+
+@app.command()
+@common
+def logs(
+    session: Session,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is added, until interrupted.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, max=100_000, help="At most so many, the last.")
+    ] = 100,
+) -> None:
+    """Print the log of an appliance that `agentlipd up` started, also after it stopped.
+
+    With --json each line is the JSON object that was logged.
+
+    Example: agentlipd logs -f --lines 20
+    """
+    from appliance import daemon
+    from appliance.logfile import LogMissing, LogReader, as_json, as_text
+
+    reader = LogReader(daemon.workspace(session.workspace))
+
+    def show(line: bytes) -> None:
+        write_now(as_json(line) if session.machine else as_text(line).encode())
+
+    with until_signalled():
+        try:
+            for line in reader.last(lines, going_on=follow):
+                show(line)
+        except LogMissing as missing:
+            if not follow:
+                raise
+            note(f"{missing.message}; waiting for one")
+        for line in reader.added() if follow else ():
+            show(line)
 
 
 @app.command("install-service")

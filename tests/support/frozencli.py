@@ -20,6 +20,7 @@ from tests.support.hubprocess import HubProcess
 PRINTS_NO_JSON = {
     "agentlip courier pipe": "speaks its own protocol on standard input and output",
     "agentlip courier skill": "answers envelopes and prints nothing",
+    "agentlipd logs": "prints what was logged, whose fields differ from line to line",
     "agentlip mcp": "speaks JSON-RPC on standard input and output",
 }
 # What only just came to be: its answers are in the tests of its commands, and are promised from
