@@ -48,6 +48,11 @@ AcceptLossFlag = Annotated[
     ),
 ]
 
+NameFlag = Annotated[str, typer.Option("--name", help="Name of the service.")]
+SystemFlag = Annotated[
+    bool, typer.Option("--system/--user", help="Of the machine (needs root), or of your user.")
+]
+
 app = plain_app(
     "Start, stop and look at the appliance of a workspace.\n\n"
     "Exit codes: 0 success, 1 error, 2 conflict, 3 not running or not ready, 4 token refused."
@@ -181,7 +186,7 @@ def install_service(
     user: Annotated[
         str | None, typer.Option("--user", help="With --system: run as this user.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of the service.")] = "agentlip",
+    name: NameFlag = "agentlip",
     host: HostFlag = None,
     port: PortFlag = None,
     config: ConfigFlag = None,
@@ -192,10 +197,17 @@ def install_service(
     enable: Annotated[
         bool, typer.Option("--enable/--no-enable", help="Also start it now and at every boot.")
     ] = True,
+    allow_ci: Annotated[
+        bool, typer.Option("--allow-ci-persistent", help="Also in a CI job.")
+    ] = False,
 ) -> None:
-    """Let systemd keep the appliance running, also after a reboot."""
+    """Let systemd keep the appliance running, also after a reboot. Not in a CI job."""
+    import os
+
     from appliance import daemon, systemd
 
+    if not print_only:
+        systemd.check_ci(os.environ, allowed=allow_ci)
     options = daemon.ServerOptions(host, port, config, False, unsafe_network)
     datadir = daemon.workspace_for_up(session.workspace, make=not print_only)
     unit = systemd.Unit(name, datadir.workspace, options.arguments(), system, user)
@@ -205,6 +217,28 @@ def install_service(
     installed = systemd.install(unit, enable=enable)
     lines = [f"wrote {installed['path']}", *installed["next"]]
     session.answer(installed, "\n".join(lines))
+
+
+@app.command("uninstall-service")
+@common
+def uninstall_service(
+    session: Session,
+    system: SystemFlag = False,
+    name: NameFlag = "agentlip",
+) -> None:
+    """Stop the service of this workspace and remove its unit. Safe to repeat.
+
+    The workspace and its data stay.
+
+    Example: agentlipd uninstall-service --system
+    """
+    from appliance import daemon, systemd
+
+    datadir = daemon.workspace_for_up(session.workspace, make=False)
+    answer = systemd.uninstall(systemd.Unit(name, datadir.workspace, [], system))
+    told = [f"removed {path}" for path in answer["removed"]]
+    told = told or [f"there is no service {answer['path']}"]
+    session.answer(answer, "\n".join([*told, *answer["next"]]))
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:

@@ -209,6 +209,7 @@ def _rest(run: Recorder) -> None:
     run("agentlip mcp config", "cursor")
     run("agentlipd status")
     run("agentlipd install-service", "--print")
+    run("agentlipd uninstall-service", "--name", "agentlip-never-installed")
 
 
 def _daemon(run: Recorder) -> None:
