@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli_reset import reset
 from appliance.terminal import (
     JsonFlag,
     JsonlFlag,
@@ -239,6 +240,9 @@ def uninstall_service(
     told = [f"removed {path}" for path in answer["removed"]]
     told = told or [f"there is no service {answer['path']}"]
     session.answer(answer, "\n".join([*told, *answer["next"]]))
+
+
+app.command("reset")(reset)
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:

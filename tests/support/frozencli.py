@@ -223,3 +223,5 @@ def _daemon(run: Recorder) -> None:
             run("agentlipd down")
     run("agentlipd status", code=3)
     run("agentlip status", code=3)
+    run("agentlipd reset", "--dry-run")
+    run("agentlipd reset", "--yes")
