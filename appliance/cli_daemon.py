@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli_reset import reset
+from appliance.cli_reset import reset, uninstall
 from appliance.terminal import (
     JsonFlag,
     JsonlFlag,
@@ -243,6 +243,7 @@ def uninstall_service(
 
 
 app.command("reset")(reset)
+app.command("uninstall")(uninstall)
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:

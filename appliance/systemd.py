@@ -259,7 +259,10 @@ def check_ci(environment: Mapping[str, str], *, allowed: bool) -> None:
 
 def is_installed(unit: Unit) -> bool:
     """Whether there is such a service, and of this workspace."""
-    return workspace_of(unit) == unit.workspace
+    try:
+        return workspace_of(unit) == unit.workspace
+    except OtherService:
+        return False
 
 
 def workspace_of(unit: Unit) -> Path | None:

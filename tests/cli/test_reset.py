@@ -1,4 +1,4 @@
-"""`agentlipd reset`: all data of a workspace go, its settings stay, and nothing half."""
+"""`agentlipd reset` and `uninstall`: all data of a workspace go, its settings stay."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.outbox.identity import keys
 from appliance.outbox.identity.files import KEYPAIR, Files
+from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import agentlip, agentlipd
 
 
@@ -81,3 +82,31 @@ def test_a_link_is_not_followed(workspace: Path, tmp_path: Path) -> None:
     refused = agentlipd("reset", "--yes", "--json", cwd=workspace)
     assert json.loads(refused.err)["code"] == "RESET_FAILED"
     assert (elsewhere / "db.sqlite3").exists()
+
+
+def test_uninstall_removes_the_service_the_process_and_the_data(
+    workspace: Path, tmp_path: Path
+) -> None:
+    env = {**dict.fromkeys(("CI", *PASSING), ""), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    units = tmp_path / "config" / "systemd" / "user"
+    for name in ("agentlip", "foreign"):
+        agentlipd("install-service", "--no-enable", "--name", name, cwd=workspace, **env)
+    unit, foreign = units / "agentlip.service", units / "foreign.service"
+    foreign.write_text("[Service]\nExecStart=/bin/true\n")
+    assert agentlipd("up", cwd=workspace, **env).code == 0
+    try:
+        asked = agentlipd("uninstall", "--json", cwd=workspace, **env)
+        assert asked.code == 1
+        assert json.loads(asked.err)["details"]["services"] == [str(unit)]
+        dry = agentlipd("uninstall", "--dry-run", "--name", "foreign", cwd=workspace, **env)
+        assert str(foreign) not in dry.out, "somebody else wrote it"
+        assert unit.exists()
+        assert agentlipd("status", cwd=workspace).code == 0
+        done = agentlipd("uninstall", "--yes", "--json", cwd=workspace, **env)
+        assert done.code == 0, done
+        assert done.json["services"] == [str(unit)]
+        assert not unit.exists()
+        assert foreign.exists()
+        assert sorted(path.name for path in workspace.iterdir()) == ["agentlip.toml", "notes.txt"]
+    finally:
+        agentlipd("down", cwd=workspace)

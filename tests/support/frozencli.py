@@ -224,4 +224,7 @@ def _daemon(run: Recorder) -> None:
     run("agentlipd status", code=3)
     run("agentlip status", code=3)
     run("agentlipd reset", "--dry-run")
+    run("agentlipd uninstall", "--name", "agentlip-never-installed", "--dry-run")
     run("agentlipd reset", "--yes")
+    run("agentlip init")
+    run("agentlipd uninstall", "--name", "agentlip-never-installed", "--yes")
