@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli_reset import reset, uninstall
 from appliance.terminal import (
     JsonFlag,
     JsonlFlag,
@@ -14,6 +15,8 @@ from appliance.terminal import (
     common,
     note,
     plain_app,
+    until_signalled,
+    write_now,
 )
 
 HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
@@ -44,6 +47,11 @@ AcceptLossFlag = Annotated[
         metavar="STORE",
         help="Create a missing store again, empty; may be repeated.",
     ),
+]
+
+NameFlag = Annotated[str, typer.Option("--name", help="Name of the service.")]
+SystemFlag = Annotated[
+    bool, typer.Option("--system/--user", help="Of the machine (needs root), or of your user.")
 ]
 
 app = plain_app(
@@ -132,6 +140,43 @@ def status(session: Session) -> None:
     raise typer.Exit(exit_code(state))
 
 
+@app.command()
+@common
+def logs(
+    session: Session,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is added, until interrupted.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, max=100_000, help="At most so many, the last.")
+    ] = 100,
+) -> None:
+    """Print the log of an appliance that `agentlipd up` started, also after it stopped.
+
+    With --json each line is the JSON object that was logged.
+
+    Example: agentlipd logs -f --lines 20
+    """
+    from appliance import daemon
+    from appliance.logfile import LogMissing, LogReader, as_json, as_text
+
+    reader = LogReader(daemon.workspace(session.workspace))
+
+    def show(line: bytes) -> None:
+        write_now(as_json(line) if session.machine else as_text(line).encode())
+
+    with until_signalled():
+        try:
+            for line in reader.last(lines, going_on=follow):
+                show(line)
+        except LogMissing as missing:
+            if not follow:
+                raise
+            note(f"{missing.message}; waiting for one")
+        for line in reader.added() if follow else ():
+            show(line)
+
+
 @app.command("install-service")
 @common
 def install_service(
@@ -142,7 +187,7 @@ def install_service(
     user: Annotated[
         str | None, typer.Option("--user", help="With --system: run as this user.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of the service.")] = "agentlip",
+    name: NameFlag = "agentlip",
     host: HostFlag = None,
     port: PortFlag = None,
     config: ConfigFlag = None,
@@ -153,10 +198,17 @@ def install_service(
     enable: Annotated[
         bool, typer.Option("--enable/--no-enable", help="Also start it now and at every boot.")
     ] = True,
+    allow_ci: Annotated[
+        bool, typer.Option("--allow-ci-persistent", help="Also in a CI job.")
+    ] = False,
 ) -> None:
-    """Let systemd keep the appliance running, also after a reboot."""
+    """Let systemd keep the appliance running, also after a reboot. Not in a CI job."""
+    import os
+
     from appliance import daemon, systemd
 
+    if not print_only:
+        systemd.check_ci(os.environ, allowed=allow_ci)
     options = daemon.ServerOptions(host, port, config, False, unsafe_network)
     datadir = daemon.workspace_for_up(session.workspace, make=not print_only)
     unit = systemd.Unit(name, datadir.workspace, options.arguments(), system, user)
@@ -166,6 +218,32 @@ def install_service(
     installed = systemd.install(unit, enable=enable)
     lines = [f"wrote {installed['path']}", *installed["next"]]
     session.answer(installed, "\n".join(lines))
+
+
+@app.command("uninstall-service")
+@common
+def uninstall_service(
+    session: Session,
+    system: SystemFlag = False,
+    name: NameFlag = "agentlip",
+) -> None:
+    """Stop the service of this workspace and remove its unit. Safe to repeat.
+
+    The workspace and its data stay.
+
+    Example: agentlipd uninstall-service --system
+    """
+    from appliance import daemon, systemd
+
+    datadir = daemon.workspace_for_up(session.workspace, make=False)
+    answer = systemd.uninstall(systemd.Unit(name, datadir.workspace, [], system))
+    told = [f"removed {path}" for path in answer["removed"]]
+    told = told or [f"there is no service {answer['path']}"]
+    session.answer(answer, "\n".join([*told, *answer["next"]]))
+
+
+app.command("reset")(reset)
+app.command("uninstall")(uninstall)
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:

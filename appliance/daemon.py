@@ -31,6 +31,7 @@ from appliance.kernel.datadir import (
 from appliance.kernel.errors import ApplianceError, Conflict, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
+from appliance.logfile import former_log_file, log_file
 from appliance.sdk.discovery import Endpoint, connect, find_workspace
 from appliance.status import State, look_at
 
@@ -401,16 +402,12 @@ def checkout() -> Path | None:
     return None if "site-packages" in root.parts else root
 
 
-def _log_file(datadir: DataDir) -> Path:
-    return datadir.logs / "agentlipd.log"
-
-
 def _open_log(datadir: DataDir) -> int:
-    path = _log_file(datadir)
+    path = log_file(datadir)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
-            path.replace(path.with_suffix(".log.1"))
+            path.replace(former_log_file(datadir))
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StartFailed(f"can't write the log {path}: {error.strerror}") from None
@@ -418,7 +415,7 @@ def _open_log(datadir: DataDir) -> int:
 
 def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
     """`why`, and what the server itself said before it ended."""
-    path = _log_file(datadir)
+    path = log_file(datadir)
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
@@ -437,7 +434,7 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
 def _notice(datadir: DataDir, began_at: int) -> State:
     """What the server logged about its port when it could not have the one it wanted."""
     try:
-        with _log_file(datadir).open("rb") as file:
+        with log_file(datadir).open("rb") as file:
             file.seek(began_at)
             lines = file.read(LOG_START_BYTES).splitlines()
     except OSError:

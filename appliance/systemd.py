@@ -1,18 +1,22 @@
 """A systemd unit for one workspace, so that the appliance outlives logouts and reboots."""
 
+import errno
 import getpass
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from appliance.daemon import checkout
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.outbox.identity.mode import in_ci, passing
 
 COMMAND_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20  # the server drains for up to 10
@@ -101,6 +105,25 @@ class InstallFailed(ApplianceError):
     advice = "agentlipd install-service --help"
 
 
+class UninstallFailed(ApplianceError):
+    kind = "invalid"
+    code = "UNINSTALL_FAILED"
+    sentence = "the service could not be removed"
+    advice = "agentlipd uninstall-service --help"
+
+
+class OtherService(Conflict):
+    code = "OTHER_SERVICE"
+    sentence = "the service of this name was not installed for this workspace"
+    advice = "agentlipd uninstall-service --help"
+
+
+class ServiceInCi(Conflict):
+    code = "SERVICE_IN_CI"
+    sentence = "this is a CI job, gone soon: no service is installed"
+    advice = "agentlipd install-service --allow-ci-persistent"
+
+
 class Unit(msgspec.Struct, frozen=True):
     """A unit before it is written. `system` means for the machine, else for this user."""
 
@@ -118,6 +141,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> Path:
+        """Where systemd looks for it."""
         if self.system:
             return Path("/etc/systemd/system") / f"{self.name}.service"
         config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
@@ -214,7 +238,7 @@ def install(unit: Unit, *, enable: bool) -> dict[str, Any]:
     if not enable:
         todo = ["to start it now and at every boot:", *(f"  {each}" for each in spelled)]
         return {"path": str(path), "enabled": False, "next": [*todo, *after]}
-    if not Path("/run/systemd/system").is_dir() or shutil.which("systemctl") is None:
+    if not _systemd_runs():
         why = "systemd does not run here; on a machine where it does:"
         todo = [why, *(f"  {each}" for each in spelled)]
         return {"path": str(path), "enabled": False, "next": [*todo, *after]}
@@ -223,16 +247,103 @@ def install(unit: Unit, *, enable: bool) -> dict[str, Any]:
     return {"path": str(path), "enabled": True, "next": ["started, now and at every boot", *after]}
 
 
-def _do(step: list[str]) -> None:
+def check_ci(environment: Mapping[str, str], *, allowed: bool) -> None:
+    """Raises ServiceInCi in a CI job: what it installs outlives nothing, or the wrong thing."""
+    if in_ci(environment) and not allowed:
+        found = passing(environment)
+        raise ServiceInCi(
+            f"this is a CI job ({found} is set), gone soon: no service is installed",
+            details={"variable": found},
+        )
+
+
+def is_installed(unit: Unit) -> bool:
+    """Whether there is such a service, and of this workspace."""
+    try:
+        return workspace_of(unit) == unit.workspace
+    except OtherService:
+        return False
+
+
+def workspace_of(unit: Unit) -> Path | None:
+    """The workspace that the installed service of this name serves; None where there is none."""
+    try:
+        lines = unit.path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _not_removed(unit, unit.path, error) from None
+    mark, key = "Description=Agentlip Appliance for ", "WorkingDirectory="
+    if not any(line.startswith(mark) for line in lines):
+        raise OtherService(
+            f"{unit.path} was not written by agentlipd", details={"path": str(unit.path)}
+        )
+    found = [line.removeprefix(key) for line in lines if line.startswith(key)]
+    return Path(found[0].replace("%%", "%")) if found else None
+
+
+def uninstall(unit: Unit) -> dict[str, Any]:
+    """Stops the service and takes its unit away; what was done. Safe to repeat.
+
+    Raises OtherService for a unit that somebody else wrote, or that is of another workspace.
+    """
+    path, wanted = unit.path, _wanted(unit)
+    serves = workspace_of(unit)
+    if serves is None and not path.exists():
+        return {"path": str(path), "removed": [], "stopped": False, "next": []}
+    if serves != unit.workspace:
+        raise OtherService(
+            f"{path} is the service of the workspace {serves}, not of {unit.workspace}",
+            details={"path": str(path), "workspace": str(serves)},
+            hint=f"agentlipd uninstall-service --workspace {shlex.quote(str(serves))}",
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise _not_removed(unit, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    control = ["systemctl"] if unit.system else ["systemctl", "--user"]
+    running = _systemd_runs()
+    if running:
+        _do([*control, "disable", "--now", f"{unit.name}.service"], UninstallFailed)
+    removed = [each for each in (wanted, path) if each.is_symlink() or each.exists()]
+    for each in removed:
+        try:
+            each.unlink(missing_ok=True)
+        except OSError as error:
+            raise _not_removed(unit, each, error) from None
+    if running:
+        _do([*control, "daemon-reload"], UninstallFailed)
+    after = [] if running else ["systemd does not run here; what it started elsewhere goes on"]
+    names = [str(each) for each in removed]
+    return {"path": str(path), "removed": names, "stopped": running, "next": after}
+
+
+def _wanted(unit: Unit) -> Path:
+    """The link that `systemctl enable` makes, and `disable` removes where systemd runs."""
+    target = "multi-user" if unit.system else "default"
+    return unit.path.parent / f"{target}.target.wants" / unit.path.name
+
+
+def _not_removed(unit: Unit, path: Path, error: OSError) -> UninstallFailed:
+    return UninstallFailed(
+        f"can't remove {path}: {error.strerror}",
+        details={"path": str(path)},
+        hint="for the machine it needs root: sudo agentlipd uninstall-service --system"
+        if unit.system
+        else None,
+    )
+
+
+def _systemd_runs() -> bool:
+    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
+
+
+def _do(step: list[str], failed: type[ApplianceError] = InstallFailed) -> None:
     spelled = " ".join(step)
     try:
         done = subprocess.run(
             step, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InstallFailed(f"'{spelled}' failed: {type(error).__name__}", hint=spelled) from None
+        raise failed(f"'{spelled}' failed: {type(error).__name__}", hint=spelled) from None
     if done.returncode:
         words = done.stderr.strip().splitlines()
-        raise InstallFailed(
-            f"'{spelled}' failed: {words[-1] if words else done.returncode}", hint=spelled
-        )
+        raise failed(f"'{spelled}' failed: {words[-1] if words else done.returncode}", hint=spelled)

@@ -20,6 +20,7 @@ from tests.support.hubprocess import HubProcess
 PRINTS_NO_JSON = {
     "agentlip courier pipe": "speaks its own protocol on standard input and output",
     "agentlip courier skill": "answers envelopes and prints nothing",
+    "agentlipd logs": "prints what was logged, whose fields differ from line to line",
     "agentlip mcp": "speaks JSON-RPC on standard input and output",
 }
 # What only just came to be: its answers are in the tests of its commands, and are promised from
@@ -208,6 +209,7 @@ def _rest(run: Recorder) -> None:
     run("agentlip mcp config", "cursor")
     run("agentlipd status")
     run("agentlipd install-service", "--print")
+    run("agentlipd uninstall-service", "--name", "agentlip-never-installed")
 
 
 def _daemon(run: Recorder) -> None:
@@ -221,3 +223,8 @@ def _daemon(run: Recorder) -> None:
             run("agentlipd down")
     run("agentlipd status", code=3)
     run("agentlip status", code=3)
+    run("agentlipd reset", "--dry-run")
+    run("agentlipd uninstall", "--name", "agentlip-never-installed", "--dry-run")
+    run("agentlipd reset", "--yes")
+    run("agentlip init")
+    run("agentlipd uninstall", "--name", "agentlip-never-installed", "--yes")

@@ -86,6 +86,60 @@ def rotate(session: Session) -> None:
     session.answer(answer, f"the member key is {answer['pubkey']} now; told: {meshes}")
 
 
+@app.command("archive-cleanup")
+@common
+def archive_cleanup(
+    session: Session,
+    older_than: Annotated[
+        float,
+        typer.Option(
+            "--older-than",
+            metavar="DAYS",
+            min=0,
+            max=36500,
+            help="Keep what was rotated out later, even past its grace time.",
+        ),
+    ] = 0.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    yes: YesFlag = False,
+) -> None:
+    """Remove archived keys that nothing needs any more; also while the appliance runs.
+
+    A rotated-out key is needed for its grace time (identity.archive_days): until then it decrypts
+    what was sealed for it, and stays. Malformed archives that were put aside go after 30 days.
+
+    Example: agentlip identity archive-cleanup --older-than 14 --yes
+    """  # fmt: skip
+    from appliance.kernel.clock import SystemClock
+    from appliance.outbox.identity import files
+
+    datadir, settings = _files(session)
+    clock = SystemClock()
+    found = files.clean_archive(datadir, settings, older_than, clock, do=False)
+    if not dry_run and (found.removed or found.put_aside):
+        if not yes:
+            raise Invalid(
+                f"what was sealed for them can't be decrypted again: {_counted(found)} to remove",
+                hint=NOT_SURE,
+                details={"found": msgspec.to_builtins(found)},
+            )
+        found = files.clean_archive(datadir, settings, older_than, clock, do=True)
+    verb = "would remove" if dry_run else "removed"
+    names = [*(key.key_id for key in found.removed), *found.put_aside]
+    lines = [f"{verb} {_counted(found)}, kept {len(found.kept)} of the keys"]
+    lines += [f"{verb} {name}" for name in names]
+    lines += [f"kept {key.key_id} until {key.expires_at}" for key in found.kept]
+    session.answer(msgspec.structs.replace(found, dry_run=dry_run), "\n".join(lines))
+
+
+def _counted(found: Any) -> str:
+    keys, aside = len(found.removed), len(found.put_aside)
+    more = f" and {aside} archive{'s' * (aside != 1)} put aside" if aside else ""
+    return f"{keys} archived key{'s' * (keys != 1)}{more}"
+
+
 @app.command("rotate-token")
 @common
 def rotate_token(

@@ -11,6 +11,7 @@ from appliance.kernel.manifest import IDENTITY, StoreLost
 from appliance.outbox.identity import host, keys, metrics, wire
 from appliance.outbox.identity.files import (
     ARCHIVE,
+    DAY_MS,
     HOST,
     KEYPAIR,
     NEXT,
@@ -23,8 +24,6 @@ from appliance.outbox.identity.host import Fingerprint
 from appliance.outbox.identity.keys import Archive, BadKeys, Keys, Rotation
 from appliance.outbox.identity.mode import choose
 from appliance.outbox.identity.settings import IdentitySettings
-
-DAY_MS = 86_400_000
 
 Told = Literal["taken", "refused", "unknown"]
 Tell = Callable[[Keys, Keys], Mapping[str, Told]]
@@ -195,10 +194,11 @@ class Identity:
         """Forget what is past its grace time; how many keys."""
         if self.mode != "persistent":
             return 0
-        before = self._archive()
-        after = keys.without_expired(before, iso(self._clock.now_ms()))
-        if after is not before:
-            self._files.write(ARCHIVE, after)
+        with self._files.alone():
+            before = self._archive()
+            after = keys.without_expired(before, iso(self._clock.now_ms()))
+            if after is not before:
+                self._files.write(ARCHIVE, after)
         return len(before.keys) - len(after.keys)
 
     def resume(self) -> None:
@@ -239,11 +239,13 @@ class Identity:
         now_ms = self._clock.now_ms()
         until = iso(now_ms + int(self._settings.archive_days * DAY_MS))
         entry = keys.archived(old, iso(now_ms), until)
-        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), self._settings.archive_max)
+        most = self._settings.archive_max
+        with self._files.alone():
+            archive, surplus = keys.add(self._archive(), entry, iso(now_ms), most)
+            self._files.write(ARCHIVE, archive)
         if surplus:
             metrics.forced_out.inc(surplus)
             self._log.warning("archived keys gave way before their time", keys=surplus)
-        self._files.write(ARCHIVE, archive)
         return until
 
     def _archive(self) -> Archive:

@@ -37,6 +37,15 @@ class Rotated(Struct, frozen=True):
     archived_until: str | None
 
 
+class ArchiveCleaned(Struct, frozen=True):
+    """`removed` would be, with `dry_run`. `put_aside` names malformed archives that go as well."""
+
+    dry_run: bool
+    removed: list[ArchivedKey]
+    put_aside: list[str]
+    kept: list[ArchivedKey]
+
+
 class HostChanged(Conflict):
     code = "HOST_CHANGED"
     sentence = "the member key of this workspace was made on another machine"
@@ -50,6 +59,12 @@ class KeysDamaged(Conflict):
     code = "KEYPAIR_DAMAGED"
     sentence = "the file of the member key can't be read"
     advice = "put keypair.json back from a backup, or make another key: agentlip identity remint"
+
+
+class ArchiveDamaged(Conflict):
+    code = "KEYPAIR_ARCHIVE_DAMAGED"
+    sentence = "the archive of member keys can't be read; nothing was removed"
+    advice = "agentlipd restart: the start puts it aside and begins a new one"
 
 
 class OnlyPersistent(Conflict):

@@ -1,0 +1,119 @@
+"""`agentlip identity archive-cleanup`: what goes, what stays, and when it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.datadir import DataDir
+from appliance.outbox.identity import keys
+from appliance.outbox.identity.files import ARCHIVE, DAY_MS, KEYPAIR, Files
+from tests.support.commands import agentlip, agentlipd
+
+CLEANUP = ("identity", "archive-cleanup")
+
+
+def entry(out_days: float, left_days: float) -> keys.Archived:
+    """A key rotated out so many days ago, with so many days of grace left."""
+    now = SystemClock().now_ms()
+    out, until = now - int(out_days * DAY_MS), now + int(left_days * DAY_MS)
+    return keys.archived(keys.make(iso(out)), iso(out), iso(until))
+
+
+YOUNG, OVER, LONG_OVER = entry(1, 6), entry(8, -1), entry(60, -50)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    agentlip("init", cwd=tmp_path)
+    files = Files(DataDir(tmp_path))
+    files.write(KEYPAIR, keys.make(iso(SystemClock().now_ms())))
+    files.write(ARCHIVE, keys.Archive((LONG_OVER, OVER, YOUNG)))
+    return files
+
+
+def in_archive(files: Files) -> list[str]:
+    text = files.read(ARCHIVE)
+    assert text is not None
+    return [key.key_id for key in keys.read_archive(text).keys]
+
+
+def ids(rows: list[dict[str, str]]) -> list[str]:
+    return [row["key_id"] for row in rows]
+
+
+def test_it_asks_first_and_a_dry_run_changes_nothing(files: Files, tmp_path: Path) -> None:
+    before = files.read(ARCHIVE)
+    asked = agentlip(*CLEANUP, "--json", cwd=tmp_path)
+    assert asked.code == 1
+    told = json.loads(asked.err)
+    assert "2 archived keys" in told["error"]
+    assert ids(told["details"]["found"]["removed"]) == [LONG_OVER.key_id, OVER.key_id]
+    dry = agentlip(*CLEANUP, "--dry-run", "--yes", "--json", cwd=tmp_path)
+    assert dry.json["dry_run"] is True
+    assert ids(dry.json["removed"]) == [LONG_OVER.key_id, OVER.key_id]
+    assert f"would remove {OVER.key_id}" in agentlip(*CLEANUP, "--dry-run", cwd=tmp_path).out
+    assert files.read(ARCHIVE) == before
+
+
+def test_only_keys_past_their_grace_go_however_young_the_limit(
+    files: Files, tmp_path: Path
+) -> None:
+    first = agentlip(*CLEANUP, "--older-than", 30, "--yes", "--json", cwd=tmp_path)
+    assert ids(first.json["removed"]) == [LONG_OVER.key_id]
+    assert ids(first.json["kept"]) == [OVER.key_id, YOUNG.key_id]
+    assert in_archive(files) == [OVER.key_id, YOUNG.key_id]
+    second = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+    assert second.json["dry_run"] is False
+    assert ids(second.json["removed"]) == [OVER.key_id]
+    assert in_archive(files) == [YOUNG.key_id]
+    assert (files.folder / ARCHIVE).stat().st_mode & 0o077 == 0
+    again = agentlip(*CLEANUP, cwd=tmp_path)
+    assert again.code == 0, "nothing to remove, nothing to ask"
+    assert f"kept {YOUNG.key_id} until" in again.out
+    assert "privkey" not in first.out + second.out + again.out
+
+
+def test_archives_put_aside_go_when_no_grace_can_last(files: Files, tmp_path: Path) -> None:
+    now = SystemClock().now_ms()
+    old, young = (f"{ARCHIVE}.malformed-{now - days * DAY_MS}" for days in (31, 29))
+    other = f"{ARCHIVE}.malformed-mine"
+    for name in (old, young, other):
+        (files.folder / name).write_text("{")
+    done = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+    assert done.json["put_aside"] == [old]
+    assert not (files.folder / old).exists()
+    assert (files.folder / young).exists()
+    assert (files.folder / other).exists()
+
+
+def test_a_damaged_archive_and_a_missing_key_are_typed_errors(files: Files, tmp_path: Path) -> None:
+    (files.folder / ARCHIVE).write_text("{")
+    damaged = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+    assert damaged.code == 2
+    assert json.loads(damaged.err)["code"] == "KEYPAIR_ARCHIVE_DAMAGED"
+    assert files.read(ARCHIVE) == b"{"
+    files.remove(KEYPAIR)
+    none = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+    assert json.loads(none.err)["code"] == "NO_IDENTITY"
+
+
+def test_it_works_beside_the_appliance_that_runs(files: Files, tmp_path: Path) -> None:
+    files.remove(KEYPAIR)
+    files.remove(ARCHIVE)
+    persistent = {"AGENTLIP_IDENTITY__MODE": "persistent"}
+    assert agentlipd("up", cwd=tmp_path, **persistent).code == 0
+    try:
+        files.write(ARCHIVE, keys.Archive((OVER, YOUNG)))
+        assert agentlip("identity", "rotate", cwd=tmp_path).code == 0
+        done = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+        assert done.json["removed"] == [], "a rotation forgot it already"
+        assert len(in_archive(files)) == 2
+        files.write(ARCHIVE, keys.Archive((OVER, YOUNG)))
+        done = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+        assert ids(done.json["removed"]) == [OVER.key_id]
+        shown = agentlip("identity", "show", "--json", cwd=tmp_path).json
+        assert ids(shown["archived"]) == [YOUNG.key_id]
+    finally:
+        agentlipd("down", cwd=tmp_path)

@@ -1,0 +1,112 @@
+"""`agentlipd reset` and `uninstall`: all data of a workspace go, its settings stay."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.datadir import DataDir
+from appliance.outbox.identity import keys
+from appliance.outbox.identity.files import KEYPAIR, Files
+from appliance.outbox.identity.mode import PASSING
+from tests.support.commands import agentlip, agentlipd
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    path = tmp_path / "ws"
+    path.mkdir()
+    agentlip("init", cwd=path)
+    (path / "agentlip.toml").write_text("# mine\n")
+    (path / "notes.txt").write_text("mine")
+    return path
+
+
+def test_it_asks_and_a_dry_run_changes_nothing(workspace: Path) -> None:
+    asked = agentlipd("reset", "--json", cwd=workspace)
+    assert asked.code == 1
+    told = json.loads(asked.err)
+    assert ".agentlip/db.sqlite3" in told["details"]["found"]["removed"]
+    assert told["hint"] == "agentlipd reset --yes"
+    dry = agentlipd("reset", "--dry-run", "--yes", "--json", cwd=workspace).json
+    assert dry["dry_run"] is True
+    assert dry["removed"] == told["details"]["found"]["removed"]
+    assert dry["bytes"] > 0
+    assert DataDir(workspace).database("hub").exists()
+
+
+def test_everything_of_ours_goes_and_the_rest_stays(workspace: Path) -> None:
+    left = workspace / ".agentlip.removed-0123456789abcdef"  # by a reset that broke off
+    left.mkdir()
+    (left / "token").write_text("x")
+    done = agentlipd("reset", "--yes", "--json", cwd=workspace)
+    assert done.code == 0, done
+    assert {".agentlip/token", f"{left.name}/token"} <= set(done.json["removed"])
+    assert done.json["kept"] == ["agentlip.toml"]
+    assert sorted(path.name for path in workspace.iterdir()) == ["agentlip.toml", "notes.txt"]
+    assert agentlipd("reset", "--yes", cwd=workspace).code == 1, "there is no workspace now"
+    assert agentlip("init", cwd=workspace).code == 0
+
+
+def test_it_refuses_while_the_appliance_runs(workspace: Path) -> None:
+    assert agentlipd("up", cwd=workspace).code == 0
+    try:
+        refused = agentlipd("reset", "--yes", "--json", cwd=workspace)
+        assert refused.code == 2
+        assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
+        assert agentlipd("status", cwd=workspace).code == 0
+    finally:
+        assert agentlipd("down", cwd=workspace).code == 0
+    assert agentlipd("reset", "--yes", cwd=workspace).code == 0
+
+
+def test_it_says_which_broker_must_revoke_the_key(workspace: Path) -> None:
+    made = keys.make(iso(SystemClock().now_ms()))
+    Files(DataDir(workspace)).write(KEYPAIR, made)
+    (workspace / "agentlip.toml").write_text(
+        '[[outbox.brokers]]\nmesh = "lab"\nurl = "https://broker.example.org"\n'
+    )
+    dry = agentlipd("reset", "--dry-run", "--json", cwd=workspace).json
+    command = f"agentlip mesh revoke-member lab {made.ed25519_pubkey}"
+    assert dry["meshes"] == [
+        {"mesh": "lab", "url": "https://broker.example.org", "command": command}
+    ]
+    assert command in agentlipd("reset", "--yes", cwd=workspace).err
+
+
+def test_a_link_is_not_followed(workspace: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    DataDir(workspace).dir.rename(elsewhere)
+    DataDir(workspace).dir.symlink_to(elsewhere)
+    refused = agentlipd("reset", "--yes", "--json", cwd=workspace)
+    assert json.loads(refused.err)["code"] == "RESET_FAILED"
+    assert (elsewhere / "db.sqlite3").exists()
+
+
+def test_uninstall_removes_the_service_the_process_and_the_data(
+    workspace: Path, tmp_path: Path
+) -> None:
+    env = {**dict.fromkeys(("CI", *PASSING), ""), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    units = tmp_path / "config" / "systemd" / "user"
+    for name in ("agentlip", "foreign"):
+        agentlipd("install-service", "--no-enable", "--name", name, cwd=workspace, **env)
+    unit, foreign = units / "agentlip.service", units / "foreign.service"
+    foreign.write_text("[Service]\nExecStart=/bin/true\n")
+    assert agentlipd("up", cwd=workspace, **env).code == 0
+    try:
+        asked = agentlipd("uninstall", "--json", cwd=workspace, **env)
+        assert asked.code == 1
+        assert json.loads(asked.err)["details"]["services"] == [str(unit)]
+        dry = agentlipd("uninstall", "--dry-run", "--name", "foreign", cwd=workspace, **env)
+        assert str(foreign) not in dry.out, "somebody else wrote it"
+        assert unit.exists()
+        assert agentlipd("status", cwd=workspace).code == 0
+        done = agentlipd("uninstall", "--yes", "--json", cwd=workspace, **env)
+        assert done.code == 0, done
+        assert done.json["services"] == [str(unit)]
+        assert not unit.exists()
+        assert foreign.exists()
+        assert sorted(path.name for path in workspace.iterdir()) == ["agentlip.toml", "notes.txt"]
+    finally:
+        agentlipd("down", cwd=workspace)
