@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,10 +32,18 @@ def iso(at: datetime) -> str:
 
 
 class Log:
-    """Every verb changes a table and appends the event that tells of it."""
+    """Every verb changes a table and appends the event that tells of it.
 
-    def __init__(self, epoch: str = "epoch-1", start: datetime = START) -> None:
+    principal  who does it; the log of an older hub, which recorded nobody, has OLDER
+    """
+
+    OLDER: Final = object()
+
+    def __init__(
+        self, epoch: str = "epoch-1", start: datetime = START, principal: object = "ci"
+    ) -> None:
         self.epoch = epoch
+        self.by = {} if principal is self.OLDER else {"principal": principal}
         self.now = start
         self.rows: list[dict[str, Any]] = []
         self.last = 0
@@ -53,7 +61,7 @@ class Log:
     def channel(self, name: str = "general") -> str:
         row = {"id": self._id("ch"), "name": name, "description": None, "created_at": iso(self.now)}
         self.tables["channels"][row["id"]] = row
-        self.event("channel.created", "channel", row["id"], {"channel": row}, row["id"])
+        self.event("channel.created", "channel", row["id"], {"channel": row, **self.by}, row["id"])
         return str(row["id"])
 
     def topic(self, channel: str, title: str = "builds") -> str:
@@ -61,12 +69,13 @@ class Log:
         row = {"id": self._id("topic"), "channel_id": channel, "title": title,
                "created_at": at, "updated_at": at}  # fmt: skip
         self.tables["topics"][row["id"]] = row
-        self.event("topic.created", "topic", row["id"], {"topic": row}, channel, row["id"])
+        data = {"topic": row, **self.by}
+        self.event("topic.created", "topic", row["id"], data, channel, row["id"])
         return str(row["id"])
 
     def rename(self, topic: str, title: str) -> None:
         row = self.tables["topics"][topic]
-        data = {"topic_id": topic, "old_title": row["title"], "new_title": title}
+        data = {"topic_id": topic, "old_title": row["title"], "new_title": title, **self.by}
         self.tables["topics"][topic] = {**row, "title": title, "updated_at": iso(self.now)}
         self.event("topic.renamed", "topic", topic, data, row["channel_id"], topic)
 
@@ -78,15 +87,15 @@ class Log:
             "deleted_at": None, "deleted_by": None,
         }  # fmt: skip
         self.tables["messages"][row["id"]] = row
-        self.event("message.created", "message", row["id"], {"message": {**row, **more}},
-                   channel, topic)  # fmt: skip
+        data = {"message": {**row, **self.by, **more}, **self.by}
+        self.event("message.created", "message", row["id"], data, channel, topic)
         return str(row["id"])
 
     def edit(self, message: str, content: str) -> None:
         row = self.tables["messages"][message]
         version = row["version"] + 1
         data = {"message_id": message, "old_content": row["content_raw"], "new_content": content,
-                "version": version}  # fmt: skip
+                "version": version, **self.by}  # fmt: skip
         row |= {"content_raw": content, "version": version, "edited_at": iso(self.now)}
         self.event("message.edited", "message", message, data, row["channel_id"], row["topic_id"])
 
@@ -94,7 +103,8 @@ class Log:
         row = self.tables["messages"][message]
         old, version = row["topic_id"], row["version"] + 1
         data = {"message_id": message, "old_topic_id": old, "new_topic_id": topic,
-                "channel_id": row["channel_id"], "mode": "one", "version": version}  # fmt: skip
+                "channel_id": row["channel_id"], "mode": "one", "version": version,
+                **self.by}  # fmt: skip
         row |= {"topic_id": topic, "version": version}
         self.event("message.moved_topic", "message", message, data, row["channel_id"], old, topic)
 
@@ -103,7 +113,7 @@ class Log:
         version, at = row["version"] + 1, iso(self.now)
         row |= {"content_raw": "[deleted]", "version": version, "edited_at": at, "deleted_at": at,
                 "deleted_by": by}  # fmt: skip
-        data = {"message_id": message, "deleted_by": by, "version": version}
+        data = {"message_id": message, "deleted_by": by, "version": version, **self.by}
         self.event("message.deleted", "message", message, data, row["channel_id"], row["topic_id"])
 
     def attach(self, topic: str, value: dict[str, Any]) -> str:
@@ -112,14 +122,14 @@ class Log:
                "value_json": json.dumps(value), "dedupe_key": json.dumps(value),
                "source_message_id": None, "created_at": iso(self.now)}  # fmt: skip
         self.tables["topic_attachments"][row["id"]] = row
-        data = {"attachment": {**row, "value_json": value}}
+        data = {"attachment": {**row, "value_json": value}, **self.by}
         self.event("topic.attachment_added", "attachment", row["id"], data, channel, topic)
         return str(row["id"])
 
     def enrich(self, message: str, kind: str = "link") -> None:
         row = self.tables["messages"][message]
         said = [{"kind": kind, "span": {"start": 0, "end": 3}, "data": {"url": "x"}}]
-        data = {"message_id": message, "enrichments": said}
+        data = {"message_id": message, "enrichments": said, **self.by}
         self.event("message.enriched", "message", message, data, row["channel_id"], row["topic_id"])
         made = {"id": self._id("enr"), "message_id": message, "kind": kind, "span_start": 0,
                 "span_end": 3, "data_json": '{"url":"x"}', "created_at": iso(self.now)}  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import shutil
 from datetime import timedelta
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
@@ -29,9 +30,9 @@ def everything(spark, silver):
     }
 
 
-def conversation():
+def conversation(**of):
     """A log in which everything happens that can, over three days."""
-    log = Log()
+    log = Log(**of)
     channel = log.channel()
     here, there = log.topic(channel, "here"), log.topic(channel, "there")
     first = log.wait(seconds=10).say(here, "ann", "one")
@@ -217,10 +218,49 @@ def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
     assert told == [{"mood": "calm", "tags": '["a",1]'}, None, {"why": "typo"}]
 
 
-@pytest.mark.parametrize("spaced", [False, True])
-def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(spark, ask, lake, spaced):
+@pytest.mark.parametrize("principal", ["ci", None, Log.OLDER])
+def test_who_did_it_stands_in_each_row_and_is_no_unknown_field(spark, ask, lake, principal):
     root, silver = lake
-    log = Log()
+    log = conversation(principal=principal)[0]
+    log.say(next(iter(log.tables["topics"])), content='over\n"two" lines')
+    log.export(root)
+    assert job.run(ask()).counts["unknown_fields"] == 0
+    who = None if principal is Log.OLDER else principal
+    for table in ("messages", "topics", "channels", "attachments", "enrichments"):
+        made = rows(spark, silver, table)
+        assert {row["principal"] for row in made} == {who}
+        assert {row.get("extra") for row in made} == {None}
+
+
+def test_tables_from_before_a_column_was_added_go_on(spark, ask, lake):
+    root, silver = lake
+    log = Log(principal=Log.OLDER)
+    topic = log.topic(log.channel())
+    changed = log.say(topic)
+    log.wait(days=1).say(topic)
+    log.export(root)
+    job.run(ask())
+    for file in silver.current().path.rglob("*.parquet"):
+        table = pq.ParquetFile(file).read()
+        if "principal" in table.column_names:
+            pq.write_table(table.drop_columns("principal"), file)
+            file.with_name(f".{file.name}.crc").unlink()  # of the file as it was
+    last, log.by = log.last, {"principal": "ci"}
+    log.wait(days=1).edit(changed, "changed")
+    log.rename(topic, "other")
+    log.export(root, after=last)
+    job.run(ask())
+    assert [row["principal"] for row in rows(spark, silver, "messages")] == [None, None, "ci"]
+    assert [row["principal"] for row in rows(spark, silver, "topics")] == [None, "ci"]
+
+
+@pytest.mark.parametrize("principal", ["ci", Log.OLDER])
+@pytest.mark.parametrize("spaced", [False, True])
+def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
+    spark, ask, lake, spaced, principal
+):
+    root, silver = lake
+    log = Log(principal=principal)
     channel = log.channel()
     topic = log.topic(channel)
     for content in ('say "x":1', '\n"mood":', "plain"):

@@ -1,6 +1,7 @@
 """Schemas of input and output are promises: files, code and rows agree."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from spark.jobs.activity import schema as activity
 from spark.jobs.audit import schema as audit
 from spark.jobs.ingest import schema as ingest
 from spark.jobs.ingest import transforms
+from tests.support.workspaces import Filled
 
 # What readers elsewhere rely on. A column may be added here; none may go or change its type.
 PROMISED = {
@@ -62,22 +64,51 @@ def test_every_event_of_the_hub_is_known_with_its_fields():
             assert set(data[noun]) <= set(ingest.NOUN_FIELDS[noun])
 
 
-def test_creation_as_the_hub_writes_it_is_seen_at_a_glance(spark):
-    noun = {
-        "id": "m", "topic_id": "t", "channel_id": "c", "sender": "ann", "content_raw": "é",
-        "version": 1, "created_at": "2026-02-01T08:00:00.000Z", "edited_at": None,
-        "deleted_at": None, "deleted_by": None,
-    }  # fmt: skip
+def creations_of_the_hub(path, *principals):
+    """Payloads of creations by these, written by the hub's own code into its own tables."""
+    from appliance.hub import writes
+    from appliance.kernel.batch import Tx
+    from appliance.kernel.clock import SystemClock
+    from appliance.kernel.ids import IdFactory
+
+    filled = Filled(path, messages=0)
+    with closing(filled.connect()) as connection:
+        tx = Tx(connection, SystemClock(), IdFactory(SystemClock()))
+        tx.restart()
+        for principal in principals:
+            writes.create_message(tx, filled.topic_id, "ann", "é", principal)
+        rows = connection.execute("SELECT data_json FROM events ORDER BY event_id")
+        return [text for (text,) in rows]
+
+
+def test_creation_as_the_hub_writes_it_is_seen_at_a_glance(spark, tmp_path):
+    by_token, by_nobody = creations_of_the_hub(tmp_path, "ci", None)
+    noun = json.loads(by_token)["message"]
     assert list(noun) == list(ingest.NOUN_FIELDS["message"])
+    older = {name: value for name, value in noun.items() if name != "principal"}
 
-    def told(noun):
-        text = msgspec.json.encode({"message": noun}).decode()
-        rows = spark.createDataFrame([("message.created", text)], "name string, data_json string")
-        return transforms.created_of(rows).select(transforms.is_as_written()).first()[0]
+    def text(noun, **more):
+        return msgspec.json.encode({"message": noun, **more}).decode()
 
-    assert told(noun)
-    assert not told({**noun, "mood": None})
-    assert not told({**noun, "deleted_by": "x"})
+    def seen(*texts):
+        made = [(number, "message.created", text) for number, text in enumerate(texts)]
+        rows = spark.createDataFrame(made, "event_id int, name string, data_json string")
+        told = transforms.created_of(rows).select("event_id", transforms.is_as_written())
+        return [row[1] for row in told.orderBy("event_id").collect()]
+
+    written = [by_token, by_nobody, text(older)]
+    assert text(noun, principal="ci") == by_token
+    others = [
+        text({**noun, "mood": None}, principal="ci"),
+        text({**noun, "deleted_by": "x"}, principal="ci"),
+        text(noun, principal="me"),
+        text(noun, principal="ci", via="x"),
+        text({**noun, "principal": 1}, principal=1),
+        text(noun),
+        text({**older, "mood": None}),
+        text(older, principal="ci"),
+    ]
+    assert seen(*written, *others) == [True] * len(written) + [False] * len(others)
 
 
 @pytest.mark.parametrize("schema", [ingest, activity, audit])

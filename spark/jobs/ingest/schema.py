@@ -26,18 +26,21 @@ KNOWN = (*MESSAGES, *OTHERS)
 # All that is said of a message after its creation.
 CHANGED_PAYLOAD = (
     "message_id string, version bigint, new_content string, old_topic_id string,"
-    " new_topic_id string, channel_id string, mode string, deleted_by string"
+    " new_topic_id string, channel_id string, mode string, deleted_by string, principal string"
 )
 # A time is text here, for the JSON reader is slow at times.
 CREATED_PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
-    " content_raw: string, version: bigint, created_at: string>"
+    " content_raw: string, version: bigint, created_at: string, principal: string>"
 )
 # A creation as the hub writes it: before its fields, from its content on without the values, and
-# after them; the end is all there was to say of a message that nobody has changed yet.
+# after them. The end is all there was to say of a message that nobody has changed yet; then who
+# created it, once in the message and once beside it.
 CREATED_BEGIN = '{"message":{'
 CREATED_MIDDLE = ',"content_raw":"","version":,"created_at":"'
-CREATED_END = '","edited_at":null,"deleted_at":null,"deleted_by":null}}'
+CREATED_END = '","edited_at":null,"deleted_at":null,"deleted_by":null'
+CREATED_PRINCIPALS = (',"principal":', '},"principal":', "}")  # a value after each but the last
+CREATED_OLD_END = CREATED_END + "}}"  # of logs from before there were principals
 # The same fields whatever happened.
 MESSAGE_FIELDS = """
     named_struct(
@@ -50,11 +53,12 @@ MESSAGE_FIELDS = """
         'sender', m.sender,
         'content_raw', coalesce(m.content_raw, j.new_content),
         'created_at', m.created_at,
-        'deleted_by', j.deleted_by
+        'deleted_by', j.deleted_by,
+        'principal', coalesce(m.principal, j.principal)
     )"""
 OTHER_PAYLOAD = (
     "channel map<string,string>, topic map<string,string>, attachment map<string,string>,"
-    " topic_id string, new_title string, message_id string,"
+    " topic_id string, new_title string, message_id string, principal string,"
     " enrichments array<struct<kind: string, span: struct<start: bigint, end: bigint>,"
     " data: string>>"
 )
@@ -68,22 +72,22 @@ NOUNS = {
     "topic.attachment_added": "attachment",
 }
 FIELDS = {
-    "message.created": ("message",),
-    "message.edited": ("message_id", "old_content", "new_content", "version"),
+    "message.created": ("message", "principal"),
+    "message.edited": ("message_id", "old_content", "new_content", "version", "principal"),
     "message.moved_topic": (
-        "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version",
+        "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version", "principal",
     ),
-    "message.deleted": ("message_id", "deleted_by", "version"),
-    "channel.created": ("channel",),
-    "topic.created": ("topic",),
-    "topic.renamed": ("topic_id", "old_title", "new_title"),
-    "topic.attachment_added": ("attachment",),
-    "message.enriched": ("message_id", "plugin", "version", "enrichments"),
+    "message.deleted": ("message_id", "deleted_by", "version", "principal"),
+    "channel.created": ("channel", "principal"),
+    "topic.created": ("topic", "principal"),
+    "topic.renamed": ("topic_id", "old_title", "new_title", "principal"),
+    "topic.attachment_added": ("attachment", "principal"),
+    "message.enriched": ("message_id", "plugin", "version", "enrichments", "principal"),
 }  # fmt: skip
 NOUN_FIELDS = {
     "message": (
         "id", "topic_id", "channel_id", "sender", "content_raw", "version", "created_at",
-        "edited_at", "deleted_at", "deleted_by",
+        "edited_at", "deleted_at", "deleted_by", "principal",
     ),
     "channel": ("id", "name", "description", "created_at"),
     "topic": ("id", "channel_id", "title", "created_at", "updated_at"),

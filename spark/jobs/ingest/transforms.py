@@ -180,19 +180,22 @@ def _extra(name: str) -> Column:
 
 
 def has_more(names: Iterable[str]) -> Column:
-    """Of the smaller tables: more fields than are known."""
+    """Of the smaller tables: fields that are not known."""
     more: Column = f.lit(False)
-    keys = f.size(f.json_object_keys("data_json"))
     for name in names:
-        found = keys > len(schema.FIELDS[name])
+        found = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
         if noun := schema.NOUNS.get(name):
-            found = found | (f.size(c(f"p.{noun}")) > len(schema.NOUN_FIELDS[noun]))
+            found = found | _others_than(schema.NOUN_FIELDS[noun], f.map_keys(c(f"p.{noun}")))
         more = f.when(c("name") == name, found).otherwise(more)
     return more
 
 
 def extra(*names: str) -> Column:
     return extra_of(names, has_more(names)).alias("extra")
+
+
+def _others_than(known: Iterable[str], names: Column) -> Column:
+    return f.size(f.array_except(names, f.array(*[f.lit(name) for name in known]))) > 0
 
 
 def _without(fields: Column, known: Iterable[str]) -> Column:
@@ -219,6 +222,7 @@ def changes(parsed: DataFrame) -> DataFrame:
         f.when(deleted, f.lit(schema.TOMBSTONE)).otherwise(c("p.content_raw")).alias("content_raw"),
         c("p.created_at").try_cast("timestamp").alias("created_at"),
         "p.deleted_by",
+        "p.principal",
         c("ts").alias("valid_from"),
         "epoch",
         "event_id",
@@ -240,7 +244,7 @@ def facts(history: DataFrame) -> DataFrame:
         only("content_raw", "created", "edited", "deleted"),
         only("created_at", "created"),
         only("deleted_by", "deleted"),
-        "valid_from", "epoch", "event_id", "extra",
+        "valid_from", "epoch", "event_id", "principal", "extra",
     )  # fmt: skip
 
 
@@ -269,7 +273,7 @@ def history(told: DataFrame) -> DataFrame:
         newest(c("deleted_by")).alias("deleted_by"),
         "valid_from",
         f.lead("valid_from").over(order).alias("valid_to"),
-        "epoch", "event_id", "extra",
+        "epoch", "event_id", "principal", "extra",
         f.first(f.to_date(begun)).over(so_far).alias("day"),
     ).select(*schema.OUTPUT["messages"].names)  # fmt: skip
 
@@ -290,6 +294,7 @@ def first_states(created: DataFrame) -> DataFrame:
         "valid_from": c("ts"),
         "epoch": c("epoch"),
         "event_id": c("event_id"),
+        "principal": c("p.principal"),
         "extra": extra_of(("message.created",), creation_has_more()),
         "day": f.to_date(created_at),
     }
@@ -298,13 +303,13 @@ def first_states(created: DataFrame) -> DataFrame:
 
 
 def message_has_more() -> Column:
-    """Of parsed events of messages: more fields than are known."""
+    """Of parsed events of messages: fields that are not known."""
     more: Column = f.lit(False)
-    keys = f.size(f.json_object_keys("data_json"))
     for name in schema.MESSAGES:
-        found = (
-            creation_has_more() if name == "message.created" else keys > len(schema.FIELDS[name])
-        )
+        if name == "message.created":
+            found = creation_has_more()
+        else:
+            found = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
         more = f.when(c("name") == name, found).otherwise(more)
     return more
 
@@ -317,7 +322,8 @@ def is_as_written() -> Column:
     """Whether the text is a creation as the hub writes it and nothing else: it begins with the
     known fields up to the content, ends as all do, and has their length. Told without a look at
     most of the text; false where text is escaped."""
-    length = f.lit(len(schema.CREATED_MIDDLE + schema.CREATED_END) + 1)
+    end = _created_end()
+    length = f.lit(len(schema.CREATED_MIDDLE) + 1) + f.octet_length(end)
     begin: list[Column] = []
     for name in ("id", "topic_id", "channel_id", "sender"):
         text = f'{"," if begin else schema.CREATED_BEGIN}"{name}":"'
@@ -329,19 +335,28 @@ def is_as_written() -> Column:
     return f.coalesce(
         (f.octet_length("data_json") == length)
         & c("p.version").between(0, 9)
-        & c("data_json").endswith(schema.CREATED_END)
+        & c("data_json").endswith(end)
         & c("data_json").startswith(f.concat(*begin)),
         f.lit(False),
     )
 
 
+def _created_end() -> Column:
+    """How the creation ends if the hub wrote it: with its principal, twice, or as older logs do."""
+    who = f.coalesce(f.concat(f.lit('"'), c("p.principal"), f.lit('"')), f.lit("null"))
+    first, second, close = (f.lit(text) for text in schema.CREATED_PRINCIPALS)
+    newer = f.concat(f.lit(schema.CREATED_END), first, who, second, who, close)
+    old = f.lit(schema.CREATED_OLD_END)
+    return f.when(c("data_json").endswith(old), old).otherwise(newer)
+
+
 def may_have_more() -> Column:
     """False only if the creation has the known fields and no other, told without parsing: a
-    colon after a quote ends each name, and inside of text a quote is never bare."""
-    fields = schema.NOUN_FIELDS["message"]
-    marks = f.octet_length("data_json") - f.octet_length(
-        f.replace(c("data_json"), f.lit('":'), f.lit(""))
-    )
+    colon after a quote ends each name, and inside of text a quote is never bare. The principal
+    may lack, so it is not counted."""
+    fields = [field for field in schema.NOUN_FIELDS["message"] if field != "principal"]
+    text = f.replace(c("data_json"), f.lit('"principal":'), f.lit(""))
+    marks = f.octet_length(text) - f.octet_length(f.replace(text, f.lit('":'), f.lit("")))
     plain = marks == 2 * (len(fields) + 1)
     for field in fields:
         if field not in ("id", "topic_id", "channel_id", "sender", "content_raw", "version"):
@@ -364,6 +379,7 @@ def topic_facts(parsed: DataFrame) -> DataFrame:
         c("ts").alias("valid_from"),
         "epoch",
         "event_id",
+        "p.principal",
         extra("topic.created", "topic.renamed"),
     )
 
@@ -388,6 +404,7 @@ def channels(parsed: DataFrame) -> DataFrame:
         noun["created_at"].try_cast("timestamp").alias("created_at"),
         "epoch",
         "event_id",
+        "p.principal",
         extra("channel.created"),
     )
 
@@ -401,6 +418,7 @@ def attachments(parsed: DataFrame) -> DataFrame:
         noun["created_at"].try_cast("timestamp").alias("created_at"),
         "epoch",
         "event_id",
+        "p.principal",
         extra("topic.attachment_added"),
     )
 
@@ -413,6 +431,7 @@ def enrichments(parsed: DataFrame) -> DataFrame:
         c("ts").alias("created_at"),
         "epoch",
         "event_id",
+        "p.principal",
     ).select(
         "message_id",
         c("position").cast("bigint").alias("position"),
@@ -423,6 +442,7 @@ def enrichments(parsed: DataFrame) -> DataFrame:
         "created_at",
         "epoch",
         "event_id",
+        "principal",
     )
 
 

@@ -24,6 +24,7 @@ SENDERS = 20
 SENTENCES = 50_000
 WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "elit", "sed", "do", "tempor")
 EPOCH = "bench"
+PRINCIPAL = "ci"
 TS = 2  # where a row has its time
 Row = tuple[Any, ...]  # in the order of the columns
 
@@ -103,11 +104,12 @@ def _something(
             "id": message, "topic_id": topic, "channel_id": channel,
             "sender": f"agent-{chance.randrange(SENDERS)}", "content_raw": content, "version": 1,
             "created_at": iso(at), "edited_at": None, "deleted_at": None, "deleted_by": None,
+            "principal": PRINCIPAL,
         }  # fmt: skip
         if chance.random() < 0.1:
             alive.append([message, channel, place, 1])
-        return _row(number, at, "message.created", "message", message, {"message": noun},
-                    channel, topic)  # fmt: skip
+        data = {"message": noun}
+        return _row(number, at, "message.created", "message", message, data, channel, topic)
     place = chance.randrange(len(alive))
     mine = alive[place]
     mine[3] += 1
@@ -132,5 +134,5 @@ def _row(
     number: int, at: datetime, name: str, kind: str, entity: str, data: dict[str, Any], *scope: str
 ) -> Row:
     channel, topic, topic2 = (*scope, None, None)[:3]
-    text = msgspec.json.encode(data).decode()
+    text = msgspec.json.encode({**data, "principal": PRINCIPAL}).decode()
     return number, EPOCH, iso(at), name, channel, topic, topic2, kind, entity, text
