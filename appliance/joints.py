@@ -232,16 +232,26 @@ class HomeDesk:
 
     def topics(self) -> list[tuple[str, bool]]:
         own = self._signer.public_hex
-        places = self._registry.places(self._mesh, PLACE_KIND).places
-        return [(place.name, own in place.subscribers) for place in places]
+        found: list[tuple[str, bool]] = []
+        query, more = broker_wire.MeshRowsQuery(), True
+        while more:
+            page = self._registry.places(self._mesh, PLACE_KIND, query)
+            found += [(place.name, own in place.subscribers) for place in page.places]
+            query, more = broker_wire.MeshRowsQuery(after=page.next), page.has_more
+        return found
 
     def peers(self) -> list[inbox_wire.Peer]:
         own = self._signer.public_hex
-        members = self._registry.members(self._mesh).members
-        return [
-            inbox_wire.Peer(one.pubkey, one.name, one.state, one.connected, one.pubkey == own)
-            for one in members
-        ]
+        found: list[inbox_wire.Peer] = []
+        query, more = broker_wire.MeshRowsQuery(), True
+        while more:
+            page = self._registry.members(self._mesh, query)
+            found += [
+                inbox_wire.Peer(one.pubkey, one.name, one.state, one.connected, one.pubkey == own)
+                for one in page.members
+            ]
+            query, more = broker_wire.MeshRowsQuery(after=page.next), page.has_more
+        return found
 
     def say_status(self, status: str, visible: bool, summary: str) -> None:
         del visible, summary  # brokers know the status only

@@ -143,7 +143,7 @@ def add_member(
 def list_members(session: Session, mesh: MeshArgument) -> None:
     """Members of a mesh, and who is connected."""
     session.table(
-        _hub(session).get(f"{_path(mesh)}/members")["members"],
+        _hub(session).rows(_path(mesh, "members"), "members"),
         [("NAME", "name"), ("STATE", "state"), ("CONNECTED", "connected"), ("KEY", "pubkey")],
         empty="no members yet; add one with 'agentlip mesh add-member'",
     )
@@ -183,7 +183,7 @@ def add_topic(
 @common
 def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) -> None:
     """Topics of a mesh, or with --queue its queues, and who is subscribed."""
-    rows = _hub(session).get(_path(mesh, _kinds(queue)))["places"]
+    rows = _hub(session).rows(_path(mesh, _kinds(queue)), "places")
     if not session.machine:
         rows = [
             {**row, "subscribers": " ".join(one[:16] for one in row["subscribers"])} for row in rows
@@ -230,7 +230,7 @@ def unsubscribe(
 @common
 def list_hooks(session: Session, mesh: MeshArgument) -> None:
     """Webhooks that can be subscribed to topics."""
-    rows = _hub(session).get(_path(mesh, "webhooks"))["webhooks"]
+    rows = _hub(session).rows(_path(mesh, "webhooks"), "webhooks")
     if not session.machine:
         rows = [{**row, "state": _hook_state(row)} for row in rows]
     session.table(
@@ -300,10 +300,10 @@ def list_hook_deliveries(
 
     Example: agentlip mesh webhook-deliveries lab bhook_01K…
     """
-    path = f"{_hook_path(mesh, webhook)}/deliveries?limit={limit}"
-    answer = _hub(session).get(path)
+    path = f"{_hook_path(mesh, webhook)}/deliveries"
+    rows, more = _hub(session).page(path, "deliveries", limit)
     session.table(
-        answer["deliveries"],
+        rows,
         [
             ("MESSAGE", "message_id"),
             ("STATE", "state"),
@@ -313,7 +313,7 @@ def list_hook_deliveries(
         ],
         empty="nothing waits for it",
     )
-    if answer["more"] and not session.machine:
+    if more and not session.machine:
         note(f"only {limit} are shown")
 
 
@@ -435,7 +435,7 @@ def accept_one(
     from appliance.kernel.ids import random_id
 
     hub = _hub(session)
-    keys = {one["name"]: one["pubkey"] for one in hub.get(_path(mesh, "members"))["members"]}
+    keys = {one["name"]: one["pubkey"] for one in hub.rows(_path(mesh, "members"), "members")}
     chosen = {"topic": topic, "queue": queue, "dm": None if to is None else keys.get(to, to)}
     given = [(kind, ref) for kind, ref in chosen.items() if ref is not None]
     if len(given) != 1:

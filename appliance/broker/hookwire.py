@@ -52,6 +52,11 @@ class HookChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class HookDeliveriesQuery(Struct, frozen=True):
+    after: Annotated[
+        str,
+        Meta(pattern=r"^([0-9]{1,15}\.[0-9]{1,15}\.[0-9]{1,15})?$",
+             description="`next` of the page before"),
+    ] = ""  # fmt: skip
     limit: Limit = 100
 
 
@@ -67,14 +72,21 @@ class HookDelivery(Struct, frozen=True):
 
 
 class HookDeliveries(Struct, frozen=True):
-    """Those that are being called, then the rest as they will go; `more` are not shown."""
+    """Those that are being called, then the rest as they will go; `more` are not shown.
+    `has_more` says the same; `next`: what to ask for after this page."""
 
     deliveries: list[HookDelivery]
     more: bool
+    has_more: bool = False
+    next: str = ""
 
 
 class HookList(Struct, frozen=True):
+    """In the order of ids. `next`: what to ask for after this page."""
+
     webhooks: list[Hook]
+    has_more: bool = False
+    next: str = ""
 
 
 class NoSuchHook(Missing):

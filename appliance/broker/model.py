@@ -145,9 +145,6 @@ class Directory:
                 return one
         raise wire.NoSuchMember(details={"member": key_or_name[:100]})
 
-    def of_mesh(self, mesh_id: str) -> list[MemberRow]:
-        return [one for one in self._members.values() if one.mesh_id == mesh_id]
-
     def of_key(self, pubkey: str) -> list[MemberRow]:
         """The meshes in which that key is an active member."""
         found = [one for one in self._members.values() if one.pubkey == pubkey]

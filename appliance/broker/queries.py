@@ -1,6 +1,8 @@
 """The broker's reads. `reader` is a Reader or a Tx: both execute; every list has a limit."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ from appliance.broker.model import KEY_EPOCHS_MAX, Directory, HookRow, MemberRow
 from appliance.broker.phase import RANKS, Known
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
-from appliance.kernel.page import ROW_BYTES, text_bytes
+from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
 from appliance.kernel.reader import Reader
 
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
@@ -257,20 +259,39 @@ def _past_bytes(past: wire.Past) -> int:
     )
 
 
-def places(reader: Executor, mesh_id: str, kind: str, limit: int) -> list[wire.Place]:
-    rows = reader.execute(
-        "SELECT name, created_ms FROM place WHERE mesh_id = ? AND kind = ? ORDER BY name LIMIT ?",
-        (mesh_id, kind, limit),
-    ).fetchall()
-    return [
-        wire.Place(
+def members(
+    reader: Reader, mesh_id: str, after: str, limit: int
+) -> tuple[list[MemberRow], bool, str]:
+    """By name, behind `after`: `next` of the page before."""
+    name, _, pubkey = after.partition(":")
+    page, more = reader.page(
+        "SELECT mesh_id, pubkey, name, added_ms, revoked_ms, successor FROM member"
+        " WHERE mesh_id = ? AND (name, pubkey) > (?, ?) ORDER BY name, pubkey LIMIT ?",
+        (mesh_id, name, pubkey, limit + 1),
+        limit=limit,
+        make=lambda row: MemberRow(*row),
+        size=lambda _row: ROW_BYTES,
+    )
+    return page, more, f"{page[-1].name}:{page[-1].pubkey}" if page else after
+
+
+def places(
+    reader: Reader, mesh_id: str, kind: str, after: str, limit: int, subscribers_max: int
+) -> tuple[list[wire.Place], bool]:
+    """By name, behind that of `after`."""
+    return reader.page(
+        "SELECT name, created_ms FROM place WHERE mesh_id = ? AND kind = ? AND name > ?"
+        " ORDER BY name LIMIT ?",
+        (mesh_id, kind, after, limit + 1),
+        limit=limit,
+        make=lambda row: wire.Place(
             kind,  # type: ignore[arg-type]
-            name,
-            iso(created_ms),
-            list(subscribers(reader, mesh_id, kind, name, limit)),
-        )
-        for name, created_ms in rows
-    ]
+            row[0],
+            iso(row[1]),
+            list(subscribers(reader, mesh_id, kind, row[0], subscribers_max)),
+        ),
+        size=lambda place: ROW_BYTES + sum(len(one) + 3 for one in place.subscribers),
+    )
 
 
 def place(reader: Executor, mesh_id: str, kind: str, name: str, limit: int) -> wire.Place:
@@ -284,12 +305,15 @@ def place(reader: Executor, mesh_id: str, kind: str, name: str, limit: int) -> w
     return wire.Place(kind, name, iso(row[0]), found)  # type: ignore[arg-type]
 
 
-def hooks(reader: Executor, mesh_id: str, limit: int) -> list[HookRow]:
-    rows = reader.execute(
-        f"SELECT {HOOK_COLUMNS} FROM webhook WHERE mesh_id = ? ORDER BY id LIMIT ?",
-        (mesh_id, limit),
-    ).fetchall()
-    return [HookRow(*row) for row in rows]
+def hooks(reader: Reader, mesh_id: str, after: str, limit: int) -> tuple[list[HookRow], bool]:
+    """In the order of ids, behind `after`."""
+    return reader.page(
+        f"SELECT {HOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id > ? ORDER BY id LIMIT ?",
+        (mesh_id, after, limit + 1),
+        limit=limit,
+        make=lambda row: HookRow(*row),
+        size=lambda row: ROW_BYTES + text_bytes(row.url) + text_bytes(row.disabled_because),
+    )
 
 
 def hook(reader: Executor, mesh_id: str, hook_id: str) -> HookRow:
@@ -303,33 +327,56 @@ def hook(reader: Executor, mesh_id: str, hook_id: str) -> HookRow:
 
 
 def hook_deliveries(
-    reader: Executor, mesh_id: str, hook_id: str, owner: str, limit: int
-) -> list[hookwire.HookDelivery]:
-    """What a webhook has not taken yet: what is being called first, then as it will go."""
+    reader: Reader, mesh_id: str, hook_id: str, owner: str, after: str, limit: int
+) -> tuple[list[hookwire.HookDelivery], bool, str]:
+    """What a webhook has not taken yet: what is being called first, then as it will go. `after`
+    is the position of the last row seen: whether it waits, the key of the order, the row."""
+    position = tuple(map(int, after.split("."))) if after else (0, -1, -1)
     columns = (
         "v.broker_message_id, v.attempts, v.ready_ms, v.lease_until_ms, v.created_ms, v.last_error"
     )
-    leased = reader.execute(
-        f"SELECT {columns} FROM delivery_queue AS v WHERE v.lease_owner IS NOT NULL"
-        " AND v.lease_owner = ? ORDER BY v.lease_until_ms LIMIT ?",
-        (owner, limit),
-    ).fetchall()
+    rows: list[Any] = []
+    if not position[0]:
+        rows = reader.execute(
+            f"SELECT 0, v.lease_until_ms, v.id, {columns} FROM delivery_queue AS v"
+            " WHERE v.lease_owner IS NOT NULL AND v.lease_owner = ?"
+            " AND (v.lease_until_ms, v.id) > (?, ?) ORDER BY v.lease_until_ms, v.id LIMIT ?",
+            (owner, *position[1:], limit + 1),
+        ).fetchall()
+        position = (1, -1, -1)
     waiting = reader.execute(
-        f"SELECT {columns} FROM delivery_queue AS v WHERE v.lease_owner IS NULL"
-        " AND v.mesh_id = ? AND v.recipient = ? ORDER BY v.rank, v.id LIMIT ?",
-        (mesh_id, f"webhook:{hook_id}", limit - len(leased)),
-    ).fetchall()
-    return [
-        hookwire.HookDelivery(
-            message_id,
-            "waiting" if lease_ms is None else "leased",
-            attempts,
-            iso(created_ms),
-            iso(ready_ms) if lease_ms is None else None,
-            last_error,
+        f"SELECT 1, v.rank, v.id, {columns} FROM delivery_queue AS v WHERE v.lease_owner IS NULL"
+        " AND v.mesh_id = ? AND v.recipient = ? AND (v.rank, v.id) > (?, ?)"
+        " ORDER BY v.rank, v.id LIMIT ?",
+        (mesh_id, f"webhook:{hook_id}", *position[1:], limit + 1),
+    )
+    with closing(waiting):
+        page, more = take_page(
+            chain(rows, waiting),
+            limit,
+            reader.limit.page_bytes_max,
+            lambda row: ROW_BYTES + text_bytes(row[-1]),
         )
-        for message_id, attempts, ready_ms, lease_ms, created_ms, last_error in (*leased, *waiting)
-    ]
+    last = ".".join(map(str, page[-1][:3])) if page else after
+    return [_hook_delivery(*row[3:]) for row in page], more, last
+
+
+def _hook_delivery(
+    message_id: str,
+    attempts: int,
+    ready_ms: int,
+    lease_ms: int | None,
+    created_ms: int,
+    last_error: str | None,
+) -> hookwire.HookDelivery:
+    return hookwire.HookDelivery(
+        message_id,
+        "waiting" if lease_ms is None else "leased",
+        attempts,
+        iso(created_ms),
+        iso(ready_ms) if lease_ms is None else None,
+        last_error,
+    )
 
 
 def counts(reader: Executor) -> dict[str, int]:

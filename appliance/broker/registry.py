@@ -12,6 +12,7 @@ from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 
 SWEPT = "swept_ms"
+ALL = wire.MeshRowsQuery()
 
 
 class Registry:
@@ -46,14 +47,12 @@ class Registry:
 
     # -- members -----------------------------------------------------------------------------
 
-    def members(self, slug: str) -> wire.MemberList:
-        mesh, broker = self._mesh(slug), self._broker
-        return wire.MemberList(
-            [
-                row.shown(bool(broker.dispatch.connected(mesh.id, row.pubkey)))
-                for row in broker.directory.of_mesh(mesh.id)
-            ]
-        )
+    def members(self, slug: str, query: wire.MeshRowsQuery = ALL) -> wire.MemberList:
+        mesh, connected = self._mesh(slug), self._broker.dispatch.connected
+        limit = min(query.limit, self._settings.members_max)
+        page, more, last = self._store.read(queries.members, mesh.id, query.after, limit)
+        shown = [row.shown(bool(connected(mesh.id, row.pubkey))) for row in page]
+        return wire.MemberList(shown, more, last)
 
     def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberShown:
         mesh = self._mesh(slug)
@@ -106,10 +105,13 @@ class Registry:
 
     # -- topics and queues ---------------------------------------------------------------------
 
-    def places(self, slug: str, kind: str) -> wire.PlaceList:
-        mesh = self._mesh(slug)
-        most = self._settings.places_max
-        return wire.PlaceList(self._store.read(queries.places, mesh.id, kind, most))
+    def places(self, slug: str, kind: str, query: wire.MeshRowsQuery = ALL) -> wire.PlaceList:
+        mesh, settings = self._mesh(slug), self._settings
+        limit = min(query.limit, settings.places_max)
+        page, more = self._store.read(
+            queries.places, mesh.id, kind, query.after, limit, settings.subscribers_max
+        )
+        return wire.PlaceList(page, more, page[-1].name if page else query.after)
 
     def create_place(self, slug: str, kind: str, name: str) -> tuple[wire.PlaceShown, bool]:
         mesh = self._mesh(slug)
@@ -141,11 +143,12 @@ class Registry:
 
     # -- webhooks ------------------------------------------------------------------------------
 
-    def hooks(self, slug: str) -> hookwire.HookList:
-        mesh = self._mesh(slug)
-        rows = self._store.read(queries.hooks, mesh.id, self._settings.places_max)
-        now_ms = self._broker.clock.now_ms()
-        return hookwire.HookList([row.shown(now_ms) for row in rows])
+    def hooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> hookwire.HookList:
+        mesh, now_ms = self._mesh(slug), self._broker.clock.now_ms()
+        limit = min(query.limit, self._settings.places_max)
+        page, more = self._store.read(queries.hooks, mesh.id, query.after, limit)
+        last = page[-1].id if page else query.after
+        return hookwire.HookList([row.shown(now_ms) for row in page], more, last)
 
     def show_hook(self, slug: str, hook_id: str) -> hookwire.HookShown:
         row = self._store.read(queries.hook, self._mesh(slug).id, hook_id)
@@ -183,10 +186,10 @@ class Registry:
         mesh = self._mesh(slug)
         row = self._store.read(queries.hook, mesh.id, hook_id)
         limit = min(query.limit, self._settings.page_max)
-        found = self._store.read(
-            queries.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", limit + 1
+        found, more, last = self._store.read(
+            queries.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
         )
-        return hookwire.HookDeliveries(found[:limit], len(found) > limit)
+        return hookwire.HookDeliveries(found, more, more, last)
 
     def remove_hook(self, slug: str, hook_id: str) -> wire.Done:
         mesh = self._mesh(slug)

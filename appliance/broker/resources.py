@@ -83,7 +83,7 @@ class Members:
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
         check_within(self._broker, req, mesh)
-        reply(resp, self._registry.members(mesh))
+        reply(resp, self._registry.members(mesh, req.context.query))
 
     def on_post(self, req: Any, resp: falcon.Response, mesh: str, command: wire.AddMember) -> None:
         reply(resp, self._registry.add_member(mesh, command), 201)
@@ -114,7 +114,7 @@ class Places:
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
         check_within(self._broker, req, mesh)
-        reply(resp, self._registry.places(mesh, self._kind))
+        reply(resp, self._registry.places(mesh, self._kind, req.context.query))
 
     def on_post(
         self, req: Any, resp: falcon.Response, mesh: str, command: wire.CreatePlace
@@ -140,7 +140,7 @@ class Hooks:
         self._registry = registry
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        reply(resp, self._registry.hooks(mesh))
+        reply(resp, self._registry.hooks(mesh, req.context.query))
 
     def on_post(
         self, req: Any, resp: falcon.Response, mesh: str, command: hookwire.CreateHook
@@ -263,7 +263,8 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
     members = Members(broker, registry)
     return [
         Route(ROOT + "/{mesh}/members", members, {
-            "GET": Operation(wire.READ, reply=wire.MemberList, signer=signer,
+            "GET": Operation(wire.READ, query=wire.MeshRowsQuery, reply=wire.MemberList,
+                             signer=signer,
                              summary="Members, and who is connected"),
             "POST": Operation(wire.ADMIN, body=wire.AddMember, reply=wire.MemberShown, status=201,
                               errors=(wire.MemberTaken, wire.TooManyRows),
@@ -293,7 +294,8 @@ def _places(broker: Broker, registry: Registry) -> list[Route]:
         places, path = Places(broker, registry, kind), f"{ROOT}/{{mesh}}/{kind}s"
         routes += [
             Route(path, places, {
-                "GET": Operation(wire.READ, reply=wire.PlaceList, signer=signer,
+                "GET": Operation(wire.READ, query=wire.MeshRowsQuery, reply=wire.PlaceList,
+                                 signer=signer,
                                  summary=f"All {kind}s of a mesh, with who is subscribed"),
                 "POST": Operation(wire.ADMIN, body=wire.CreatePlace, reply=wire.PlaceShown,
                                   status=201, again=200, errors=(wire.TooManyRows,),
@@ -317,7 +319,7 @@ def _looking(registry: Registry) -> list[Route]:
     wrong = (BadWebhookUrl, BadSecret)
     return [
         Route(ROOT + "/{mesh}/webhooks", hooks, {
-            "GET": Operation(wire.ADMIN, reply=hookwire.HookList,
+            "GET": Operation(wire.ADMIN, reply=hookwire.HookList, query=wire.MeshRowsQuery,
                              summary="Webhooks that can be subscribed to topics"),
             "POST": Operation(wire.ADMIN, body=hookwire.CreateHook, reply=hookwire.HookChanged,
                               status=201, errors=(hookwire.NoWebhooks, wire.TooManyRows, *wrong),

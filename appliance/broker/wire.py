@@ -156,8 +156,19 @@ class MemberShown(Struct, frozen=True):
     member: Member
 
 
+class MeshRowsQuery(Struct, frozen=True):
+    """Without a limit, as many as a page holds in bytes."""
+
+    after: Annotated[str, Meta(max_length=200, description="`next` of the page before")] = ""
+    limit: Limit = 10_000
+
+
 class MemberList(Struct, frozen=True):
+    """By name. `next`: what to ask for after this page."""
+
     members: list[Member]
+    has_more: bool = False
+    next: str = ""
 
 
 class CreatePlace(Struct, frozen=True):
@@ -176,7 +187,11 @@ class PlaceShown(Struct, frozen=True):
 
 
 class PlaceList(Struct, frozen=True):
+    """By name. `next`: what to ask for after this page."""
+
     places: list[Place]
+    has_more: bool = False
+    next: str = ""
 
 
 class Done(Struct, frozen=True):

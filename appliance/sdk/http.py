@@ -70,6 +70,24 @@ class HubClient:
         given = {name: value for name, value in query.items() if value is not None}
         return self._insist("GET", f"{path}?{urlencode(given)}" if given else path, None, None)
 
+    def rows(self, path: str, name: str) -> list[Json]:
+        """All rows of the list `name`, page by page."""
+        return self.page(path, name)[0]
+
+    def page(
+        self, path: str, name: str, limit: int | None = None, *, after: str | None = None
+    ) -> tuple[list[Json], bool]:
+        """At most `limit` rows, of as many pages as that takes, and whether there are more."""
+        rows: list[Json] = []
+        while True:
+            wanted = None if limit is None else limit - len(rows)
+            page = self.get(path, after=after, limit=wanted)
+            rows += page[name]
+            more = bool(page.get("has_more")) and bool(page[name])
+            if not more or (wanted is not None and len(page[name]) >= wanted):
+                return rows, more
+            after = page["next"]
+
     def post(
         self,
         path: str,

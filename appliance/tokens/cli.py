@@ -54,7 +54,7 @@ def create_token(
 @common
 def list_tokens(session: Session) -> None:
     """All tokens, without their secrets."""
-    rows = _ask(session, "list", PATH, None)["tokens"]
+    rows = _ask(session, "list", PATH, None)
     if not session.machine:
         rows = [_in_words(row) for row in rows]
     session.table(
@@ -131,7 +131,7 @@ def _ask(session: Session, verb: str, path: str, body: Any) -> Any:
         return _on_file(find_workspace(session.workspace), verb, path, body)
     hub = HubClient(lambda: endpoint)
     if verb == "list":
-        return hub.get(path)
+        return hub.rows(path, "tokens")
     return hub.delete(path) if verb == "revoke" else hub.post(path, body, "")
 
 
@@ -141,7 +141,7 @@ def _on_file(datadir: Any, verb: str, path: str, body: Any) -> Any:
     token_id = path.removeprefix(PATH).strip("/").removesuffix("/rotate")
     with tokens_of(datadir) as tokens:
         if verb == "list":
-            answer: Any = tokens.list_all()
+            answer: Any = _all_of(tokens)
         elif verb == "revoke":
             answer = tokens.revoke(token_id)
         elif verb == "create":
@@ -149,6 +149,15 @@ def _on_file(datadir: Any, verb: str, path: str, body: Any) -> Any:
         else:
             answer = tokens.rotate(token_id, _converted(body, wire.RotateToken))
     return msgspec.to_builtins(answer)
+
+
+def _all_of(tokens: Any) -> list[wire.Token]:
+    page = tokens.list_all()
+    rows: list[wire.Token] = page.tokens
+    while page.has_more:
+        page = tokens.list_all(wire.TokensQuery(after=page.next))
+        rows += page.tokens
+    return rows
 
 
 def _converted(body: Any, kind: Any) -> Any:

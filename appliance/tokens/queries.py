@@ -6,6 +6,8 @@ import msgspec
 
 from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, Executor, Principal, known_tokens
 from appliance.kernel.clock import iso
+from appliance.kernel.page import ROW_BYTES, text_bytes
+from appliance.kernel.reader import Reader
 from appliance.tokens import wire
 
 COLUMNS = "id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms, senders"
@@ -27,12 +29,19 @@ def server_hash(reader: Executor) -> str | None:
     return None if row is None else str(row[0])
 
 
-def tokens(reader: Executor, now_ms: int) -> wire.TokenList:
-    """All that are remembered, the oldest first."""
-    rows = reader.execute(
-        f"{_SELECT} ORDER BY created_ms, id LIMIT ?2", (now_ms, TOKENS_MAX)
-    ).fetchall()
-    return wire.TokenList([_token(row, now_ms) for row in rows])
+def tokens(reader: Reader, now_ms: int, after: str, limit: int) -> wire.TokenList:
+    """All that are remembered, the oldest first, behind `after`: time and id of one."""
+    created, _, token_id = after.partition(".")
+    limit = min(limit, TOKENS_MAX)
+    page, more = reader.page(
+        f"{_SELECT} WHERE (created_ms, id) > (?2, ?3) ORDER BY created_ms, id LIMIT ?4",
+        (now_ms, int(created or -1), token_id, limit + 1),
+        limit=limit,
+        make=lambda row: row,
+        size=lambda row: ROW_BYTES + text_bytes(row[1]) + text_bytes(row[2]) + text_bytes(row[7]),
+    )
+    last = f"{page[-1][3]}.{page[-1][0]}" if page else after
+    return wire.TokenList([_token(row, now_ms) for row in page], more, last)
 
 
 def token(reader: Executor, token_id: str, now_ms: int) -> wire.Token:

@@ -18,7 +18,7 @@ class TokensResource:
         self._tokens = tokens
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._tokens.list_all())
+        reply(resp, self._tokens.list_all(req.context.query))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateToken) -> None:
         resp.set_header("Cache-Control", NO_STORE)
@@ -38,7 +38,8 @@ def routes(tokens: Tokens) -> list[Route]:
     resource = TokensResource(tokens)
     return [
         Route("/api/v1/tokens", resource, {
-            "GET": Operation(ADMIN, reply=wire.TokenList, summary="All tokens, without secrets"),
+            "GET": Operation(ADMIN, reply=wire.TokenList, query=wire.TokensQuery,
+                             summary="All tokens, without secrets"),
             "POST": Operation(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
                               summary="Issue a token; its secret is told here and never again"),
         }),

@@ -23,6 +23,7 @@ from appliance.tokens import queries, wire, writes
 
 T = TypeVar("T")
 DAY_MS = 86_400_000
+ALL = wire.TokensQuery()
 
 
 class Runs(Protocol):
@@ -56,8 +57,8 @@ class Tokens:
             store.write(remember_server_token, token, clock.now_ms())
         self._refresh()
 
-    def list_all(self) -> wire.TokenList:
-        return self._store.read(queries.tokens, self._clock.now_ms())
+    def list_all(self, query: wire.TokensQuery = ALL) -> wire.TokenList:
+        return self._store.read(queries.tokens, self._clock.now_ms(), query.after, query.limit)
 
     def create(self, command: wire.CreateToken) -> wire.TokenIssued:
         scopes, senders = check_new(command)

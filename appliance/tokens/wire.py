@@ -79,8 +79,23 @@ class Token(Struct, frozen=True):
     senders: list[str] | None = None
 
 
+class TokensQuery(Struct, frozen=True):
+    """Without a limit, as many as a page holds in bytes."""
+
+    after: Annotated[
+        str,
+        Meta(pattern=r"^([0-9]{1,15}\.[A-Za-z0-9_-]{1,64})?$",
+             description="`next` of the page before"),
+    ] = ""  # fmt: skip
+    limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 10_000
+
+
 class TokenList(Struct, frozen=True):
+    """The oldest first. `next`: what to ask for after this page."""
+
     tokens: list[Token]
+    has_more: bool = False
+    next: str = ""
 
 
 class TokenIssued(Struct, frozen=True):

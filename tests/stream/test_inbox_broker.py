@@ -231,3 +231,29 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         assert json.dumps(run["acts"]).count('"sent"') == 1
     finally:
         hub.stop()
+
+
+def test_lists_of_a_broker_are_read_to_their_end(tmp_path):
+    """A page holds one row; for a member elsewhere and for the broker's own."""
+    pages = "[store]\npage_bytes_max = 600\n"
+    names = {"one", "two", "three"}
+    with serve(tmp_path / "broker", settings=pages) as broker:
+        assert broker.http.post(MESHES, {"slug": "lab"}).status == 201
+        for name in names:
+            assert broker.http.post(f"{MESHES}/lab/topics", {"name": name}).status == 201
+        member = {"pubkey": key_of(broker), "name": "hugo"}
+        assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+        assert broker.http.get(f"{MESHES}/lab/topics").body["has_more"] is True
+        settings = (
+            '[inbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n'
+            f'[[outbox.brokers]]\nmesh = "lab"\nurl = "http://127.0.0.1:{broker.port}"\n'
+        )
+        with serve(tmp_path / "receiver", settings=settings) as receiver:
+            member = {"pubkey": key_of(receiver), "name": "rita"}
+            assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+            until(lambda: state_of(receiver) == "connected", what="the link is up")
+            until(lambda: state_of(broker) == "local", what="the broker's own inbox has joined")
+            for hub in (broker, receiver):
+                assert set(names_by_key(hub).values()) == {"hugo", "rita"}
+                topics = hub.http.get("/v1/topic/list?mesh=lab").body["topics"]
+                assert {one["name"] for one in topics} == names

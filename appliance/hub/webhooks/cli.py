@@ -73,7 +73,7 @@ def create_webhook(
 def list_webhooks(session: Session) -> None:
     """All webhooks, without their secrets."""
     session.table(
-        _hub(session).get(PATH)["webhooks"],
+        _hub(session).rows(PATH, "webhooks"),
         [("ID", "id"), ("ENABLED", "enabled"), ("CURSOR", "cursor"), ("URL", "url")],
         empty="no webhooks yet; register one with 'agentlip webhook create --url URL'",
     )

@@ -11,6 +11,7 @@ from appliance.hub.queries import replay_statement
 from appliance.hub.subscription import Filter
 from appliance.hub.webhooks import wire
 from appliance.kernel.clock import iso
+from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 COLUMNS = (
@@ -93,9 +94,21 @@ def behind(reader: Reader, head: int, limit: int) -> list[Row]:
     return [Row(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
 
 
-def every(reader: Reader, limit: int) -> list[Row]:
-    sql = f"SELECT {COLUMNS} FROM x_webhooks ORDER BY id LIMIT ?"
-    return [Row(*row) for row in reader.rows(sql, (limit,), limit=limit)]
+def page(reader: Reader, after: str, limit: int) -> tuple[list[Row], bool]:
+    """In the order of ids, behind `after`."""
+    return reader.page(
+        f"SELECT {COLUMNS} FROM x_webhooks WHERE id > ? ORDER BY id LIMIT ?",
+        (after, limit + 1),
+        limit=limit,
+        make=lambda row: Row(*row),
+        size=lambda row: (
+            ROW_BYTES
+            + text_bytes(row.url)
+            + text_bytes(row.description)
+            + text_bytes(row.wanted_json)
+            + text_bytes(row.disabled_because)
+        ),
+    )
 
 
 def unknown_topics(reader: Reader, topic_ids: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ class WebhooksResource:
         self._webhooks = webhooks
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._webhooks.list_all())
+        reply(resp, self._webhooks.list_all(req.context.query))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateWebhook) -> None:
         context = req.context
@@ -54,7 +54,7 @@ def routes(webhooks: Webhooks) -> list[Route]:
     refusals = (BadWebhookUrl, BadSecret)
     return [
         Route("/api/v1/webhooks", resource, {
-            "GET": Operation(ADMIN, reply=wire.WebhookList,
+            "GET": Operation(ADMIN, reply=wire.WebhookList, query=wire.WebhooksQuery,
                              summary="All webhooks, without their secrets"),
             "POST": Operation(ADMIN, keyed=True, body=wire.CreateWebhook, reply=wire.WebhookChanged,
                               status=201, errors=(*refusals, wire.TooManyWebhooks),

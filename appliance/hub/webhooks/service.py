@@ -106,10 +106,12 @@ class Webhooks:
         row = self._store.read(queries.one, webhook_id)
         return wire.WebhookShown(row.shown(self._clock.now_ms()))
 
-    def list_all(self) -> wire.WebhookList:
-        rows = self._store.read(queries.every, self._settings.webhooks_max)
+    def list_all(self, query: wire.WebhooksQuery) -> wire.WebhookList:
+        limit = min(query.limit, self._settings.webhooks_max)
+        rows, more = self._store.read(queries.page, query.after, limit)
         now_ms = self._clock.now_ms()
-        return wire.WebhookList([row.shown(now_ms) for row in rows])
+        last = rows[-1].id if rows else query.after
+        return wire.WebhookList([row.shown(now_ms) for row in rows], more, last)
 
     def pending(self, webhook_id: str, limit: int) -> wire.PendingEvents:
         """What its receiver would get next, signed now; nothing is sent and no cursor moves."""

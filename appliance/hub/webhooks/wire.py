@@ -74,8 +74,19 @@ class WebhookShown(Struct, frozen=True):
     webhook: Webhook
 
 
+class WebhooksQuery(Struct, frozen=True):
+    """Without a limit, as many as a page holds in bytes."""
+
+    after: Annotated[str, Meta(max_length=64, description="`next` of the page before")] = ""
+    limit: Limit = 10_000
+
+
 class WebhookList(Struct, frozen=True):
+    """In the order of ids. `next`: what to ask for after this page."""
+
     webhooks: list[Webhook]
+    has_more: bool = False
+    next: str = ""
 
 
 class WebhookChanged(Struct, frozen=True, omit_defaults=True):

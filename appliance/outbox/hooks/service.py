@@ -257,7 +257,7 @@ class Hooks:
         return len(over)
 
     def runs(self, mesh: str, before: int | None, limit: int) -> wire.HookRuns:
-        return wire.HookRuns(self._store.read(writes.runs, mesh, before, limit))
+        return wire.HookRuns(*self._store.read(writes.runs, mesh, before, limit))
 
     def forget_running(self) -> None:
         self._store.write(writes.forget_running)

@@ -48,7 +48,10 @@ class HookRun(Struct, frozen=True):
 
 
 class HookRuns(Struct, frozen=True):
+    """While `has_more` is true, `before` the last number continues."""
+
     runs: list[HookRun]
+    has_more: bool = False
 
 
 class NotGranted(Forbidden):

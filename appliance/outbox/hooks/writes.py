@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import iso
+from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.outbox.hooks import wire
 
@@ -48,11 +49,16 @@ def forget_running(tx: Tx) -> int:
     return tx.execute("UPDATE hook_runs SET outcome = 'lost' WHERE outcome = 'running'").rowcount
 
 
-def runs(reader: Reader, mesh: str, before: int | None, limit: int) -> list[wire.HookRun]:
-    rows = reader.rows(
-        f"SELECT {_COLUMNS} FROM hook_runs WHERE mesh = ? AND number < ? ORDER BY number DESC",
-        (mesh, 2**62 if before is None else before),
+def runs(
+    reader: Reader, mesh: str, before: int | None, limit: int
+) -> tuple[list[wire.HookRun], bool]:
+    page, more = reader.page(
+        f"SELECT {_COLUMNS} FROM hook_runs WHERE mesh = ? AND number < ?"
+        " ORDER BY number DESC LIMIT ?",
+        (mesh, 2**62 if before is None else before, limit + 1),
         limit=limit,
+        make=lambda row: row,
+        size=lambda row: ROW_BYTES + sum(map(text_bytes, (row[3], row[4], row[6], row[12]))),
     )
     return [
         wire.HookRun(
@@ -61,5 +67,5 @@ def runs(reader: Reader, mesh: str, before: int | None, limit: int) -> list[wire
         )
         for (
             number, id_, at, hook, event, mesh, inbox_id, outcome, code, ms, cut, said, acts,
-        ) in rows
-    ]  # fmt: skip
+        ) in page
+    ], more  # fmt: skip

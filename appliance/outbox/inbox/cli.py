@@ -187,11 +187,23 @@ def runs(
     Example: agentlip inbox runs --limit 5
     """
     session.table(
-        _hub(session).get("/v1/hooks/runs", mesh=mesh, limit=limit)["runs"],
+        _runs(_hub(session), limit, mesh),
         [("AT", "at"), ("OUTCOME", "outcome"), ("MS", "duration_ms"), ("HOOK", "hook"),
          ("RUN", "id")],
         empty="no hook has run",
     )  # fmt: skip
+
+
+def _runs(hub: Any, limit: int, mesh: str | None) -> list[Any]:
+    """Page by page: the appliance limits a page in bytes too."""
+    rows: list[Any] = []
+    before = None
+    while True:
+        page = hub.get("/v1/hooks/runs", mesh=mesh, limit=limit - len(rows), before=before)
+        rows += page["runs"]
+        if not page.get("has_more") or not page["runs"] or len(rows) >= limit:
+            return rows
+        before = rows[-1]["number"]
 
 
 def _follow(

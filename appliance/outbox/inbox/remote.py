@@ -3,8 +3,8 @@
 import http.client
 import ssl
 from collections.abc import Callable
-from typing import Any
-from urllib.parse import quote, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -15,7 +15,11 @@ from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 from appliance.outbox.inbox.signed import rotation_text
 from appliance.outbox.request_signing import RequestSigner
 
+T = TypeVar("T")
+
 MESHES = "/broker/v1/meshes"
+ROWS_MAX = 10_000  # of one list, whatever the broker says
+TEXT_MAX = 255  # of a name or a key in such a row
 _ABSENT = 404
 
 
@@ -55,25 +59,23 @@ class Remote:
 
     def topics(self) -> list[tuple[str, bool]]:
         own = self._signer.public_hex
-        answer = self._ask("GET", f"{self._base}/topics")
-        return [
-            (str(place.get("name")), own in place.get("subscribers", ()))
-            for place in _list_of(answer, "places")
-        ]
+        return self._rows(
+            "topics", "places", lambda one: (_text(one, "name"), own in one.get("subscribers", ()))
+        )
 
     def peers(self) -> list[wire.Peer]:
         own = self._signer.public_hex
-        answer = self._ask("GET", f"{self._base}/members")
-        return [
-            wire.Peer(
-                str(one.get("pubkey")),
-                str(one.get("name")),
-                str(one.get("state")),
+        return self._rows(
+            "members",
+            "members",
+            lambda one: wire.Peer(
+                _text(one, "pubkey"),
+                _text(one, "name"),
+                _text(one, "state"),
                 bool(one.get("connected")),
                 one.get("pubkey") == own,
-            )
-            for one in _list_of(answer, "members")
-        ]
+            ),
+        )
 
     def say_status(self, status: str, visible: bool, summary: str) -> None:
         del visible, summary  # brokers know the status only
@@ -106,14 +108,32 @@ class Remote:
     def _subscription(self, topic: str) -> str:
         return f"{self._base}/topics/{quote(topic, safe='')}/subscribers/{self._signer.public_hex}"
 
+    def _rows(self, path: str, name: str, made: Callable[[dict[str, Any]], T]) -> list[T]:
+        """What is made of the rows of a list, page by page: brokers limit a page in bytes."""
+        rows: list[T] = []
+        after = ""
+        while True:
+            query = urlencode({"after": after}) if after else ""
+            answer = self._ask("GET", f"{self._base}/{path}", query=query)
+            found = _list_of(answer, name)
+            rows += [made(one) for one in found[: ROWS_MAX - len(rows)]]
+            if answer.get("has_more") is not True or not found or len(rows) >= ROWS_MAX:
+                return rows
+            after = _text(answer, "next")
+
     def _ask(
-        self, method: str, path: str, content: Any = None, signer: Signer | None = None
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        signer: Signer | None = None,
+        query: str = "",
     ) -> Any:
         """The answer of a success. A request is made again once the broker's id is known."""
         body = b"" if content is None else msgspec.json.encode(content)
-        status, told = self._exchange(method, path, body, signer or self._signer)
+        status, told = self._exchange(method, path, body, signer or self._signer, query)
         if self._signing.learn(status, told):
-            status, told = self._exchange(method, path, body, signer or self._signer)
+            status, told = self._exchange(method, path, body, signer or self._signer, query)
         if 200 <= status < 300:
             return told
         if status in (408, 425, 429) or status >= 500:
@@ -127,15 +147,16 @@ class Remote:
         )
 
     def _exchange(
-        self, method: str, path: str, body: bytes, signer: Signer
+        self, method: str, path: str, body: bytes, signer: Signer, query: str
     ) -> tuple[int, dict[str, Any]]:
-        headers = self._signing.headers(signer, method, path, "", body)
+        headers = self._signing.headers(signer, method, path, query, body)
         headers["Accept"] = "application/json"
         if body:
             headers["Content-Type"] = "application/json"
         connection = self._connection()
         try:
-            connection.request(method, self._prefix + path, body or None, headers)
+            target = f"{self._prefix}{path}?{query}" if query else self._prefix + path
+            connection.request(method, target, body or None, headers)
             reply = connection.getresponse()
             text = reply.read(self._settings.answer_bytes_max + 1)
         except (OSError, http.client.HTTPException) as error:
@@ -162,6 +183,10 @@ def _decoded(text: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    return str(row.get(name))[:TEXT_MAX]
 
 
 def _list_of(answer: dict[str, Any], name: str) -> list[dict[str, Any]]:

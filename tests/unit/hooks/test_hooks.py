@@ -463,3 +463,29 @@ def test_no_log_line_holds_what_was_said(stage, tmp_path):
     played.work()
     assert "private" not in played.house.lines.getvalue().decode()
     assert Log(io.BytesIO())
+
+
+def test_the_list_of_runs_is_limited_in_bytes(stage):
+    stage = stage()
+    acts = json.dumps([{"scope": "x" * 200, "outcome": "sent"}] * 50)
+
+    def fill(tx):
+        for number in range(200):
+            tx.execute(
+                "INSERT INTO hook_runs (id, at, hook, event, mesh, outcome, duration_ms,"
+                " truncated, said_bytes, acts)"
+                " VALUES (?, 1, 'h', 'e', 'default', 'ok', 1, 0, 0, ?)",
+                (str(number), acts),
+            )
+
+    stage.house.store.write(fill)
+    seen, before = [], None
+    while True:
+        page = stage.hooks.runs("default", before, 1000)
+        assert len(msgspec.json.encode(page)) <= 1 << 20
+        seen += [int(run.id) for run in page.runs]
+        if not page.has_more:
+            break
+        before = page.runs[-1].number
+    assert before is not None
+    assert seen == list(range(199, -1, -1))

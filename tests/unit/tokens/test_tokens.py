@@ -5,6 +5,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from appliance.kernel.auth import ANONYMOUS, TokenBook, hash_token, principal_of
@@ -352,3 +353,19 @@ def test_a_token_is_not_called_like_somebody_else(house, name):
 def test_a_sender_name_shows_something(house, sender):
     with pytest.raises(wire.Invalid):
         house.create("ci", senders=[sender])
+
+
+def test_the_list_is_limited_in_bytes(house):
+    """Tokens with as many scopes as there may be; all were made in the same millisecond."""
+    scopes = [f"streams:{number:04}{'x' * 250}:enqueue" for number in range(wire.SCOPES_MAX)]
+    ids = [house.create(f"bot{number}", scopes).token.id for number in range(8)]
+    seen, page = [], house.tokens.list_all()
+    while True:
+        assert len(msgspec.json.encode(page)) <= 1 << 20
+        seen += [one.id for one in page.tokens]
+        if not page.has_more:
+            break
+        page = house.tokens.list_all(wire.TokensQuery(after=page.next))
+    assert len(page.tokens) < len(seen)
+    assert len(seen) == len(set(seen))
+    assert set(seen) >= set(ids)

@@ -343,3 +343,20 @@ def test_as_cloudevents(site):
     assert told["type"] == "dev.agentlip.message.created"
     assert told["id"] == event["headers"]["webhook-id"] == f"epoch-1:{number}"
     assert event["headers"]["content-type"] == "application/cloudevents+json"
+
+
+def test_the_list_is_limited_in_bytes(house):
+    site = Site(house)
+    wanted = {"names": [f"{number:03}" + "\u0430" * 97 for number in range(100)]}
+    ids = sorted(site.made(enabled=False, events=wanted)[0] for _ in range(60))
+    seen, after = [], ""
+    while True:
+        result = site.ask("GET", f"?after={after}&limit=1000")
+        assert result.status_code == 200, result.text
+        assert len(result.content) <= 1 << 20
+        seen += [webhook["id"] for webhook in result.json["webhooks"]]
+        if not result.json["has_more"]:
+            break
+        after = result.json["next"]
+    assert after
+    assert seen == ids
