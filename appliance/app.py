@@ -134,9 +134,7 @@ class Appliance:
             settings.courier, settings.store, settings.socket, self.served, clock, log, instance_id,
             self._apart, sink,
         )  # fmt: skip
-        home = self._open_meshes()
-        if read_settings is not None:
-            self.outbox.outbox.read_settings = lambda: read_settings().outbox
+        home = self._open_meshes(read_settings or (lambda: settings))
         self.identity.features += tuple(self.outbox.outbox.features)
         self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
         self.plugins = plugin_parts.Parts(
@@ -153,7 +151,7 @@ class Appliance:
         self.entry = self._build_entry()
         self.plugins.prove()
 
-    def _open_meshes(self) -> Loop:
+    def _open_meshes(self, read_settings: Callable[[], Settings]) -> Loop:
         """What is received, the broker, what is sent; and the loop by which they meet here."""
         settings, datadir, clock, log = self.settings, self.served, self.clock, self.log
         self.received = Receiving(
@@ -185,6 +183,7 @@ class Appliance:
             self.received.inbox.inbox, self.broker, member
         )
         self.outbox.outbox.on_revoked = joints.on_revoked(self.received.inbox.inbox, member)
+        self.outbox.outbox.read_settings = lambda: read_settings().outbox
         self.received.hooks.hooks.send = joints.send_order(self.outbox.outbox)
         return joints.HomeMeshes(self.broker, self.received.inbox, member, clock, log)
 

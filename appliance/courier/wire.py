@@ -145,7 +145,7 @@ class ViewQuery(Struct, frozen=True):
     filter: Short | None = None
     limit: Limit = 1000
     after: (
-        Annotated[str, Meta(max_length=1000, description="the last addr of the previous page")]
+        Annotated[str, Meta(max_length=600, description="the last addr of the previous page")]
         | None
     ) = None
 

@@ -9,6 +9,7 @@ from gevent.event import Event
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
+from appliance.kernel.signal import Signal
 
 _rounds = counter("loop_rounds_total", "Rounds begun", ("loop",))
 _failures = counter("loop_failures_total", "Rounds that raised", ("loop",))
@@ -20,7 +21,7 @@ class Loop:
     """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`.
 
     `nudge` has the next round at once, but not sooner after the last than `shortest_seconds`.
-    So does setting `work`, an event of whoever has work for the loop.
+    So does setting `work`, a signal of the object that has work for the loop.
     """
 
     name = "loop"
@@ -28,11 +29,11 @@ class Loop:
     jitter = 0.1  # of the interval, so that loops don't fall into step
     shortest_seconds = 0.0
 
-    def __init__(self, clock: Clock, log: Log, work: Event | None = None) -> None:
+    def __init__(self, clock: Clock, log: Log, work: Signal | None = None) -> None:
         self.clock = clock
         self.log = log
         self._stop = Event()
-        self._nudged = Event() if work is None else work
+        self._nudged = Signal() if work is None else work
         self._greenlet: Any = None
 
     def run_once(self, now_ms: int) -> dict[str, int]:

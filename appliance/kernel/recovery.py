@@ -275,6 +275,7 @@ def keep_sequences(damaged: Damaged, target: sqlite3.Connection) -> None:
         )  # fmt: skip
 
 
+Connection = sqlite3.Connection
 Report = dict[str, Recovered]
 """What became of each table, by name."""
 

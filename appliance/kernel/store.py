@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gevent
-from gevent.event import Event
 
 from appliance.kernel import caller
 from appliance.kernel.alone import Alone
@@ -35,6 +34,7 @@ from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, close_connection, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
+from appliance.kernel.signal import Signal
 from appliance.kernel.submission import Reading, Submission
 from appliance.kernel.trouble import (
     QueueFull,
@@ -111,7 +111,7 @@ class Store:
         self._full_until = float("-inf")
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
-        self.checkpoint_due = Event()  # set when enough was written for `checkpoint`
+        self.checkpoint_due = Signal()  # set when enough was written for `checkpoint`
         self._upkeep = 0
         if database is not None:
             database.init(str(path), pragmas=[], check_same_thread=True)

@@ -5,7 +5,6 @@ was accepted is never given out again: where its send is lost, an aborted one ta
 Contract §8.
 """
 
-import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -14,7 +13,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
-from appliance.kernel.recovery import Damaged, Report, recover_file
+from appliance.kernel.recovery import Connection, Damaged, Report, recover_file
 from appliance.kernel.schema import StoreDamaged
 from appliance.kernel.soundness import is_damaged
 from appliance.outbox.columns import COLUMNS, Row
@@ -74,7 +73,7 @@ def recover(datadir: DataDir, settings: OutboxSettings, clock: Clock, log: Log) 
         return Recovered(None)
     ids: list[str] = []
 
-    def keep_ids(damaged: Damaged, target: sqlite3.Connection, report: Report) -> None:
+    def keep_ids(damaged: Damaged, target: Connection, report: Report) -> None:
         ids.extend(_keep_ids(damaged, target, report, clock))
 
     kept_as, report = recover_file(datadir, STORE, clock, log, keep_ids)
@@ -96,9 +95,7 @@ def _is_damaged(database: Path, settings: OutboxSettings) -> bool:
     return is_damaged(database, quick=database.stat().st_size > settings.check_bytes_max)
 
 
-def _keep_ids(
-    damaged: Damaged, target: sqlite3.Connection, report: Report, clock: Clock
-) -> list[str]:
+def _keep_ids(damaged: Damaged, target: Connection, report: Report, clock: Clock) -> list[str]:
     """Aborted sends for ids whose sends are lost; the ids."""
     taken = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
     lost: dict[int, str] = {}

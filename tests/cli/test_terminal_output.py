@@ -139,7 +139,7 @@ def test_tail_follow_on_a_terminal_is_a_line_a_message(hub: HubProcess, topic_id
         "msg", "tail", "--follow", "--topic-id", topic_id, "--limit", "1",
         cwd=hub.workspace, until_text="last words",
     )  # fmt: skip
-    assert re.search(r"(?m)^\d{4}-\S+Z  msg_\w+  me  last words$", text), text
+    assert re.search(r"(?m)^\d{4}-\S+Z  msg_\w+  me  server  last words$", text), text
 
 
 def test_tail_follow_without_a_hub_fails_with_the_command_that_starts_one(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def rows_of(hub):
     return {
         name: hub.rows(f"SELECT count(*) FROM {name}")
         for name in names
-        if not name.startswith(("messages_fts", "sqlite_"))
+        if not name.startswith(("messages_fts", "x_cjk_messages", "sqlite_"))
     }
 
 

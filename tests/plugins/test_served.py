@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,91 +13,11 @@ from appliance.kernel.log import Log
 from appliance.kernel.schema import create_workspace
 from appliance.sdk.client import AgentlipClient
 from tests.support.commands import agentlip, environment
+from tests.support.plugins import alive, caught_up, children_of, enriched, plugin, settings_of
 from tests.support.servedhub import serve
 from tests.support.until import until
 
 BUSY_POST_SECONDS_MAX = 1.5  # less than the plugin is waited for
-
-MODULES = {
-    "marks": """
-import os, re, time
-def enrich(message, config):
-    text = message["content_raw"]
-    if "!hang" in text:
-        time.sleep(1000)
-    if "!spin" in text:
-        while True:
-            pass
-    if "!die" in text:
-        os._exit(3)
-    if "!raise" in text:
-        raise ValueError(text)
-    if "!huge" in text:
-        return [{"kind": "k", "span": {"start": 0, "end": 1}, "data": {"x": "y" * 100_000_000}}]
-    while "!wait" in text and not os.path.exists(config["gate"]):
-        time.sleep(0.01)
-    return [
-        {"kind": "mark", "span": {"start": m.start(), "end": m.end()}, "data": {"word": m[0]}}
-        for m in re.finditer("!.+", text)
-    ]
-""",
-    "evil": """
-import os
-def enrich(message, config):
-    data = config["data"]
-    done = []
-    for path in ("token", "db.sqlite3", "server.json", "new"):
-        for mode in ("r+", "w", "a"):
-            try:
-                open(os.path.join(data, path), mode)
-                done.append(path + " " + mode)
-            except OSError:
-                pass
-    return [{"kind": "done", "span": {"start": 0, "end": 1}, "data": {"done": done}}]
-""",
-}
-
-
-def settings_of(workspace, *plugins, **general):
-    """agentlip.toml for plugins given as (name, type, source, more TOML)."""
-    (workspace / "plugins").mkdir(parents=True, exist_ok=True)
-    lines = ["[plugins]"]
-    general.setdefault("urls", False)
-    lines += [f"{name} = {str(value).lower()}" for name, value in general.items()]
-    for name, type_, source, *more in plugins:
-        lines += ["[[plugins.use]]", f'name = "{name}"', f'type = "{type_}"']
-        if source in MODULES:
-            (workspace / "plugins" / f"{source}.py").write_text(MODULES[source])
-            gate, data = workspace / "plugins" / "gate", workspace / ".agentlip"
-            lines += [f'module = "plugins/{source}.py"']
-            lines += [f'config = {{ gate = "{gate}", data = "{data}" }}']
-        else:
-            lines += [source]
-        lines += more
-    return "\n".join(lines) + "\n"
-
-
-def enriched(hub):
-    """message_id → what each event of it said, in the order of the log."""
-    found = {}
-    for event in hub.events():
-        if event["name"] == "message.enriched":
-            data = event["data_json"]
-            found.setdefault(data["message_id"], []).append(data["enrichments"])
-    return found
-
-
-def plugin(hub, name="marks"):
-    listed = hub.request("GET", "/api/v1/plugins")["plugins"]
-    return next(one for one in listed if one["name"] == name)
-
-
-def caught_up(hub, name="marks"):
-    def look():
-        found = plugin(hub, name)
-        return found["cursor"] == hub.head and not found["pending"] and not found["redo"]
-
-    until(look, 30, f"{name} has followed the log")
 
 
 def test_gate_e_a_plugin_that_hangs_breaks_or_floods_holds_up_nobody(tmp_path):
@@ -185,27 +104,6 @@ def test_a_kill_in_the_middle_of_work_loses_nothing_and_doubles_nothing(tmp_path
         assert len(urls) == len(set(urls)) == 41
         added = [one for one in hub.events() if one["name"] == "topic.attachment_added"]
         assert len(added) == 41
-
-
-def children_of(pid):
-    """Plugins' processes below a server."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
-            words = path.joinpath("cmdline").read_bytes()
-        except (OSError, ValueError):
-            continue
-        if parent == pid and b"plugins.child" in words:
-            found.append(int(path.name))
-    return found
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_stop_ends_the_plugins_and_keeps_the_cursor(tmp_path):
@@ -457,50 +355,3 @@ def test_where_plugins_can_not_run_the_appliance_is_ready_all_the_same(tmp_path)
         until(lambda: plugin(hub, "urls")["state"] == "paused", 30, "a pause")
         assert hub.http.get("/-/ready").status == 200
         hub.send(topic, "goes on")
-
-
-STAYS = """
-import ctypes, os, signal, time
-libc = ctypes.CDLL(None)
-def enrich(message, config):
-    if "!stay" not in message["content_raw"]:
-        return []
-    libc.prctl(1, 0, 0, 0, 0)
-    for number in range(1, 65):
-        try:
-            signal.signal(number, signal.SIG_IGN)
-        except (OSError, ValueError):
-            pass
-    while True:
-        time.sleep(1)
-"""
-
-
-def test_a_plugin_that_tries_to_stay_ends_with_a_killed_appliance(tmp_path):
-    """Its supervisor is killed in the same moment; and after a new start another one works."""
-    text = settings_of(tmp_path, ("stays", "linkifier", "evil"), timeout_seconds=600.0)
-    (tmp_path / "plugins" / "evil.py").write_text(STAYS)
-    with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
-        hub.send(topic, "hello")
-        caught_up(hub, "stays")
-        listed = agentlip("plugin", "list", cwd=tmp_path).out
-        isolation = plugin(hub, "stays")["isolation"]
-        assert f"uid {isolation['uid']}" in listed
-        assert ("OPEN: root" in listed) is (isolation["uid"] == 0)
-        if isolation["survival"] != "denied":
-            pytest.skip("neither a filter nor a namespace here, and that is said")
-        [supervisor] = children_of(hub.pid)
-        hub.send(topic, "!stay")
-        until(lambda: children_of(supervisor), 10, "the plugin's process")
-        [stays] = children_of(supervisor)
-        until(lambda: "S" in state_of(stays), 10, "it sleeps")
-        hub.kill()
-        subprocess.run(["kill", f"-{int(signal.SIGKILL)}", str(supervisor)], check=False)
-        until(lambda: not alive(supervisor) and not alive(stays), 10, "all of it ends")
-        hub.start()
-        assert hub.http.get("/-/healthy").status == 200
-
-
-def state_of(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -467,4 +467,4 @@ def test_a_broker_that_talks_instead_of_saying_hello_ack_is_left(house):
     with broker(part) as scripted:
         receiver = receiver_of(house, scripted.place())
         go(receiver, lambda: scripted.connections >= 2)
-    assert "other frames than hello_ack" in receiver.reason
+    assert "other frames than challenge" in receiver.reason

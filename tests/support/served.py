@@ -101,6 +101,16 @@ def reply_of(stream: IO[bytes], method: str = "GET") -> tuple[int, dict[str, str
     return status, headers, stream.read(int(headers["content-length"]))
 
 
+def _wait_until_gone(gone: list[str]) -> None:
+    import gevent
+
+    from appliance.kernel import caller
+
+    while not (client := caller.current.get()) or not client.is_gone():
+        gevent.sleep(0.01)
+    gone.append("one")
+
+
 def _serve() -> None:
     import gevent
     from gevent.event import Event
@@ -109,7 +119,6 @@ def _serve() -> None:
     if sys.argv[2] == "python":
         sys.modules["gunicorn_h1c"] = None  # type: ignore[assignment]
 
-    from appliance.kernel import caller
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log
     from appliance.web.settings import HttpSettings
@@ -150,9 +159,7 @@ def _serve() -> None:
                 taken.sendall(data)
             return ALREADY_HANDLED
         elif path == "/watch":
-            while not (client := caller.current.get()) or not client.is_gone():
-                gevent.sleep(0.01)
-            gone.append(path)
+            _wait_until_gone(gone)
         elif path == "/watched":
             start_response("200 OK", [("Content-Length", "1")])
             return [b"%d" % len(gone)]

@@ -4,7 +4,6 @@ import hashlib
 from typing import Any
 
 import msgspec
-from gevent.event import Event
 
 from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
@@ -19,6 +18,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.once import Reply, once
+from appliance.kernel.signal import Signal
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
@@ -60,7 +60,7 @@ class Webhooks:
         self._clock = clock
         self._log = log
         self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
-        self.work = Event()  # set when there are new events, or other webhooks
+        self.work = Signal()  # set when there are new events, or other webhooks
         hub.feed.on_publish(self.work.set)
 
     def create(

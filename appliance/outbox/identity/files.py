@@ -62,13 +62,21 @@ class Files:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else changes the archive meanwhile: neither the appliance nor a command."""
+        """Nobody else changes the archive meanwhile: neither the appliance nor a command.
+
+        Raises ArchiveBusy instead of waiting: the event loop must not stand still.
+        """
         try:
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise not_writable(error, DIRECTORY) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for as long as one small file is written
+            # Held by others for as long as one small file is written.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise wire.ArchiveBusy(retry_after=1.0) from None
+        try:
             yield
         finally:
             os.close(descriptor)

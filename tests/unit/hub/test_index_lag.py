@@ -29,9 +29,9 @@ class Load:
         log = Log(io.BytesIO())
         self.writer = Writer("hub", path, store, self.clock, log, catch_up=catch_up(settings))
         self.reader = sqlite3.connect(path)
-        body = self.run((writes.create_channel, (wire.CreateChannel("general"),)))[0]
+        body = self.run((writes.create_channel, (wire.CreateChannel("general"), None)))[0]
         channel = msgspec.json.decode(body.body)["channel"]["id"]
-        body = self.run((writes.create_topic, (wire.CreateTopic(channel, "one"),)))[0]
+        body = self.run((writes.create_topic, (wire.CreateTopic(channel, "one"), None)))[0]
         self.topic = msgspec.json.decode(body.body)["topic"]["id"]
         self.committed = {}  # rowid → when
 
@@ -41,7 +41,7 @@ class Load:
         return [outcome.unwrap() for outcome in outcomes]
 
     def post(self, count, text="some words"):
-        calls = [(writes.create_message, (self.topic, "me", text))] * count
+        calls = [(writes.create_message, (self.topic, "me", text, None))] * count
         self.run(*calls)
         (newest,) = self.reader.execute("SELECT max(rowid) FROM messages").fetchone()
         for number in range(len(self.committed) + 1, newest + 1):

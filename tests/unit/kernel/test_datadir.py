@@ -127,8 +127,7 @@ def test_ceiling_directories_and_those_above_are_not_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace(tmp_path)
-    ceiling = tmp_path / "clone"
-    workspace(ceiling)
+    ceiling = workspace(tmp_path / "clone").workspace
     below = ceiling / "tests"
     below.mkdir()
     monkeypatch.setenv("AGENTLIP_CEILING_DIRECTORIES", f"{tmp_path / 'other'}:{ceiling}")

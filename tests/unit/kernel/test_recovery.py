@@ -44,7 +44,7 @@ FILL = {
     "broker": (
         "INSERT INTO mesh VALUES ('m', 'lab', 'permanent', 7, 30, 'allow_concurrent', 1)",
         f"{counted(ROWS)} INSERT INTO client_message_dedupe SELECT 'm', 'c' || i, 'bm_' || i,"
-        " 'h' || i, zeroblob(32), 'topic', 't', i, NULL, 1 FROM n",
+        " 'h' || i, zeroblob(32), 'topic', 't', i, NULL, 1, NULL FROM n",
         f"{counted(ROWS)} INSERT INTO topic_message SELECT 'bm_' || i, 'm', 'c' || i, 't', 'k',"
         " 'n', 'next', NULL, printf('%.*c', i * 40, 'y'), NULL, i FROM n",
         f"{counted(ROWS)} INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind,"
