@@ -99,21 +99,18 @@ def test_a_damaged_archive_and_a_missing_key_are_typed_errors(files: Files, tmp_
     assert json.loads(none.err)["code"] == "NO_IDENTITY"
 
 
-def test_it_works_beside_the_appliance_that_runs(files: Files, tmp_path: Path) -> None:
+def test_it_refuses_while_the_appliance_runs(files: Files, tmp_path: Path) -> None:
     files.remove(KEYPAIR)
     files.remove(ARCHIVE)
     persistent = {"AGENTLIP_IDENTITY__MODE": "persistent"}
     assert agentlipd("up", cwd=tmp_path, **persistent).code == 0
     try:
         files.write(ARCHIVE, keys.Archive((OVER, YOUNG)))
-        assert agentlip("identity", "rotate", cwd=tmp_path).code == 0
-        done = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
-        assert done.json["removed"] == [], "a rotation forgot it already"
-        assert len(in_archive(files)) == 2
-        files.write(ARCHIVE, keys.Archive((OVER, YOUNG)))
-        done = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
-        assert ids(done.json["removed"]) == [OVER.key_id]
-        shown = agentlip("identity", "show", "--json", cwd=tmp_path).json
-        assert ids(shown["archived"]) == [YOUNG.key_id]
+        assert ids(agentlip(*CLEANUP, "--dry-run", "--json", cwd=tmp_path).json["removed"]) == [
+            OVER.key_id
+        ]
+        refused = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
+        assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
+        assert in_archive(files) == [OVER.key_id, YOUNG.key_id]
     finally:
         agentlipd("down", cwd=tmp_path)

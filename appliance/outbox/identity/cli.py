@@ -105,13 +105,14 @@ def archive_cleanup(
     ] = False,
     yes: YesFlag = False,
 ) -> None:
-    """Remove archived keys that nothing needs any more; also while the appliance runs.
+    """Remove archived keys that nothing needs any more. Stop the appliance first.
 
     A rotated-out key is needed for its grace time (identity.archive_days): until then it decrypts
     what was sealed for it, and stays. Malformed archives that were put aside go after 30 days.
 
     Example: agentlip identity archive-cleanup --older-than 14 --yes
     """  # fmt: skip
+    from appliance.cli_recover import stopped_workspace
     from appliance.kernel.clock import SystemClock
     from appliance.outbox.identity import files
 
@@ -125,7 +126,8 @@ def archive_cleanup(
                 hint=NOT_SURE,
                 details={"found": msgspec.to_builtins(found)},
             )
-        found = files.clean_archive(datadir, settings, older_than, clock, do=True)
+        with stopped_workspace(session):
+            found = files.clean_archive(datadir, settings, older_than, clock, do=True)
     verb = "would remove" if dry_run else "removed"
     names = [*(key.key_id for key in found.removed), *found.put_aside]
     lines = [f"{verb} {_counted(found)}, kept {len(found.kept)} of the keys"]

@@ -1,16 +1,13 @@
 """`.agentlip/identity/`: what lies there, and what may be done with it while nothing runs."""
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from appliance.kernel import manifest
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import DataDir, not_writable
+from appliance.kernel.datadir import DataDir
 from appliance.kernel.manifest import IDENTITY
 from appliance.outbox.identity import host, keys, wire
 from appliance.outbox.identity.host import Fingerprint
@@ -59,27 +56,6 @@ class Files:
         other = f"{name}.malformed-{now_ms}"
         (self.folder / name).rename(self.folder / other)
         return other
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else changes the archive meanwhile: neither the appliance nor a command.
-
-        Raises ArchiveBusy instead of waiting: the event loop must not stand still.
-        """
-        try:
-            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise not_writable(error, DIRECTORY) from error
-        try:
-            # Held by others for as long as one small file is written.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise wire.ArchiveBusy(retry_after=1.0) from None
-        try:
-            yield
-        finally:
-            os.close(descriptor)
 
     def put_aside_before(self, name: str, before_ms: int) -> list[str]:
         """Names of files that `put_aside` made of `name` before that time, oldest first."""
@@ -151,29 +127,28 @@ def clean_archive(
 ) -> wire.ArchiveCleaned:
     """Forgets archived keys that nothing needs: past their grace, and out for `older_days`.
 
-    Archives that were put aside go once the longest grace is over. Also while the appliance
-    runs. Without `do` it only says what would go.
+    Archives that were put aside go once the longest grace is over. Under the writer lock.
+    Without `do` nothing is removed.
     """
     files = Files(datadir)
     if files.read(KEYPAIR) is None:
         raise wire.NoKeys
     now_ms = clock.now_ms()
     before = iso(now_ms - int(older_days * DAY_MS))
-    with files.alone():
-        text = files.read(ARCHIVE)
-        try:
-            archive = Archive() if text is None else keys.read_archive(text)
-        except BadKeys as error:
-            raise wire.ArchiveDamaged(details={"problem": str(error)}) from None
-        gone = [key for key in archive.keys if key.expires_at <= iso(now_ms)]
-        gone = [key for key in gone if key.rotated_out_at <= before]
-        kept = tuple(key for key in archive.keys if key not in gone)
-        aside_days = max(older_days, ARCHIVE_DAYS_MAX)
-        aside = files.put_aside_before(ARCHIVE, now_ms - int(aside_days * DAY_MS))
-        if do and gone:
-            files.write(ARCHIVE, Archive(kept, settings.archive_max))
-        for name in aside if do else ():
-            files.remove(name)
+    text = files.read(ARCHIVE)
+    try:
+        archive = Archive() if text is None else keys.read_archive(text)
+    except BadKeys as error:
+        raise wire.ArchiveDamaged(details={"problem": str(error)}) from None
+    gone = [key for key in archive.keys if key.expires_at <= iso(now_ms)]
+    gone = [key for key in gone if key.rotated_out_at <= before]
+    kept = tuple(key for key in archive.keys if key not in gone)
+    aside_days = max(older_days, ARCHIVE_DAYS_MAX)
+    aside = files.put_aside_before(ARCHIVE, now_ms - int(aside_days * DAY_MS))
+    if do and gone:
+        files.write(ARCHIVE, Archive(kept, settings.archive_max))
+    for name in aside if do else ():
+        files.remove(name)
     return wire.ArchiveCleaned(not do, told(Archive(tuple(gone))), aside, told(Archive(kept)))
 
 

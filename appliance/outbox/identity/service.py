@@ -194,11 +194,10 @@ class Identity:
         """Forget what is past its grace time; how many keys."""
         if self.mode != "persistent":
             return 0
-        with self._files.alone():
-            before = self._archive()
-            after = keys.without_expired(before, iso(self._clock.now_ms()))
-            if after is not before:
-                self._files.write(ARCHIVE, after)
+        before = self._archive()
+        after = keys.without_expired(before, iso(self._clock.now_ms()))
+        if after is not before:
+            self._files.write(ARCHIVE, after)
         return len(before.keys) - len(after.keys)
 
     def resume(self) -> None:
@@ -240,9 +239,8 @@ class Identity:
         until = iso(now_ms + int(self._settings.archive_days * DAY_MS))
         entry = keys.archived(old, iso(now_ms), until)
         most = self._settings.archive_max
-        with self._files.alone():
-            archive, surplus = keys.add(self._archive(), entry, iso(now_ms), most)
-            self._files.write(ARCHIVE, archive)
+        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), most)
+        self._files.write(ARCHIVE, archive)
         if surplus:
             metrics.forced_out.inc(surplus)
             self._log.warning("archived keys gave way before their time", keys=surplus)

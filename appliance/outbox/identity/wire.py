@@ -46,12 +46,6 @@ class ArchiveCleaned(Struct, frozen=True):
     kept: list[ArchivedKey]
 
 
-class ArchiveBusy(Unavailable):
-    code = "KEYPAIR_ARCHIVE_BUSY"
-    sentence = "the archive of member keys is being changed by another program"
-    advice = "run the same command again"
-
-
 class HostChanged(Conflict):
     code = "HOST_CHANGED"
     sentence = "the member key of this workspace was made on another machine"
