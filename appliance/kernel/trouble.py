@@ -8,7 +8,9 @@ from appliance.kernel.errors import ApplianceError, StorageFull, Unavailable
 
 StoreFull = StorageFull
 SUSPENDED_RETRY_SECONDS = 60.0  # until an operator has repaired it
-MENDING = {"outbox": "agentlipd down; agentlip outbox recover --yes"}
+MENDING = {
+    store: f"agentlipd down; agentlip {store} recover --yes" for store in ("outbox", "broker")
+}
 """The command that recovers a damaged store, if there is one."""
 
 

@@ -37,7 +37,7 @@ SERVED = {
     "inbox": ("/v1/topic/list", 200),
     "outbox": ("/v1/outbox", 200),
 }
-COMMANDS = {"outbox": "agentlip outbox recover --yes"}
+COMMANDS = {name: f"agentlip {name} recover --yes" for name in ("outbox", "broker")}
 
 
 def damage(hub, store):
@@ -85,7 +85,7 @@ def test_damaged_store_suspends_its_subsystem_only(tmp_path, store):
         hub.kill()
 
 
-def test_damaged_inbox_is_put_aside_and_begun_anew(tmp_path):
+def test_damaged_inbox_is_recovered_at_start(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits")
     damage(hub, "inbox")
     hub.start()

@@ -20,4 +20,4 @@ sessions = gauge("inbox_sessions", "Readers that wait", ("kind",))
 """kind: poll, stream"""
 
 swept = counter("inbox_swept_total", "Rows past their time that were removed", ("table",))
-recovered = counter("inbox_recoveries_total", "Damaged stores that were put aside at a start")
+recovered = counter("inbox_recoveries_total", "Starts at which a damaged store was recovered")
