@@ -24,6 +24,26 @@ class ClockReading(msgspec.Struct, frozen=True):
     boot_id: str
 
 
+class ClockNote(msgspec.Struct, frozen=True):
+    """What a store remembers of clocks: the newest reading, and the last time one was set."""
+
+    reading: ClockReading
+    jump_ms: int = 0
+    jumped_at: str | None = None
+
+
+def encoded(note: ClockNote) -> str:
+    return msgspec.json.encode(note).decode()
+
+
+def decoded(text: str | None) -> ClockNote | None:
+    """A stored note; None where there is none, or one that makes no sense."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=ClockNote)
+    except msgspec.DecodeError:
+        return None
+
+
 class ClockWatch:
     """Compares the wall clock with one that nobody can set."""
 

@@ -6,10 +6,8 @@ the note of what was done. So a clock that was ahead blocks no send, and one tha
 makes none too old.
 """
 
-import msgspec
-
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.clock_jump import ClockReading, ClockWatch
+from appliance.kernel.clock_jump import ClockNote, ClockWatch, decoded, encoded
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
@@ -17,25 +15,6 @@ from appliance.outbox import metrics, queries, writes
 from appliance.outbox.settings import OutboxSettings
 
 NOTE_SECONDS = 60.0
-
-
-class ClockNote(msgspec.Struct, frozen=True):
-    """What the outbox remembers of clocks: the newest reading, and the last time one was set."""
-
-    reading: ClockReading
-    jump_ms: int = 0
-    jumped_at: str | None = None
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def decoded(text: str | None) -> ClockNote | None:
-    """A stored note; None where there is none, or one that makes no sense."""
-    try:
-        return None if text is None else msgspec.json.decode(text, type=ClockNote)
-    except msgspec.DecodeError:
-        return None
 
 
 class ClockJumps:
@@ -110,4 +89,4 @@ class ClockJumps:
 
     def _note(self) -> str:
         jump_ms, jumped_at = self._last
-        return _encode(ClockNote(self._watch.reading(), jump_ms, jumped_at)).decode()
+        return encoded(ClockNote(self._watch.reading(), jump_ms, jumped_at))

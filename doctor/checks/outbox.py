@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import msgspec
 
 from appliance.kernel.clock import iso
+from appliance.kernel.clock_jump import decoded
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.fingerprint import fingerprint
-from appliance.outbox import clock_jumps
 from doctor.check import Check, Context, Cost, Finding, Severity
 
 _PIECE_ROWS = 500
@@ -67,7 +67,7 @@ def _clock(context: Context) -> Iterator[Finding]:
                 "agentlipd restart",
             )
         row = connection.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
-        note = clock_jumps.decoded(None if row is None else row[0])
+        note = decoded(None if row is None else row[0])
         if note is not None and note.jumped_at is not None:
             since_ms = now_ms - DAY_MS
             if iso(since_ms) < note.jumped_at:

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.clock_jump import ClockReading
+from appliance.kernel.clock_jump import ClockNote, ClockReading
 from appliance.kernel.fingerprint import fingerprint
-from appliance.outbox.clock_jumps import ClockNote
 from doctor.check import Severity
 from tests.doctor.house import House
 

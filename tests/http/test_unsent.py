@@ -16,6 +16,8 @@ SETTINGS = f"""
 [http]
 unsent_bytes_max = {BUDGET}
 send_seconds_max = 300.0
+[store]
+page_bytes_max = {WRITE_MAX}
 [socket]
 stall_seconds_max = 300.0
 """
