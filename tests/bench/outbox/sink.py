@@ -5,11 +5,19 @@ import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+BROKER_ID = "b" * 32
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     taken: set[str] = set()
+
+    def do_GET(self) -> None:
+        """A client asks which broker this is before it signs anything."""
+        told = {"error": "for another broker", "code": "WRONG_BROKER",
+                "details": {"broker_id": BROKER_ID}}  # fmt: skip
+        self._answer(401, told)
 
     def do_POST(self) -> None:
         content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -18,6 +26,9 @@ class Handler(BaseHTTPRequestHandler):
             status, told = 200, {"results": [{"status": s, "body": b} for s, b in results]}
         else:
             status, told = self._take(content)
+        self._answer(status, told)
+
+    def _answer(self, status: int, told: dict[str, Any]) -> None:
         body = json.dumps(told).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
