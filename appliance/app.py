@@ -102,14 +102,9 @@ class Appliance:
         self.log = log
         self.stopping = False
         self.book = TokenBook()
-        self.auth_store = Store(
-            "auth",
-            datadir.database("auth"),
-            # One reader: books come in order. And a token is revoked below the floor too.
-            msgspec.structs.replace(settings.store, readers=1, free_bytes_min=0),
-            clock,
-            log,
-        )
+        # One reader, so that books come in order. Tokens can be revoked on a nearly full disk.
+        auth = msgspec.structs.replace(settings.store, readers=1, free_bytes_min=0)
+        self.auth_store = Store("auth", datadir.database("auth"), auth, clock, log)
         self.tokens = self._open_tokens()
         # With a full disk nothing can be written, and nothing has to be.
         found = self.auth_store.read(epoch.stored)

@@ -224,7 +224,7 @@ class Hub:
                 self._running.difference_update(held)
             errors = [outcome.error for outcome in outcomes]
             if errors and all(isinstance(error, Unavailable) for error in errors):
-                raise errors[0]  # type: ignore[misc]  # nothing was stored, as on a full disk
+                outcomes[0].unwrap()  # raises: nothing was stored, as on a full disk
             for place, outcome in zip(places, outcomes, strict=True):
                 results[place] = _reply_or_refusal(outcome)
             refused = sum(isinstance(result, ApplianceError) for result in results)

@@ -71,8 +71,8 @@ def find(
     rows_max: int,
     limit: ReadLimit,
 ) -> Found:
-    """At most `rows_max` rows and one page of bytes, for which `where` holds too; it speaks of
-    the table as `m`."""
+    """At most `rows_max` rows and one page of bytes, that also match `where`, in which
+    the table is named `m`."""
     search = _Search(connection, source, query, where, limit)
     with _one_moment(connection):
         mark = search.mark()

@@ -71,7 +71,7 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     unknown = sorted(given - set(NAMES))
     if unknown:
         raise Invalid(
-            f"there is no store {unknown[0]}",
+            f"unknown store: {unknown[0]}",
             details={"field": "accept-loss"},
             hint=f"one of: {', '.join(NAMES)}",
         )

@@ -320,7 +320,7 @@ class Store:
             timer.close()
 
     def begin_slow_read(self, function: Callable[..., T], *args: Any) -> Reading[T]:
-        """As `read_slow`, for who has something else to do before the result is there."""
+        """As `read_slow`, but returns at once; the result is waited for later."""
         self._admit_read()
         return self._slow_reads.begin(
             function, args, "too many expensive reads are waiting (store.slow_read_queue_max)"

@@ -187,7 +187,7 @@ def test_new_token_is_a_way_out(workspace):
 def test_unknown_names_are_refused(workspace):
     refused = start(workspace, "--accept-loss", "everything")
     assert refused.returncode == 1
-    assert "there is no store everything" in refused.stderr
+    assert "unknown store: everything" in refused.stderr
     assert "hub" in refused.stderr
 
 
