@@ -13,7 +13,6 @@ class Deliverer(Loop):
     """Writes acks and claims, and hands out what was claimed. Woken by every commit and ack."""
 
     name = "broker_deliverer"
-    jitter = 0.0
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker.clock, broker.log)

@@ -18,7 +18,6 @@ class Tick(Loop):
     """
 
     name = "courier_tick"
-    jitter = 0.0
 
     def __init__(self, courier: Courier, operator: Operator) -> None:
         super().__init__(courier.clock, courier.log)
@@ -54,14 +53,13 @@ class Tick(Loop):
         elif courier.views[INFLIGHT].watchers:
             until = min(until, now + INFLIGHT_MS)
         courier.queue.alarm.rest(until, self.nudge)
-        self.interval_seconds = max(0.0, (until - now) / 1000 - self.shortest_seconds)
+        self.interval_seconds = max(0.0, (until - now) / 1000)
 
 
 class JournalWriter(Loop):
     """Durable streams: what happened since the last round is written in one transaction."""
 
     name = "courier_journal"
-    jitter = 0.0
 
     def __init__(self, courier: Courier) -> None:
         super().__init__(courier.clock, courier.log)

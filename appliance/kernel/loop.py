@@ -1,6 +1,5 @@
 """The one kind of background work: a bounded round, again and again, until stopped."""
 
-import random
 from typing import Any
 
 import gevent
@@ -16,6 +15,20 @@ _failures = counter("loop_failures_total", "Rounds that raised", ("loop",))
 _seconds = histogram("loop_round_seconds", "Time of a round", ("loop",))
 _success = gauge("loop_last_success_timestamp_seconds", "End of the last good round", ("loop",))
 
+STEP_SECONDS = 0.5
+STEP_MARGIN_SECONDS = 0.005  # a wait this close to a step ends there
+
+
+def in_step(now: float, seconds: float) -> float:
+    """A wait of `seconds` from `now`, shortened so that it ends together with those of other loops.
+
+    Waking up costs more than what an idle loop does when it is awake, so waits of STEP_SECONDS or
+    longer end on a multiple of STEP_SECONDS of the monotonic clock, sooner by less than one step.
+    """
+    if seconds < STEP_SECONDS:
+        return seconds
+    return (now + seconds + STEP_MARGIN_SECONDS) // STEP_SECONDS * STEP_SECONDS - now
+
 
 class Loop:
     """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`.
@@ -26,7 +39,6 @@ class Loop:
 
     name = "loop"
     interval_seconds = 1.0
-    jitter = 0.1  # of the interval, so that loops don't fall into step
     shortest_seconds = 0.0
 
     def __init__(self, clock: Clock, log: Log, work: Signal | None = None) -> None:
@@ -35,6 +47,7 @@ class Loop:
         self._stop = Event()
         self._nudged = Signal() if work is None else work
         self._greenlet: Any = None
+        self.due = float("-inf")  # when the wait for the next round ends by itself
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """One bounded round; counts of what it did."""
@@ -71,19 +84,23 @@ class Loop:
 
     def _rested(self) -> bool:
         """Waits for the next round; true when there is none."""
-        if self.shortest_seconds and self._stop.wait(self.shortest_seconds):
-            return True
-        self._nudged.wait(self.interval_seconds * (1 + self.jitter * random.random()))
+        now = self.clock.monotonic()
+        wait = in_step(now, max(self.interval_seconds, self.shortest_seconds))
+        self.due = now + wait
+        self._nudged.wait(wait)
+        if self.shortest_seconds:
+            early = now + self.shortest_seconds - self.clock.monotonic()
+            if early > 0 and self._stop.wait(early):
+                return True
         self._nudged.clear()
         return bool(self._stop.is_set())
 
 
 class LoopDelay(Loop):
-    """How late the event loop is: the time between asking for a turn and getting it."""
+    """How late the event loop is: the time between the end of a wait and the turn after it."""
 
     name = "loop_delay"
     interval_seconds = 1.0
-    jitter = 0.0
     _gauge = gauge("loop_delay_seconds", "Delay of the event loop, worst of the last 10 s")
 
     def __init__(self, clock: Clock, log: Log) -> None:
@@ -95,9 +112,7 @@ class LoopDelay(Loop):
         return max(self._recent)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        started = self.clock.monotonic()
-        gevent.sleep(0.01)
-        delay = max(0.0, self.clock.monotonic() - started - 0.01)
+        delay = max(0.0, self.clock.monotonic() - self.due)
         self._recent = [*self._recent[1:], delay]
         self._gauge.set(self.worst_seconds)
         return {"delayed": int(delay > 0.1)}

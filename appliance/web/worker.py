@@ -41,6 +41,7 @@ from appliance.kernel import caller
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
+from appliance.kernel.loop import in_step
 from appliance.kernel.metrics import counter
 from appliance.web.connections import (
     HEAD,
@@ -304,7 +305,7 @@ class Worker(GeventWorker):
 
     def _sweep_for_ever(self) -> None:
         while True:
-            gevent.sleep(SWEEP_SECONDS)
+            gevent.sleep(in_step(self._clock.monotonic(), SWEEP_SECONDS))
             self._pool.sweep()
 
     def _fit_descriptors(self) -> None:

@@ -14,7 +14,6 @@ class Runner(Loop):
 
     name = "hook_runner"
     interval_seconds = 0.001
-    jitter = 0.0
 
     def __init__(self, hooks: Hooks, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)

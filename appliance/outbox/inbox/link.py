@@ -51,7 +51,6 @@ class Receiver(Loop):
 
     name = "inbox_link"
     interval_seconds = 0.005
-    jitter = 0.0
 
     def __init__(
         self,

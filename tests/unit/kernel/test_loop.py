@@ -3,11 +3,14 @@
 import io
 
 import gevent
+import pytest
 from gevent.event import Event
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.loop import Loop, LoopDelay
+from appliance.kernel.loop import Loop, LoopDelay, in_step
 from appliance.kernel.metrics import REGISTRY
 
 
@@ -103,10 +106,34 @@ def test_work_of_another_object_wakes_the_loop():
 
 def test_a_blocked_loop_shows_as_delay():
     delay = LoopDelay(SystemClock(), Log(io.BytesIO()))
-    looking = gevent.spawn(delay.run_once, 0)
+    delay.interval_seconds = 0.05
+    delay.start()
     gevent.sleep(0)
-    deadline = SystemClock().monotonic() + 0.05
+    assert delay.worst_seconds == 0.0
+    deadline = SystemClock().monotonic() + 0.15
     while SystemClock().monotonic() < deadline:
         pass
-    looking.join()
-    assert delay.worst_seconds > 0.02
+    gevent.sleep(0.001)
+    delay.stop()
+    assert delay.worst_seconds > 0.05
+
+
+@given(
+    now=st.floats(0, 1e9, allow_nan=False),
+    seconds=st.floats(0, 1e4, allow_nan=False),
+)
+def test_long_waits_end_together_and_never_late(now, seconds):
+    wait = in_step(now, seconds)
+    assert 0 <= wait <= seconds + 0.006
+    assert seconds - wait < 0.5
+    if seconds >= 0.5:
+        assert wait > 0
+        assert abs((now + wait) % 0.5 - 0.25) == pytest.approx(0.25, abs=1e-6)
+    else:
+        assert wait == seconds
+
+
+def test_a_loop_of_a_second_keeps_its_second():
+    """Timers end a little late, or a fraction of a millisecond early; neither adds a round."""
+    for late in (-0.0009, 0.0, 0.0001, 0.2):
+        assert in_step(100.0 + late, 1.0) == pytest.approx(1.0 - late)
