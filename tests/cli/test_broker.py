@@ -6,6 +6,8 @@ from tests.support.broker import key
 from tests.support.commands import agentlip
 from tests.support.hubprocess import served
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):

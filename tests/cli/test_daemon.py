@@ -15,6 +15,8 @@ from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 OUTSIDE_CI = dict.fromkeys(("CI", *PASSING), "")
 
 

@@ -16,6 +16,8 @@ from appliance.kernel.errors import Invalid
 from tests.support.commands import ROOT, environment
 from tests.support.hubprocess import HubProcess
 
+pytestmark = pytest.mark.slow
+
 
 def _demo(*flags: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(

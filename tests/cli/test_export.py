@@ -20,6 +20,8 @@ from tests.support.commands import agentlip, command, environment
 from tests.support.exports import Logged, ids_in, ids_of, manifests
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"AGENTLIP_JOBS__SEGMENT_ROWS_MAX": "500"}
 
 

@@ -11,6 +11,8 @@ from appliance.outbox.identity import keys
 from appliance.outbox.identity.files import ARCHIVE, DAY_MS, KEYPAIR, Files
 from tests.support.commands import agentlip, agentlipd
 
+pytestmark = pytest.mark.slow
+
 CLEANUP = ("identity", "archive-cleanup")
 
 

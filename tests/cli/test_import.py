@@ -14,6 +14,8 @@ from tests.support.commands import agentlip, command, environment
 from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 def _line(number: int, channel: str, **more: Any) -> str:
     value = {"channel": channel, "topic": f"t{number % 7}", "sender": f"s{number % 3}"}
@@ -56,7 +58,6 @@ def test_order_of_the_file_is_kept_in_a_topic(hub: HubProcess, tmp_path: Path) -
     assert [row["content_raw"] for row in rows[::-1]] == [f"line {n}" for n in range(3, 300, 7)]
 
 
-@pytest.mark.slow
 def test_import_killed_again_and_again_ends_with_each_line_once(
     hub: HubProcess, tmp_path: Path
 ) -> None:

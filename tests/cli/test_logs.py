@@ -11,6 +11,8 @@ import pytest
 from appliance.kernel.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd, command, environment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:

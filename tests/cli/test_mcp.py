@@ -10,6 +10,8 @@ from appliance.mcp.clients import CLIENTS
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess
 
+pytestmark = pytest.mark.slow
+
 UNDER = {
     "claude-code": "mcpServers",
     "claude-desktop": "mcpServers",

@@ -10,6 +10,8 @@ from tests.support.ledger import broker
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 [outbox]
 poll_seconds = 0.05

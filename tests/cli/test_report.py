@@ -14,6 +14,8 @@ from tests.support.commands import agentlip, environment
 from tests.support.gold import answered, did, write
 from tests.support.workspaces import Filled
 
+pytestmark = pytest.mark.slow
+
 NASTY = "<script>alert('x')</script> & $x_1$ \u202e"
 
 

@@ -12,6 +12,8 @@ from appliance.outbox.identity.files import KEYPAIR, Files
 from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import agentlip, agentlipd
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:

@@ -11,6 +11,8 @@ from appliance.kernel.datadir import DataDir
 from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import Done, agentlipd
 
+pytestmark = pytest.mark.slow
+
 OUTSIDE_CI = dict.fromkeys(("CI", *PASSING), "")
 
 

@@ -16,6 +16,8 @@ from tests.support.hubprocess import served
 from tests.support.until import until
 from tests.support.workspaces import Filled
 
+pytestmark = pytest.mark.slow
+
 STARTS = 6
 
 

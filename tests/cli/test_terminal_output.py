@@ -15,6 +15,8 @@ from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 SECONDS_MAX = 60
 ESCAPE = b"\x1b"
 

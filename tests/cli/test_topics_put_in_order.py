@@ -9,6 +9,8 @@ from tests.support.commands import Done, agentlip
 from tests.support.hubprocess import HubProcess
 from tests.support.workspaces import Filled
 
+pytestmark = pytest.mark.slow
+
 LINK = '{"url": "https://example.com", "title": "Example"}'
 
 

@@ -3,12 +3,15 @@
 import json
 from typing import Any
 
+import pytest
 from standardwebhooks import Webhook
 
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess
 from tests.support.receiver import receiving
 from tests.support.until import until
+
+pytestmark = pytest.mark.slow
 
 URL = "http://127.0.0.1:9/hook"
 

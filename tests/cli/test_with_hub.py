@@ -11,6 +11,8 @@ from tests.support.commands import Done, agentlip, agentlipd, command, environme
 from tests.support.hubprocess import HubProcess, served
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 def _do(hub: HubProcess, *arguments: object) -> Done:
     done = agentlip(*arguments, "--json", cwd=hub.workspace)
@@ -238,7 +240,6 @@ def test_listen_into_a_closed_pipe_is_quiet(hub: HubProcess) -> None:
     listening.stderr.close()
 
 
-@pytest.mark.slow
 def test_listen_outlives_restarts_on_other_ports_and_its_own_death(tmp_path: Path) -> None:
     """The hub is stopped, killed and started elsewhere; the listener is killed: every event
     once, apart from what the listener repeats after its own death."""

@@ -11,6 +11,8 @@ import pytest
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.workspaces import Filled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:

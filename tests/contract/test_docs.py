@@ -166,6 +166,7 @@ WITH_EXAMPLES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples_do_what_they_show(name, tmp_path):
     """Blocks marked `sh run`, in order, in one shell, in the workspace of a served hub.

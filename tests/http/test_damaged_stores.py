@@ -8,6 +8,8 @@ import pytest
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 [courier]
 [[courier.streams]]

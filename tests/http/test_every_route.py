@@ -12,6 +12,8 @@ from jsonschema import Draft202012Validator
 
 from tests.support.servedhub import serve
 
+pytestmark = pytest.mark.slow
+
 KB = 1024
 OWN_ENVELOPE = {"/mcp"}  # JSON-RPC tells errors its own way: tests/mcp/test_protocol.py
 ITEM_BY_ITEM = {"CreateMessages"}  # a wrong item is refused alone: tests/http/test_hub_keys.py

@@ -12,6 +12,8 @@ import pytest
 from tests.support.servedhub import ServedHub, serve
 from tests.support.socketclient import SocketClient
 
+pytestmark = pytest.mark.slow
+
 KB = 1024
 
 

@@ -14,6 +14,8 @@ from tests.support.commands import agentlip, command, environment
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 def test_when_the_port_of_last_time_is_taken_another_is_announced(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits")

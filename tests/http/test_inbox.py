@@ -13,6 +13,8 @@ from tests.support.inbox import ALICE, broker, push, until_gone
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 TOKENS = "/api/v1/tokens"
 GETS = (
     "/v1/inbox",

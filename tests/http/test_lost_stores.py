@@ -14,6 +14,8 @@ from appliance.kernel.datadir import STORES, DataDir
 from tests.support.commands import agentlip, agentlipd, environment
 from tests.support.servedhub import ServedHub
 
+pytestmark = pytest.mark.slow
+
 NAMES = (*STORES, "token", "identity")
 EXIT_CONFLICT = 2
 

@@ -8,6 +8,8 @@ from tests.support.commands import agentlip
 from tests.support.gold import did, write
 from tests.support.servedhub import serve
 
+pytestmark = pytest.mark.slow
+
 PATH = "/api/v1/reports/activity"
 
 

@@ -18,6 +18,8 @@ from tests.support.exports import ids_in, manifests
 from tests.support.servedhub import serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 LIST = "/api/v1/segments"
 SETTINGS = "[jobs]\nexport_format = 'jsonl'\nsegment_rows_max = 20\ndownload_chunk_bytes = 1000\n"
 

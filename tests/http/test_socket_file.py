@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.servedhub import serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):

@@ -11,6 +11,8 @@ from tests.support.servedhub import serve
 from tests.support.socketclient import SocketClient
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 TOKENS = "/api/v1/tokens"
 
 

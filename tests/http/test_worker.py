@@ -14,6 +14,8 @@ from tests.support.http import TOKEN
 from tests.support.served import Served, head, reply_of, served
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 NOTE = b'{"text":"x"}'
 AUTH = f"Authorization: Bearer {TOKEN}"
 JSON = "Content-Type: application/json"

@@ -17,6 +17,8 @@ from mcp.shared.exceptions import MCPError
 from tests.support.commands import command, environment
 from tests.support.hubprocess import HubProcess
 
+pytestmark = pytest.mark.slow
+
 WAYS = [
     ("http", "auto"),
     ("http", "2026-07-28"),

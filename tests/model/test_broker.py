@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,6 +18,8 @@ from appliance.broker import wire
 from appliance.kernel.batch import BatchRunner
 from tests.support.broker import House, Mailbox, item, key
 from tests.support.clock import FakeClock
+
+pytestmark = pytest.mark.slow
 
 DAY_SECONDS = 86_400
 KEEP_DAYS, DEDUPE_DAYS = 3, 7

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -16,6 +17,8 @@ from appliance.courier.item import DEAD, LEASED
 from appliance.courier.wire import Selection
 from tests.support.courier import ANYBODY, INBOX
 from tests.support.courierlife import Life
+
+pytestmark = pytest.mark.slow
 
 
 class JournalMachine(RuleBasedStateMachine):

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -17,6 +18,8 @@ from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.sdk.link import LinkBroken
 from tests.support.clock import FakeClock
 from tests.support.inbox import OWN, SUPPORTED, House, push
+
+pytestmark = pytest.mark.slow
 
 PLACE = BrokerPlace(mesh="default", url="http://127.0.0.1:1")
 STEPS = ("dial", "hello", "negotiate", "receive", "client_ack", "after client_ack")

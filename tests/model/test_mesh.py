@@ -18,6 +18,8 @@ from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.outbox import wire
 from tests.support.mesh import LINES, MOMENTS, NOWHERE, PLACES, STEPS, STORES, Mesh
 
+pytestmark = pytest.mark.slow
+
 KEYS = st.sampled_from([f"k{number}" for number in range(6)])
 TEXTS = st.sampled_from(["red", "green", "blue"])
 TO = st.sampled_from([*PLACES, *PLACES, NOWHERE])
@@ -107,7 +109,6 @@ def commits_of_the_story(made):
             mesh.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("store", STORES)

@@ -5,6 +5,7 @@ import io
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -16,6 +17,8 @@ from appliance.kernel.log import Log
 from appliance.outbox import wire
 from tests.support.clock import FakeClock
 from tests.support.outbox import Faults, House
+
+pytestmark = pytest.mark.slow
 
 TEXTS = st.sampled_from(["red", "green", "blue"])
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])

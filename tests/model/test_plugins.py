@@ -20,6 +20,8 @@ from tests.support.clock import FakeClock
 from tests.unit.hub.conftest import House
 from tests.unit.hub.plugins.conftest import MARKS, Workshop
 
+pytestmark = pytest.mark.slow
+
 PLACES = st.integers(0, 4)
 WORDS = st.sampled_from(["!a", "!b", "!a !b", "plain", "!c\u0323é !d"])
 STEPS = st.one_of(

@@ -17,6 +17,8 @@ from tests.support.plugins import alive, caught_up, children_of, enriched, plugi
 from tests.support.servedhub import serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 BUSY_POST_SECONDS_MAX = 1.5  # less than the plugin is waited for
 
 
@@ -67,7 +69,6 @@ def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):
         assert (found["breaker"], found["reason"]) == ("closed", "")
 
 
-@pytest.mark.slow
 def test_a_kill_in_the_middle_of_work_loses_nothing_and_doubles_nothing(tmp_path):
     text = settings_of(
         tmp_path, ("marks", "linkifier", "marks"), ("urls", "extractor", 'builtin = "urls"'),
@@ -209,7 +210,6 @@ def test_a_plugin_of_a_served_appliance_can_not_touch_its_data(tmp_path):
         assert not (tmp_path / ".agentlip" / "new").exists()
 
 
-@pytest.mark.slow
 def test_having_things_done_again(tmp_path):
     """New plugins begin at the log's end; `re-enrich` gives them the past, also over a restart."""
     with serve(tmp_path, settings="[plugins]\nurls = false\n") as hub:

@@ -4,12 +4,16 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from appliance.hub import wire
 from appliance.sdk import shapes
 from tests.contract.test_docs import FENCE, fits
 from tests.contract.test_walls import ROOT
 from tests.support.commands import environment
 from tests.support.servedhub import serve
+
+pytestmark = pytest.mark.slow
 
 SHAPES = (
     "Channel",

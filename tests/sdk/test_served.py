@@ -28,7 +28,7 @@ from appliance.sdk.shapes import Envelope, MessageChanged, NewMessage
 from tests.support.servedhub import serve
 from tests.support.until import until
 
-pytestmark = pytest.mark.usefixtures("hurry")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurry")]
 
 
 class Follow:

@@ -19,6 +19,8 @@ from tests.support.broker import hello, hello_v1, item, key, proof, signed
 from tests.support.servedhub import serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 PATH, ACCEPT = "/broker/v1/link", "/broker/v1/accept"
 LAB = "/broker/v1/meshes/lab"
 SETTINGS = """
@@ -397,7 +399,6 @@ def test_busy_member_hears_only_what_is_urgent(hub):
 # -- kill -9 -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SETTINGS, APART], ids=["thread", "process"])
 def test_killed_in_the_middle_again_and_again_nothing_is_lost_or_stored_twice(tmp_path, settings):
     """What was answered is delivered; what was not is sent again under its id."""
@@ -434,7 +435,6 @@ def kill_amid(hub, accepted, chance):
     hub.kill()
 
 
-@pytest.mark.slow
 def test_a_writer_that_is_killed_again_and_again_costs_no_message(tmp_path):
     """What was answered is delivered once; what was not is sent again under its id."""
     with serve(tmp_path, "--no-limits", settings=APART) as hub:

@@ -32,6 +32,8 @@ from tests.support.courier import (
 from tests.support.hubprocess import HubProcess, served
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):

@@ -18,6 +18,8 @@ from tests.support.courier import enqueue, envelope, hear, opened, say, stats, s
 from tests.support.hubprocess import served
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 TOML = """
 [courier]
 delivery_bytes_max = 100000

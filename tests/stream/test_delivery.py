@@ -9,6 +9,8 @@ from tests.support.servedhub import serve
 from tests.support.socketclient import Closed, SocketClient
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 class Listener(threading.Thread):
     """Listens in a thread of its own, as slowly as it is told, until event `last`.

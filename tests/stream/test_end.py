@@ -11,6 +11,8 @@ from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Closed, SocketClient
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def hub(tmp_path):

@@ -8,6 +8,8 @@ from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 MESHES = "/broker/v1/meshes"
 
 

@@ -26,6 +26,8 @@ from tests.support.inbox import (
     until_gone,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ROUNDS_MAX = 400
 
@@ -405,7 +407,6 @@ house.close()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before row", "before ack", "after ack"])
 def test_a_kill_anywhere_leaves_exactly_one_row(tmp_path, when):
     acked = []

@@ -11,6 +11,8 @@ from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Closed, SocketClient
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 ENDINGS = (OSError, Closed, ValueError, http.client.HTTPException)
 TIMES = [4, pytest.param(50, marks=pytest.mark.slow)]
 

@@ -9,6 +9,8 @@ from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 [outbox]
 poll_seconds = 0.05
@@ -27,7 +29,6 @@ delivery_seconds = 0.5
 SENDS = 12
 
 
-@pytest.mark.slow
 def test_every_send_arrives_under_one_message_id_over_kills_of_both_sides(tmp_path):
     with mail_server(tmp_path / "mail") as server:
         (tmp_path / "hub").mkdir()

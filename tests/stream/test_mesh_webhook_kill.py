@@ -13,6 +13,8 @@ from tests.support.receiver import receiving
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 [broker]
 deliver_seconds = 0.05
@@ -49,7 +51,6 @@ class Mesh:
         return " ".join(one["last_error"] or "" for one in self.waiting())
 
 
-@pytest.mark.slow
 def test_every_message_is_taken_once_it_can_be_and_its_row_goes_only_then(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS)
     released = threading.Event()

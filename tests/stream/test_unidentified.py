@@ -5,6 +5,8 @@ import pytest
 from tests.support.servedhub import serve
 from tests.support.socketclient import Closed, Refused, SocketClient
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 [socket]
 connections_max = 3

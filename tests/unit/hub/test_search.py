@@ -255,6 +255,7 @@ def test_a_page_of_large_messages_is_limited_in_bytes(any_place):
     assert all(len(message.snippet) < 200 for message in page.messages)
 
 
+@pytest.mark.slow
 def test_a_search_stops_wherever_it_is(any_place):
     """Each check may be the last: in the index, in memory, while ranking, while cutting."""
     place = any_place

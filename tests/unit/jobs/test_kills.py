@@ -5,6 +5,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from appliance.jobs import catalogue as rooms
 from appliance.jobs import segment
 from appliance.jobs.catalogue import Catalogue, check
@@ -15,6 +17,8 @@ from appliance.jobs.settings import JobsSettings
 from appliance.jobs.source import open_log
 from tests.support.clock import SteppingClock
 from tests.support.exports import Logged, ids_in
+
+pytestmark = pytest.mark.slow
 
 LIMITS = Limits(rows_max=20, bytes_max=1 << 20, open_ms=1000)
 SETTINGS = JobsSettings(compact_count_min=2, replaced_seconds=0, keep_days=0)

@@ -11,6 +11,8 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, LineChild
 from appliance.kernel.turn import Turn
 
+pytestmark = pytest.mark.slow
+
 ECHO = "for line in lines: os.write(0, line)"
 
 
