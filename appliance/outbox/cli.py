@@ -48,9 +48,20 @@ def list_sends(
 
     Example: agentlip outbox list --failed
     """
-    query = {"status": "dead" if failed else status, "mesh": mesh, "to": to, "limit": limit}
-    rows = _hub(session).get(f"{PATH}/sends", **query)["sends"]
-    session.table(rows, COLUMNS, empty="no such sends")
+    query = {"status": "dead" if failed else status, "mesh": mesh, "to": to}
+    session.table(_listed(_hub(session), query, limit), COLUMNS, empty="no such sends")
+
+
+def _listed(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
+    """Page by page: the appliance limits a page in bytes too."""
+    rows: list[Any] = []
+    before = None
+    while True:
+        page = hub.get(f"{PATH}/sends", **query, before=before, limit=limit - len(rows))
+        rows += page["sends"]
+        before = page["next"]
+        if before is None or len(rows) >= limit:
+            return rows
 
 
 @app.command("status")
@@ -73,7 +84,7 @@ def inspect(session: Session, any_id: IdArgument) -> None:
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
-    found = _hub(session).get(f"{PATH}/inspect", id=any_id)
+    found = _inspected(_hub(session), any_id)
     send = found["send"]
     lines = [f"{name}: {value}" for name, value in send.items() if value is not None]
     if found["meta"]:
@@ -85,6 +96,16 @@ def inspect(session: Session, any_id: IdArgument) -> None:
             f"  {one['id']} {one['status']} {one['client_message_id']}" for one in found["chain"]
         ]
     session.answer(found, "\n".join(lines))
+
+
+def _inspected(hub: Any, any_id: str) -> dict[str, Any]:
+    """With the whole chain: the appliance limits a page of it in bytes too."""
+    found: dict[str, Any] = hub.get(f"{PATH}/inspect", id=any_id)
+    while found.get("has_more"):
+        page = hub.get(f"{PATH}/inspect", id=any_id, after=found["next"])
+        found["chain"] += page["chain"]
+        found |= {"has_more": page["has_more"], "next": page["next"]}
+    return found
 
 
 @app.command("requeue")

@@ -1,14 +1,15 @@
 """Reads of the outbox. Each has a row limit."""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Protocol, TypeVar
 
+from appliance.kernel.page import take_page
 from appliance.kernel.reader import Reader
 from appliance.outbox.columns import COLUMNS, Row
 
 T = TypeVar("T")
 
-CHAIN_MAX = 100
 CLOCK_KEY = "clock"
 # Written out, for a partial index is only used for a value that stands in the statement.
 _HAS = {
@@ -50,29 +51,67 @@ def find(reader: Executor, any_id: str) -> Row | None:
     return None
 
 
-def chain(reader: Executor, row: Row) -> list[Row]:
-    """The requeues that led to `row` and those that followed, oldest first."""
-    found = [row]
-    for _ in range(CHAIN_MAX):
-        before = reader.execute(
-            f"SELECT {COLUMNS} FROM outbox WHERE superseded_by IS NOT NULL AND superseded_by = ?",
-            (found[0].id,),
-        ).fetchone()
-        if before is None:
-            break
-        found.insert(0, Row(*before))
-    for _ in range(CHAIN_MAX):
-        following = found[-1].superseded_by
-        after = None if following is None else find(reader, following)
-        if after is None:
-            break
-        found.append(after)
-    return found
+# The rest of a chain, oldest first. UNION and not UNION ALL: it ends also where rows of a damaged
+# file name each other in a circle.
+_FOLLOWING = (
+    "WITH RECURSIVE following (id) AS (VALUES (?) UNION SELECT one.superseded_by"
+    " FROM following JOIN outbox AS one ON one.id = following.id"
+    " WHERE one.superseded_by IS NOT NULL)"
+)
+_LEADING = (
+    "WITH RECURSIVE leading (id) AS (VALUES (?) UNION SELECT one.id"
+    " FROM leading JOIN outbox AS one"
+    " ON one.superseded_by IS NOT NULL AND one.superseded_by = leading.id)"
+)
 
 
-def inspect(reader: Executor, any_id: str) -> tuple[Row, list[Row]] | None:
+def chain(
+    reader: Reader,
+    row_id: str,
+    after: str | None,
+    made: Callable[[Row], T],
+    size: Callable[[T], int],
+    limit: int,
+    bytes_max: int,
+) -> tuple[list[T], bool]:
+    """The requeues that led to a row, and those that followed, oldest first, behind `after`; and
+    whether there are more."""
+    start = after or _beginning(reader, row_id)
+    columns = ", ".join(f"outbox.{name}" for name in Row._fields)
+    found = reader.execute(
+        f"{_FOLLOWING} SELECT {columns} FROM following CROSS JOIN outbox ON"
+        " outbox.id = following.id WHERE outbox.id IS NOT ?",
+        (start, after),
+    )
+    with closing(found):
+        return take_page((made(Row(*row)) for row in found), limit, bytes_max, size)
+
+
+def _beginning(reader: Reader, row_id: str) -> str:
+    """Of the chain in which that row is."""
+    found = reader.row(
+        _LEADING + " SELECT id FROM leading WHERE NOT EXISTS"
+        " (SELECT 1 FROM outbox WHERE superseded_by IS NOT NULL AND superseded_by = leading.id)",
+        (row_id,),
+    )
+    return row_id if found is None else str(found[0])
+
+
+def inspect(
+    reader: Reader,
+    any_id: str,
+    after: str | None,
+    made: Callable[[Row], T],
+    size: Callable[[T], int],
+    whole_bytes: Callable[[Row], int],
+    limit: int,
+) -> tuple[Row, list[T], bool] | None:
+    """A send, and a page of its chain that fits beside it."""
     row = find(reader, any_id)
-    return None if row is None else (row, chain(reader, row))
+    if row is None:
+        return None
+    left = reader.limit.page_bytes_max - whole_bytes(row)
+    return (row, *chain(reader, row.id, after, made, size, limit, left))
 
 
 def page(

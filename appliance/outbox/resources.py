@@ -78,7 +78,8 @@ class OutboxResource:
         reply(resp, self._outbox.list_sends(req.context.query))
 
     def on_get_inspect(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._outbox.inspect(req.context.query.id))
+        query = req.context.query
+        reply(resp, self._outbox.inspect(query.id, query.after, query.limit))
 
     def on_get_export(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._outbox.export(req.context.query))

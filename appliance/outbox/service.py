@@ -39,6 +39,7 @@ OPERATOR = "operator"
 FEATURES = ("send", "send_batch", "topic_post", "outbox_requeue", "outbox_reload")
 NO_MAIL = "name a mail server under [mail] in agentlip.toml, and restart"
 ROW_BYTES = 400  # of a row beside its payload, for the estimate between two looks
+BESIDE_BYTES = 100  # of a page beside its rows: a share for each row is more than enough
 
 ID_CHARACTERS_MAX = 255
 _ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
@@ -357,13 +358,18 @@ class Outbox:
         )  # fmt: skip
         return wire.ExportPage(sends, sends[-1].send.id if more else None)
 
-    def inspect(self, any_id: str) -> wire.OutboxSend:
-        found = self.store.read(queries.inspect, any_id)
+    def inspect(
+        self, any_id: str, after: str | None = None, limit: int = wire.CHAIN_LIMIT
+    ) -> wire.OutboxSend:
+        found = self.store.read(
+            queries.inspect, any_id, after, shown, _shown_bytes,
+            _whole_bytes, min(limit, self.settings.page_max),
+        )  # fmt: skip
         if found is None:
             raise wire.NoSuchSend(details={"id": any_id})
-        row, chain = found
+        row, chain, more = found
         return wire.OutboxSend(
-            shown(row), message_of(row), meta_of(row), [shown(one) for one in chain]
+            shown(row), message_of(row), meta_of(row), chain, more, chain[-1].id if more else None
         )
 
     def state(self) -> wire.OutboxState:
@@ -417,8 +423,12 @@ def _exported(row: Row) -> wire.ExportedSend:
     return wire.ExportedSend(shown(row), message_of(row), meta_of(row))
 
 
+def _whole_bytes(row: Row) -> int:
+    return _exported_bytes(_exported(row)) + BESIDE_BYTES
+
+
 def _shown_bytes(row: wire.OutboxRow) -> int:
-    return ROW_BYTES + text_bytes(row.last_error)
+    return len(_encode(row)) + BESIDE_BYTES
 
 
 def _exported_bytes(export: wire.ExportedSend) -> int:

@@ -23,6 +23,7 @@ Member = Annotated[str, Meta(min_length=1, max_length=200)]
 RowId = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
+CHAIN_LIMIT = 500  # requeues of one send shown, unless asked for fewer or more
 
 
 class Send(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,12 +112,15 @@ class OutboxPage(Struct, frozen=True):
 
 
 class OutboxSend(Struct, frozen=True):
-    """One send whole, and the chain of requeues it is part of, oldest first."""
+    """One send whole, and the chain of requeues it is part of, oldest first. While `has_more` is
+    true, the chain continues with `after` set to `next`."""
 
     send: OutboxRow
     message: str | None
     meta: dict[str, Any] | None
     chain: list[OutboxRow]
+    has_more: bool = False
+    next: str | None = None
 
 
 class ListQuery(Struct, frozen=True):
@@ -140,9 +144,11 @@ class ExportQuery(Struct, frozen=True):
 
 
 class InspectQuery(Struct, frozen=True):
-    """`id` of the row, or the client's."""
+    """`id` of the row, or the client's. `after`: the rest of the chain, behind that row's id."""
 
     id: RowId
+    after: RowId | None = None
+    limit: Limit = CHAIN_LIMIT
 
 
 class ExportedSend(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -13,6 +14,9 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 SETTINGS = """
+[store]
+page_bytes_max = 2000
+
 [outbox]
 poll_seconds = 0.05
 
@@ -108,6 +112,30 @@ def test_dead_sends_are_listed_requeued_inspected_dropped_and_exported(hub, scen
     assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
     assert run("outbox", "list", "--failed").err.strip() == "no such sends"
     assert run("outbox", "status").out.startswith("normal, ")
+
+
+def test_lists_and_chains_are_followed_page_by_page(hub, scene, run):
+    """A page holds three rows or fewer."""
+    scene.ledger.trouble = lambda _item: (404, {"error": "no such topic"}, None)
+    keys = [f"c{number}" for number in range(8)]
+    try:
+        assert run("outbox", "send", "#gone", "chained", "--id", keys[0]).code == 0
+        for before, after in pairwise(keys):
+            wait_for(hub, before, "dead")
+            assert run("outbox", "requeue", before, "--new-client-id", after).code == 0
+        wait_for(hub, keys[-1], "dead")
+    finally:
+        scene.ledger.trouble = lambda _item: None
+    first = hub.http.get(f"/v1/outbox/inspect?id={keys[4]}")
+    assert first.body["has_more"]
+    assert len(first.raw) <= 2000
+    found = run("outbox", "inspect", keys[4], "--json").json
+    assert [one["client_message_id"] for one in found["chain"]] == keys
+    assert (found["has_more"], found["next"]) == (False, None)
+    assert run("outbox", "inspect", keys[4]).out.count(" aborted c") == 7
+    assert len(hub.http.get("/v1/outbox/sends").body["sends"]) <= 3
+    listed = run("outbox", "list", "--status", "aborted", "--limit", "6", "--json").json
+    assert [one["client_message_id"] for one in listed] == keys[6:0:-1]
 
 
 @pytest.mark.parametrize(

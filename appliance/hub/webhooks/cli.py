@@ -187,16 +187,25 @@ def deliveries(
     """
     hub = _hub(session)
     hub.get(_path(webhook_id))  # an unknown id is an error, not an empty list
-    asked = {"to": f"queue:{webhook_id}", "limit": limit}
-    if status is not None:
-        asked["status"] = status
-    rows = hub.get("/v1/outbox/sends", **asked)["sends"]
+    rows = _sends(hub, {"to": f"queue:{webhook_id}", "status": status}, limit)
     session.table(
         [{**row, "event_id": row["client_message_id"].rpartition(":")[2]} for row in rows],
         [("EVENT", "event_id"), ("STATUS", "status"), ("ATTEMPTS", "attempts"),
          ("ACCEPTED", "enqueued_at"), ("LAST ERROR", "last_error")],
         empty="nothing was handed on yet; 'agentlip webhook pending ID' shows what is behind",
     )  # fmt: skip
+
+
+def _sends(hub: Any, asked: dict[str, Any], limit: int) -> list[Any]:
+    """Page by page: the appliance limits a page in bytes too."""
+    rows: list[Any] = []
+    before = None
+    while True:
+        page = hub.get("/v1/outbox/sends", **asked, before=before, limit=limit - len(rows))
+        rows += page["sends"]
+        before = page["next"]
+        if before is None or len(rows) >= limit:
+            return rows
 
 
 @app.command("replay")

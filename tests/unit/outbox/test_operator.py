@@ -1,5 +1,7 @@
 """Requeue, drop, prune, list, inspect, export: nothing is lost by them, and no id released."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -139,6 +141,72 @@ def test_requeued_again_and_again_it_is_one_chain(house):
         chain = house.outbox.inspect(key).chain
         assert [one.client_message_id for one in chain] == ids
         assert [one.status for one in chain] == ["aborted"] * 3 + ["dead"]
+
+
+LONG = 1200  # requeues of one send
+
+
+@pytest.fixture
+def long_chain(house):
+    """The keys of a send that was requeued `LONG` times; each row is as large as it may be."""
+    keys = [f"k{number:04}" + "x" * 250 for number in range(LONG)]
+    for start in range(0, LONG, 400):
+        for key in keys[start : start + 400]:
+            house.send(key=key, mesh="ops", to="#" + "t" * 200, reply_to_id="r" * 255)
+    ids = dict(house.rows("SELECT client_message_id, id FROM outbox"))
+
+    def link(tx):
+        tx.execute("UPDATE outbox SET last_error = ?", ("\x01" * 200,))
+        for before, after in pairwise(keys):
+            tx.execute(
+                "UPDATE outbox SET status = 'aborted', aborted_at = 1, superseded_by = ?"
+                " WHERE id = ?",
+                (ids[after], ids[before]),
+            )
+
+    house.store.write(link)
+    return keys
+
+
+@pytest.mark.parametrize("place", [0, LONG // 2, LONG - 1])
+def test_a_chain_is_limited_in_bytes_and_continues_on_the_next_page(house, long_chain, place):
+    found, after, pages = [], None, 0
+    while True:
+        page = house.outbox.inspect(long_chain[place], after, limit=10_000)
+        assert len(msgspec.json.encode(page)) <= house.store.settings.page_bytes_max
+        assert page.send.client_message_id == long_chain[place]
+        found += [one.client_message_id for one in page.chain]
+        after, pages = page.next, pages + 1
+        assert page.has_more == (after is not None)
+        if not page.has_more:
+            break
+    assert found == long_chain
+    assert pages > 2
+
+
+def test_a_chain_has_a_limit_of_rows(house, long_chain):
+    page = house.outbox.inspect(long_chain[3], limit=2)
+    assert [one.client_message_id for one in page.chain] == long_chain[:2]
+    page = house.outbox.inspect(long_chain[3], page.next, limit=2)
+    assert [one.client_message_id for one in page.chain] == long_chain[2:4]
+    assert page.has_more
+
+
+def test_rows_of_a_damaged_file_that_name_each_other_in_a_circle_end_a_chain(house):
+    dead(house, "k1")
+    dead(house, "k2")
+    for one, other in (("k1", "k2"), ("k2", "k1")):
+        house.set(one, "aborted", superseded_by=house.outbox.inspect(other).send.id)
+    page = house.outbox.inspect("k1")
+    assert [one.client_message_id for one in page.chain] == ["k1", "k2"]
+    assert not page.has_more
+
+
+def test_a_list_of_long_rows_is_limited_in_bytes(house, long_chain):
+    page = house.outbox.list_sends(wire.ListQuery(limit=10_000))
+    assert len(msgspec.json.encode(page)) <= house.store.settings.page_bytes_max
+    assert page.next is not None
+    assert long_chain
 
 
 def test_by_filter_all_that_fit_are_requeued_in_one_go(house):
