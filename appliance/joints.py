@@ -21,6 +21,7 @@ from appliance.kernel.loop import Loop
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.hooks.service import Order
 from appliance.outbox.identity.service import Identity
+from appliance.outbox.inbox import lists
 from appliance.outbox.inbox import wire as inbox_wire
 from appliance.outbox.inbox.parts import Parts as InboxParts
 from appliance.outbox.inbox.remote import Remote
@@ -230,28 +231,29 @@ class HomeDesk:
         with suppress(broker_wire.NoSuchDestination):  # nobody subscribes to what is gone
             self._registry.unsubscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
 
-    def topics(self) -> list[tuple[str, bool]]:
+    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
         own = self._signer.public_hex
-        found: list[tuple[str, bool]] = []
-        query, more = broker_wire.MeshRowsQuery(), True
-        while more:
-            page = self._registry.places(self._mesh, PLACE_KIND, query)
-            found += [(place.name, own in place.subscribers) for place in page.places]
-            query, more = broker_wire.MeshRowsQuery(after=page.next), page.has_more
-        return found
 
-    def peers(self) -> list[inbox_wire.Peer]:
+        def ask(after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+            query = broker_wire.MeshRowsQuery(after, limit)
+            page = self._registry.places(self._mesh, PLACE_KIND, query)
+            rows = [(place.name, own in place.subscribers) for place in page.places]
+            return rows, page.next if page.has_more else ""
+
+        return lists.gather(ask, after, limit, bytes_max, lists.topic_bytes)
+
+    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[inbox_wire.Peer], str]:
         own = self._signer.public_hex
-        found: list[inbox_wire.Peer] = []
-        query, more = broker_wire.MeshRowsQuery(), True
-        while more:
-            page = self._registry.members(self._mesh, query)
-            found += [
+
+        def ask(after: str, limit: int) -> tuple[list[inbox_wire.Peer], str]:
+            page = self._registry.members(self._mesh, broker_wire.MeshRowsQuery(after, limit))
+            rows = [
                 inbox_wire.Peer(one.pubkey, one.name, one.state, one.connected, one.pubkey == own)
                 for one in page.members
             ]
-            query, more = broker_wire.MeshRowsQuery(after=page.next), page.has_more
-        return found
+            return rows, page.next if page.has_more else ""
+
+        return lists.gather(ask, after, limit, bytes_max, lists.peer_bytes)
 
     def say_status(self, status: str, visible: bool, summary: str) -> None:
         del visible, summary  # brokers know the status only

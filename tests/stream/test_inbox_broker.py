@@ -40,6 +40,18 @@ def names_by_key(hub):
     return {one["pubkey"]: one["name"] for one in peers}
 
 
+def listed(hub, path, name, limit=10_000):
+    """All rows of a list, page by page."""
+    rows, after = [], ""
+    while True:
+        page = hub.http.get(f"{path}?mesh=lab&limit={limit}&after={after}").body
+        assert len(page[name]) <= limit
+        rows += page[name]
+        if not page["has_more"]:
+            return rows
+        after = page["next"]
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
     with serve(tmp_path_factory.mktemp("broker")) as hub:
@@ -237,7 +249,7 @@ def test_an_appliance_alone_sends_itself(tmp_path):
 
 def test_lists_of_a_broker_are_read_to_their_end(tmp_path):
     """A page holds one row; for a member elsewhere and for the broker's own."""
-    pages = "[store]\npage_bytes_max = 600\n"
+    pages = "[store]\npage_bytes_max = 200\n"
     names = {"one", "two", "three"}
     with serve(tmp_path / "broker", settings=pages) as broker:
         assert broker.http.post(MESHES, {"slug": "lab"}).status == 201
@@ -255,7 +267,17 @@ def test_lists_of_a_broker_are_read_to_their_end(tmp_path):
             assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
             until(lambda: state_of(receiver) == "connected", what="the link is up")
             until(lambda: state_of(broker) == "local", what="the broker's own inbox has joined")
-            for hub in (broker, receiver):
-                assert set(names_by_key(hub).values()) == {"hugo", "rita"}
-                topics = hub.http.get("/v1/topic/list?mesh=lab").body["topics"]
-                assert {one["name"] for one in topics} == names
+            for hub, paged in ((broker, True), (receiver, False)):
+                first = hub.http.get("/v1/peers?mesh=lab").body
+                assert (first["has_more"], first["next"] is not None) == (paged, paged)
+                first = hub.http.get("/v1/topic/list?mesh=lab").body
+                assert (first["has_more"], len(first["topics"]) < 3) == (paged, paged)
+                assert first["complete"] is True
+                peers = listed(hub, "/v1/peers", "peers")
+                assert [one["name"] for one in peers] == ["hugo", "rita"]
+                topics = listed(hub, "/v1/topic/list", "topics", limit=1)
+                assert [one["name"] for one in topics] == sorted(names)
+                for words, key in (("peers", "pubkey"), ("topics", "name")):
+                    done = agentlip("inbox", words, "--mesh", "lab", "--json", cwd=hub.workspace)
+                    whole = peers if words == "peers" else topics
+                    assert [one[key] for one in json.loads(done.out)] == [one[key] for one in whole]

@@ -94,9 +94,8 @@ def list_topics(session: Session, mesh: MeshFlag = None) -> None:
 
     Example: agentlip inbox topics
     """
-    answer = _hub(session).get("/v1/topic/list", mesh=mesh)
     session.table(
-        answer["topics"],
+        _listed(_hub(session), "/v1/topic/list", "topics", mesh),
         [("RECEIVED", "subscribed"), ("TOPIC", "name")],
         empty="no topics; receive one with 'agentlip inbox subscribe TOPIC'",
     )
@@ -131,9 +130,8 @@ def peers(session: Session, mesh: MeshFlag = None) -> None:
 
     Example: agentlip inbox peers --mesh lab
     """
-    answer = _hub(session).get("/v1/peers", mesh=mesh)
     session.table(
-        answer["peers"],
+        _listed(_hub(session), "/v1/peers", "peers", mesh),
         [("CONNECTED", "connected"), ("STATE", "state"), ("NAME", "name"), ("KEY", "pubkey")],
         empty="no members",
     )
@@ -192,6 +190,18 @@ def runs(
          ("RUN", "id")],
         empty="no hook has run",
     )  # fmt: skip
+
+
+def _listed(hub: Any, path: str, name: str, mesh: str | None) -> list[Any]:
+    """All rows, page by page."""
+    rows: list[Any] = []
+    after = None
+    while True:
+        page = hub.get(path, mesh=mesh, after=after)
+        rows += page[name]
+        if not page.get("has_more"):
+            return rows
+        after = page["next"]
 
 
 def _runs(hub: Any, limit: int, mesh: str | None) -> list[Any]:

@@ -107,10 +107,10 @@ def revoked(reader: Executor) -> dict[str, str]:
     return dict(reader.execute("SELECT mesh, pubkey FROM revoked").fetchall())
 
 
-def topics(reader: Reader, mesh: str, limit: int) -> list[tuple[str, int]]:
+def topics(reader: Reader, mesh: str, limit: int, after: str = "") -> list[tuple[str, int]]:
     return reader.rows(
-        "SELECT topic, subscribed_at FROM topics WHERE mesh = ? ORDER BY topic",
-        (mesh,),
+        "SELECT topic, subscribed_at FROM topics WHERE mesh = ? AND topic > ? ORDER BY topic",
+        (mesh, after),
         limit=limit,
     )
 

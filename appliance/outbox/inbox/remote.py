@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.outbox.inbox import wire
+from appliance.outbox.inbox import lists, wire
 from appliance.outbox.inbox.service import Signer
 from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 from appliance.outbox.inbox.signed import rotation_text
@@ -18,7 +18,7 @@ from appliance.outbox.request_signing import RequestSigner
 T = TypeVar("T")
 
 MESHES = "/broker/v1/meshes"
-ROWS_MAX = 10_000  # of one list, whatever the broker says
+ROWS_MAX = 10_000  # of one page, whatever the broker says
 TEXT_MAX = 255  # of a name or a key in such a row
 _ABSENT = 404
 
@@ -57,25 +57,25 @@ class Remote:
             if refusal.details.get("status") != _ABSENT:
                 raise  # of a topic that is gone nobody is a subscriber
 
-    def topics(self) -> list[tuple[str, bool]]:
+    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
         own = self._signer.public_hex
-        return self._rows(
-            "topics", "places", lambda one: (_text(one, "name"), own in one.get("subscribers", ()))
-        )
 
-    def peers(self) -> list[wire.Peer]:
+        def made(one: dict[str, Any]) -> tuple[str, bool]:
+            return _text(one, "name"), own in one.get("subscribers", ())
+
+        ask = self._asking("topics", "places", made)
+        return lists.gather(ask, after, limit, bytes_max, lists.topic_bytes)
+
+    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[wire.Peer], str]:
         own = self._signer.public_hex
-        return self._rows(
-            "members",
-            "members",
-            lambda one: wire.Peer(
-                _text(one, "pubkey"),
-                _text(one, "name"),
-                _text(one, "state"),
-                bool(one.get("connected")),
-                one.get("pubkey") == own,
-            ),
-        )
+
+        def made(one: dict[str, Any]) -> wire.Peer:
+            key = _text(one, "pubkey")
+            connected = bool(one.get("connected"))
+            return wire.Peer(key, _text(one, "name"), _text(one, "state"), connected, key == own)
+
+        ask = self._asking("members", "members", made)
+        return lists.gather(ask, after, limit, bytes_max, lists.peer_bytes)
 
     def say_status(self, status: str, visible: bool, summary: str) -> None:
         del visible, summary  # brokers know the status only
@@ -108,18 +108,17 @@ class Remote:
     def _subscription(self, topic: str) -> str:
         return f"{self._base}/topics/{quote(topic, safe='')}/subscribers/{self._signer.public_hex}"
 
-    def _rows(self, path: str, name: str, made: Callable[[dict[str, Any]], T]) -> list[T]:
-        """What is made of the rows of a list, page by page: brokers limit a page in bytes."""
-        rows: list[T] = []
-        after = ""
-        while True:
-            query = urlencode({"after": after}) if after else ""
+    def _asking(self, path: str, name: str, made: Callable[[dict[str, Any]], T]) -> lists.Ask[T]:
+        """Asks for one page of a list: brokers limit a page in bytes too."""
+
+        def ask(after: str, limit: int) -> tuple[list[T], str]:
+            asked = {"after": after, "limit": limit if limit < ROWS_MAX else ""}
+            query = urlencode({key: value for key, value in asked.items() if value})
             answer = self._ask("GET", f"{self._base}/{path}", query=query)
-            found = _list_of(answer, name)
-            rows += [made(one) for one in found[: ROWS_MAX - len(rows)]]
-            if answer.get("has_more") is not True or not found or len(rows) >= ROWS_MAX:
-                return rows
-            after = _text(answer, "next")
+            rows = [made(one) for one in _list_of(answer, name)[:ROWS_MAX]]
+            return rows, _text(answer, "next") if answer.get("has_more") is True else ""
+
+        return ask
 
     def _ask(
         self,

@@ -83,7 +83,7 @@ class TopicsResource:
         reply(resp, self._inbox.unsubscribe(command, req.context.principal))
 
     def on_get_list(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._inbox.topics(req.context.query.mesh, req.context.principal))
+        reply(resp, self._inbox.topics(req.context.query, req.context.principal))
 
 
 class Member:
@@ -93,7 +93,7 @@ class Member:
         self._inbox = inbox
 
     def on_get_peers(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._inbox.peers(req.context.query.mesh, req.context.principal))
+        reply(resp, self._inbox.peers(req.context.query, req.context.principal))
 
     def on_post_profile(self, req: Any, resp: falcon.Response, command: wire.Profile) -> None:
         reply(resp, self._inbox.change_profile(command, req.context.principal))
@@ -184,7 +184,7 @@ def _receiving(inbox: Inbox, book: TokenBook) -> list[Route]:
                               summary="Receive it no more"),
         }, suffix="unsubscribe"),
         Route("/v1/topic/list", topics, {
-            "GET": Operation(wire.READ, query=wire.MeshQuery, reply=wire.InboxTopics,
+            "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
                              by_channel=True, same_origin=True, errors=mesh_errors,
                              summary="Topics of a mesh, and which are received"),
         }, suffix="list"),
@@ -196,7 +196,7 @@ def _member(inbox: Inbox) -> list[Route]:
     broker_errors = (wire.NoSuchMesh, wire.OtherMesh, wire.NoBroker, wire.BrokerRefused)
     return [
         Route("/v1/peers", member, {
-            "GET": Operation(wire.READ, query=wire.MeshQuery, reply=wire.Peers,
+            "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
                              by_channel=True, same_origin=True,
                              errors=(*broker_errors, wire.NoBrokerKnown),
                              summary="Members of a mesh, and who is connected"),

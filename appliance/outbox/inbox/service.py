@@ -10,8 +10,9 @@ from appliance.kernel.clock import Clock, iso, utc
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed, Subscription
 from appliance.kernel.log import Log
+from appliance.kernel.page import take_page
 from appliance.kernel.store import Store
-from appliance.outbox.inbox import metrics, queries, wire, writes
+from appliance.outbox.inbox import lists, metrics, queries, wire, writes
 from appliance.outbox.inbox.event import Event, of_fact
 from appliance.outbox.inbox.settings import InboxSettings
 
@@ -26,10 +27,12 @@ class Desk(Protocol):
 
     def subscribe(self, topic: str) -> None: ...
     def unsubscribe(self, topic: str) -> None: ...
-    def topics(self) -> list[tuple[str, bool]]:
-        """(name, whether we are subscribed)."""
+    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
+        """(name, whether we are subscribed) behind a name; and the cursor behind these, or ""."""
 
-    def peers(self) -> list[wire.Peer]: ...
+    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[wire.Peer], str]:
+        """Members behind a cursor of the broker's; and the cursor behind these, or ""."""
+
     def say_status(self, status: str, visible: bool, summary: str) -> None: ...
     def rename(self, name: str) -> None: ...
 
@@ -253,22 +256,33 @@ class Inbox:
         changed = self._store.write(writes.unsubscribe, mesh, command.topic)
         return wire.TopicChanged(mesh, command.topic, False, changed)
 
-    def topics(self, asked: str | None, who: Principal) -> wire.InboxTopics:
+    def topics(self, query: wire.MeshListQuery, who: Principal) -> wire.InboxTopics:
         """The broker's list; while it can't be asked, what was subscribed to from here."""
-        mesh = self.mesh_of(asked, who, wire.READ)
-        ours = dict(self._store.read(queries.topics, mesh, self.settings.topics_max))
+        mesh = self.mesh_of(query.mesh, who, wire.READ)
+        limit, bytes_max = self._page_of(query)
+        # One more than a page holds: then it is known whether there are more.
+        ours = dict(self._store.read(queries.topics, mesh, limit + 1, query.after))
         desk = self.desks.get(mesh)
-        complete, named = desk is not None, dict.fromkeys(ours, True)
+        theirs: list[tuple[str, bool]] = []
+        complete, following = desk is not None, ""
         if desk is not None:
             try:
-                named |= dict(desk.topics())
+                theirs, following = desk.topics(query.after, limit, bytes_max)
             except ApplianceError:
                 complete = False
+        found = lists.merged(list(ours), theirs, query.after, bool(following))
+        page, cut = take_page(found, limit, bytes_max, lists.topic_bytes)
         topics = [
             wire.InboxTopic(name, subscribed, iso(ours[name]) if name in ours else None)
-            for name, subscribed in sorted(named.items())
+            for name, subscribed in page
         ]
-        return wire.InboxTopics(mesh, topics, complete)
+        more = bool(page) and (cut or bool(following))
+        return wire.InboxTopics(mesh, topics, complete, more, page[-1][0] if more else None)
+
+    def _page_of(self, query: wire.MeshListQuery) -> tuple[int, int]:
+        """Rows and bytes."""
+        bytes_max = self._store.settings.page_bytes_max - lists.BESIDE_BYTES
+        return min(query.limit, self.settings.list_max), bytes_max
 
     def remembered_topics(self, mesh: str) -> list[str]:
         rows = self._store.read(queries.topics, mesh, self.settings.topics_max)
@@ -290,12 +304,13 @@ class Inbox:
     def profile(self, mesh: str) -> wire.ProfileShown:
         return self._store.read(queries.profile, mesh)
 
-    def peers(self, asked: str | None, who: Principal) -> wire.Peers:
-        mesh = self.mesh_of(asked, who, wire.READ)
+    def peers(self, query: wire.MeshListQuery, who: Principal) -> wire.Peers:
+        mesh = self.mesh_of(query.mesh, who, wire.READ)
         desk = self.desks.get(mesh)
         if desk is None:
             raise wire.NoBrokerKnown(details={"mesh": mesh})
-        return wire.Peers(mesh, desk.peers())
+        peers, following = desk.peers(query.after, *self._page_of(query))
+        return wire.Peers(mesh, peers, bool(following), following or None)
 
 
 def _since(text: str | None) -> tuple[int | None, int | None]:

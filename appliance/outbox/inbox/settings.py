@@ -27,6 +27,7 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: tuple[BrokerPlace, ...] = ()  # beside those that are sent to; docs/inbox.md
     public_health_check: bool = False  # GET /v1/health, /v1/version and /v1/compat for everybody
     page_max: Positive = 1000  # messages in one reply; a larger limit is clamped
+    list_max: Positive = 10_000  # topics or members in one reply; a larger limit is clamped
     wait_seconds_max: Seconds = 60.0  # longest long poll; a longer one is clamped
     waiting_max: Positive = 64  # long polls at once
     streams_max: Positive = 32  # event streams at once

@@ -103,6 +103,14 @@ class MeshQuery(Struct, frozen=True):
     mesh: MeshName | None = None
 
 
+class MeshListQuery(Struct, frozen=True):
+    """`after`: `next` of the page before."""
+
+    mesh: MeshName | None = None
+    after: Annotated[str, Meta(max_length=300)] = ""
+    limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 10_000
+
+
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """What is left out stays. While `working` or `dnd` a broker hands over only `now`. `name` is
     the broker's to keep, for all members: it is asked first."""
@@ -131,8 +139,12 @@ class Peer(Struct, frozen=True):
 
 
 class Peers(Struct, frozen=True):
+    """While `has_more` is true, the list continues with `after` set to `next`."""
+
     mesh: str
     peers: list[Peer]
+    has_more: bool = False
+    next: str | None = None
 
 
 class TopicChange(Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,11 +166,14 @@ class InboxTopic(Struct, frozen=True):
 
 
 class InboxTopics(Struct, frozen=True):
-    """`complete`: the broker was asked; else only what was subscribed to from here is known."""
+    """By name. `complete`: the broker was asked; else only what was subscribed to from here is
+    known. While `has_more` is true, the list continues with `after` set to `next`."""
 
     mesh: str
     topics: list[InboxTopic]
     complete: bool
+    has_more: bool = False
+    next: str | None = None
 
 
 class LinkState(Struct, frozen=True):

@@ -304,7 +304,8 @@ def test_subscriptions_are_remembered_and_counted(tmp_path):
         assert not house.inbox.subscribe(alerts, BOSS).changed
         with pytest.raises(wire.TooManyTopics):
             house.inbox.subscribe(wire.TopicChange("builds"), BOSS)
-        assert [one.name for one in house.inbox.topics(None, BOSS).topics] == ["alerts"]
+        topics = house.inbox.topics(wire.MeshListQuery(), BOSS).topics
+        assert [one.name for one in topics] == ["alerts"]
         assert house.inbox.unsubscribe(alerts, BOSS).changed
         assert not house.inbox.unsubscribe(alerts, BOSS).changed
     finally:
@@ -329,7 +330,7 @@ def test_what_the_broker_refused_is_not_remembered(house):
     with pytest.raises(wire.BrokerRefused):
         house.inbox.subscribe(wire.TopicChange("alerts"), BOSS)
     house.inbox.desks["default"] = Desk(wire.NoBroker())
-    topics = house.inbox.topics(None, BOSS)
+    topics = house.inbox.topics(wire.MeshListQuery(), BOSS)
     assert (topics.topics, topics.complete) == ([], False)
 
 

@@ -1,0 +1,168 @@
+"""Topics and members of a mesh, page by page: limited in rows and bytes, each row once."""
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from appliance.joints import HomeDesk
+from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.clock import SystemClock
+from appliance.outbox.inbox import wire
+from appliance.outbox.inbox.remote import Remote
+from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
+from tests.support.broker import House as BrokerHouse
+from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.inbox import OWN, House
+
+BOSS = Principal("server", "server", frozenset({ADMIN}))
+COUNT = 10_000
+LONG = "t" * 90
+
+
+@pytest.fixture
+def house(tmp_path):
+    house = House(tmp_path / "inbox", mesh="lab", topics_max=100_000)
+    yield house
+    house.close()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """With as many members and topics as it may have."""
+    house = BrokerHouse(tmp_path_factory.mktemp("broker"))
+    mesh = house.broker.directory.mesh("lab").id
+
+    def fill(tx):
+        for number in range(COUNT):
+            tx.execute(
+                "INSERT INTO member (mesh_id, pubkey, name, added_ms) VALUES (?, ?, ?, 1)",
+                (mesh, f"{number:064x}", f"m{number:05}" + LONG),
+            )
+            tx.execute(
+                "INSERT INTO place (mesh_id, kind, name, created_ms) VALUES (?, 'topic', ?, 1)",
+                (mesh, f"{number:05}" + LONG),
+            )
+
+    house.store.write(fill)
+    yield house
+    house.close()
+
+
+def pages(ask, name, limit=100_000):
+    """The rows of all pages, each of which is checked, and how many pages there were."""
+    rows, after, count = [], "", 0
+    while True:
+        page = ask(wire.MeshListQuery(after=after, limit=limit), BOSS)
+        assert len(msgspec.json.encode(page)) <= 1 << 20
+        assert len(getattr(page, name)) <= limit
+        rows, count = rows + getattr(page, name), count + 1
+        assert page.has_more == (page.next is not None)
+        if not page.has_more:
+            return rows, count
+        assert getattr(page, name)
+        after = page.next
+
+
+@pytest.mark.parametrize("limit", [100_000, 999])
+def test_members_of_a_large_mesh(house, broker, limit):
+    house.inbox.desks["lab"] = HomeDesk(broker, "lab", OWN)
+    found, count = pages(house.inbox.peers, "peers", limit)
+    names = [one.name for one in found if one.name.startswith("m0")]
+    assert names == sorted(set(names))
+    assert len(found) == COUNT + 3
+    assert count > (1 if limit > COUNT else 10)
+
+
+@pytest.mark.parametrize("limit", [100_000, 999])
+def test_topics_of_a_large_mesh_and_those_that_only_we_know(house, broker, limit):
+    """Half of ours are none of the broker's."""
+    ours = [f"{number:05}" + ("a" if number % 2 else LONG) for number in range(0, COUNT, 7)]
+
+    def subscribe(tx):
+        for name in ours:
+            tx.execute(
+                "INSERT INTO topics (mesh, topic, subscribed_at) VALUES ('lab', ?, 1)", (name,)
+            )
+
+    house.store.write(subscribe)
+    house.inbox.desks["lab"] = HomeDesk(broker, "lab", OWN)
+    found, count = pages(house.inbox.topics, "topics", limit)
+    there = {f"{number:05}" + LONG for number in range(COUNT)} | {"alerts"}
+    assert [one.name for one in found] == sorted(there | set(ours))
+    assert {one.name for one in found if one.subscribed} == set(ours) - there
+    assert {one.name for one in found if one.subscribed_at} == set(ours)
+    assert count > 1
+    del house.inbox.desks["lab"]
+    found, count = pages(house.inbox.topics, "topics", 100)
+    assert [one.name for one in found] == ours
+    assert count == -(-len(ours) // 100)
+
+
+# -- brokers elsewhere -----------------------------------------------------------------------
+
+
+def remote(house, endpoint, mesh="lab"):
+    place = BrokerPlace(mesh, f"http://127.0.0.1:{endpoint.port}")
+    house.inbox.desks["lab"] = Remote(
+        place, OWN, InboxSettings(), SystemClock(), lambda _frame: None
+    )
+
+
+def query_of(request):
+    return {name: one for name, (one,) in parse_qs(urlsplit(request["path"]).query).items()}
+
+
+def member(number, name=""):
+    return {"pubkey": f"{number:064x}", "name": name or f"m{number}", "state": "active"}
+
+
+def test_a_broker_that_knows_no_pages_is_asked_once(house):
+    everything = {"members": [member(n) for n in range(30)],
+                  "places": [{"name": f"t{n:02}"} for n in range(30)]}  # fmt: skip
+    fake = FakeHttp((200, {}, everything))
+    with http_hub(fake) as endpoint:
+        remote(house, endpoint)
+        found, _ = pages(house.inbox.peers, "peers")
+        assert len(found) == 30
+        assert [query_of(one) for one in fake.requests] == [{}]
+        found, count = pages(house.inbox.topics, "topics", 7)
+        assert [one.name for one in found] == [f"t{n:02}" for n in range(30)]
+        assert count == 5
+
+
+@pytest.mark.parametrize("rows", [[], [member(1)]])
+def test_a_broker_whose_lists_have_no_end_does_not_keep_us(house, rows):
+    fake = FakeHttp((200, {}, {"members": rows, "has_more": True, "next": "again"}))
+    with http_hub(fake) as endpoint:
+        remote(house, endpoint)
+        found, _ = pages(house.inbox.peers, "peers")
+        assert len(found) == 2 * len(rows)
+        assert len(fake.requests) <= 2
+
+
+def test_pages_of_a_broker_that_allows_larger_ones_are_asked_for_smaller(house):
+    """A page that does not fit is left for the next one; the first is asked for again."""
+    large = [member(n, "x" * 250) for n in range(4000)]
+    assert len(json.dumps(large)) > 1 << 20
+    fitting = large[:2000]
+    fake = FakeHttp(
+        (200, {}, {"members": large, "has_more": True, "next": "c4000"}),
+        (200, {}, {"members": fitting, "has_more": True, "next": "c2000"}),
+    )
+    with http_hub(fake) as endpoint:
+        remote(house, endpoint)
+        page = house.inbox.peers(wire.MeshListQuery(), BOSS)
+    assert (len(page.peers), page.next) == (2000, "c2000")
+    first, second = map(query_of, fake.requests)
+    assert first == {}
+    assert 2000 <= int(second["limit"]) < 4000
+    fake = FakeHttp(
+        (200, {}, {"members": fitting, "has_more": True, "next": "c2000"}),
+        (200, {}, {"members": large[2000:], "has_more": False, "next": "c4000"}),
+    )
+    with http_hub(fake) as endpoint:
+        remote(house, endpoint)
+        page = house.inbox.peers(wire.MeshListQuery(), BOSS)
+    assert (len(page.peers), page.next) == (2000, "c2000")
