@@ -21,11 +21,12 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.kernel.native import yield_to_loop
-from appliance.kernel.page import ROW_BYTES, take_page
+from appliance.kernel.page import take_page
 
 IDS_SHOWN_MAX = 1_000
 TURN_ITEMS = 1_000  # envelopes purged before others get a turn
 TURN_STREAMS = 100  # figures told before others get a turn
+BESIDE_BYTES = 200  # of a page beside its rows: a share for each row is more than enough
 REDRIVES_MAX = 100
 PAUSE_SECONDS_MAX = 366 * 86_400.0
 FACTS_MS = 2_000.0
@@ -39,6 +40,7 @@ FACTS = (
     "memory_parked",  # streams that hold such envelopes, and nobody receives from them
     "oldest_ready_seconds",
 )
+_encode = msgspec.json.Encoder().encode
 
 
 class Redrive:
@@ -144,16 +146,17 @@ class Operator:
         most = min(query.limit, self._courier.settings.page_max)
         state = None if query.state is None else STATES.index(query.state)
         found: list[wire.Kept] = []
-        size = 0
+        left = self._courier.settings.delivery_bytes_max
         skipping = query.after is not None
         for item in ring.listed(state):
             if skipping:
                 skipping = item.id != query.after
-            elif len(found) == most or size >= self._courier.settings.delivery_bytes_max:
+                continue
+            kept = self._kept(item)
+            left -= _bytes(kept)  # with its history, which may be larger than the envelope
+            if found and (len(found) == most or left < 0):
                 return wire.Listing(found, True, self._courier.boot_id)
-            else:
-                found.append(self._kept(item))
-                size += len(item.body)
+            found.append(kept)
         if skipping:
             raise wire.NoSuchEnvelope(
                 "the envelope behind which the page begins is gone",
@@ -215,13 +218,12 @@ class Operator:
         )
         found.sort(key=lambda row: row[0])  # so that a page continues behind an address
         page, more = take_page(
-            found,
+            (wire.Row(key, shown(row)) for key, row in found),
             most,
             self._courier.settings.delivery_bytes_max,
-            lambda row: ROW_BYTES + (len(row[1]) if isinstance(row[1], bytes) else 0),
+            _bytes,
         )
-        rows = [wire.Row(key, shown(row)) for key, row in page]
-        return wire.Snapshot(view.name, rows, more, view.watermark, self._courier.boot_id)
+        return wire.Snapshot(view.name, page, more, view.watermark, self._courier.boot_id)
 
     def refresh_inflight(self) -> None:
         """Compare the view with the leases there are; costs nothing while nobody looks."""
@@ -396,6 +398,10 @@ def fits(item: Item, command: wire.Selection) -> bool:
         and (command.from_ is None or meta.sender == command.from_)
         and (command.tag is None or command.tag in (meta.tags or ()))
     )
+
+
+def _bytes(row: wire.Kept | wire.Row) -> int:
+    return len(_encode(row)) + BESIDE_BYTES
 
 
 def can_see(who: Principal, stream: str) -> bool:

@@ -123,19 +123,66 @@ def test_counters_do_not_fall_when_a_stream_is_forgotten():
     assert 'agentlip_courier_acked_total{pattern="orders/*"} 1.0' in before
 
 
-def test_a_page_of_large_envelopes_ends_earlier_and_says_so():
-    house = House(delivery_bytes_max=1000)
-    client = house.client()
-    for id_ in "abcde":
-        enqueue(client, id_, payload="x" * 400)
+def compact(answer):
+    """Its bytes on the wire."""
+    return len(json.dumps(answer, separators=(",", ":"), ensure_ascii=False))
+
+
+def peeked(client, limit):
+    """The ids on each page of a stream that is looked through."""
     pages, after = [], {}
     while True:
         page = get(client, "/v1/peek", stream=INBOX, **after)
+        assert compact(page) <= limit
         pages.append([one["id"] for one in page["envelopes"]])
         if not page["has_more"]:
-            break
+            return pages
         after = {"after": pages[-1][-1]}
-    assert pages == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_a_page_of_large_envelopes_ends_earlier_and_says_so():
+    client = House(delivery_bytes_max=3000).client()
+    for id_ in "abcde":
+        enqueue(client, id_, payload="x" * 400)
+    pages = peeked(client, 3000)
+    assert [id_ for page in pages for id_ in page] == list("abcde")
+    assert len(pages) > 1
+
+
+def test_the_history_of_an_envelope_counts_as_bytes_of_its_page():
+    house = House(delivery_bytes_max=10_000, backoff_ms=0)
+    client = house.client()
+    for id_ in "abcde":
+        enqueue(client, id_)
+    for _ in range(5):
+        got = receive(client)
+        ids = [one["deliver"]["id"] for one in got["deliveries"]]
+        assert sorted(ids) == list("abcde")
+        error = {"receiver": got["receiver"], "ids": ids, "error": "e" * 900}
+        post(client, "/v1/nack", error)
+        house.pass_ms(1000)
+    pages = peeked(client, 10_000)
+    assert sorted(id_ for page in pages for id_ in page) == list("abcde")
+    assert len(pages) > 1
+
+
+def test_leases_with_long_names_are_limited_in_bytes():
+    """Stream and id stand in the address of such a row, and in the row again."""
+    client = House(delivery_bytes_max=10_000).client()
+    stream = "s" * 256
+    for number in range(20):
+        enqueue(client, f"{number:02}" + "i" * 190, to=stream)
+    receive(client, stream, max=20)
+    found, query, pages = [], {}, 0
+    while True:
+        page = get(client, "/v1/snapshot", view="inflight", **query)
+        assert compact(page) <= 10_000
+        found, pages = found + [row["addr"] for row in page["rows"]], pages + 1
+        if not page["has_more"]:
+            break
+        query = {"after": found[-1]}
+    assert found == sorted(set(found))
+    assert (len(found), pages > 1) == (20, True)
 
 
 def test_a_purge_of_many_counts_what_it_removed(house, client):
