@@ -131,7 +131,9 @@ class Appliance:
         )  # fmt: skip
         home = self._open_meshes(read_settings or (lambda: settings))
         self.identity.features += tuple(self.outbox.outbox.features)
-        self.jobs = jobs_parts.Parts(settings.jobs, datadir, clock, log, self.hub.newest_event)
+        self.jobs = jobs_parts.Parts(
+            settings.jobs, datadir, clock, log, self.hub.newest_event, settings.store.page_bytes_max
+        )
         self.plugins = plugin_parts.Parts(
             settings.plugins, self.hub, datadir.workspace, datadir.dir, clock, log
         )

@@ -69,12 +69,19 @@ class Appliance:
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The newest that it tells of, newest first."""
+        found: list[dict[str, Any]] = []
+        after: dict[str, Any] = {}
         try:
-            return list(self._listed("snapshots", limit=PAGE)["snapshots"])
+            while True:
+                page = self._listed("snapshots", limit=PAGE, **after)
+                found += page["snapshots"]
+                if not page.get("has_more") or not page["snapshots"] or len(found) >= PAGE:
+                    return found
+                after = {"after": page["next"]}
         except (KeyError, TypeError):
             raise SourceUnreachable(f"{self._url} does not list snapshots") from None
 
-    def _listed(self, what: str, **query: int) -> Any:
+    def _listed(self, what: str, **query: Any) -> Any:
         with self._open(f"/api/v1/{what}?{urlencode(query)}") as reply:
             try:
                 return json.loads(reply.read())

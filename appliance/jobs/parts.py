@@ -26,6 +26,7 @@ class Parts:
         clock: Clock,
         log: Log,
         newest_event: Callable[[], int],
+        page_bytes_max: int,
     ) -> None:
         if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
             raise BadSettings(
@@ -34,8 +35,8 @@ class Parts:
             )
         child = Child(datadir, settings)
         out = datadir.workspace / settings.export_dir
-        self._segments = Segments(out, settings)
-        self._snapshots = Snapshots(out, settings)
+        self._segments = Segments(out, settings, page_bytes_max)
+        self._snapshots = Snapshots(out, settings, page_bytes_max)
         self._reports = Reports(child, settings)
         self.loops: list[Loop] = []
         if settings.export:

@@ -18,8 +18,11 @@ from appliance.jobs.trouble import EmptyRange, ExportError, SegmentMissing, Tabl
 from appliance.jobs.wire import Manifest
 from appliance.kernel.errors import Invalid
 from appliance.kernel.native import in_thread
+from appliance.kernel.page import take_page
 
+BESIDE_BYTES = 100  # of a page beside its rows: a share for each row is more than enough
 EXIT_INVALID = 1  # of our command line: it was asked for nonsense
+_encode = msgspec.json.Encoder().encode
 
 
 class Part(NamedTuple):
@@ -33,17 +36,20 @@ class Part(NamedTuple):
 class Segments:
     """What lies in `jobs.export_dir`. Manifests never change, so each is parsed once."""
 
-    def __init__(self, out: Path, settings: JobsSettings) -> None:
+    def __init__(self, out: Path, settings: JobsSettings, page_bytes_max: int) -> None:
         self._catalogue = Catalogue(out)
         self._settings = settings
+        self._page_bytes_max = page_bytes_max
         self._known: dict[tuple[str, int, int], Manifest] = {}
 
     def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
         manifests = in_thread(self._read_all)
         limit = min(query.limit, self._settings.segments_page_max)
         found, more = segment.page(manifests, query.after, limit)
-        cursor = found[-1].last_event_id if found else query.after
-        return wire.SegmentList([_told(one) for one in found], cursor, more)
+        # What a segment replaces is named in it: thousands of names after a compaction.
+        page, cut = take_page(map(_told, found), limit, self._page_bytes_max, _bytes)
+        cursor = page[-1].last_event_id if page else query.after
+        return wire.SegmentList(page, cursor, more or cut)
 
     def find(self, name: str) -> Manifest:
         if segment.stem_of(name) is None:
@@ -84,15 +90,22 @@ class Segments:
 class Snapshots:
     """Those of the tables that lie in `jobs.export_dir`: a few, so each is read when asked for."""
 
-    def __init__(self, out: Path, settings: JobsSettings) -> None:
+    def __init__(self, out: Path, settings: JobsSettings, page_bytes_max: int) -> None:
         self._out = out.absolute()
         self._settings = settings
+        self._page_bytes_max = page_bytes_max
 
     def newest(self, query: wire.SnapshotsQuery) -> wire.SnapshotList:
         limit = min(query.limit, self._settings.segments_page_max)
         found = in_thread(self._read_all)
-        newest = sorted(found, key=lambda name: found[name].as_of_event_id, reverse=True)
-        return wire.SnapshotList([_shown(name, found[name]) for name in newest[:limit]])
+        places = sorted(((one.as_of_event_id, name) for name, one in found.items()), reverse=True)
+        if query.after is not None:
+            event_id, _, name = query.after.partition(":")
+            places = [place for place in places if place < (int(event_id), name)]
+        rows = (_shown(name, found[name]) for _, name in places)
+        page, more = take_page(rows, limit, self._page_bytes_max, _bytes)
+        last = f"{page[-1].as_of_event_id}:{page[-1].name}" if more else None
+        return wire.SnapshotList(page, more, last)
 
     def find(self, name: str, file: str) -> wire.SnapshotFile:
         """Only what a listing tells: neither name is made part of a path before that."""
@@ -201,6 +214,10 @@ def _open(path: Path, size: int, start: int, stop: int) -> Part:
 
 def _damaged(error: ExportError) -> wire.SegmentsDamaged:
     return wire.SegmentsDamaged(error.message, details={"code": error.code})
+
+
+def _bytes(row: wire.Segment | wire.Snapshot) -> int:
+    return len(_encode(row)) + BESIDE_BYTES
 
 
 def _shown(name: str, one: wire.SnapshotManifest) -> wire.Snapshot:

@@ -106,13 +106,18 @@ class Snapshot(Struct, frozen=True):
 
 
 class SnapshotList(Struct, frozen=True):
-    """Newest first, as far as `limit` goes."""
+    """Newest first. While `has_more` is true, the list continues with `after` set to `next`."""
 
     snapshots: list[Snapshot]
+    has_more: bool = False
+    next: str | None = None
 
 
 class SnapshotsQuery(Struct, frozen=True):
+    """`after`: `next` of the page before."""
+
     limit: Annotated[int, Meta(ge=1)] = 10
+    after: Annotated[str, Meta(pattern=r"^[0-9]{1,19}:[^/]{1,255}$")] | None = None
 
 
 class SnapshotNotFound(Missing):

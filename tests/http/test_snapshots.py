@@ -17,7 +17,7 @@ SETTINGS = "[jobs]\nexport_format = 'jsonl'\n"
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     with serve(tmp_path_factory.mktemp("snapshots"), settings=SETTINGS) as hub:
-        assert hub.http.get(LIST).body == {"snapshots": []}
+        assert hub.http.get(LIST).body == {"snapshots": [], "has_more": False, "next": None}
         _, topic_id = hub.place("general")
         for content in ("one", "two"):
             hub.send_many(topic_id, [content])
@@ -33,7 +33,11 @@ def newest(hub):
 def test_snapshots_are_listed_newest_first_as_their_manifests_say(hub):
     found = hub.http.get(LIST).body["snapshots"]
     assert [one["as_of_event_id"] for one in found] == [4, 3]
-    assert hub.http.get(f"{LIST}?limit=1").body["snapshots"] == found[:1]
+    first = hub.http.get(f"{LIST}?limit=1").body
+    assert (first["snapshots"], first["has_more"]) == (found[:1], True)
+    second = hub.http.get(f"{LIST}?limit=1&after={first['next']}").body
+    assert second == {"snapshots": found[1:], "has_more": False, "next": None}
+    assert hub.http.get(f"{LIST}?after=x").status == 400
     assert hub.http.get(f"{LIST}?limit=0").status == 400
     for one in found:
         folder = hub.datadir.dir / "export/snapshot" / one.pop("name")

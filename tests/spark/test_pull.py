@@ -26,7 +26,7 @@ class Hub(BaseHTTPRequestHandler):
         elif self.path.startswith("/api/v1/segments?"):
             self._list(int(self.path.split("after=")[1].split("&")[0]))
         elif self.path.startswith("/api/v1/snapshots?"):
-            self._send(200, json.dumps({"snapshots": self.server.snapshots}).encode())
+            self._send(200, json.dumps(self._snapshots()).encode())
         else:
             self._file(self.path.rsplit("/", 1)[1])
 
@@ -37,6 +37,14 @@ class Hub(BaseHTTPRequestHandler):
         self._send(200, json.dumps(
             {"segments": page, "next": last, "has_more": len(mine) > 2}
         ).encode())  # fmt: skip
+
+    def _snapshots(self):
+        if not self.server.pages:
+            return {"snapshots": self.server.snapshots}
+        place = int(self.path.partition("&after=")[2] or 0)
+        more = place + 1 < len(self.server.snapshots)
+        return {"snapshots": self.server.snapshots[place : place + 1],
+                "has_more": more, "next": str(place + 1) if more else None}  # fmt: skip
 
     def _file(self, name):
         raw = self.server.files[name]
@@ -66,6 +74,7 @@ def hub(tmp_path):
         log.wait(days=1).say(topic)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.seen, server.listing, server.files, server.snapshots = [], [], {}, []
+    server.pages = False
     for manifest in log.export(tmp_path / "theirs"):
         said = json.loads(manifest.read_text())
         server.listing.append({**said, "name": said["file"]})
@@ -140,6 +149,15 @@ def test_newest_snapshot_that_the_segments_reach_comes_whole_beside_them(hub, tm
     hub.seen.clear()
     assert pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours") == name
     assert [path for path, _ in hub.seen] == ["/api/v1/snapshots?limit=100"]
+
+
+def test_snapshots_are_looked_through_page_by_page(hub, tmp_path):
+    hub.pages = True
+    pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    (theirs,) = (tmp_path / "theirs/snapshot").iterdir()
+    assert pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours") == theirs.name
+    listed = [path for path, _ in hub.seen if path.startswith("/api/v1/snapshots?")]
+    assert listed == ["/api/v1/snapshots?limit=100", "/api/v1/snapshots?limit=100&after=1"]
 
 
 def test_older_snapshots_and_forgotten_parts_go(hub, tmp_path):

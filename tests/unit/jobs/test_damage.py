@@ -68,7 +68,7 @@ def test_what_can_not_be_opened_is_torn_for_every_reader(out, spoil, which):
     spoil(path)
     assert [code for code, _ in problems(out)][:1] == ["SEGMENT_TORN"]
     assert path.name in problems(out)[0][1]
-    segments = Segments(out, JobsSettings())
+    segments = Segments(out, JobsSettings(), 1 << 20)
     with pytest.raises(SegmentsDamaged):
         segments.open(segments.find(name), 0, 1)
 
@@ -80,7 +80,7 @@ def test_a_folder_that_is_a_loop_is_torn(out):
     with pytest.raises(SegmentTorn, match="can't be read"):
         verify.verify(out)
     with pytest.raises(SegmentsDamaged):
-        Segments(out, JobsSettings()).list_after(SegmentsQuery())
+        Segments(out, JobsSettings(), 1 << 20).list_after(SegmentsQuery())
 
 
 def test_rows_of_another_epoch_than_the_manifest_says_are_told(out):
