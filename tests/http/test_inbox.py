@@ -79,6 +79,28 @@ except urllib.error.HTTPError as error:
     open("answer", "w").write(f"{error.code} {json.load(error)['code']}")
 ''']
 scopes = ["reply:event"]
+
+[[hooks.commands]]
+on = "on-topic-hostile"
+run = ["python3", "-c", '''
+import json, os, urllib.error, urllib.request
+codes = []
+for number in range(40):
+    scope = "reply:event" if number % 2 else "inbox:read"
+    request = urllib.request.Request(
+        os.environ["AGENTLIP_URL"] + "/v1/hooks/act",
+        json.dumps({"scope": scope, "message": str(number)}).encode(),
+        {"Content-Type": "application/json",
+         "Authorization": "Bearer " + os.environ["AGENTLIP_HOOK_TOKEN"]})
+    try:
+        urllib.request.urlopen(request)
+    except urllib.error.HTTPError as error:
+        codes.append(f"{error.code} {json.load(error)['code']}")
+open("codes.part", "w").write(json.dumps(codes))
+os.rename("codes.part", "codes")
+print(json.dumps({"reply": "and one more"}))
+''']
+scopes = ["reply:event"]
 """
 
 
@@ -87,7 +109,7 @@ def settings_of(meshes, more=""):
         f'[[inbox.brokers]]\nmesh = "{place.mesh}"\nurl = "{place.url}"\n'
         for place in meshes.places
     )
-    return f'[hooks]\nenabled = "on"\n{HOOKED}\n{brokers}\n{more}'
+    return f'[hooks]\nenabled = "on"\nacts_max = 5\n{HOOKED}\n{brokers}\n{more}'
 
 
 @pytest.fixture(scope="module")
@@ -365,10 +387,31 @@ def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, rece
     # Nothing here sends; or what does knows no broker of this mesh to send to.
     assert answer.read_text() in ("503 OUTBOX_OFF", "400 MESH_UNKNOWN")
     until(lambda: hub.http.get("/v1/hooks/runs").body["runs"][0]["outcome"] == "ok")
-    (run,) = hub.http.get("/v1/hooks/runs").body["runs"]
+    run = hub.http.get("/v1/hooks/runs").body["runs"][0]
     assert [(act["scope"], act["outcome"]) for act in run["acts"]] == [("reply:event", "failed")]
     done = agentlip("inbox", "runs", cwd=hub.workspace)
     assert "on-topic-hooked" in done.out
+
+
+def test_a_hook_that_asks_without_end_is_refused_and_logged_once(hub, receive):
+    receive(topic="hostile", destination_ref="hostile")
+    answers = hub.workspace / "codes"
+    until(answers.exists, what="the hook has asked")
+    codes = json.loads(answers.read_text())
+    assert codes[::2][:3] == ["403 NOT_GRANTED"] * 3
+    assert set(codes[1:5:2]) <= {"503 OUTBOX_OFF", "400 MESH_UNKNOWN"}
+    assert codes[5:] == ["403 TOO_MANY_ACTS"] * 35
+    until(lambda: hub.http.get("/v1/hooks/runs").body["runs"][0]["outcome"] == "ok")
+    run = hub.http.get("/v1/hooks/runs").body["runs"][0]
+    assert [act["outcome"] for act in run["acts"]] == [
+        "refused", "failed", "refused", "failed", "refused",
+    ]  # fmt: skip
+    lines = [line for line in hub.said.splitlines() if "more sends than hooks.acts_max" in line]
+    assert len(lines) == 1
+    assert json.loads(lines[0])["run"] == run["id"]
+    # What it prints at its end is one more.
+    said = [line for line in hub.said.splitlines() if "a hook's reply was not sent" in line]
+    assert [json.loads(line)["code"] for line in said] == ["TOO_MANY_ACTS"]
 
 
 def test_metrics_tell_of_links_and_messages(hub):

@@ -9,7 +9,7 @@ seconds = histogram(
     "hook_duration_seconds", "Time of a run", ("hook",), (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60)
 )
 acts = counter("hook_capability_calls_total", "What runs asked to send", ("scope", "outcome"))
-"""scope: reply, dm, topic; outcome: sent, refused, failed"""
+"""scope: reply, dm, topic; outcome: sent, refused, failed; scope any: too_many (hooks.acts_max)"""
 
 unenforceable = counter(
     "hook_unenforceable_total", "Runs whose network_policy could not be enforced"

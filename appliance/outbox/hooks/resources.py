@@ -34,7 +34,8 @@ def routes(hooks: Hooks, mesh_of: MeshOf) -> list[Route]:
     return [
         Route("/v1/hooks/act", resource, {
             "POST": Operation(wire.ACT, body=wire.Act, reply=wire.Acted, status=202,
-                              same_origin=True, errors=(wire.NotGranted, wire.NoSender),
+                              same_origin=True,
+                              errors=(wire.NotGranted, wire.TooManyActs, wire.NoSender),
                               example={"scope": "reply:event", "message": "seen"},
                               summary="What a running hook may send, with its own token"),
         }, suffix="act"),

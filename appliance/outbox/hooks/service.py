@@ -49,12 +49,15 @@ class Job(NamedTuple):
     data: bytes
 
 
-class Grant(NamedTuple):
+class Grant(msgspec.Struct):
+    """`asked`: for how many sends so far, whatever became of them."""
+
     run_id: str
     mesh: str
     scopes: tuple[str, ...]
     message: InboxMessage
     until_ms: int
+    asked: int = 0
 
 
 class Hooks:
@@ -214,7 +217,10 @@ class Hooks:
         if matching.REPLY not in scopes:
             self._note(job.id, matching.REPLY, "refused", None)
             return
-        grant = Grant(job.id, job.mesh, scopes, job.message, self._clock.now_ms() + 1)
+        # The one that its token opens, so that a reply counts with what was asked for by that.
+        grant = self._grants.get(job.id) or Grant(
+            job.id, job.mesh, scopes, job.message, self._clock.now_ms() + 1
+        )
         try:
             self._act(grant, matching.REPLY, reply, None)
         except ApplianceError as error:
@@ -229,6 +235,7 @@ class Hooks:
         return wire.Acted(self._act(grant, command.scope, command.message, command.meta))
 
     def _act(self, grant: Grant, scope: str, message: str, meta: dict[str, Any] | None) -> str:
+        self._count(grant)
         if scope not in grant.scopes:
             self._note(grant.run_id, scope, "refused", None)
             raise wire.NotGranted(details={"scope": scope})
@@ -243,6 +250,21 @@ class Hooks:
             raise
         self._note(grant.run_id, scope, "sent", order.client_message_id)
         return order.client_message_id
+
+    def _count(self, grant: Grant) -> None:
+        """Each act is noted in the run's row, so those that are refused count too. Raises
+        TooManyActs, of which nothing is noted but one line in the log."""
+        most = self.settings.acts_max
+        grant.asked += 1
+        if grant.asked <= most:
+            return
+        metrics.acts.labels("any", "too_many").inc()
+        if grant.asked == most + 1:
+            self._log.error(
+                "a hook's run asked for more sends than hooks.acts_max", run=grant.run_id,
+                acts_max=most,
+            )  # fmt: skip
+        raise wire.TooManyActs(details={"limit": most})
 
     def _note(self, run_id: str, scope: str, outcome: str, client_message_id: str | None) -> None:
         kind = scope.partition(":")[0]

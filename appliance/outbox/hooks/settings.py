@@ -34,4 +34,5 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event_bytes_max: Annotated[int, Meta(ge=4096)] = 256 * 1024  # of the JSON a hook reads
     said_bytes_max: Positive = 64 * 1024  # of what it prints
     grant_seconds: Annotated[float, Meta(gt=0, le=300)] = 300.0  # for which it may send
+    acts_max: Positive = 100  # sends that one run may ask for, refused ones too
     grants_max: Positive = 10_000  # grants in force at once; the oldest gives way

@@ -60,6 +60,12 @@ class NotGranted(Forbidden):
     advice = "declare the scope under [[hooks.commands]]; a grant holds for one event"
 
 
+class TooManyActs(Forbidden):
+    code = "TOO_MANY_ACTS"
+    sentence = "this run has asked for as many sends as hooks.acts_max allows"
+    advice = "send fewer messages for one event, or raise hooks.acts_max"
+
+
 class NoSender(Unavailable):
     code = "OUTBOX_OFF"
     sentence = "nothing here sends: the outbox is not served"

@@ -1,6 +1,5 @@
 """Hooks: who is called, with what, for how long, and what they may send."""
 
-import io
 import json
 import os
 import sys
@@ -12,7 +11,6 @@ import pytest
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.log import Log
 from appliance.outbox.hooks import matching, wire
 from appliance.outbox.hooks.loops import Runner
 from appliance.outbox.hooks.service import Hooks, reply_in
@@ -436,6 +434,18 @@ def test_a_grant_opens_what_it_says_for_one_event_and_five_minutes(stage, tmp_pa
         )
 
 
+def test_each_run_has_its_own_number_of_acts(stage, tmp_path):
+    played = stage(python(GRAB, tmp_path / "out", scopes=SCOPES), acts_max=1)
+    for number in (1, 2):
+        played.receive(push(number))
+        played.work()
+        who = played.book.find((tmp_path / "out").read_text())
+        played.hooks.act(who, wire.Act("reply:event", str(number)))
+        with pytest.raises(wire.TooManyActs):
+            played.hooks.act(who, wire.Act("reply:event", "more"))
+    assert [one.message for one in played.sent] == ["1", "2"]
+
+
 def test_lent_credentials_end_and_have_a_limit():
     book = TokenBook()
     for number in range(5):
@@ -462,7 +472,6 @@ def test_no_log_line_holds_what_was_said(stage, tmp_path):
     played.receive(push(1, body="a private word"))
     played.work()
     assert "private" not in played.house.lines.getvalue().decode()
-    assert Log(io.BytesIO())
 
 
 def test_the_list_of_runs_is_limited_in_bytes(stage):
