@@ -70,8 +70,8 @@ ELSEWHERE = {
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
 }
-# Names that work and are not listed.
-ALIASES = {"send": ("appliance.outbox.cli_send:app", "The same as outbox send.")}
+# What is looked for under these names is a subcommand.
+MEANT = {"send": ("outbox send", "msg send")}
 
 # Under which heading `--help` lists a command; what is in none is listed last.
 SECTIONS = {
@@ -92,7 +92,7 @@ class Root(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
-        place = ELSEWHERE.get(cmd_name) or ALIASES.get(cmd_name)
+        place = ELSEWHERE.get(cmd_name)
         if found is not None or place is None:
             return found
         module, _, name = place[0].partition(":")
@@ -102,7 +102,7 @@ class Root(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = get_close_matches(args[0], self.list_commands(ctx))
+            near = MEANT.get(args[0]) or get_close_matches(args[0], self.list_commands(ctx))
             meant = f". Did you mean {', '.join(map(repr, near))}?" if near else ""
             ctx.fail(f"no such command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)

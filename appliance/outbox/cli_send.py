@@ -9,14 +9,11 @@ import typer
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import IdFactory
-from appliance.terminal import Session, common, plain_app
-
-app = plain_app()
+from appliance.terminal import Session, common
 
 MESSAGE_BYTES_MAX = 1024 * 1024
 
 
-@app.command("send")
 @common
 def send(
     session: Session,

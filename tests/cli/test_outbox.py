@@ -1,4 +1,4 @@
-"""`agentlip send` and `agentlip outbox`, as processes."""
+"""`agentlip outbox`, as processes."""
 
 import json
 from functools import partial
@@ -50,7 +50,8 @@ def wait_for(hub, key, status):
 
 
 def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):
-    words = ("send", "#alerts", "-", "--id", "k1", "--meta", '{"a": 1}', "--priority", "now")
+    outbox = ("outbox", "send", "#alerts", "-", "--id", "k1")
+    words = (*outbox, "--meta", '{"a": 1}', "--priority", "now")
     done = run(*words, stdin="héllo".encode())
     assert (done.code, done.out) == (0, "queued: k1\n")
     wait_for(hub, "k1", "done")
@@ -58,7 +59,7 @@ def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):
     assert (row["body"], row["meta"], row["priority"]) == ("héllo", {"a": 1}, "now")
     again = run(*words, stdin="héllo".encode())
     assert (again.code, again.out) == (0, f"delivered before as {row['broker_message_id']}: k1\n")
-    other = run("send", "#alerts", "other", "--id", "k1", "--json")
+    other = run("outbox", "send", "#alerts", "other", "--id", "k1", "--json")
     assert other.code == 2
     assert json.loads(other.err)["conflict"] == "outbox_done_fingerprint_mismatch"
 
@@ -73,7 +74,7 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
         assert (done.code, done.out) == (
             0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): writer\n",
         )  # fmt: skip
-        assert "more than 10 bytes" in run("send", "#alerts", "x" * 11).err
+        assert "more than 10 bytes" in run("outbox", "send", "#alerts", "x" * 11).err
         file.write_text("[outbox]\nbatch_max = 0\n")
         refused = run("outbox", "reload", "--json")
         assert refused.code == 1
@@ -88,7 +89,7 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
 def test_dead_sends_are_listed_requeued_inspected_dropped_and_exported(hub, scene, run):
     scene.ledger.trouble = lambda _item: (404, {"error": "no such topic"}, None)
     for key in ("d1", "d2", "d3"):
-        assert run("send", "#gone", key, "--id", key).code == 0
+        assert run("outbox", "send", "#gone", key, "--id", key).code == 0
         wait_for(hub, key, "dead")
     scene.ledger.trouble = lambda _item: None
     listed = run("outbox", "list", "--failed", "--json").json
@@ -141,9 +142,9 @@ def test_lists_and_chains_are_followed_page_by_page(hub, scene, run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("send", "bob", "x"), "whole public key"),
-        (("send", "#a", "x", "--meta", "[]"), "JSON object"),
-        (("send", "#a", "x", "--mesh", "nowhere"), "no broker is known"),
+        (("outbox", "send", "bob", "x"), "whole public key"),
+        (("outbox", "send", "#a", "x", "--meta", "[]"), "JSON object"),
+        (("outbox", "send", "#a", "x", "--mesh", "nowhere"), "no broker is known"),
         (("outbox", "inspect", "nothing"), "no such send"),
         (("outbox", "requeue", "--auto"), "an id or a filter"),
         (("outbox", "requeue", "k", "--auto", "--patch-payload", "@/nowhere"), "can't read"),

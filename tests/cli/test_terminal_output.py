@@ -174,6 +174,7 @@ def test_nothing_is_coloured_where_colours_are_not_wanted(
     [
         (["chanel", "list"], "no such command 'chanel'. Did you mean 'channel'?"),
         (["channel", "lst"], "no such command 'lst'. Did you mean 'list'?"),
+        (["send", "#a", "x"], "no such command 'send'. Did you mean 'outbox send', 'msg send'?"),
         (["sttus"], "no such command 'sttus'. Did you mean 'status'?"),
         (["channel", "list", "--limt", "3"], "no such option: --limt. Did you mean '--limit'?"),
         (["wholly-different"], "no such command 'wholly-different'\n"),

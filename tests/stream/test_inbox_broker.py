@@ -230,7 +230,7 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         member = {"pubkey": key_of(hub), "name": "me"}
         assert hub.http.post(f"{MESHES}/default/members", member).status == 201
         until(lambda: state_of(hub, "default") == "local")
-        done = agentlip("send", key_of(hub), "note to self", cwd=hub.workspace)
+        done = agentlip("outbox", "send", key_of(hub), "note to self", cwd=hub.workspace)
         assert done.code == 0, done
         until(lambda: len(messages(hub)) == 2, what="the note and the hook's answer are here")
         note, answer = messages(hub)

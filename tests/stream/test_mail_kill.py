@@ -77,7 +77,7 @@ def test_a_mail_from_the_command_line(tmp_path):
         try:
             hub.start()
             done = agentlip(
-                "send", "mailto:ops@example.com", "Grüße\n", "--subject", "Build 7 ☂",
+                "outbox", "send", "mailto:ops@example.com", "Grüße\n", "--subject", "Build 7 ☂",
                 "--id", "build-7", "--priority", "now", cwd=hub.workspace,
             )  # fmt: skip
             assert done.code == 0, done
@@ -88,7 +88,7 @@ def test_a_mail_from_the_command_line(tmp_path):
             until(lambda: states(hub) == {"done"}, 20, "it is delivered")
             table = agentlip("outbox", "list", "--to", "mailto:ops@example.com", cwd=hub.workspace)
             assert "build-7" in table.out
-            refused = agentlip("send", "mailto:eve@evil.test", "x", cwd=hub.workspace)
+            refused = agentlip("outbox", "send", "mailto:eve@evil.test", "x", cwd=hub.workspace)
             assert refused.code == 4
             assert "mail.allow" in refused.err
         finally:

@@ -28,7 +28,7 @@ PRINTS_NO_JSON = {
 NOT_PROMISED_YET = (
     "agentlip broker", "agentlip export", "agentlip identity", "agentlip inbox", "agentlip mesh",
     "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip re-extract",
-    "agentlip report", "agentlip send",
+    "agentlip report",
 )  # fmt: skip
 
 
