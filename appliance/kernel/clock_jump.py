@@ -13,6 +13,9 @@ from appliance.kernel.clock import Clock
 TOLERANCE_MS = 2000
 """Smaller steps are what time synchronization does every day; they are followed silently."""
 
+CLOCK_KEY = "clock"
+"""Of the note in a store's table `meta`."""
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -25,11 +28,13 @@ class ClockReading(msgspec.Struct, frozen=True):
 
 
 class ClockNote(msgspec.Struct, frozen=True):
-    """What a store remembers of clocks: the newest reading, and the last time one was set."""
+    """What a store remembers of clocks: the newest reading, the last time one was set, and the sum
+    of all jumps."""
 
     reading: ClockReading
     jump_ms: int = 0
     jumped_at: str | None = None
+    total_ms: int = 0
 
 
 def encoded(note: ClockNote) -> str:

@@ -10,7 +10,6 @@ from appliance.outbox.columns import COLUMNS, Row
 
 T = TypeVar("T")
 
-CLOCK_KEY = "clock"
 # Written out, for a partial index is only used for a value that stands in the statement.
 _HAS = {
     state: f"status = '{state}'" for state in ("pending", "inflight", "done", "dead", "aborted")
@@ -158,11 +157,6 @@ def waiting(reader: Executor, route: str, ref: str, most: int) -> int:
         (route, ref, most),
     ).fetchone()[0]
     return found
-
-
-def clock_note(reader: Executor) -> str | None:
-    row = reader.execute("SELECT value FROM meta WHERE key = ?", (CLOCK_KEY,)).fetchone()
-    return None if row is None else str(row[0])
 
 
 def last_id(reader: Executor) -> str | None:

@@ -12,6 +12,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
+from appliance.kernel.kept_times import KeptTimes
 from appliance.kernel.log import Log
 from appliance.kernel.page import text_bytes
 from appliance.kernel.store import Store
@@ -26,7 +27,6 @@ from appliance.outbox import (
     wire,
     writes,
 )
-from appliance.outbox.clock_jumps import ClockJumps
 from appliance.outbox.columns import Row
 from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
@@ -94,7 +94,10 @@ class Outbox:
         self.read_settings: Callable[[], OutboxSettings] = lambda: self.settings
         self.open_routes: Callable[[], list[str]] = list
         self._ids = IdFactory(clock)
-        self.jumps = ClockJumps(store, settings, clock, log)
+        self.jumps = KeptTimes(
+            store, clock, log, "sends", writes.move_times, writes.end_impossible_waits,
+            settings.retry_after_max_ms + settings.backoff_max_ms, metrics.clock_jumps,
+        )  # fmt: skip
         self._in_flight = 0
         self._retention_days: dict[str, int | None] = {}
         self._max_age: dict[str, int] = {}

@@ -237,24 +237,14 @@ def let_die(
 # -- clocks that are set ------------------------------------------------------------------
 
 
-def move_times(tx: Tx, jump_ms: int, note: str) -> int:
-    """Move the times of all sends that have not ended, as the clock was moved. Once, with the
-    note that it was done; a time before 1970 is one as any other."""
-    moved = tx.execute(
+def move_times(tx: Tx, jump_ms: int, _wait_ms_max: int) -> int:
+    """Move the times of all sends that have not ended, as the clock was moved; a time before 1970
+    is one as any other."""
+    return tx.execute(
         "UPDATE outbox SET enqueued_at = enqueued_at + ?, next_attempt_at = next_attempt_at + ?"
         " WHERE status IN ('pending', 'inflight')",
         (jump_ms, jump_ms),
     ).rowcount
-    note_clock(tx, note)
-    return moved
-
-
-def note_clock(tx: Tx, note: str) -> None:
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (queries.CLOCK_KEY, note),
-    )
 
 
 def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:

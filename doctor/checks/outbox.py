@@ -6,13 +6,12 @@ from collections.abc import Iterator
 import msgspec
 
 from appliance.kernel.clock import iso
-from appliance.kernel.clock_jump import decoded
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.fingerprint import fingerprint
 from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.checks.clock import set_lately
 
 _PIECE_ROWS = 500
-DAY_MS = 86_400_000
 FUTURE_MS = 60_000
 LONGEST_WAIT_MS = 3 * 3_600_000  # receivers ask for an hour at most by default
 
@@ -66,17 +65,7 @@ def _clock(context: Context) -> Iterator[Finding]:
                 " the clock was ahead when they were accepted or tried",
                 "agentlipd restart",
             )
-        row = connection.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
-        note = decoded(None if row is None else row[0])
-        if note is not None and note.jumped_at is not None:
-            since_ms = now_ms - DAY_MS
-            if iso(since_ms) < note.jumped_at:
-                yield Finding(
-                    Severity.INFO,
-                    "outbox",
-                    f"the clock was set by {note.jump_ms / 1000:+.0f} s at {note.jumped_at};"
-                    " the times of waiting sends were moved with it",
-                )
+        yield from set_lately(context, connection, "outbox", "waiting sends")
 
 
 def _chain(context: Context) -> Iterator[Finding]:
