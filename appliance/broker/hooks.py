@@ -33,15 +33,15 @@ _encode = msgspec.json.Encoder().encode
 class Reached:
     """What is known of one receiver: calls on their way, and whether it takes any."""
 
-    __slots__ = ("failures", "quiet_until_ms", "running")
+    __slots__ = ("failures", "quiet_until", "running")
 
     def __init__(self) -> None:
         self.failures = 0
-        self.quiet_until_ms = 0
+        self.quiet_until = 0.0  # of the monotonic clock
         self.running = 0
 
-    def room(self, now_ms: int, most: int) -> int:
-        if now_ms < self.quiet_until_ms:
+    def room(self, now: float, most: int) -> int:
+        if now < self.quiet_until:
             return 0
         # After a pause one call finds out.
         return (1 if self.failures >= FAILURES_MAX else most) - self.running
@@ -68,6 +68,7 @@ class HookDeliverer(Loop):
         counts = {"settled": 0, "called": 0}
         if caller is None or self.clock.monotonic() < self._quiet_until:
             return counts
+        self._broker.check_clock()
         hooks = self._due(now_ms)
         wants = [self._want(hook, room) for hook, room in hooks]
         if not wants and not self._done:
@@ -96,11 +97,12 @@ class HookDeliverer(Loop):
 
     def _due(self, now_ms: int) -> list[tuple[HookRow, int]]:
         """Webhooks for which something is ready, and how many calls of each may begin."""
-        broker, free = self._broker, self._hands.free
+        broker, free, now = self._broker, self._hands.free, self.clock.monotonic()
+        most = broker.settings.webhook_each_max
         hooks = [
             hook
             for hook in broker.directory.hooks
-            if hook.enabled and self._reach(hook).room(now_ms, broker.settings.webhook_each_max) > 0
+            if hook.enabled and self._reach(hook).room(now, most) > 0
         ]
         self._forget({hook.id for hook in broker.directory.hooks})
         if not hooks or free < 1:
@@ -110,7 +112,7 @@ class HookDeliverer(Loop):
         found = []
         for place in range(len(ready)):
             hook = ready[(place + self._turn) % len(ready)]
-            room = min(self._reach(hook).room(now_ms, broker.settings.webhook_each_max), free)
+            room = min(self._reach(hook).room(now, most), free)
             if room > 0:
                 found.append((hook, room))
                 free -= room
@@ -156,12 +158,12 @@ class HookDeliverer(Loop):
             reached.running -= 1
         delivered = called.outcome == "delivered"
         metrics.deliveries.labels("hook_taken" if delivered else "hook_failed").inc()
-        now_ms = self.clock.now_ms()
         asked_ms = int(self._asked(called) * 1000)
         reached.failures = 0 if delivered else reached.failures + 1
         if asked_ms or reached.failures >= FAILURES_MAX:
             over = reached.failures - FAILURES_MAX
-            reached.quiet_until_ms = now_ms + max(self._pause_ms(over), asked_ms)
+            pause_ms = max(self._pause_ms(over), asked_ms)
+            reached.quiet_until = self.clock.monotonic() + pause_ms / 1000
         self._done.append(
             HookDone(
                 hook.mesh_id, hook.id, claim.owner, claim.id, claim.push.message_id,

@@ -54,6 +54,8 @@ class LeaseSweeper(Loop):
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
         metrics.nonces.set(self._broker.signatures.forget())
         self._broker.save_nonces()
+        if self._broker.directory.by_id:
+            self._broker.jumps.note()
         return {"expired": expired}
 
 
@@ -76,6 +78,8 @@ class DedupeRetention(Loop):
 
     def sweep(self, now_ms: int) -> dict[str, int]:
         """Everything that is due, in pieces; also what an operator asks for."""
+        self._broker.check_clock()
+        now_ms -= self._broker.jumps.total_ms
         store, settings = self._broker.store, self._broker.settings
         messages = ids = 0
         rounds = settings.sweep_rounds_max
@@ -89,7 +93,7 @@ class DedupeRetention(Loop):
                 rounds -= 1
         removed = most
         while removed >= most and rounds > 0:
-            removed = store.write(writes.sweep_dedupe, most)
+            removed = store.write(writes.sweep_dedupe, now_ms, most)
             ids += removed
             rounds -= 1
         if rounds > 0:

@@ -22,4 +22,7 @@ orphan_checks = counter("broker_dedupe_orphan_check_total", "Looks for orphans, 
 orphans = gauge("broker_orphans", "Orphans found by the last look; anything but 0 is a fault")
 signatures = counter("broker_signatures_total", "Signatures of members verified", ("outcome",))
 """outcome: good, wrong, unknown, stale, used, full, old, elsewhere"""
+clock_jumps = counter(
+    "broker_clock_jumps_total", "Times that the clock was set and waiting deliveries were moved"
+)
 nonces = gauge("broker_nonces", "Signed requests remembered against replays, as of the last sweep")

@@ -29,7 +29,8 @@ MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 
 
 class Command(Struct, frozen=True):
-    """A send that passed B1: everything the transaction writes."""
+    """A send that passed B1: everything the transaction writes. `skew_ms`: by how much the clock
+    was set in all, so that ages are counted without it."""
 
     mesh_id: str
     client_message_id: str
@@ -44,6 +45,7 @@ class Command(Struct, frozen=True):
     sender_pubkey: str
     sender_name: str
     retention_ms: int | None
+    skew_ms: int = 0
 
 
 class Known(Struct, frozen=True):

@@ -24,7 +24,8 @@ MESSAGE = (
     " coalesce(q.destination_kind, 'topic'), coalesce(t.topic, q.destination_ref),"
     " coalesce(t.sender_pubkey, q.sender_pubkey), coalesce(t.sender_name, q.sender_name),"
     " coalesce(t.priority, q.priority), coalesce(t.meta, q.meta), coalesce(t.body, q.body),"
-    " coalesce(t.reply_to_id, q.reply_to_id), coalesce(t.created_ms, q.created_ms)"
+    " coalesce(t.reply_to_id, q.reply_to_id),"
+    " coalesce(t.created_ms + t.skew_ms, q.created_ms + q.skew_ms)"
 )
 JOINED = (
     " LEFT JOIN topic_message AS t ON t.id = {0}.broker_message_id"
@@ -190,14 +191,15 @@ def message(reader: Executor, mesh: str, message_id: str, kind: str) -> wire.Pus
     if kind == "topic":
         row = reader.execute(
             "SELECT client_message_id, topic, 'topic', topic, sender_pubkey, sender_name,"
-            " priority, meta, body, reply_to_id, created_ms FROM topic_message WHERE id = ?",
+            " priority, meta, body, reply_to_id, created_ms + skew_ms"
+            " FROM topic_message WHERE id = ?",
             (message_id,),
         ).fetchone()
     else:
         row = reader.execute(
             "SELECT client_message_id, NULL, destination_kind, destination_ref, sender_pubkey,"
-            " sender_name, priority, meta, body, reply_to_id, created_ms FROM message_queue"
-            " WHERE id = ?",
+            " sender_name, priority, meta, body, reply_to_id, created_ms + skew_ms"
+            " FROM message_queue WHERE id = ?",
             (message_id,),
         ).fetchone()
     return None if row is None else push_of(mesh, message_id, row)

@@ -211,6 +211,7 @@ class Registry:
         broker = self._broker
         counted = self._store.read(queries.counts)
         swept = self._store.read(queries.noted_ms, SWEPT)
+        jump_ms, jumped_at = broker.jumps.last
         return wire.Status(
             meshes=len(broker.directory.by_id),
             members=broker.directory.members,
@@ -218,6 +219,8 @@ class Registry:
             orphans=self.orphans_found,
             swept_at=None if swept is None else iso(swept),
             broker_id=broker.signatures.broker_id,
+            clock_jump_seconds=jump_ms / 1000,
+            clock_jumped_at=jumped_at,
             **counted,
         )
 

@@ -22,6 +22,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.batch import Call, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.kept_times import KeptTimes
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.web.errors import status_of
@@ -50,11 +51,17 @@ class Broker:
         self.hook_caller = hook_caller
         self.directory = Directory()
         self.signatures = Signatures(lambda: self.directory, settings, clock)
+        self.jumps = KeptTimes(
+            store, clock, log, "deliveries", writes.move_times, writes.end_impossible_waits,
+            settings.wait_ms_max, metrics.clock_jumps,
+        )  # fmt: skip
         self._limiter = Limiter(settings.rate_per_second)
 
     def open(self) -> None:
         """Ids go on above those that are stored; leases of connections that are gone end."""
         self.store.seed_ids(self.store.read(queries.last_history))
+        with suppress(Unavailable):  # with a full disk they are moved later
+            self.jumps.resume()
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
         self.signatures.restore(
             self.store.read(queries.broker_id), [UsedNonce(*one) for one in used]
@@ -84,6 +91,11 @@ class Broker:
             recipients = self.directory.recipients(mesh.id, receiver.pubkey)
             self.dispatch.change_recipients(receiver, recipients)
 
+    def check_clock(self) -> None:
+        """Before times are compared with the clock or stored."""
+        if self.jumps.check():
+            self.reload()
+
     # -- accepting ---------------------------------------------------------------------------
 
     def accept(self, member: str, item: Any) -> Answer:
@@ -93,6 +105,7 @@ class Broker:
 
     def accept_many(self, member: str, items: Sequence[Any]) -> list[Answer]:
         """The same for several, in order; an item is an AcceptItem or a mapping."""
+        self.check_clock()
         answers: list[Answer | None] = [None] * len(items)
         admitted: list[tuple[int, Command]] = []
         for place, item in enumerate(items):
@@ -128,6 +141,7 @@ class Broker:
             sender.pubkey,
             sender.name,
             retention.keeps_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
+            self.jumps.total_ms,
         )
 
     def _limit(self, admitted: Sequence[tuple[int, Command]], answers: list[Answer | None]) -> None:
@@ -273,6 +287,7 @@ class Broker:
     def release(self, owner: str, ids: Sequence[int], pause_ms: int = 0) -> None:
         if not ids:
             return
+        self.check_clock()
         try:
             self.store.write(writes.release, owner, list(ids), pause_ms)
         except Unavailable:
@@ -282,6 +297,7 @@ class Broker:
 
     def turn(self) -> bool:
         """Write acks and claims of all receivers in one commit, hand out what was claimed."""
+        self.check_clock()
         acks, wants = self.dispatch.next_turn(self.settings.claim_max)
         if not acks and not wants:
             return False
@@ -299,6 +315,7 @@ class Broker:
         return bool(claims) or self.dispatch.has_work
 
     def expire_leases(self) -> int:
+        self.check_clock()
         rows = self.store.write(writes.expire_leases, self.settings.claim_max)
         self.dispatch.expire(rows)
         metrics.deliveries.labels("expired").inc(len(rows))

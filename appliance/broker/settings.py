@@ -41,3 +41,11 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sweep_rounds_max: int = 1_000  # transactions of one sweep
     page_max: int = 500  # rows in one reply; a larger limit is clamped
     orphan_rows_max: int = 1_000  # orphans told by one look
+
+    @property
+    def wait_ms_max(self) -> int:
+        """No delivery is paused or leased for longer."""
+        longest = max(
+            self.retry_seconds_max, self.webhook_retry_after_seconds_max, self.lease_seconds
+        )
+        return int(2000 * longest)

@@ -240,7 +240,11 @@ class History(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """Counts of all meshes. `waiting`: deliveries nobody holds; `orphans`: of the last look."""
+    """Counts of all meshes. `waiting`: deliveries nobody holds; `orphans`: of the last look.
+
+    `clock_jump_seconds`: by how much the clock was set last, at `clock_jumped_at`. Pauses, leases
+    and ages were not changed by it.
+    """
 
     meshes: int
     members: int
@@ -252,6 +256,8 @@ class Status(Struct, frozen=True):
     orphans: int | None
     swept_at: str | None
     broker_id: str
+    clock_jump_seconds: float = 0.0
+    clock_jumped_at: str | None = None
 
 
 class Orphan(Struct, frozen=True):

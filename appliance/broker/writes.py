@@ -123,7 +123,7 @@ def _claim(tx: Tx, command: Command, made: Known) -> bool:
             command.kind,
             command.ref,
             tx.now_ms,
-            None if keep is None else tx.now_ms + keep,
+            None if keep is None else tx.now_ms - command.skew_ms + keep,
             command.sender_pubkey,
         ),
     )
@@ -139,20 +139,21 @@ def _store_message(tx: Tx, command: Command, made: Known) -> None:
         command.meta,
         command.body,
         command.reply_to_id,
-        tx.now_ms,
+        tx.now_ms - command.skew_ms,
+        command.skew_ms,
     )
     if command.kind == "topic":
         tx.execute(
             "INSERT INTO topic_message (id, mesh_id, client_message_id, topic, sender_pubkey,"
-            " sender_name, priority, meta, body, reply_to_id, created_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " sender_name, priority, meta, body, reply_to_id, created_ms, skew_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*head, command.ref, *rest),
         )
     else:
         tx.execute(
             "INSERT INTO message_queue (id, mesh_id, client_message_id, destination_kind,"
             " destination_ref, sender_pubkey, sender_name, priority, meta, body, reply_to_id,"
-            " created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " created_ms, skew_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*head, command.kind, command.ref, *rest),
         )
     tx.execute(
@@ -420,14 +421,14 @@ def _remove_derived(tx: Tx, mesh_id: str, message_id: str) -> None:
         )
 
 
-def sweep_dedupe(tx: Tx, limit: int) -> int:
+def sweep_dedupe(tx: Tx, now_ms: int, limit: int) -> int:
     """Ids whose time is over are forgotten, but never while a delivery of theirs is outstanding."""
     rows = tx.execute(
         "SELECT d.mesh_id, d.client_message_id, d.broker_message_id"
         " FROM client_message_dedupe AS d WHERE d.expires_ms IS NOT NULL AND d.expires_ms <= ?"
         " AND NOT EXISTS (SELECT 1 FROM delivery_queue AS v"
         " WHERE v.broker_message_id = d.broker_message_id) ORDER BY d.expires_ms LIMIT ?",
-        (tx.now_ms, limit),
+        (now_ms, limit),
     ).fetchall()
     for mesh_id, client_id, message_id in rows:
         tx.execute(
@@ -445,3 +446,40 @@ def note_time(tx: Tx, key: str) -> None:
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (key, str(tx.now_ms)),
     )
+
+
+# -- clocks that are set -----------------------------------------------------------------------
+
+
+def move_times(tx: Tx, jump_ms: int, wait_ms_max: int) -> int:
+    """Move pauses, leases, and what is noted of webhooks, as the clock was moved.
+
+    Of deliveries only those that wait. A time is left alone that would then be later than any
+    wait lasts: it was written after the jump.
+    """
+    latest_ms = tx.now_ms + wait_ms_max - jump_ms
+    moved = tx.execute(
+        "UPDATE delivery_queue SET ready_ms = ready_ms + ? WHERE ready_ms > ? AND ready_ms <= ?",
+        (jump_ms, min(tx.now_ms, tx.now_ms - jump_ms), latest_ms),
+    ).rowcount
+    moved += tx.execute(
+        "UPDATE delivery_queue SET lease_until_ms = lease_until_ms + ?"
+        " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ?",
+        (jump_ms, latest_ms),
+    ).rowcount
+    tx.execute(
+        "UPDATE webhook SET failing_since_ms = failing_since_ms + ?,"
+        " former_until_ms = former_until_ms + ?",
+        (jump_ms, jump_ms),
+    )
+    return moved
+
+
+def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
+    """Deliveries that were accepted in the future and not tried, or that wait for longer than any
+    does, are ready."""
+    return tx.execute(
+        "UPDATE delivery_queue SET ready_ms = ?"
+        " WHERE ready_ms > ? AND ((created_ms > ? AND attempts = 0) OR ready_ms > ?)",
+        (now_ms, now_ms, now_ms, now_ms + wait_ms_max),
+    ).rowcount

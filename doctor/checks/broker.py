@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from appliance.broker.inspect import orphans
 from appliance.broker.retention import is_misconfigured
+from appliance.kernel.clock import iso
 from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.checks.clock import set_lately
 
 FANOUT_MS = 300_000
+LONGEST_WAIT_MS = 3 * 3_600_000  # receivers ask for an hour at most by default
 _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
 
@@ -67,8 +70,26 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             )
 
 
+def _clock(context: Context) -> Iterator[Finding]:
+    for _, connection in context.opened("broker"):
+        (count, latest_ms) = connection.execute(
+            "SELECT count(*), max(ready_ms) FROM delivery_queue WHERE ready_ms > ?",
+            (context.clock.now_ms() + LONGEST_WAIT_MS,),
+        ).fetchone()
+        if count:
+            yield Finding(
+                Severity.WARNING,
+                "broker",
+                f"{count} deliveries wait until a time in the future, up to {iso(latest_ms)}:"
+                " the clock was ahead when they were accepted or tried",
+                "agentlipd restart",
+            )
+        yield from set_lately(context, connection, "broker", "waiting deliveries")
+
+
 CHECKS = (
     Check(name="broker.webhooks", inspects="webhooks of meshes are called", find=_webhooks),
+    Check(name="broker.clock", inspects="deliveries wait for plausible times", find=_clock),
     Check(
         name="broker.retention",
         inspects="ids of sends are remembered for as long as their messages",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock_jump import ClockNote, ClockReading, encoded
+from doctor.check import Severity
 from tests.doctor.house import House
 
 DEDUPE = (
@@ -48,6 +50,25 @@ def test_ids_that_are_forgotten_before_their_messages_are_found(house: House) ->
     break_it(house, "UPDATE mesh SET dedupe_mode = 'retention_scoped'")
     [found] = house.find("broker.retention")
     assert found.hint == "agentlip mesh update lab --dedupe-days 90"
+
+
+def test_deliveries_that_wait_for_a_time_in_the_future_are_found(house: House) -> None:
+    assert house.find("broker.clock") == []
+    later_ms = SystemClock().now_ms() + 86_400_000
+    break_it(house, BROKEN["delivery"].replace("'dm', 1, 1", f"'dm', 1, {later_ms}"))
+    [found] = house.find("broker.clock")
+    assert found.hint == "agentlipd restart"
+    assert found.sentence.startswith("1 deliveries wait until a time in the future")
+
+
+@pytest.mark.parametrize(("hours", "findings"), [(1, 1), (30, 0)])
+def test_a_clock_that_was_set_is_told_for_a_day(house: House, hours: int, findings: int) -> None:
+    now_ms = SystemClock().now_ms()
+    reading = ClockReading(now_ms, 1, "boot")
+    note = encoded(ClockNote(reading, -3_600_000, iso(now_ms - hours * 3_600_000)))
+    break_it(house, f"INSERT INTO meta VALUES ('clock', '{note}')")
+    found = house.find("broker.clock")
+    assert [each.severity for each in found] == [Severity.INFO] * findings
 
 
 def test_webhooks_that_are_off_or_take_nothing_are_found(house: House) -> None:

@@ -477,4 +477,6 @@ def test_status_counts_and_orphans_are_looked_for(house):
         "orphans": 0,
         "swept_at": None,
         "broker_id": house.id,
+        "clock_jump_seconds": 0.0,
+        "clock_jumped_at": None,
     }

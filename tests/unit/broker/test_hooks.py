@@ -11,6 +11,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.signedhook import BadSecret
 from tests.support.broker import House
+from tests.support.clock import FakeClock
 
 URL = "http://127.0.0.1:9/x"
 WELL = Called("delivered")
@@ -106,9 +107,9 @@ def test_a_signature_is_good_with_either_secret_while_one_takes_over(tmp_path):
     caller = Caller()
     signed = []
     caller.call = lambda _url, headers, body: signed.append((headers, body)) or WELL
-    house = House(tmp_path, hook_caller=caller, webhook_secret_grace_hours=1.0)
     # The library that verifies asks the clock of the machine.
-    house.clock.ms = SystemClock().now_ms()
+    clock = FakeClock(SystemClock().now_ms())
+    house = House(tmp_path, clock=clock, hook_caller=caller, webhook_secret_grace_hours=1.0)
     hook = hook_of(house)
     first = hook.secret
     change = hookwire.ChangeHook(new_secret=True)

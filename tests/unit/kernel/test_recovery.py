@@ -46,7 +46,7 @@ FILL = {
         f"{counted(ROWS)} INSERT INTO client_message_dedupe SELECT 'm', 'c' || i, 'bm_' || i,"
         " 'h' || i, zeroblob(32), 'topic', 't', i, NULL, 1, NULL FROM n",
         f"{counted(ROWS)} INSERT INTO topic_message SELECT 'bm_' || i, 'm', 'c' || i, 't', 'k',"
-        " 'n', 'next', NULL, printf('%.*c', i * 40, 'y'), NULL, i FROM n",
+        " 'n', 'next', NULL, printf('%.*c', i * 40, 'y'), NULL, i, 0 FROM n",
         f"{counted(ROWS)} INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind,"
         " rank, ready_ms, created_ms) SELECT 'm', 'bm_' || i, 'r', 'topic', 1, i, i FROM n",
     ),
