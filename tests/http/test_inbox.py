@@ -368,7 +368,7 @@ def test_a_broker_that_answers_nothing_of_the_sort_is_told_as_such(hub):
     )
     assert hub.http.post("/v1/topic/subscribe", {"topic": "a"}).status in (502, 503)
     assert hub.http.get("/v1/topic/list").body == {
-        "mesh": "default", "topics": [], "complete": False,
+        "mesh": "default", "topics": [], "complete": False, "has_more": False, "next": None,
     }  # fmt: skip
 
 
