@@ -35,9 +35,9 @@ ELSEWHERE = {
         "appliance.courier.cli:app",
         "Envelopes: enqueue, subscribe, stats, dead letters.",
     ),
-    "inbox": ("appliance.outbox.inbox.cli:app", "What meshes sent here: list, watch, topics."),
+    "inbox": ("appliance.inbox.cli:app", "What meshes sent here: list, watch, topics."),
     "identity": (
-        "appliance.outbox.identity.cli:app",
+        "appliance.identity.cli:app",
         "The member key: show, accept-host, remint, rotate.",
     ),
     "mesh": (
@@ -65,8 +65,8 @@ ELSEWHERE = {
     ),
     "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
     "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
-    "export": ("appliance.jobs.cli:app", "The log as closed segments, the tables as a snapshot."),
-    "report": ("appliance.jobs.cli_report:app", "What the Spark jobs have counted: activity."),
+    "export": ("appliance.export.cli:app", "The log as closed segments, the tables as a snapshot."),
+    "report": ("appliance.export.cli_report:app", "What the Spark jobs have counted: activity."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
 }

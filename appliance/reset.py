@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 
 from appliance.daemon import one_start
+from appliance.identity.files import shown_of
+from appliance.identity.settings import IdentitySettings
+from appliance.identity.wire import KeysDamaged, NoKeys
 from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DIRECTORY, DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
-from appliance.outbox.identity.files import shown_of
-from appliance.outbox.identity.settings import IdentitySettings
-from appliance.outbox.identity.wire import KeysDamaged, NoKeys
 from appliance.outbox.settings import OutboxSettings
 
 REMOVED = f"{DIRECTORY}.removed-"  # the folder, until all of it is gone

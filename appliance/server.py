@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.app import Appliance
+from appliance.inbox.recover import recover as recover_inbox
 from appliance.kernel import config, manifest, schema
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
@@ -28,7 +29,6 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.kernel.trouble import StoreSuspended
 from appliance.listeners import bind, listen_on_file
-from appliance.outbox.inbox.recover import recover as recover_inbox
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.server_file import ServerFileKeeper, refuse_second_hub
@@ -197,12 +197,11 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         appliance.unsent,
     )
     appliance.start()
-    appliance.received.start_up()
     port = listeners[0].getsockname()[1]
     keeper = ServerFileKeeper(
         appliance.datadir,
         instance_id=appliance.identity.instance_id,
-        db_id=appliance.hub.db_id,
+        db_id=appliance.db_id,
         host=appliance.settings.http.host,
         port=port,
         started_ms=appliance.identity.started_ms,
@@ -216,7 +215,7 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         host=appliance.settings.http.host,
         port=port,
         instance_id=appliance.identity.instance_id,
-        db_id=appliance.hub.db_id,
+        db_id=appliance.db_id,
         epoch=appliance.identity.epoch,
     )
     tune_collector()

@@ -4,15 +4,15 @@ import msgspec
 
 from appliance.broker.settings import BrokerSettings
 from appliance.courier.settings import CourierSettings
+from appliance.export.settings import JobsSettings
+from appliance.hooks.settings import HookSettings
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.jobs.settings import JobsSettings
+from appliance.identity.settings import IdentitySettings
+from appliance.inbox.settings import InboxSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
-from appliance.outbox.hooks.settings import HookSettings
-from appliance.outbox.identity.settings import IdentitySettings
-from appliance.outbox.inbox.settings import InboxSettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings

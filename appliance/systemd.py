@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from appliance.daemon import checkout
+from appliance.identity.mode import in_ci, passing
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
-from appliance.outbox.identity.mode import in_ci, passing
 
 COMMAND_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20  # the server drains for up to 10

@@ -6,7 +6,7 @@ socket is served until it ends.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from socket import SHUT_RDWR
 from typing import Any
@@ -19,6 +19,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthenticated, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
+from appliance.kernel.route import SocketRoute
 from appliance.web import errors
 from appliance.web.body import QueryPlan
 from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard, query_token
@@ -34,38 +35,19 @@ from appliance.web.socket import (
 )
 from appliance.web.unsent import UnsentBudget
 
-Serve = Callable[[Socket, Principal, Callable[[int], None], Any], int]
 OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
-class Upgrade:
-    """What serves the sockets of one path.
+class MountedSocket:
+    """A socket route with the plan of its query."""
 
-    scope          asked of the caller; None: the socket's first frame says who it is
-    serve          (socket, principal, charge, query) → close code; `query` is a `query` struct
-    query          struct of the query parameters; None: they are not looked at
-    token_in_query browsers may carry the token there (the hub's socket only)
-    near           the guard's loopback rule holds, as for requests
-    """
-
-    def __init__(
-        self,
-        scope: str | None,
-        serve: Serve,
-        query: Any = None,
-        *,
-        token_in_query: bool = False,
-        near: bool = False,
-    ) -> None:
-        self.scope = scope
-        self.serve = serve
-        self.plan = None if query is None else QueryPlan(query)
-        self.token_in_query = token_in_query
-        self.near = near
+    def __init__(self, route: SocketRoute) -> None:
+        self.route = route
+        self._plan = None if route.query is None else QueryPlan(route.query)
 
     def parse(self, query: str) -> Any:
-        return None if self.plan is None else self.plan.parse(query)
+        return None if self._plan is None else self._plan.parse(query)
 
 
 class TooManySockets(Unavailable):
@@ -75,19 +57,16 @@ class TooManySockets(Unavailable):
 
 class NoSuchSocket(Missing):
     sentence = "there is no WebSocket at this path"
-    advice = (
-        "the hub's is /ws; the courier's are /v1/subscribe, /v1/publish and /v1/live,"
-        " the broker's /broker/v1/link"
-    )
+    advice = "the hub's is /ws; others are in docs/protocol.md"
 
 
 class Entry:
-    """The WSGI application. `sockets` maps a path to what serves a socket there."""
+    """The WSGI application."""
 
     def __init__(
         self,
         falcon_app: Callable[..., Iterable[bytes]],
-        sockets: dict[str, Upgrade],
+        sockets: Sequence[SocketRoute],
         guard: Guard,
         limiter: RateLimiter,
         settings: SocketSettings,
@@ -96,7 +75,7 @@ class Entry:
         unsent: UnsentBudget,
     ) -> None:
         self._falcon_app = falcon_app
-        self._sockets = sockets
+        self._sockets = {route.path: MountedSocket(route) for route in sockets}
         self._guard = guard
         self._limiter = limiter
         self._settings = settings
@@ -141,19 +120,24 @@ class Entry:
             self._serve(raw, environ, upgrade, caller, query, request_id)
         return ALREADY_HANDLED
 
-    def _find(self, environ: dict[str, Any]) -> Upgrade:
+    def _find(self, environ: dict[str, Any]) -> MountedSocket:
         self._guard.check_host(environ)
         self._guard.check_origin(environ)
         found = self._sockets.get(environ.get("PATH_INFO", ""))
         if found is None:
-            raise NoSuchSocket
-        if not found.token_in_query and query_token(environ.get("QUERY_STRING", "")) is not None:
+            raise NoSuchSocket(hint="WebSockets: " + ", ".join(sorted(self._sockets)))
+        if (
+            not found.route.token_in_query
+            and query_token(environ.get("QUERY_STRING", "")) is not None
+        ):
             raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
         return found
 
-    def _caller(self, environ: dict[str, Any], upgrade: Upgrade) -> Principal | ApplianceError:
+    def _caller(
+        self, environ: dict[str, Any], upgrade: MountedSocket
+    ) -> Principal | ApplianceError:
         """Who asks, or why it is refused: said after the upgrade, where browsers can read it."""
         try:
             return self._principal(environ, upgrade)
@@ -161,7 +145,7 @@ class Entry:
             return error
 
     def _admit(
-        self, environ: dict[str, Any], upgrade: Upgrade, caller: Principal | ApplianceError
+        self, environ: dict[str, Any], upgrade: MountedSocket, caller: Principal | ApplianceError
     ) -> None:
         """Count the upgrade against the limits that hold for such a caller."""
         address, limit = self._guard.address(environ), self._settings.connections_max
@@ -193,7 +177,7 @@ class Entry:
         self,
         raw: Any,
         environ: dict[str, Any],
-        upgrade: Upgrade,
+        upgrade: MountedSocket,
         caller: Principal | ApplianceError,
         query: Any,
         request_id: str,
@@ -207,7 +191,7 @@ class Entry:
             try:
                 if isinstance(caller, ApplianceError):
                     raise caller
-                if caller is ANONYMOUS and upgrade.scope is None:
+                if caller is ANONYMOUS and upgrade.route.scope is None:
                     socket.restrict()
                 connection, address = connection_of(environ), self._guard.address(environ)
 
@@ -216,7 +200,7 @@ class Entry:
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
                 ending.callback(self._guard.watch(caller, over))
-                code = upgrade.serve(socket, caller, charge, query)
+                code = upgrade.route.serve(socket, caller, charge, query)
                 self._log.debug("socket closed", request_id=request_id, code=code)
                 if code == UNAUTHORIZED and not socket.identified:
                     with contextlib.suppress(RateLimited):
@@ -228,17 +212,17 @@ class Entry:
             except Exception as error:
                 self._log.error("a socket failed", error, request_id=request_id)
 
-    def _principal(self, environ: dict[str, Any], upgrade: Upgrade) -> Principal:
+    def _principal(self, environ: dict[str, Any], upgrade: MountedSocket) -> Principal:
         principal = self._guard.authenticate(environ, socket=True)
-        if upgrade.scope is None:
+        if upgrade.route.scope is None:
             return principal
-        if upgrade.near:
-            self._guard.admit(principal, upgrade.scope, environ)
+        if upgrade.route.free_on_loopback:
+            self._guard.admit(principal, upgrade.route.scope, environ)
             return principal
         if principal is ANONYMOUS:
             raise Unauthenticated
-        if not principal.allows(upgrade.scope):
-            raise Forbidden(details={"scope": upgrade.scope})
+        if not principal.allows(upgrade.route.scope):
+            raise Forbidden(details={"scope": upgrade.route.scope})
         return principal
 
 
@@ -249,11 +233,11 @@ def caller_id(caller: Principal | ApplianceError) -> str | None:
     return caller.id
 
 
-def _is_identified(caller: Principal | ApplianceError, upgrade: Upgrade) -> bool:
+def _is_identified(caller: Principal | ApplianceError, upgrade: MountedSocket) -> bool:
     """Whether the upgrade showed enough; a link shows who it is in its first frame."""
     if isinstance(caller, ApplianceError):
         return False
-    return caller is not ANONYMOUS or upgrade.scope is not None
+    return caller is not ANONYMOUS or upgrade.route.scope is not None
 
 
 def connection_of(environ: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ import appliance.server  # first: it patches what everything below imports
 # isort: split
 import argparse
 import importlib
+import importlib.util
 import pkgutil
 import re
 import sys
@@ -28,11 +29,13 @@ from prometheus_client.metrics import MetricWrapperBase
 import doctor
 from appliance import systemd
 from appliance.app import Appliance
-from appliance.courier.parts import free_scopes
 from appliance.courier.settings import CourierSettings
+from appliance.courier.subsystem import free_scopes
 from appliance.hub import wire
 from appliance.hub.plugins import wire as plugin_wire
 from appliance.hub.plugins import writes as plugin_writes
+from appliance.hub.subsystem import HubSubsystem
+from appliance.hub.wire import SCOPES as hub_scopes
 from appliance.kernel import schema
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
@@ -40,11 +43,11 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
+from appliance.kernel.route import Route
 from appliance.settings import Settings
 from appliance.terminal import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.web.errors import STATUS_OF_KIND
 from appliance.web.guard import FREE_ON_LOOPBACK
-from appliance.web.route import Route
 from doctor.checks import CHECKS
 from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
 from ops.write_settings import notes, summary, toml
@@ -63,12 +66,12 @@ ANSWERS = (
     "appliance.kernel",
     "appliance.web",
     "appliance.wsgi",
-    "appliance.hub",
-    "appliance.tokens",
-    "appliance.courier",
-    "appliance.outbox",
-    "appliance.broker",
-    "appliance.jobs.wire",
+    "appliance.mesh",
+    *(
+        f"{package.name}." if package.name != "appliance.export" else "appliance.export.wire"
+        for package in pkgutil.iter_modules(appliance.__path__, "appliance.")
+        if package.ispkg and importlib.util.find_spec(f"{package.name}.subsystem")
+    ),
 )
 
 SETTINGS = """\
@@ -77,7 +80,7 @@ environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, as in `AGENTLIP_HTT
 its text is read as JSON where it is JSON. An unknown key is refused with its path. Settings
 are read once, at the start. The same as a file to copy from: `ops/agentlip.toml`."""
 
-FREE = FREE_ON_LOOPBACK | free_scopes(CourierSettings())
+FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
 ERRORS = """\
 Every failure has a machine code, a sentence and a hint: what to do next.
@@ -143,16 +146,17 @@ def look_at_an_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]
     try:
         whole = Appliance(Settings(), datadir, lock, clock, log, "docs")
         try:
-            exercise(whole)
-            logged = whole.hub.list_events(wire.EventsQuery(limit=1000), WRITER)
-            return whole._routes(), msgspec.json.decode(logged)["events"]
+            hub = next(one for one in whole.subsystems if isinstance(one, HubSubsystem))
+            exercise(hub)
+            logged = hub.hub.list_events(wire.EventsQuery(limit=1000), WRITER)
+            return whole.routes(), msgspec.json.decode(logged)["events"]
         finally:
             whole.stop()
     finally:
         lock.release()
 
 
-def exercise(whole: Appliance) -> None:
+def exercise(whole: HubSubsystem) -> None:
     """Every verb that writes an event, once, in the order a story has."""
     hub, who = whole.hub, WRITER
 

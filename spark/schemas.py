@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 OURS = Path(__file__).with_name("schemas")
-SHIPPED = Path(__file__).parents[1] / "appliance/jobs/schemas"
+SHIPPED = Path(__file__).parents[1] / "appliance/export/schemas"
 
 TYPES: dict[str, t.DataType] = {
     "boolean": t.BooleanType(),

@@ -12,7 +12,12 @@ from appliance.broker import metrics, wire
 from appliance.broker.model import Directory
 from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.signature import (
+from appliance.broker.writes import UsedNonce
+from appliance.kernel.auth import Principal
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import Invalid
+from appliance.mesh import frames
+from appliance.mesh.signing import (
     hello_text,
     hello_text_v1,
     is_good,
@@ -21,10 +26,6 @@ from appliance.broker.signature import (
     request_text,
     request_text_v1,
 )
-from appliance.broker.writes import UsedNonce
-from appliance.kernel.auth import Principal
-from appliance.kernel.clock import Clock, iso
-from appliance.kernel.errors import Invalid
 
 MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE, VERSION = (
     "HTTP_X_AGENTLIP_MEMBER",
@@ -146,7 +147,7 @@ class Signatures:
 
         return verify_once if is_nonce(nonce) else self._wrong
 
-    def hello(self, hello: wire.Hello, challenge: str) -> bool:
+    def hello(self, hello: frames.Hello, challenge: str) -> bool:
         """Whether this frame proves who its sender is; False: it asks for a challenge.
 
         Raises what is wrong with a signature. A challenge belongs to one connection, so that

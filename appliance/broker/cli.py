@@ -108,8 +108,8 @@ def make_key(
     """
     import os
 
-    from appliance.broker.signature import public_key
     from appliance.kernel.ids import secret_token
+    from appliance.mesh.signing import public_key
 
     seed = secret_token()
     try:
@@ -431,8 +431,8 @@ def accept_one(
 
     Example: agentlip broker accept lab --as anna --topic alerts 'build done'
     """
-    from appliance.kernel.fingerprint import fingerprint
     from appliance.kernel.ids import random_id
+    from appliance.mesh.fingerprint import fingerprint
 
     hub = _hub(session)
     keys = {one["name"]: one["pubkey"] for one in hub.rows(_path(mesh, "members"), "members")}

@@ -30,6 +30,8 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.ids import random_id
 from appliance.kernel.signal import Signal
+from appliance.mesh import frames
+from appliance.mesh.negotiation import NAMES
 from appliance.web.body import refuse_field
 from appliance.web.frame import pieces, text_frame
 from appliance.web.socket import (
@@ -40,7 +42,7 @@ from appliance.web.socket import (
     close_code,
 )
 
-_decoder: msgspec.json.Decoder[wire.Frame] = msgspec.json.Decoder(wire.Frame)
+_decoder: msgspec.json.Decoder[frames.MemberFrame] = msgspec.json.Decoder(frames.MemberFrame)
 _encode = msgspec.json.Encoder().encode
 QUIET = {"idle": 2, "working": 0, "dnd": 0}
 
@@ -117,16 +119,16 @@ class Link:
         if acked and self._receiver is not None:
             self._broker.dispatch.ack(self._receiver, acked)
 
-    def _hear(self, said: wire.Frame, acked: list[str]) -> None:
-        if isinstance(said, wire.Hello):
+    def _hear(self, said: frames.MemberFrame, acked: list[str]) -> None:
+        if isinstance(said, frames.Hello):
             self._hello(said)
         elif self._place is None:
             raise Unauthenticated("hello comes first", hint="see docs/broker.md")
-        elif isinstance(said, wire.Negotiate):
+        elif isinstance(said, frames.Negotiate):
             self._negotiate(said)
         elif self._receiver is None:
             raise Invalid("negotiate comes before this", hint="see docs/broker.md")
-        elif isinstance(said, wire.ClientAck):
+        elif isinstance(said, frames.ClientAck):
             if said.message_id is not None:
                 acked.append(said.message_id)
             acked += said.message_ids
@@ -134,7 +136,7 @@ class Link:
             self._receiver.rank_max = QUIET[said.status]
             self._broker.dispatch.feed(self._receiver)
 
-    def _hello(self, said: wire.Hello) -> None:
+    def _hello(self, said: frames.Hello) -> None:
         if self._place is not None:
             raise Invalid("hello was said before")
         trusted = not said.signature and self._who.allows(wire.ACCEPT)
@@ -170,7 +172,7 @@ class Link:
             }
         )
 
-    def _negotiate(self, said: wire.Negotiate) -> None:
+    def _negotiate(self, said: frames.Negotiate) -> None:
         if self._receiver is not None or self._place is None:
             raise Invalid("this link is negotiated already")
         mesh, member = self._place
@@ -178,7 +180,7 @@ class Link:
         missing, problem = negotiation.judge(said.require, supported)
         self._say({"type": "negotiated", "supported": supported, "missing_required": missing})
         if problem is not None:
-            metrics.negotiations.labels(negotiation.NAMES[problem.code]).inc()
+            metrics.negotiations.labels(NAMES[problem.code]).inc()
             self._broker.log.warning(
                 "a link was not opened", reason=problem.reason, mesh=mesh.slug,
                 member=member.pubkey[:16], required=len(said.require),
@@ -205,7 +207,7 @@ class Link:
             self._socket.close(close_code(error), error.message)
 
 
-def decoded(message: bytes) -> wire.Frame:
+def decoded(message: bytes) -> frames.MemberFrame:
     try:
         return _decoder.decode(message)
     except msgspec.ValidationError as error:

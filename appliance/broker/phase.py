@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from appliance.broker import wire
 from appliance.broker.settings import BrokerSettings
-from appliance.kernel.canonical import canonical
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
-from appliance.kernel.fingerprint import fingerprint, prefix
+from appliance.mesh.canonical import canonical
+from appliance.mesh.fingerprint import fingerprint, prefix
 
 RANKS: dict[str, int] = {"now": 0, "next": 1, "low": 2}
 MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"

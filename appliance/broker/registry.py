@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from appliance.broker import changes, hookwire, inspect, metrics, queries, signature, wire
+from appliance.broker import changes, hookwire, inspect, metrics, queries, wire
 from appliance.broker.calling import Caller
 from appliance.broker.dispatch import REVOKED
 from appliance.broker.model import MeshRow
@@ -10,6 +10,7 @@ from appliance.broker.service import Broker
 from appliance.kernel import signedhook
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
+from appliance.mesh import signing
 
 SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
@@ -93,8 +94,8 @@ class Registry:
         old = self._broker.directory.find(mesh.id, key_or_name)
         self._broker.directory.member(mesh.id, old.pubkey)
         check_key(command.pubkey)
-        text = signature.rotation_text(slug, old.pubkey, command.pubkey)
-        if not signature.is_good(command.pubkey, text, command.proof):
+        text = signing.rotation_text(slug, old.pubkey, command.pubkey)
+        if not signing.is_good(command.pubkey, text, command.proof):
             raise wire.BadSignature("the proof is not the new key's signature")
         self._store.write(changes.rotate_member, mesh.id, old.pubkey, command.pubkey, old.name)
         self._broker.reload()
@@ -277,7 +278,7 @@ def checked(secret: str | None) -> str | None:
 
 
 def check_key(pubkey: str) -> None:
-    if not signature.is_key(pubkey):
+    if not signing.is_key(pubkey):
         raise Invalid(
             "pubkey is no ed25519 public key",
             details={"field": "pubkey"},

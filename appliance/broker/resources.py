@@ -10,11 +10,11 @@ from appliance.broker.access import member_of, only_itself, sender_of, within
 from appliance.broker.dispatch import AlreadyConnected
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
-from appliance.kernel.fingerprint import fingerprint
+from appliance.kernel.route import Operation, Route
 from appliance.kernel.signedhook import BadSecret
+from appliance.mesh.fingerprint import fingerprint
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
-from appliance.web.route import Operation, Route
 
 ROOT = "/broker/v1/meshes"
 EXAMPLE = {

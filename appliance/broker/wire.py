@@ -16,8 +16,12 @@ from appliance.kernel.errors import (
     Unauthenticated,
     Unavailable,
 )
+from appliance.kernel.scopes import Scopes
 
 ACCEPT, READ, ADMIN, SUBSCRIBE = "broker:accept", "broker:read", "broker:admin", "broker:subscribe"
+SCOPES = Scopes(  # whoever manages members may do what they may
+    frozenset({ACCEPT, READ, ADMIN}), {READ: (ADMIN,), SUBSCRIBE: (ADMIN,)}
+)
 BATCH_MAX = 200
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999
@@ -271,53 +275,6 @@ class Orphan(Struct, frozen=True):
 
 class Orphans(Struct, frozen=True):
     orphans: list[Orphan]
-
-
-# -- the link ------------------------------------------------------------------------------
-
-
-class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_field="type"):
-    """The first frame, without a signature; and, after the broker's challenge, the second: with
-    the challenge's `nonce`, signed over the text of `signature.hello_text`. `timestamp` belongs
-    to version 1."""
-
-    mesh: str
-    member: Pubkey
-    timestamp: int = 0
-    signature: str = ""
-    nonce: str = ""
-
-
-class Feature(Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature with the parameters that the receiver needs of it."""
-
-    name: str
-    params: dict[str, Any] = {}
-
-
-class Negotiate(Struct, frozen=True, forbid_unknown_fields=True, tag="negotiate", tag_field="type"):
-    """The second frame. A feature by its name, or with parameters."""
-
-    require: Annotated[list[str | Feature], Meta(max_length=50)] = []
-    optional: Annotated[list[str | Feature], Meta(max_length=50)] = []
-
-
-class ClientAck(
-    Struct, frozen=True, forbid_unknown_fields=True, tag="client_ack", tag_field="type"
-):
-    """The receiver has stored these. One may be said without a list."""
-
-    message_id: str | None = None
-    message_ids: Annotated[list[str], Meta(max_length=1000)] = []
-
-
-class Presence(Struct, frozen=True, forbid_unknown_fields=True, tag="status", tag_field="type"):
-    """An idle receiver gets everything; one that works or wants no disturbance only `now`."""
-
-    status: Literal["idle", "working", "dnd"]
-
-
-Frame = Hello | Negotiate | ClientAck | Presence
 
 
 # -- errors --------------------------------------------------------------------------------

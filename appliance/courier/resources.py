@@ -11,9 +11,9 @@ from appliance.courier.advert import registration
 from appliance.courier.live import Live, LiveStream
 from appliance.courier.operator import Operator
 from appliance.courier.service import Courier, delivery
+from appliance.kernel.route import Operation, Route
 from appliance.web.caller import is_there
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import Operation, Route
 
 
 class Envelopes:

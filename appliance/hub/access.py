@@ -6,14 +6,13 @@ looks in time. Nobody else pays for it: a principal without limits has `channels
 
 from collections.abc import Sequence
 
-from appliance.hub import queries
+from appliance.hub import queries, wire
 from appliance.hub.subscription import Filter
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Forbidden
 from appliance.kernel.store import Store
 
-READ = "hub:read"
-POST = "hub:post"
+READ, POST = wire.READ, wire.POST
 KNOWN_MAX = 10_000
 
 

@@ -6,7 +6,7 @@ every message up to that rowid is in it, none above.
 
 import sqlite3
 
-from appliance.kernel import cjk
+from appliance.hub import cjk
 from appliance.kernel.batch import Tx
 
 PIECE_CHARACTERS_MAX = 8 << 20  # of texts taken in at once; some 300 ms

@@ -63,21 +63,3 @@ class Indexer(Loop):
 def catch_up(settings: HubSettings) -> CatchUp:
     """Other programs read the index too: it lags by a second at most, under any load."""
     return CatchUp.of(indexing.keep_up, settings.index_seconds, settings.index_rows)
-
-
-class Checkpointer(Loop):
-    """Keeps a store's write-ahead log short, off the path of writers.
-
-    The store wakes it after `store.checkpoint_jobs` writes; an idle store never does.
-    """
-
-    name = "checkpointer"
-    interval_seconds = 60.0
-
-    def __init__(self, store: Store, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log, work=store.checkpoint_due)
-        self._store = store
-        self.shortest_seconds = store.settings.checkpoint_seconds
-
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        return {"checkpoints": int(self._store.checkpoint())}

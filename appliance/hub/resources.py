@@ -9,8 +9,8 @@ from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import EventStream
 from appliance.kernel.once import Reply
+from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import OPEN, Operation, Route
 
 
 def answer(resp: falcon.Response, result: Reply) -> None:

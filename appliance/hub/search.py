@@ -1,13 +1,12 @@
 """Searching messages: which of them may be found, and the words of the URL made into times."""
 
-from appliance.hub import wire
+from appliance.hub import fulltext, wire
 from appliance.hub.columns import message_columns
 from appliance.hub.queries import require_place
-from appliance.kernel import fulltext
+from appliance.hub.search_query import Query
 from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 from appliance.kernel.reader import Reader
-from appliance.kernel.searchquery import Query
 
 MESSAGES = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages")
 COLUMNS = message_columns("m")

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from appliance.hub import attachments, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
+from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_name, check_size, check_text
@@ -21,22 +22,11 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
 from appliance.kernel.feed import Feed
 from appliance.kernel.once import Reply
-from appliance.kernel.searchquery import parse
+from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
 from appliance.kernel.submission import Reading
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
-
-
-class Identity(Protocol):
-    """Who this process is (made by app.py)."""
-
-    instance_id: str
-    epoch: str
-    started_ms: int
-    pid: int
-    version: str
-    features: tuple[str, ...]
 
 
 class Hub:
@@ -48,7 +38,7 @@ class Hub:
         feed: Feed,
         settings: HubSettings,
         clock: Clock,
-        identity: Identity,
+        identity: ProcessIdentity,
         book: TokenBook | None = None,
     ) -> None:
         """`book` tells long waits that their token is over."""
@@ -356,7 +346,7 @@ class Hub:
         return self.store.read(attachments.page, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
-        """Finds a message from the moment its sender was answered (see `kernel/fulltext.py`)."""
+        """Finds a message from the moment its sender was answered (see `hub/fulltext.py`)."""
         if query.channel_id is not None:
             self.access.channel(principal, READ, query.channel_id)
         if query.topic_id is not None:

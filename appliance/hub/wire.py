@@ -6,7 +6,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from appliance.kernel.errors import Conflict, Forbidden, Invalid, Missing, Unavailable
+from appliance.kernel.scopes import Scopes
 
+READ, POST, ADMIN = "hub:read", "hub:post", "hub:admin"
+SCOPES = Scopes(frozenset({READ, POST, ADMIN}), free=frozenset({READ}))
 PROTOCOL_VERSION = "v1"
 TOMBSTONE = "[deleted]"
 CONTENT_BYTES_MAX = 65_536

@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from weakref import WeakSet
 
@@ -24,7 +25,15 @@ from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Forbidden, Missing, StorageFull, Unavailable
 
 DIRECTORY = ".agentlip"
-STORES = ("auth", "hub", "courier", "inbox", "broker", "outbox")
+STORES = tuple(
+    sorted(
+        folder.name
+        for folder in files("migrations").iterdir()
+        if folder.is_dir() and any(file.name.endswith(".sql") for file in folder.iterdir())
+    )
+)
+"""Every store of the appliance: the folders of `migrations`."""
+
 MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
 

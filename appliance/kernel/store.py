@@ -27,6 +27,7 @@ import gevent
 from appliance.kernel import caller
 from appliance.kernel.alone import Alone
 from appliance.kernel.batch import BatchRunner, Call, Outcome
+from appliance.kernel.checkpointer import Checkpointer
 from appliance.kernel.clock import Clock
 from appliance.kernel.handoff import Handoff
 from appliance.kernel.log import Log
@@ -111,7 +112,10 @@ class Store:
         self._full_until = float("-inf")
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
-        self.checkpoint_due = Signal()  # set when enough was written for `checkpoint`
+        self._checkpoint_due = Signal()  # set when enough was written for `checkpoint`
+        self.checkpointer = Checkpointer(
+            self.checkpoint, self._checkpoint_due, settings.checkpoint_seconds, clock, log
+        )
         self._upkeep = 0
         if database is not None:
             database.init(str(path), pragmas=[], check_same_thread=True)
@@ -269,7 +273,7 @@ class Store:
     def _written(self, jobs: int) -> None:
         self._jobs_in_wal += jobs
         if self._jobs_in_wal >= self.settings.checkpoint_jobs:
-            self.checkpoint_due.set()
+            self._checkpoint_due.set()
 
     def _note(self, error: BaseException, now: float) -> None:
         """Trouble that a write or read met becomes the state of the store."""

@@ -14,6 +14,7 @@ from appliance import __version__
 from appliance.hub.access import READ
 from appliance.hub.service import refusal as told_refusal
 from appliance.kernel.errors import ApplianceError, Forbidden, Missing
+from appliance.kernel.route import Operation, Route
 from appliance.mcp import metrics, protocol
 from appliance.mcp.catalogue import described
 from appliance.mcp.protocol import Headers, Refusal, Request
@@ -21,7 +22,6 @@ from appliance.mcp.tools import TOOLS, Bench, ReadTopic, Tool, read_topic
 from appliance.web.body import BodyPlan
 from appliance.web.guard import Guard
 from appliance.web.media import reply_bytes
-from appliance.web.route import Operation, Route
 
 SERVER = {"name": "agentlip", "title": "Agentlip", "version": __version__}
 CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}}

@@ -14,7 +14,8 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.crew import within
-from appliance.outbox.request_signing import PROBE, RequestSigner, Signer
+from appliance.mesh.request_signing import PROBE, RequestSigner
+from appliance.mesh.signing import Signer
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import (
     OF_THE_KEY,

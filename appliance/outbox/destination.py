@@ -11,7 +11,7 @@ A beginning of a key is refused: a send to it would never be delivered.
 import re
 
 from appliance.kernel.errors import Invalid
-from appliance.kernel.fingerprint import DestinationKind
+from appliance.mesh.fingerprint import DestinationKind
 
 MAILTO = "mailto:"
 REF_CHARACTERS_MAX = 200

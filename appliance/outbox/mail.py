@@ -23,7 +23,7 @@ from typing import Any
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.crew import within
 from appliance.kernel.errors import Invalid
-from appliance.kernel.fingerprint import DestinationKind
+from appliance.mesh.fingerprint import DestinationKind
 from appliance.outbox import destination, letter, reach
 from appliance.outbox.brokerhttp import Unreachable
 from appliance.outbox.reach import Resolve

@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from appliance.kernel import once
 from appliance.kernel.errors import Invalid
-from appliance.kernel.fingerprint import fingerprint
 from appliance.kernel.once import Once, Reply
+from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import metrics, queries, states, wire, writes
 from appliance.outbox.columns import Row
 from appliance.outbox.service import OPERATOR, Outbox, is_inside_only

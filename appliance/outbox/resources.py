@@ -7,14 +7,13 @@ import msgspec
 
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, KeyReused
+from appliance.kernel.route import Operation, Route
 from appliance.outbox import destination, wire
 from appliance.outbox.operator import Command, Operator, Verb
 from appliance.outbox.service import AboveWindow, BelowFloor, Outbox
 from appliance.web import errors
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import Operation, Route
 
-SEND, READ, ADMIN = "outbox:send", "outbox:read", "outbox:admin"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -115,58 +114,58 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
     example = {"to": "#alerts", "message": "build done", "priority": "now"}
     return [
         Route("/v1/send", sends, {
-            "POST": Operation(SEND, keyed=True, body=wire.Send, reply=wire.Accepted, status=202,
-                              again=200, errors=refusals, example=example,
+            "POST": Operation(wire.SEND, keyed=True, body=wire.Send, reply=wire.Accepted,
+                              status=202, again=200, errors=refusals, example=example,
                               summary="Accept a send; it is on the disk before the answer"),
         }),
         Route("/v1/send/batch", sends, {
-            "POST": Operation(SEND, keyed=True, body=wire.SendBatch, reply=wire.SendResults,
+            "POST": Operation(wire.SEND, keyed=True, body=wire.SendBatch, reply=wire.SendResults,
                               batch=True, cost=lambda command: len(command.items),
                               errors=(wire.DaemonBusy,), example={"items": [example]},
                               summary="Accept up to 500 sends, each with an answer of its own"),
         }, suffix="batch"),
         Route("/v1/topic/post", sends, {
-            "POST": Operation(SEND, keyed=True, body=wire.TopicPost, reply=wire.Accepted,
+            "POST": Operation(wire.SEND, keyed=True, body=wire.TopicPost, reply=wire.Accepted,
                               status=202, again=200, errors=refusals,
                               example={"topic": "alerts", "message": "build done"},
                               summary="Accept a send to a topic"),
         }, suffix="topic"),
         Route("/v1/outbox", resource, {
-            "GET": Operation(READ, reply=wire.OutboxState,
+            "GET": Operation(wire.READ, reply=wire.OutboxState,
                              summary="How much waits, how old, how full"),
         }),
         Route("/v1/outbox/sends", resource, {
-            "GET": Operation(READ, reply=wire.OutboxPage, query=wire.ListQuery,
+            "GET": Operation(wire.READ, reply=wire.OutboxPage, query=wire.ListQuery,
                              summary="Sends, newest first, without payloads"),
         }, suffix="sends"),
         Route("/v1/outbox/inspect", resource, {
-            "GET": Operation(READ, reply=wire.OutboxSend, query=wire.InspectQuery,
+            "GET": Operation(wire.READ, reply=wire.OutboxSend, query=wire.InspectQuery,
                              errors=(wire.NoSuchSend,),
                              summary="One send with its payload and its chain of requeues"),
         }, suffix="inspect"),
         Route("/v1/outbox/export", resource, {
-            "GET": Operation(READ, reply=wire.ExportPage, query=wire.ExportQuery,
+            "GET": Operation(wire.READ, reply=wire.ExportPage, query=wire.ExportQuery,
                              summary="Sends with their payloads, oldest first, page by page"),
         }, suffix="export"),
         Route("/v1/outbox/requeue", resource, {
-            "POST": Operation(ADMIN, keyed=True, body=wire.Requeue, reply=wire.RequeueResult,
+            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Requeue, reply=wire.RequeueResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
                               summary="Retire sends that are stuck; new ones take their place"),
         }, suffix="requeue"),
         Route("/v1/outbox/drop", resource, {
-            "POST": Operation(ADMIN, keyed=True, body=wire.Drop, reply=wire.Dropped,
+            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.Dropped,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
                               summary="Retire a send and drop its payload; its id stays"),
         }, suffix="drop"),
         Route("/v1/outbox/prune", resource, {
-            "POST": Operation(ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
+            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
                               errors=(KeyReused,),
                               summary="Drop payloads of ended sends; their ids stay"),
         }, suffix="prune"),
         Route("/v1/outbox/reload", resource, {
-            "POST": Operation(ADMIN, body=wire.Reload, reply=wire.Reloaded,
+            "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
                               errors=(BadSettings, BelowFloor, AboveWindow), example={},
                               summary="Read the settings of [outbox] again"),
         }, suffix="reload"),

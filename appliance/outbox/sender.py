@@ -240,7 +240,7 @@ class Sender:
             return Settled(row.id, states.REFUSED, reason=result.reason[:500])
         count(target.name, "later").inc()
         if result.revoked_key is not None:
-            self._outbox.on_revoked(row.mesh, result.revoked_key)
+            self._outbox.membership.on_revoked(row.mesh, result.revoked_key)
         pause = backoff.pause_ms(
             row.attempts + 1, self._chance(), self._outbox.settings, result.retry_after_seconds
         )

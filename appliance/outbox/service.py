@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -10,12 +10,12 @@ from appliance.kernel.alone import SMALL_BYTES
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.kept_times import KeptTimes
 from appliance.kernel.log import Log
 from appliance.kernel.page import text_bytes
 from appliance.kernel.store import Store
+from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
     maxage,
@@ -63,6 +63,36 @@ class AboveWindow(BadSettings):
     advice = "lower outbox.max_age_hours, or leave it out"
 
 
+def features_of(settings: OutboxSettings, *, mail: bool) -> list[str]:
+    """What an appliance with these settings can do with sends."""
+    if not settings.enabled:
+        return []
+    return [*FEATURES, *(["mail"] if mail else [])]
+
+
+class Membership(Protocol):
+    """Whether our key may send to a mesh."""
+
+    def refusal(self, mesh: str) -> ApplianceError | None:
+        """Why nothing may be sent to a mesh now, or None."""
+
+    def on_revoked(self, mesh: str, pubkey: str) -> None:
+        """A broker refused a send because it revoked that key."""
+
+
+class NoMembership:
+    """Every mesh may be sent to: nothing is known of members."""
+
+    def refusal(self, mesh: str) -> ApplianceError | None:
+        return None
+
+    def on_revoked(self, mesh: str, pubkey: str) -> None:
+        pass
+
+
+NO_MEMBERSHIP = NoMembership()
+
+
 class Outbox:
     """One per process. A verb returns when its effect is durable."""
 
@@ -74,13 +104,12 @@ class Outbox:
         clock: Clock,
         log: Log,
         tell: Callable[[str, dict[str, Any]], None] = lambda _name, _facts: None,
+        *,
+        membership: Membership = NO_MEMBERSHIP,
+        read_settings: Callable[[], OutboxSettings] | None = None,
     ) -> None:
-        """`tell` hears of `outbox_pressure_high` and `outbox_pressure_over`.
-
-        refusal     why nothing may be sent to a mesh now, or None
-        on_revoked  is told (mesh, key) when a broker refuses a send because it revoked that key
-        read_settings  reads [outbox] anew, for `reload`
-        """
+        """`tell` hears of `outbox_pressure_high` and `outbox_pressure_over`; `read_settings`
+        reads [outbox] anew, for `reload`."""
         self.store = store
         self.settings = settings
         self.targets = targets
@@ -89,9 +118,8 @@ class Outbox:
         self.tell = tell
         self.nudge: Callable[[str], None] = lambda _route: None
         self.gauge = Gauge(settings.sends_max, settings.bytes_max)
-        self.refusal: Callable[[str], ApplianceError | None] = lambda _mesh: None
-        self.on_revoked: Callable[[str, str], None] = lambda _mesh, _pubkey: None
-        self.read_settings: Callable[[], OutboxSettings] = lambda: self.settings
+        self.membership = membership
+        self._read_settings = read_settings or (lambda: self.settings)
         self.open_routes: Callable[[], list[str]] = list
         self._ids = IdFactory(clock)
         self.jumps = KeptTimes(
@@ -125,7 +153,7 @@ class Outbox:
     def reload(self) -> wire.Reloaded:
         """Read the settings again and take over what can be. Raises BadSettings, also when a
         greatest age does not fit; then nothing has changed."""
-        settings, changed, after_restart = reload.compare(self.settings, self.read_settings())
+        settings, changed, after_restart = reload.compare(self.settings, self._read_settings())
         default_hours = _hours(settings.retention_days, settings)
         max_age = {mesh: _hours(days, settings) for mesh, days in self._retention_days.items()}
         in_order = _places_in_order(settings)
@@ -256,7 +284,7 @@ class Outbox:
         if bounded is not None and not bounded.serves(mesh):
             raise wire.NoSuchMesh(details={"mesh": mesh})
         kind, ref = destination.parse(to)
-        refusal = self.refusal(mesh)
+        refusal = self.membership.refusal(mesh)
         if refusal is not None:
             raise refusal
         in_order = order.holds(self._in_order, mesh, kind, ref)
@@ -400,9 +428,7 @@ class Outbox:
     @property
     def features(self) -> list[str]:
         """What this appliance can do with sends, for `/v1/version` and `/v1/health`."""
-        if not self.settings.enabled:
-            return []
-        return [*FEATURES, *(["mail"] if MAIL in self.targets else [])]
+        return features_of(self.settings, mail=MAIL in self.targets)
 
     def waiting(self, target: str, to: str, most: int) -> int:
         """How many sends of a target's destination are not delivered yet, counted up to `most`."""

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from appliance.kernel.fingerprint import DestinationKind, Priority
+from appliance.mesh.fingerprint import DestinationKind, Priority
 
 Meta = dict[str, Any]
 MAIL = "mail"

@@ -15,7 +15,7 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.crew import within
-from appliance.kernel.fingerprint import DestinationKind
+from appliance.mesh.fingerprint import DestinationKind
 from appliance.outbox import reach
 from appliance.outbox.brokerhttp import Unreachable, seconds_of
 from appliance.outbox.reach import Resolve

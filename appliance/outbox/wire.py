@@ -5,7 +5,10 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid, Missing, Unavailable
+from appliance.kernel.scopes import Scopes
 
+SEND, READ, ADMIN = "outbox:send", "outbox:read", "outbox:admin"
+SCOPES = Scopes(frozenset({SEND, READ, ADMIN}))
 Priority = Literal["now", "next", "low"]
 Status = Literal["pending", "inflight", "done", "dead", "aborted"]
 ClientMessageId = Annotated[

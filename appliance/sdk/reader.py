@@ -15,11 +15,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from appliance.kernel import adopt, fulltext
+from appliance.hub import fulltext
+from appliance.hub.search_query import parse
+from appliance.kernel import adopt
 from appliance.kernel.clock import Clock, SystemClock, utc
 from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
-from appliance.kernel.searchquery import parse
 
 SCHEMA_VERSION = 1  # of the tables in hub spec §3.1; ours beside them do not matter here
 BUSY_TIMEOUT_SECONDS = 5.0

@@ -4,10 +4,10 @@ from typing import Any
 
 import falcon
 
+from appliance.kernel.route import Operation, Route
 from appliance.tokens import wire
 from appliance.tokens.service import Tokens
 from appliance.web.media import reply
-from appliance.web.route import Operation, Route
 
 ADMIN = "tokens:admin"
 NO_STORE = "no-store"  # a secret has no business in a cache

@@ -20,6 +20,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import marked_token
 from appliance.tokens import queries, wire, writes
+from appliance.tokens.declared import declared_scopes
 
 T = TypeVar("T")
 DAY_MS = 86_400_000
@@ -50,6 +51,7 @@ class Tokens:
         self._datadir = datadir
         self._clock = clock
         self._grace_seconds = grace_seconds
+        self._grantable = declared_scopes()
         self._fixed = list(fixed)
         self._rotating = False
         token = datadir.read_token()
@@ -61,7 +63,7 @@ class Tokens:
         return self._store.read(queries.tokens, self._clock.now_ms(), query.after, query.limit)
 
     def create(self, command: wire.CreateToken) -> wire.TokenIssued:
-        scopes, senders = check_new(command)
+        scopes, senders = check_new(command, self._grantable)
         lifetime_ms = None
         if command.expires_days is not None:
             lifetime_ms = max(1, int(command.expires_days * DAY_MS))
@@ -121,7 +123,9 @@ class Tokens:
         self._book.replace([*entries, *self._fixed])
 
 
-def check_new(command: wire.CreateToken) -> tuple[list[str], list[str] | None]:
+def check_new(
+    command: wire.CreateToken, grantable: frozenset[str]
+) -> tuple[list[str], list[str] | None]:
     """Scopes and sender names, each once and in order."""
     name = command.name
     if not name.isprintable() or name != name.strip() or is_blank(name):
@@ -141,4 +145,4 @@ def check_new(command: wire.CreateToken) -> tuple[list[str], list[str] | None]:
             "a sender name needs at least one visible character and no U+0000",
             details={"field": "senders"},
         )
-    return wire.check_scopes(command.scopes), senders and sorted(set(senders))
+    return wire.check_scopes(command.scopes, grantable), senders and sorted(set(senders))

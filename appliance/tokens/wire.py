@@ -6,32 +6,16 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from appliance.kernel.errors import Conflict, Invalid, Missing
+from appliance.kernel.scopes import Scopes
 
 GRACE_SECONDS_MAX = 7 * 86_400
 DAYS_MAX = 36_500
 SCOPES_MAX = 1000
 SENDERS_MAX = 50
 
-GRANTABLE = frozenset(
-    {
-        "admin",
-        "broker:accept",
-        "broker:admin",
-        "broker:read",
-        "docs:read",
-        "hub:admin",
-        "hub:post",
-        "hub:read",
-        "inbox:admin",
-        "inbox:read",
-        "inbox:write",
-        "export:read",
-        "metrics:read",
-        "outbox:admin",
-        "outbox:read",
-        "outbox:send",
-    }
-)
+SCOPES = Scopes(frozenset({"admin", "docs:read", "metrics:read"}))
+"""Of no subsystem: everything, the documentation, metrics."""
+
 BY_CHANNEL = frozenset({"hub:read", "hub:post"})
 BY_MESH = frozenset({"inbox:read", "inbox:write"})
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -148,17 +132,19 @@ class TooManyTokens(Invalid):
 
 class UnknownScope(Invalid):
     sentence = "there is no such scope"
-    advice = "scopes: " + ", ".join(sorted(GRANTABLE))
+    advice = "docs/security.md lists the scopes"
 
 
-def check_scopes(scopes: list[str]) -> list[str]:
-    """The scopes, each once and in order; raises UnknownScope."""
+def check_scopes(scopes: list[str], grantable: frozenset[str]) -> list[str]:
+    """The scopes, each once and in order; raises UnknownScope for one that is not grantable."""
     for text in scopes:
         if _OF_STREAMS.fullmatch(text):
             continue
         scope, at, channel_id = text.partition("@")
-        if scope not in GRANTABLE:
-            raise UnknownScope(details={"scope": text})
+        if scope not in grantable:
+            raise UnknownScope(
+                details={"scope": text}, hint="scopes: " + ", ".join(sorted(grantable))
+            )
         if at and scope not in BY_CHANNEL | BY_MESH:
             raise UnknownScope(
                 "this scope can't be limited to a channel", details={"scope": text},

@@ -21,12 +21,12 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.log import Log
+from appliance.kernel.route import SIGNATURE, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
 from appliance.web.guard import Guard
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import Observe, Response
-from appliance.web.route import SIGNATURE, Operation, Route, check_routes
 from appliance.web.settings import HttpSettings
 from appliance.web.unsent import LARGE_BYTES, UnsentBudget
 

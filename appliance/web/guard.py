@@ -20,16 +20,18 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter
+from appliance.kernel.route import READ_DOCS
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
-from appliance.web.route import READ_DOCS
 from appliance.web.settings import HttpSettings
 
 Environ = Mapping[str, Any]
 
+FREE_ON_LOOPBACK = frozenset({READ_DOCS, "metrics:read"})
+"""And what subsystems add: their scopes' `free`."""
+
 UNIX = "agentlip.unix"
 """In the environ of what came over a socket file; no header can put it there."""
 
-FREE_ON_LOOPBACK = frozenset({READ_DOCS, "hub:read", "metrics:read"})
 FORWARDING = frozenset(
     "HTTP_" + name.upper().replace("-", "_")
     for name in (

@@ -16,9 +16,9 @@ from prometheus_client.exposition import choose_encoder
 import appliance
 from appliance.kernel.auth import ANONYMOUS
 from appliance.kernel.metrics import REGISTRY, gauge
+from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import OPEN, Operation, Route
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ import falcon
 import msgspec
 
 import appliance
+from appliance.kernel.route import READ_DOCS, Operation, Route
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import READ_DOCS, Operation, Route
 
 HTML = "text/html; charset=utf-8"
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)

@@ -8,10 +8,10 @@ import falcon
 import msgspec
 
 import appliance
+from appliance.kernel.route import DEFAULT_PATTERN, READ_DOCS, Operation, Route
 from appliance.web import errors
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.web.media import reply_bytes
-from appliance.web.route import DEFAULT_PATTERN, READ_DOCS, Operation, Route
 
 PATH = "/api/v1/openapi.json"
 _REF = "#/components/schemas/{name}"

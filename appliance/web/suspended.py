@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.errors import ApplianceError
-from appliance.web.route import Operation, Route, responder_name
+from appliance.kernel.route import Operation, Route, responder_name
 
 
 class Suspended:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from appliance.identity import host
+from appliance.identity.host import Fingerprint
+from appliance.identity.settings import IdentitySettings
 from appliance.kernel import config
 from appliance.kernel.config import BadSettings
-from appliance.outbox.identity import host
-from appliance.outbox.identity.host import Fingerprint
-from appliance.outbox.identity.settings import IdentitySettings
 from doctor.check import Check, Context, Finding, Severity
 
 FOLDER = "identity"

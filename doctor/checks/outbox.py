@@ -7,7 +7,7 @@ import msgspec
 
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.fingerprint import fingerprint
+from appliance.mesh.fingerprint import fingerprint
 from doctor.check import Check, Context, Cost, Finding, Severity
 from doctor.checks.clock import set_lately
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from appliance.identity.mode import PASSING
 from appliance.kernel.datadir import DataDir, look_at_lock
-from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.until import until
 

@@ -14,8 +14,8 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
-from appliance.jobs import segment
-from appliance.jobs.catalogue import Catalogue
+from appliance.export import segment
+from appliance.export.manifests import Catalogue
 from tests.support.commands import agentlip, command, environment
 from tests.support.exports import Logged, ids_in, ids_of, manifests
 from tests.support.until import until
@@ -70,7 +70,7 @@ def test_columns_are_those_of_the_schema_and_values_those_of_the_table(logged):
         "SELECT event_id, 'epoch-a', ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
         " entity_type, entity_id, data_json FROM events ORDER BY event_id"
     )
-    schema = json.loads(Path("appliance/jobs/schemas/events-1.json").read_text())
+    schema = json.loads(Path("appliance/export/schemas/events-1.json").read_text())
     names = [column["name"] for column in schema["columns"]]
     (lines,) = (place / "j").glob("events/*/*.jsonl")
     assert [json.loads(line) for line in lines.read_text("utf-8").splitlines()] == [

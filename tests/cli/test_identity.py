@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.identity import keys
+from appliance.identity.files import ARCHIVE, DAY_MS, KEYPAIR, Files
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir
-from appliance.outbox.identity import keys
-from appliance.outbox.identity.files import ARCHIVE, DAY_MS, KEYPAIR, Files
 from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow

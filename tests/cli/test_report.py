@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from appliance.jobs.activity import report, weighted_median
+from appliance.export.activity import report, weighted_median
 from tests.support.commands import agentlip, environment
 from tests.support.gold import answered, did, write
 from tests.support.workspaces import Filled

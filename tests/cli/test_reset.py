@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from appliance.identity import keys
+from appliance.identity.files import KEYPAIR, Files
+from appliance.identity.mode import PASSING
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir
-from appliance.outbox.identity import keys
-from appliance.outbox.identity.files import KEYPAIR, Files
-from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from appliance.identity.mode import PASSING
 from appliance.kernel.datadir import DataDir
-from appliance.outbox.identity.mode import PASSING
 from tests.support.commands import Done, agentlipd
 
 pytestmark = pytest.mark.slow

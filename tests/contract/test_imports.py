@@ -1,8 +1,9 @@
-"""Who may know whom: the storeys, the libraries' rooms, and that the contracts do bite."""
+"""Who may know whom: the layers, the libraries' rooms, and that the contracts do bite."""
 
 import ast
 import fnmatch
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.contract import layers
 from tests.contract.test_walls import ROOT, tracked
 
 # A library, and the only modules that may import it. A name ending in `.*` is a room with
@@ -26,8 +28,9 @@ ROOMS = {
     "sqlite3": [
         "appliance.kernel.*",
         "appliance.*.writes",
+        "appliance.hub.fulltext",
         "appliance.hub.indexing",
-        "appliance.jobs.source",
+        "appliance.export.source",
         "appliance.sdk.*",
         "doctor.*",
     ],
@@ -37,19 +40,21 @@ ROOMS = {
     "asyncio": ["appliance.sdk.aio", "appliance.sdk.courier_aio"],
 }
 
-# Offences, each with the contract that has to catch it.
+# Offences against the layers, and against the contracts in pyproject.toml.
+MISPLACED = [
+    ("appliance/kernel/ids.py", "import appliance.web.guard"),
+    ("appliance/web/guard.py", "import appliance.hub.wire"),
+    ("appliance/hub/service.py", "import appliance.app"),
+    ("appliance/misc.py", ""),
+    ("appliance/hub/service.py", "import doctor.check"),
+    ("appliance/outbox/service.py", "import appliance.inbox.service"),
+    ("appliance/hub/wire.py", "import appliance.hub.service"),
+    ("appliance/hub/queries.py", "import appliance.hub.service"),
+    ("appliance/export/wire.py", "import appliance.export.service"),
+]
 OFFENCES = [
-    ("appliance/kernel/ids.py", "import appliance.web.route", "storeys"),
-    ("appliance/web/route.py", "import appliance.hub.wire", "storeys"),
-    ("appliance/hub/service.py", "import appliance.app", "storeys"),
-    ("appliance/misc.py", "", "storeys"),
-    ("appliance/hub/service.py", "import doctor.check", "doctor"),
-    ("appliance/hub/wire.py", "import appliance.hub.service", "floors"),
-    ("appliance/hub/queries.py", "import appliance.hub.service", "floors"),
-    ("appliance/kernel/errors.py", "import appliance.kernel.config", "rings"),
+    ("appliance/kernel/errors.py", "import appliance.kernel.config", "cycles"),
     ("appliance/hub/wire.py", "import falcon", "light"),
-    ("appliance/jobs/segment.py", "import appliance.kernel.clock", "jobs-pure"),
-    ("appliance/jobs/wire.py", "import appliance.jobs.segment", "jobs-floors"),
     ("appliance/sdk/discovery.py", "import appliance.kernel.store", "wire-only"),
 ]
 
@@ -125,6 +130,21 @@ def check(tree: Path, contract: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_imports_go_down_by_the_role_of_each_file(graph):
+    assert list(layers.offences(graph)) == []
+
+
+@pytest.mark.parametrize(("file", "line"), MISPLACED)
+def test_a_misplaced_import_is_found(file, line):
+    graph = grimp.build_graph("appliance", "doctor", cache_dir=None)
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    if module not in graph.modules:
+        graph.add_module(module)
+    else:
+        graph.add_import(importer=module, imported=line.removeprefix("import "))
+    assert [found for found in layers.offences(graph) if found.startswith(f"{module} ")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "line", "contract"), OFFENCES)
 def test_planted_offence_is_reported(copy, file, line, contract):
@@ -138,3 +158,36 @@ def test_planted_offence_is_reported(copy, file, line, contract):
         path.unlink() if before is None else path.write_text(before, encoding="utf-8")
     assert result.returncode == 1, result.stdout
     assert "BROKEN" in result.stdout
+
+
+IMPURE = {
+    "appliance.kernel.store",
+    "appliance.kernel.loop",
+    "appliance.web",
+    "falcon",
+    "gevent",
+    "peewee",
+    "prometheus_client",
+    "sqlite3",
+}
+
+
+def test_modules_that_call_themselves_pure_are(graph):
+    """Their docstring says "Pure"; then nothing they import, however far, does I/O or waits."""
+    pure = []
+    for file in tracked("appliance/*.py"):
+        said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        if re.search(r"\b[Pp]ure[.:]", said):
+            pure.append(
+                str(file.relative_to(ROOT))
+                .removesuffix(".py")
+                .removesuffix("/__init__")
+                .replace("/", ".")
+            )
+    assert len(pure) > 40
+    impure = {
+        module: sorted(bad)
+        for module in pure
+        if (bad := graph.find_upstream_modules(module) & IMPURE)
+    }
+    assert impure == {}

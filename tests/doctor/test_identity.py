@@ -6,10 +6,10 @@ import os
 
 import pytest
 
+from appliance.identity.service import Identity
+from appliance.identity.settings import IdentitySettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.outbox.identity.service import Identity
-from appliance.outbox.identity.settings import IdentitySettings
 from tests.doctor.house import House
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.clock_jump import ClockNote, ClockReading
-from appliance.kernel.fingerprint import fingerprint
+from appliance.mesh.fingerprint import fingerprint
 from doctor.check import Severity
 from tests.doctor.house import House
 

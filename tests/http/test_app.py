@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from appliance.web.route import OPEN, Operation, Route, UnfitRoute
+from appliance.kernel.route import OPEN, Operation, Route, UnfitRoute
 from appliance.web.settings import HttpSettings, LimitSettings
 from tests.support.http import (
     NARROW_TOKEN,

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from appliance.broker import wire
-from appliance.broker.signature import request_text, rotation_text, sign
 from appliance.kernel.trouble import StoreFull
+from appliance.mesh.signing import request_text, rotation_text, sign
 from appliance.web.settings import LimitSettings
 from tests.support.broker import (
     ACCEPT_TOKEN,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from appliance.courier.parts import free_scopes
 from appliance.courier.resources import routes
 from appliance.courier.settings import CourierSettings, TokenSettings
+from appliance.courier.subsystem import free_scopes
 from appliance.kernel.clock import iso
 from appliance.web import openapi
 from appliance.web.guard import FREE_ON_LOOPBACK

@@ -15,9 +15,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from appliance.kernel.route import Route
 from appliance.web import health, landing, openapi
 from appliance.web.app import App
-from appliance.web.route import Route
 from appliance.web.settings import HttpSettings
 from tests.support.http import SCRAPE_TOKEN, TOKEN, Client, app_of, guard_of
 from tests.support.notes import NoteResource, note_routes

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from appliance.jobs import byterange, segment
-from appliance.jobs.wire import RangeNotSatisfiable
+from appliance.export import byterange, segment
+from appliance.export.wire import RangeNotSatisfiable
 from tests.support.commands import agentlip
 from tests.support.exports import ids_in, manifests
 from tests.support.servedhub import serve

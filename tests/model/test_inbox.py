@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from appliance.inbox.link import Receiver
+from appliance.inbox.settings import BrokerPlace
 from appliance.kernel.errors import Unavailable
-from appliance.outbox.inbox.link import Receiver
-from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.sdk.link import LinkBroken
 from tests.support.clock import FakeClock
 from tests.support.inbox import OWN, SUPPORTED, House, push

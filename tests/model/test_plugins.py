@@ -109,7 +109,7 @@ class World:
         """As a kill: processes end; the cursor is where it was stored last."""
         shop = self.shop
         if flushed:
-            shop.parts.close()
+            shop.parts.close(5)
         for runner in shop.parts.runners:
             runner.plugin.stop()
         shop.parts = None

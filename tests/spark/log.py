@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SHIPPED = Path(__file__).parents[2] / "appliance/jobs/schemas"
+SHIPPED = Path(__file__).parents[2] / "appliance/export/schemas"
 ARROW = {"int64": pa.int64(), "string": pa.string(), "timestamp_us_utc": pa.timestamp("us", "UTC")}
 START = datetime(2026, 2, 1, 8, tzinfo=UTC)
 

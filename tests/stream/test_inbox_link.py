@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from nacl.signing import VerifyKey
 
-from appliance.outbox.identity import keys
-from appliance.outbox.inbox.link import Receiver
-from appliance.outbox.inbox.settings import BrokerPlace
-from appliance.outbox.inbox.signed import hello_text
+from appliance.identity import keys
+from appliance.inbox.link import Receiver
+from appliance.inbox.settings import BrokerPlace
+from appliance.mesh.signing import hello_text
 from tests.support.commands import environment
 from tests.support.inbox import (
     BROKER_ID,
@@ -353,8 +353,8 @@ def test_who_is_connected_from_elsewhere_does_not_race(house, code):
 
 
 def test_a_status_is_said_again_whenever_the_link_comes_up(house):
+    from appliance.inbox import wire
     from appliance.kernel.auth import ADMIN, Principal
-    from appliance.outbox.inbox import wire
 
     heard = []
 
@@ -374,8 +374,8 @@ def test_a_status_is_said_again_whenever_the_link_comes_up(house):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from appliance.outbox.inbox.link import Receiver
-from appliance.outbox.inbox.settings import BrokerPlace
+from appliance.inbox.link import Receiver
+from appliance.inbox.settings import BrokerPlace
 from tests.support.inbox import OWN, House
 
 house = House(Path(sys.argv[1]))

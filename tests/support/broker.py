@@ -8,7 +8,7 @@ from typing import Any
 
 from falcon.testing import Result
 
-from appliance.broker import parts, wire
+from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
 from appliance.broker.hooks import HookDeliverer
 from appliance.broker.local import LocalLink
@@ -22,7 +22,16 @@ from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.signature import (
+from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
+from appliance.kernel.batch import BatchRunner
+from appliance.kernel.clock import Clock
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log
+from appliance.kernel.schema import migrate
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.mesh.fingerprint import fingerprint
+from appliance.mesh.signing import (
     hello_text,
     hello_text_v1,
     public_key,
@@ -30,15 +39,6 @@ from appliance.broker.signature import (
     request_text_v1,
     sign,
 )
-from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
-from appliance.kernel.batch import BatchRunner
-from appliance.kernel.clock import Clock
-from appliance.kernel.fingerprint import fingerprint
-from appliance.kernel.ids import random_id
-from appliance.kernel.log import Log
-from appliance.kernel.schema import migrate
-from appliance.kernel.store import Store
-from appliance.kernel.writer import StoreSettings
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
@@ -261,7 +261,7 @@ class House:
         http = HttpSettings()
         app = make_app(
             routes(self.broker, self.registry),
-            Guard(book, http, self.clock, self.log, implied=parts.IMPLIED),
+            Guard(book, http, self.clock, self.log, implied=wire.SCOPES.implied),
             RateLimiter(limits, self.clock),
             settings=http,
             log=self.log,

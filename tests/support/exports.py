@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from appliance.jobs import segment
-from appliance.jobs.catalogue import Catalogue
-from appliance.jobs.wire import Manifest
-from appliance.kernel import epoch
+from appliance.export import segment
+from appliance.export.manifests import Catalogue
+from appliance.export.wire import Manifest
 from appliance.kernel.datadir import DataDir
+from appliance.tokens import epoch
 from tests.support.workspaces import Filled
 
 BEGIN = datetime(2026, 11, 20, 23, 0, tzinfo=UTC)

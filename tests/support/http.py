@@ -7,12 +7,13 @@ from typing import Any
 
 from falcon import testing
 
+from appliance.hub import wire
 from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
 from appliance.kernel.log import Log
+from appliance.kernel.route import Route
 from appliance.web.app import App, make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
-from appliance.web.route import Route
 from appliance.web.settings import HttpSettings, LimitSettings
 
 TOKEN = "t" * 64
@@ -63,7 +64,7 @@ def guard_of(
 ) -> Guard:
     clock = clock or StillClock()
     log = Log(lines if lines is not None else Lines(), clock=clock)
-    return Guard(token_book(), settings or HttpSettings(), clock, log)
+    return Guard(token_book(), settings or HttpSettings(), clock, log, wire.SCOPES.free)
 
 
 def app_of(
@@ -81,7 +82,7 @@ def app_of(
     log = Log(lines if lines is not None else Lines(), clock=clock)
     return make_app(
         routes,
-        Guard(token_book(), settings, clock, log),
+        Guard(token_book(), settings, clock, log, wire.SCOPES.free),
         RateLimiter(limits, clock),
         settings=settings,
         log=log,

@@ -11,6 +11,10 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from appliance.identity import keys
+from appliance.inbox import wire
+from appliance.inbox.service import Inbox
+from appliance.inbox.settings import BrokerPlace, InboxSettings
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
@@ -19,10 +23,6 @@ from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.schema import create_workspace
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
-from appliance.outbox.identity import keys
-from appliance.outbox.inbox import wire
-from appliance.outbox.inbox.service import Inbox
-from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 
 OWN = keys.make("2026-02-04T20:00:00.000Z")
 ALICE = "a" * 64

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from appliance.kernel.fingerprint import fingerprint, prefix
+from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox.target import Outgoing, Result, item_of, result_of
 
 Answer = tuple[int, Any, float | None]

@@ -17,10 +17,10 @@ import msgspec
 from appliance.broker import negotiation
 from appliance.broker import wire as broker_wire
 from appliance.broker.writes import Claim
+from appliance.inbox.link import Receiver
+from appliance.inbox.settings import BrokerPlace
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.errors import Unavailable
-from appliance.outbox.inbox.link import Receiver
-from appliance.outbox.inbox.settings import BrokerPlace
 from appliance.outbox.target import Later, LocalTarget, Outgoing, Result, item_of
 from appliance.sdk.link import LinkBroken
 from tests.support import broker, inbox, outbox

@@ -8,9 +8,9 @@ import falcon
 import msgspec
 
 from appliance.kernel.errors import Conflict
+from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.body import check_text
 from appliance.web.media import reply
-from appliance.web.route import OPEN, Operation, Route
 from tests.support.http import TOKEN, Client, app_of
 
 JSON = {"Content-Type": "application/json"}

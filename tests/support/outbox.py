@@ -3,6 +3,7 @@
 import io
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import msgspec
 
@@ -63,7 +64,9 @@ class House:
         self.outbox = Outbox(
             self.store, self.settings, self.targets, self.clock, log,
             lambda name, facts: self.told.append((name, facts)),
+            read_settings=lambda: msgspec.structs.replace(self.outbox.settings, **self.changed),
         )  # fmt: skip
+        self.changed: dict[str, Any] = {}  # of the settings, for who reads them again
         self.operator = Operator(self.outbox)
         self.sender = Sender(self.outbox, Hands(), self.clock, log, lambda: 0.5)
         self.watch = Watch(self.outbox, self.sender.open_routes)

@@ -13,8 +13,8 @@ from appliance.hub.plugins.source import BadSource, Source
 from appliance.hub.plugins.worker import Failure, Worker
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
+from appliance.kernel.lock import Turn
 from appliance.kernel.log import Log
-from appliance.kernel.turn import Turn
 
 _encode = msgspec.json.Encoder().encode
 

@@ -8,10 +8,9 @@ from appliance.hub import wire as hub_wire
 from appliance.hub.access import READ
 from appliance.hub.plugins import wire
 from appliance.hub.plugins.service import Plugins
+from appliance.hub.wire import ADMIN
+from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
-from appliance.web.route import Operation, Route
-
-ADMIN = "hub:admin"
 
 
 class PluginsResource:

@@ -16,7 +16,13 @@ import appliance
 from appliance.hub.plugins import metrics, proof, wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
-from appliance.kernel.linechild import ChildEnded, ChildLate, ChildTalks, ChildUnasked, LineChild
+from appliance.kernel.line_process import (
+    ChildEnded,
+    ChildLate,
+    ChildTalks,
+    ChildUnasked,
+    LineChild,
+)
 from appliance.kernel.log import Log
 
 ROOT = str(Path(appliance.__file__).parents[1])

@@ -6,13 +6,13 @@ import falcon
 
 from appliance.hub.webhooks import wire
 from appliance.hub.webhooks.service import Webhooks
+from appliance.hub.wire import ADMIN
 from appliance.kernel.once import Reply
+from appliance.kernel.route import Operation, Route
 from appliance.kernel.signedhook import BadSecret
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply, reply_bytes
-from appliance.web.route import Operation, Route
 
-ADMIN = "hub:admin"
 EXAMPLE = {"url": "https://ci.example.com/hooks/agentlip", "events": {"names": ["message.created"]}}
 
 

@@ -6,9 +6,9 @@ import time
 from functools import cache
 from typing import Any
 
-from appliance.broker.signature import hello_text, public_key, request_text, sign
-from appliance.kernel.fingerprint import fingerprint
 from appliance.kernel.ids import random_id
+from appliance.mesh.fingerprint import fingerprint
+from appliance.mesh.signing import hello_text, public_key, request_text, sign
 from tests.bench.client import NOW, encode
 from tests.bench.courier.wire import Socket
 from tests.bench.target import RowFailed, Target

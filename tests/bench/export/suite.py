@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-from appliance.jobs.schema import events
-from appliance.jobs.tablefile import LEVEL, ROW_GROUP_ROWS, arrow_schema
+from appliance.export.schema import events
+from appliance.export.table_writer import LEVEL, ROW_GROUP_ROWS, arrow_schema
 from tests.bench import machine
 from tests.bench.client import NOW
 from tests.bench.figures import Figure, Row, median

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from appliance.jobs import schema, tablefile
-from appliance.jobs.catalogue import EVENTS, Catalogue
-from appliance.jobs.segment import stem
-from appliance.jobs.wire import SCHEMA_VERSION, Manifest
+from appliance.export import schema, table_writer
+from appliance.export.manifests import EVENTS, Catalogue
+from appliance.export.segment import stem
+from appliance.export.wire import SCHEMA_VERSION, Manifest
 from tests.spark.log import iso
 
 START = datetime(2026, 2, 1, tzinfo=UTC)
@@ -44,9 +44,9 @@ def export(root: Path, count: int) -> None:
 def _write(root: Path, rows: list[Row], last: int) -> int:
     segments, date = Catalogue(root), rows[0][TS][:10]
     temporary = segments.temporary(date)
-    file = tablefile.create(temporary, "parquet", schema.events())
-    for start in range(0, len(rows), tablefile.ROW_GROUP_ROWS):
-        file.add(list(zip(*rows[start : start + tablefile.ROW_GROUP_ROWS], strict=True)))
+    file = table_writer.create(temporary, "parquet", schema.events())
+    for start in range(0, len(rows), table_writer.ROW_GROUP_ROWS):
+        file.add(list(zip(*rows[start : start + table_writer.ROW_GROUP_ROWS], strict=True)))
     written, ends = file.finish(), (rows[0][0], rows[-1][0])
     manifest = Manifest(
         schema_version=SCHEMA_VERSION, kind=EVENTS, epoch=EPOCH, first_event_id=ends[0],

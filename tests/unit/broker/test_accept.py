@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from appliance.broker import wire
-from appliance.broker.signature import rotation_text, sign
 from appliance.kernel.batch import BatchRunner
+from appliance.mesh.signing import rotation_text, sign
 from tests.support.broker import House, item, key, seed
 
 NOTHING = {
@@ -250,7 +250,7 @@ def test_dm_to_the_beginning_of_a_key_is_refused_and_not_lost(house):
 
 
 def fingerprint_to(ref):
-    from appliance.kernel.fingerprint import fingerprint
+    from appliance.mesh.fingerprint import fingerprint
 
     return fingerprint("dm", ref, b"hello").hex()
 

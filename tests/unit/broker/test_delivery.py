@@ -356,7 +356,7 @@ def test_peers_are_told_who_joins_and_leaves(house):
 
 
 def test_member_with_a_new_key_gets_what_was_on_its_way_to_the_old_one(house):
-    from appliance.broker.signature import rotation_text, sign
+    from appliance.mesh.signing import rotation_text, sign
     from tests.support.broker import seed
 
     house.send("m1", "before", to="bert")

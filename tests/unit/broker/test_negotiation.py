@@ -2,9 +2,10 @@
 
 import pytest
 
-from appliance.broker import negotiation, wire
+from appliance.broker import negotiation
 from appliance.broker.model import MeshRow
-from appliance.broker.negotiation import BELOW_FLOOR, PARAM_INVALID, UNAVAILABLE
+from appliance.mesh import frames
+from appliance.mesh.negotiation import BELOW_FLOOR, PARAM_INVALID, UNAVAILABLE, check_offer
 
 SCOPED = MeshRow("mesh_1", "lab", "retention_scoped", 30, 7, "prefer_newest", 1)
 PERMANENT = MeshRow("mesh_1", "lab", "permanent", 30, 7, "prefer_newest", 1)
@@ -25,7 +26,7 @@ def test_what_is_offered_is_good_by_the_table(mesh):
         PAYLOAD,
     }
     for name, offer in supported.items():
-        assert negotiation.check_offer(name, offer["params"]) is None
+        assert check_offer(name, offer["params"]) is None
     assert negotiation.judge(list(supported), supported) == ([], None)
     assert ("dedupe_retention_days" in supported[DEDUPE]["params"]) is (mesh is SCOPED)
 
@@ -50,7 +51,7 @@ def test_what_is_offered_is_good_by_the_table(mesh):
     ],
 )
 def test_offer_that_breaks_the_table_is_named_with_its_code(name, params, code, param):
-    problem = negotiation.check_offer(name, params)
+    problem = check_offer(name, params)
     assert problem.code == code
     assert param is None or problem.param == param
     required = negotiation.judge([name], {name: {"params": params}})
@@ -70,19 +71,19 @@ def test_offer_that_breaks_the_table_is_named_with_its_code(name, params, code, 
 )
 def test_what_a_receiver_asks_for_is_a_minimum_or_the_same(wish, code):
     supported = negotiation.offered(SCOPED, 65_536)
-    _, problem = negotiation.judge([wire.Feature(DEDUPE, wish)], supported)
+    _, problem = negotiation.judge([frames.Feature(DEDUPE, wish)], supported)
     assert (problem.code if problem else None) == code
 
 
 def test_permanent_ids_outlive_every_wish():
     supported = negotiation.offered(PERMANENT, 65_536)
-    wish = wire.Feature(DEDUPE, {"dedupe_retention_days": 3_999})
+    wish = frames.Feature(DEDUPE, {"dedupe_retention_days": 3_999})
     assert negotiation.judge([wish], supported) == ([], None)
 
 
 def test_what_is_missing_is_named_before_anything_is_judged():
     supported = negotiation.offered(SCOPED, 65_536)
-    bad = wire.Feature(DEDUPE, {"version": 9})
+    bad = frames.Feature(DEDUPE, {"version": 9})
     missing, problem = negotiation.judge([bad, "blobs", "telepathy"], supported)
     assert missing == ["blobs", "telepathy"]
     assert (problem.code, problem.reason) == (UNAVAILABLE, "feature_unavailable: blobs")

@@ -8,14 +8,14 @@ import gevent
 import msgspec
 import pytest
 
+from appliance.hooks import matching, wire
+from appliance.hooks.loops import Runner
+from appliance.hooks.service import Hooks, reply_in
+from appliance.hooks.settings import HookCommand, HookSettings
+from appliance.inbox.event import of_fact, of_message
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
-from appliance.outbox.hooks import matching, wire
-from appliance.outbox.hooks.loops import Runner
-from appliance.outbox.hooks.service import Hooks, reply_in
-from appliance.outbox.hooks.settings import HookCommand, HookSettings
-from appliance.outbox.inbox.event import of_fact, of_message
 from tests.support.inbox import ALICE, OWN, House, push
 from tests.support.until import until
 
@@ -91,7 +91,7 @@ DM = {"topic": None, "destination_kind": "dm", "destination_ref": OWN.public_hex
 
 
 def event(**changed):
-    from appliance.outbox.inbox.wire import InboxMessage
+    from appliance.inbox.wire import InboxMessage
 
     values = msgspec.to_builtins(push(1, **changed))
     values["broker_message_id"] = values.pop("message_id")
@@ -327,7 +327,7 @@ def test_what_a_crash_cut_off_is_told_as_lost(stage):
     played = stage(python("pass"))
     played.receive(push(1))
     job = played.hooks.take()
-    from appliance.outbox.hooks import writes
+    from appliance.hooks import writes
 
     played.house.store.write(writes.begin, job.id, "on-message", "message", "default", None, False)
     played.hooks.forget_running()

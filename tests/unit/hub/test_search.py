@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 
 from appliance.hub import indexing, queries, search, wire
+from appliance.hub.search_query import SearchSyntax, parse
 from appliance.kernel.adopt import drop_search_triggers
 from appliance.kernel.errors import Invalid
 from appliance.kernel.reader import ReadCancelled, Reader, ReadTooLong
-from appliance.kernel.searchquery import SearchSyntax, parse
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 

@@ -7,12 +7,12 @@ import stat
 import pytest
 from nacl.signing import VerifyKey
 
+from appliance.identity import files, host, keys, wire
+from appliance.identity.mode import Chosen, choose, in_ci
+from appliance.identity.service import Identity
+from appliance.identity.settings import IdentitySettings
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.outbox.identity import files, host, keys, wire
-from appliance.outbox.identity.mode import Chosen, choose, in_ci
-from appliance.outbox.identity.service import Identity
-from appliance.outbox.identity.settings import IdentitySettings
 from tests.support.clock import FakeClock
 
 DAY = 86_400.0

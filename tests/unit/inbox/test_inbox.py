@@ -3,15 +3,15 @@
 import gevent
 import pytest
 
+from appliance.inbox import wire
+from appliance.inbox.loops import Sweeper
+from appliance.inbox.recover import recover
+from appliance.inbox.settings import InboxSettings
+from appliance.inbox.sse import EventStream
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import suspect_mark
 from appliance.kernel.log import Log
-from appliance.outbox.inbox import wire
-from appliance.outbox.inbox.loops import Sweeper
-from appliance.outbox.inbox.recover import recover
-from appliance.outbox.inbox.settings import InboxSettings
-from appliance.outbox.inbox.sse import EventStream
 from tests.support.clock import FakeClock
 from tests.support.inbox import ALICE, OWN, House, push
 

@@ -6,12 +6,12 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from appliance.joints import HomeDesk
+from appliance.inbox import wire
+from appliance.inbox.remote import Remote
+from appliance.inbox.settings import BrokerPlace, InboxSettings
+from appliance.integrations.inbox_broker import LocalBrokerClient
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
-from appliance.outbox.inbox import wire
-from appliance.outbox.inbox.remote import Remote
-from appliance.outbox.inbox.settings import BrokerPlace, InboxSettings
 from tests.support.broker import House as BrokerHouse
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.inbox import OWN, House
@@ -67,7 +67,7 @@ def pages(ask, name, limit=100_000):
 
 @pytest.mark.parametrize("limit", [100_000, 999])
 def test_members_of_a_large_mesh(house, broker, limit):
-    house.inbox.desks["lab"] = HomeDesk(broker, "lab", OWN)
+    house.inbox.desks["lab"] = LocalBrokerClient(broker, "lab", OWN)
     found, count = pages(house.inbox.peers, "peers", limit)
     names = [one.name for one in found if one.name.startswith("m0")]
     assert names == sorted(set(names))
@@ -87,7 +87,7 @@ def test_topics_of_a_large_mesh_and_those_that_only_we_know(house, broker, limit
             )
 
     house.store.write(subscribe)
-    house.inbox.desks["lab"] = HomeDesk(broker, "lab", OWN)
+    house.inbox.desks["lab"] = LocalBrokerClient(broker, "lab", OWN)
     found, count = pages(house.inbox.topics, "topics", limit)
     there = {f"{number:05}" + LONG for number in range(COUNT)} | {"alerts"}
     assert [one.name for one in found] == sorted(there | set(ours))

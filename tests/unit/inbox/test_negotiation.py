@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from appliance.outbox.inbox.negotiation import BELOW_FLOOR, INVALID, UNAVAILABLE, agree
+from appliance.inbox.negotiation import agree
+from appliance.mesh.negotiation import BELOW_FLOOR, PARAM_INVALID, UNAVAILABLE
 from tests.support.inbox import SUPPORTED
 
 DEDUPE, POLICY, EPOCH, PAYLOAD = (
@@ -36,18 +37,18 @@ def test_a_good_offer_is_agreed_to():
 @pytest.mark.parametrize(
     ("params", "code", "reason"),
     [
-        ({"version": 1}, INVALID, "version"),
-        ({"version": 3}, INVALID, "version"),
-        ({"version": None}, INVALID, "version"),
-        ({"version": True}, INVALID, "version"),
-        ({"version": "2"}, INVALID, "version"),
-        ({"mode": "forever"}, INVALID, "mode"),
-        ({"mode": None}, INVALID, "mode"),
-        ({"request_fingerprint": False}, INVALID, "request_fingerprint"),
-        ({"request_fingerprint": None}, INVALID, "request_fingerprint"),
-        ({"request_fingerprint": 1}, INVALID, "request_fingerprint"),
-        ({"dedupe_retention_days": None}, INVALID, "dedupe_retention_days"),
-        ({"dedupe_retention_days": "30"}, INVALID, "dedupe_retention_days"),
+        ({"version": 1}, PARAM_INVALID, "version"),
+        ({"version": 3}, PARAM_INVALID, "version"),
+        ({"version": None}, PARAM_INVALID, "version"),
+        ({"version": True}, PARAM_INVALID, "version"),
+        ({"version": "2"}, PARAM_INVALID, "version"),
+        ({"mode": "forever"}, PARAM_INVALID, "mode"),
+        ({"mode": None}, PARAM_INVALID, "mode"),
+        ({"request_fingerprint": False}, PARAM_INVALID, "request_fingerprint"),
+        ({"request_fingerprint": None}, PARAM_INVALID, "request_fingerprint"),
+        ({"request_fingerprint": 1}, PARAM_INVALID, "request_fingerprint"),
+        ({"dedupe_retention_days": None}, PARAM_INVALID, "dedupe_retention_days"),
+        ({"dedupe_retention_days": "30"}, PARAM_INVALID, "dedupe_retention_days"),
         ({"dedupe_retention_days": 6}, BELOW_FLOOR, "dedupe_retention_days"),
         ({"dedupe_retention_days": 0}, BELOW_FLOOR, "dedupe_retention_days"),
     ],
@@ -69,7 +70,7 @@ def test_the_broker_may_say_itself_that_it_is_absent():
 
 @pytest.mark.parametrize("offered", [1, None, {}, {"params": 1}, {"params": None}])
 def test_an_offer_without_parameters_is_invalid(offered):
-    assert agree({DEDUPE: offered}, []).problem.code == INVALID
+    assert agree({DEDUPE: offered}, []).problem.code == PARAM_INVALID
 
 
 def test_ids_known_for_ever_need_no_days():
@@ -85,11 +86,11 @@ def test_seven_days_are_enough():
     ("feature", "params", "code"),
     [
         (PAYLOAD, {"inline_bytes": 1023}, BELOW_FLOOR),
-        (PAYLOAD, {"blob_bytes": None}, INVALID),
+        (PAYLOAD, {"blob_bytes": None}, PARAM_INVALID),
         (EPOCH, {"max_concurrent_epochs": 0}, BELOW_FLOOR),
-        (EPOCH, {}, INVALID),
-        (POLICY, {"default_policy": "coin toss"}, INVALID),
-        (POLICY, {"version": 2}, INVALID),
+        (EPOCH, {}, PARAM_INVALID),
+        (POLICY, {"default_policy": "coin toss"}, PARAM_INVALID),
+        (POLICY, {"version": 2}, PARAM_INVALID),
     ],
 )
 def test_an_optional_feature_costs_only_itself(feature, params, code):

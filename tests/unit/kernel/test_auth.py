@@ -4,7 +4,6 @@ import sqlite3
 
 import pytest
 
-from appliance.kernel import epoch
 from appliance.kernel.auth import (
     ADMIN,
     ANONYMOUS,
@@ -16,6 +15,7 @@ from appliance.kernel.auth import (
 )
 from appliance.kernel.ids import secret_token
 from appliance.kernel.migration import load
+from appliance.tokens import epoch
 
 
 @pytest.fixture

@@ -365,9 +365,9 @@ def test_writes_pause_while_a_reader_keeps_the_log_too_long(open_store, tmp_path
 def test_a_checkpoint_empties_the_log_beside_writers(open_store):
     store = open_store(checkpoint_jobs=10)
     assert store.checkpoint() is False
-    assert not store.checkpoint_due.wait(0), "an idle store wakes no checkpointer"
+    assert not store._checkpoint_due.wait(0), "an idle store wakes no checkpointer"
     store.write_many([(insert, ("v" * 1000,))] * 300)
-    assert store.checkpoint_due.wait(0)
+    assert store._checkpoint_due.wait(0)
     assert store.checkpoint() is True
     before = store.wal_bytes()
     store.write(insert, "small")

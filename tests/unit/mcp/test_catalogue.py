@@ -7,6 +7,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from appliance.hub.wire import SCOPES
 from appliance.mcp.catalogue import described, schema_of
 from appliance.mcp.tools import TOOLS, PostMessage, ReadTopic
 from appliance.web.guard import FREE_ON_LOOPBACK
@@ -45,7 +46,11 @@ def test_a_row_is_what_the_specification_asks_for(tool):
 def test_hints_fit_scopes(row):
     """What is free on loopback changes nothing, and what changes something is not free."""
     hints = described([row])[0]["annotations"]
-    assert hints["readOnlyHint"] == (row.scope in FREE_ON_LOOPBACK) == (row.changes == "nothing")
+    assert (
+        hints["readOnlyHint"]
+        == (row.scope in FREE_ON_LOOPBACK | SCOPES.free)
+        == (row.changes == "nothing")
+    )
     assert not (hints["readOnlyHint"] and hints["destructiveHint"])
     assert hints["openWorldHint"] is False
 

@@ -4,8 +4,8 @@ import gevent
 import pytest
 
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
-from appliance.kernel.fingerprint import fingerprint, prefix
 from appliance.kernel.ids import ulid_value
+from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import destination, wire
 from appliance.outbox.columns import Row
 from appliance.outbox.service import AboveWindow, BelowFloor

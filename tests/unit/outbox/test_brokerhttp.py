@@ -9,7 +9,7 @@ import pytest
 from nacl.signing import SigningKey, VerifyKey
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.fingerprint import fingerprint
+from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox.brokerhttp import HttpTarget
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import Delivered, Later, Outgoing, Refused

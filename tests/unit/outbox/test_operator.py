@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
-from appliance.kernel.fingerprint import fingerprint
+from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import wire
 
 EVERYTHING = {

@@ -277,7 +277,7 @@ def test_a_revoked_key_is_told_and_the_send_waits(new_house):
 
     house = new_house(target=Revoking())
     told = []
-    house.outbox.on_revoked = lambda mesh, pubkey: told.append((mesh, pubkey))
+    house.outbox.membership.on_revoked = lambda mesh, pubkey: told.append((mesh, pubkey))
     house.send(key="k1", mesh="ops")
     house.round()
     assert told == [("ops", "ab" * 32)]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply_bytes
-from appliance.web.route import OPEN, Operation, Route
 from appliance.web.unsent import LARGE_BYTES, TooManyUnsentBytes, UnsentBudget
 from tests.support.http import TOKEN, Client, app_of
 

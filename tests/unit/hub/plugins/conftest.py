@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from appliance.hub import wire as hub_wire
-from appliance.hub.plugins import parts
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import Source
+from appliance.hub.plugins.subsystem import PluginsSubsystem
 from appliance.hub.plugins.worker import Worker
 from appliance.kernel.errors import ApplianceError
 
@@ -91,8 +91,10 @@ class Workshop:
         given = {"require_isolation": False, "urls": False, "cursor_seconds": 1e-9, **settings}
         found = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
         if self.parts is not None:
-            self.parts.close()
-        self.parts = parts.Parts(found, self.hub, self.folder, self.data_dir, self.clock, self.log)
+            self.parts.close(5)
+        self.parts = PluginsSubsystem(
+            found, self.hub, self.folder, self.data_dir, self.clock, self.log
+        )
         for runner in self.parts.runners:
             if not runner.plugin.broken:
                 runner.run_once(self.clock.now_ms())
@@ -184,7 +186,7 @@ class Workshop:
 
     def close(self):
         if self.parts is not None:
-            self.parts.close()
+            self.parts.close(5)
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from standardwebhooks import Webhook
 
-from appliance import joints
 from appliance.hub import wire as hub_wire
 from appliance.hub.webhooks import resources, wire, writes
 from appliance.hub.webhooks.loops import WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.integrations.webhooks_outbox import WebhookBook, WebhookPost
 from appliance.kernel import schema
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
@@ -54,12 +54,12 @@ class Site:
         """Builds everything anew on the same files, as a restart does."""
         house, log = self.hub_house, Log(self.lines)
         self.webhooks = Webhooks(house.hub, self.settings, house.clock, log)
-        book = joints.WebhookBook(self.webhooks)
+        book = WebhookBook(self.webhooks)
         self.out.targets["webhook"] = WebhookTarget(
             book, self.settings, self.out.settings, house.clock
         )
         self.out.reopen()
-        post = joints.WebhookPost(self.out.outbox)
+        post = WebhookPost(self.out.outbox)
         self.feeder = WebhookFeeder(self.webhooks, post, house.clock, log)
         self.client = Client(app_of(resources.routes(self.webhooks)), TOKEN)
 

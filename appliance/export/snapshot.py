@@ -1,0 +1,104 @@
+"""The tables as they are at one event, in files beside the log's segments, for the audit.
+
+    <out>/snapshot/<epoch>-<newest event>/{messages,topics,…}.parquet + manifest.json
+
+All tables are read in one transaction. The folder gets its name once everything in it is
+synced, so a reader sees all of it or nothing.
+"""
+
+import secrets
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from appliance.export import schema, table_writer
+from appliance.export.manifests import (
+    SNAPSHOT,
+    SNAPSHOT_MANIFEST,
+    TEMPORARY,
+    write_whole,
+    writing,
+)
+from appliance.export.settings import Format
+from appliance.export.source import Log
+from appliance.export.wire import SCHEMA_VERSION, SnapshotFile, SnapshotManifest
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.datadir import sync_directory
+
+
+def take(
+    log: Log, out: Path, format_name: Format, kept: int, clock: Clock
+) -> tuple[Path, SnapshotManifest]:
+    """Where it lies, and its manifest. The same state again is the folder that is there."""
+    parent = out.absolute() / SNAPSHOT
+    with writing():
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
+        folder = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+        folder.mkdir()
+    try:
+        with log.moment():
+            epoch, newest = log.epoch, log.newest()
+            tables = schema.snapshot()
+            files = {one.name: _table(log, one, folder, format_name) for one in tables}
+        manifest = SnapshotManifest(
+            schema_version=SCHEMA_VERSION,
+            kind=SNAPSHOT,
+            epoch=epoch,
+            as_of_event_id=newest,
+            format=format_name,
+            created_at=iso(clock.now_ms()),
+            workspace_id=log.workspace_id,
+            files=files,
+        )
+        target = parent / f"{epoch}-{newest:020d}"
+        _publish(folder, target, manifest)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _prune(parent, kept)
+    return target, manifest
+
+
+def _table(log: Log, table: schema.Table, folder: Path, format_name: Format) -> SnapshotFile:
+    name = f"{table.name}.{format_name}"
+    file = table_writer.create(folder / name, format_name, table.columns)
+    for rows in log.rows(table.name, [column.name for column in table.columns]):
+        file.add(list(zip(*rows, strict=True)))
+    written = file.finish()
+    return SnapshotFile(name, written.rows, written.bytes, written.sha256)
+
+
+def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    with writing():
+        write_whole(folder / SNAPSHOT_MANIFEST, text)
+        sync_directory(folder)
+        if not target.exists():
+            folder.rename(target)
+            sync_directory(target.parent)
+            return
+        # Of the same state, perhaps from another format: it is replaced as a whole.
+        former = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        target.rename(former)
+        folder.rename(target)
+        sync_directory(target.parent)
+        shutil.rmtree(former, ignore_errors=True)
+
+
+def _prune(parent: Path, kept: int) -> None:
+    """All but the newest `kept`; a folder is out of sight before it is removed."""
+    found = sorted(
+        parent.glob(f"[!.]*/{SNAPSHOT_MANIFEST}"), key=lambda path: path.stat().st_mtime_ns
+    )
+    for path in found[:-kept] if kept else []:
+        with writing():
+            gone = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+            path.parent.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def _sweep(parent: Path) -> None:
+    """What a killed snapshot left. Snapshots of one directory are taken one at a time."""
+    for left in parent.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(left, ignore_errors=True)

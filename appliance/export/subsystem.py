@@ -1,0 +1,51 @@
+"""The export of the log as a part of the appliance."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from appliance.export.child import Child
+from appliance.export.loops import SegmentExporter
+from appliance.export.resources import routes
+from appliance.export.service import Reports, Segments, Snapshots
+from appliance.export.settings import JobsSettings
+from appliance.export.wire import SCOPES
+from appliance.kernel.clock import Clock
+from appliance.kernel.config import BadSettings
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Subsystem
+
+
+class ExportSubsystem(Subsystem):
+    """The loop is there only when `jobs.export` is on; what is read over HTTP always is."""
+
+    name = "export"
+    scopes = SCOPES
+
+    def __init__(
+        self,
+        settings: JobsSettings,
+        datadir: DataDir,
+        clock: Clock,
+        log: Log,
+        newest_event: Callable[[], int],
+        page_bytes_max: int,
+    ) -> None:
+        if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
+            raise BadSettings(
+                "settings: jobs.export: parquet needs pyarrow, which is not installed",
+                hint="pip install 'agentlip[export]', or export_format = \"jsonl\"",
+            )
+        child = Child(datadir, settings)
+        out = datadir.workspace / settings.export_dir
+        self._segments = Segments(out, settings, page_bytes_max)
+        self._snapshots = Snapshots(out, settings, page_bytes_max)
+        self._reports = Reports(child, settings)
+        self.loops: list[Loop] = []
+        if settings.export:
+            self.loops.append(SegmentExporter(child, settings, newest_event, clock, log))
+
+    def routes(self) -> list[Route]:
+        return routes(self._segments, self._snapshots, self._reports)

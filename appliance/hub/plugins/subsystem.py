@@ -1,0 +1,70 @@
+"""The plugins as a part of the appliance."""
+
+from pathlib import Path
+
+from appliance.hub.plugins.loops import PluginRunner
+from appliance.hub.plugins.plugin import Plugin
+from appliance.hub.plugins.resources import routes
+from appliance.hub.plugins.service import Plugins
+from appliance.hub.plugins.settings import PluginsSettings
+from appliance.hub.service import Hub
+from appliance.kernel.clock import Clock
+from appliance.kernel.config import BadSettings
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Subsystem
+
+
+class PluginsSubsystem(Subsystem):
+    """`workspace` is where modules are looked for; `data_dir` is what they must not write."""
+
+    name = "plugins"
+
+    def __init__(
+        self,
+        settings: PluginsSettings,
+        hub: Hub,
+        workspace: Path,
+        data_dir: Path,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        names = [own.name for own in settings.all]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise BadSettings(f"settings: plugins.use: two are called {twice[0]}")
+        self._log = log
+        on = [own for own in settings.all if own.enabled and settings.enabled]
+        off = [own for own in settings.all if not (own.enabled and settings.enabled)]
+        plugins = [Plugin(own, settings, workspace, data_dir, clock, log) for own in on]
+        self.runners = [PluginRunner(one, hub.store, hub.feed, clock, log) for one in plugins]
+        self.loops: list[Loop] = list(self.runners)
+        self.plugins = Plugins(hub, self.runners, off, clock)
+        self._prove()
+
+    def _prove(self) -> None:
+        """Start what is required; PluginUnfit if one of them can't run."""
+        for runner in self.runners:
+            if runner.plugin.own.required:
+                runner.plugin.prove()
+
+    def routes(self) -> list[Route]:
+        return routes(self.plugins)
+
+    def facts(self) -> dict[str, float]:
+        return self.plugins.facts()
+
+    def close(self, timeout_seconds: float) -> bool:
+        """After the loops, before the hub's store: processes end, cursors are stored."""
+        for runner in self.runners:
+            runner.plugin.stop()
+            try:
+                runner.flush()
+            except ApplianceError as error:
+                # Some messages are then done again, to no effect.
+                self._log.warning(
+                    "a cursor was not stored", plugin=runner.plugin.name, code=error.code
+                )
+        return True

@@ -1,0 +1,83 @@
+"""The hub as a part of the appliance."""
+
+from collections.abc import Callable
+from typing import Any
+
+from appliance.hub import model, wire
+from appliance.hub.loops import Indexer, KeySweeper, catch_up
+from appliance.hub.requests import Requests
+from appliance.hub.resources import routes
+from appliance.hub.service import Hub
+from appliance.hub.settings import HubSettings
+from appliance.hub.stream import Session
+from appliance.kernel.auth import Principal, TokenBook
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.feed import Feed
+from appliance.kernel.log import Log
+from appliance.kernel.process_identity import ProcessIdentity
+from appliance.kernel.route import Route, SocketRoute
+from appliance.kernel.store import Apart, Store
+from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.writer import StoreSettings
+from appliance.web.socket import Socket, SocketSettings
+
+STORE = "hub"
+
+
+class HubSubsystem(Subsystem):
+    name = "hub"
+    scopes = wire.SCOPES
+
+    def __init__(
+        self,
+        settings: HubSettings,
+        store: StoreSettings,
+        sockets: SocketSettings,
+        datadir: DataDir,
+        clock: Clock,
+        log: Log,
+        identity: ProcessIdentity,
+        book: TokenBook,
+        apart: Callable[[Callable[[], None]], Apart | None],
+    ) -> None:
+        """`apart` ties a writer in a process of its own to this one; it is given what to call
+        when that writer had to be started again."""
+        self.feed = Feed(bytes_max=settings.live_bytes_max)
+        self.store = Store(
+            STORE,
+            datadir.database(STORE),
+            store,
+            clock,
+            log,
+            publish=self.feed.publish,
+            database=model.database,
+            apart=apart(self._look_for_unpublished),
+            catch_up=catch_up(settings),
+        )
+        self.stores = (self.store,)
+        self.hub = Hub(self.store, self.feed, settings, clock, identity, book)
+        self.loops = (
+            Indexer(self.store, self.feed, settings, clock, log),
+            KeySweeper(self.store, settings, clock, log),
+        )
+        self._sockets = sockets
+
+    def routes(self) -> list[Route]:
+        return routes(self.hub)
+
+    def sockets(self) -> list[SocketRoute]:
+        return [SocketRoute("/ws", wire.READ, self._serve, token_in_query=True)]
+
+    def drain(self) -> None:
+        self.feed.close()
+
+    def _look_for_unpublished(self) -> None:
+        """The writer died: what it had committed and not published is in the log."""
+        self.feed.jump(self.hub.newest_event())
+
+    def _serve(
+        self, socket: Socket, who: Principal, charge: Callable[[int], None], _query: Any
+    ) -> int:
+        requests = Requests(self.hub, charge)
+        return Session(socket, self.hub, who, requests, self._sockets).run()

@@ -1,0 +1,65 @@
+"""The inbox's background work: what is past its time goes, and the space it took."""
+
+from appliance.inbox import metrics, writes
+from appliance.inbox.settings import InboxSettings
+from appliance.kernel.clock import Clock
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.reader import Reader
+from appliance.kernel.store import Store
+
+DAY_MS = 86_400_000
+ROUNDS_MAX = 50
+FREE_SHARE_MIN = 0.25
+
+
+class Sweeper(Loop):
+    """Removes rows older than `inbox.retention_days`, a bounded piece a transaction."""
+
+    name = "inbox_sweeper"
+    interval_seconds = 600.0
+
+    def __init__(self, store: Store, settings: InboxSettings, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._store = store
+        self._settings = settings
+        self._looked_ms = clock.now_ms()
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        before_ms = now_ms - int(self._settings.retention_days * DAY_MS)
+        counts = {}
+        for table in ("inbox", "hook_runs"):
+            counts[table] = self._sweep(table, before_ms)
+            metrics.swept.labels(table).inc(counts[table])
+        counts["vacuums"] = 0
+        if now_ms - self._looked_ms >= self._settings.vacuum_days * DAY_MS:
+            self._looked_ms = now_ms
+            counts["vacuums"] = int(self._give_back())
+        return counts
+
+    def _sweep(self, table: str, before_ms: int) -> int:
+        most, total = self._settings.sweep_rows_max, 0
+        for _ in range(ROUNDS_MAX):
+            removed = self._store.write(writes.sweep, table, before_ms, most)
+            total += removed
+            if removed < most:
+                break
+        return total
+
+    def _give_back(self) -> bool:
+        """VACUUM where a quarter of a small file is free; a large one keeps its pages."""
+        pages, free, size = self._store.read(_pages)
+        if not free or free / pages < FREE_SHARE_MIN:
+            return False
+        if pages * size > self._settings.check_bytes_max:
+            return False
+        self._store.vacuum()
+        return True
+
+
+def _pages(reader: Reader) -> tuple[int, int, int]:
+    pragmas = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (
+        int(reader.execute(f"PRAGMA {pragma}").fetchone()[0]) for pragma in pragmas
+    )
+    return pages, free, size

@@ -1,0 +1,63 @@
+"""Which features a link must have, and what is made of a broker's offer. Pure.
+
+Required and absent, or not as it must be: no link. What is wrong with an optional feature costs
+that feature only (`mesh/negotiation.py` has the table).
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from appliance.mesh.negotiation import (
+    DEDUPE,
+    PARAM_INVALID,
+    UNAVAILABLE,
+    VERSIONS,
+    NegotiationProblem,
+    check_offer,
+)
+
+REQUIRED = (DEDUPE,)
+OPTIONAL = tuple(name for name in VERSIONS if name not in REQUIRED)
+
+
+class Agreed(NamedTuple):
+    """What holds on this link, or why there is none; `dropped` are optional features."""
+
+    features: dict[str, dict[str, Any]]
+    problem: NegotiationProblem | None
+    dropped: list[NegotiationProblem]
+
+    @property
+    def retention_days(self) -> int | None:
+        """For how long the broker knows ids; None: for ever."""
+        params = self.features.get(DEDUPE, {})
+        return None if params.get("mode") == "permanent" else params.get("dedupe_retention_days")
+
+
+def agree(supported: Any, missing: Any) -> Agreed:
+    """Judge the broker's answer; nothing of it is believed to have any shape."""
+    if isinstance(missing, list):
+        absent = [name for name in missing if name in REQUIRED]
+        if absent:
+            return Agreed({}, NegotiationProblem(UNAVAILABLE, absent[0]), [])
+    offers = supported if isinstance(supported, Mapping) else {}
+    features: dict[str, dict[str, Any]] = {}
+    dropped: list[NegotiationProblem] = []
+    for name in VERSIONS:
+        if name not in offers:
+            if name in REQUIRED:
+                return Agreed({}, NegotiationProblem(UNAVAILABLE, name), [])
+            continue
+        offer = offers[name]
+        params = offer.get("params") if isinstance(offer, Mapping) else None
+        if not isinstance(params, Mapping):
+            problem: NegotiationProblem | None = NegotiationProblem(PARAM_INVALID, name, "params")
+        else:
+            problem = check_offer(name, params)
+        if problem is None and params is not None:
+            features[name] = dict(params)
+        elif problem is not None and name in REQUIRED:
+            return Agreed({}, problem, [])
+        elif problem is not None:
+            dropped.append(problem)
+    return Agreed(features, None, dropped)

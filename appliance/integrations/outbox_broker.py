@@ -1,0 +1,79 @@
+"""Sends of the outbox to the broker of this same appliance, and whether its member may send."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.broker import wire as broker_wire
+from appliance.broker.service import Broker
+from appliance.inbox.service import Inbox
+from appliance.kernel.errors import ApplianceError
+from appliance.mesh.signing import MemberKeys
+from appliance.outbox import wire as outbox_wire
+from appliance.outbox.target import LocalTarget, Outgoing, item_of
+
+
+def local_target(
+    broker: Broker, keys: MemberKeys, suspended: ApplianceError | None = None
+) -> LocalTarget:
+    """As the member that we are there. While the broker is suspended nobody knows its meshes:
+    sends wait."""
+
+    def ask(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
+        if suspended is not None:
+            raise suspended
+        # All sends of one call are of one mesh.
+        member = keys.in_mesh(sends[0].mesh).public_hex
+        answers = broker.accept_many(member, [item_of(send) for send in sends])
+        results = []
+        for status, body in answers:
+            shown = body if isinstance(body, dict) else msgspec.to_builtins(body)
+            results.append((status, shown, shown.get("retry_after")))
+        return results
+
+    def serves(mesh: str) -> bool:
+        return suspended is not None or mesh in broker.directory.by_slug
+
+    return LocalTarget(ask, serves)
+
+
+class MeshMembership:
+    """Whether our key may send to a mesh. Of a broker elsewhere (`remote`: its meshes) the inbox
+    remembers the answer; the broker here is asked."""
+
+    def __init__(
+        self, inbox: Inbox, broker: Broker, keys: MemberKeys, remote: Collection[str]
+    ) -> None:
+        self._inbox = inbox
+        self._broker = broker
+        self._keys = keys
+        self._remote = frozenset(remote)
+
+    def refusal(self, mesh: str) -> ApplianceError | None:
+        """Why the outbox takes no sends to that mesh now: its broker revoked our key."""
+        if mesh in self._remote:
+            revoked = self._inbox.revoked.get(mesh)
+        else:
+            revoked = self._revoked_here(mesh)
+        if revoked is None:
+            return None
+        return outbox_wire.MemberRevoked(details={"mesh": mesh, "member": revoked})
+
+    def on_revoked(self, mesh: str, pubkey: str) -> None:
+        """What a broker said of the key in force; of a former key it says nothing new."""
+        if mesh in self._remote and pubkey == self._keys.in_mesh(mesh).public_hex:
+            self._inbox.note_revoked(mesh, pubkey)
+
+    def _revoked_here(self, mesh: str) -> str | None:
+        row = self._broker.directory.by_slug.get(mesh)
+        if row is None:
+            return None
+        own = self._keys.in_mesh(mesh).public_hex
+        try:
+            self._broker.directory.member(row.id, own)
+        except broker_wire.MemberIsRevoked as error:
+            return None if "successor" in error.details else own
+        except broker_wire.NotAMember:
+            pass  # it may be added yet: sends wait
+        return None

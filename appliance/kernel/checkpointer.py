@@ -1,0 +1,31 @@
+"""Keeps a store's write-ahead log short, off the path of writers."""
+
+from collections.abc import Callable
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.signal import Signal
+
+
+class Checkpointer(Loop):
+    """Owned by its store, which wakes it after `store.checkpoint_jobs` writes; while the store is
+    idle, it looks once a minute."""
+
+    name = "checkpointer"
+    interval_seconds = 60.0
+
+    def __init__(
+        self,
+        checkpoint: Callable[[], bool],
+        due: Signal,
+        shortest_seconds: float,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        super().__init__(clock, log, work=due)
+        self._checkpoint = checkpoint
+        self.shortest_seconds = shortest_seconds
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        return {"checkpoints": int(self._checkpoint())}

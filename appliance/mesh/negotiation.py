@@ -1,0 +1,80 @@
+"""What a broker may offer on a link, and what is held against an offer. Pure.
+
+| feature | version | what its parameters must be |
+| --- | --- | --- |
+| client_message_id_dedupe | 2 | mode; dedupe_retention_days ≥ 7 when scoped; request_fingerprint |
+| concurrent_connection_policy | 1 | default_policy, if there |
+| member_keypair_rotated_event | 1 | |
+| key_epoch | 1 | max_concurrent_epochs ≥ 1 |
+| max_payload | 1 | inline_bytes ≥ 1024, blob_bytes ≥ 1024 |
+
+Both ends check an offer by this table. Absent: 4010. Present and not as it must be, or of an
+unknown version: 4011. Below a floor: 4012.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeGuard
+
+UNAVAILABLE, PARAM_INVALID, BELOW_FLOOR = 4010, 4011, 4012
+NAMES = {
+    UNAVAILABLE: "feature_unavailable",
+    PARAM_INVALID: "feature_param_invalid",
+    BELOW_FLOOR: "feature_param_below_floor",
+}
+DEDUPE = "client_message_id_dedupe"
+VERSIONS = {
+    DEDUPE: 2,
+    "concurrent_connection_policy": 1,
+    "member_keypair_rotated_event": 1,
+    "key_epoch": 1,
+    "max_payload": 1,
+}
+MODES = ("retention_scoped", "permanent")
+POLICIES = ("prefer_newest", "prefer_oldest", "allow_concurrent")
+RETENTION_DAYS_MIN = 7
+FLOORS = {
+    DEDUPE: {"dedupe_retention_days": RETENTION_DAYS_MIN},
+    "key_epoch": {"max_concurrent_epochs": 1},
+    "max_payload": {"inline_bytes": 1024, "blob_bytes": 1024},
+}
+
+
+class NegotiationProblem(NamedTuple):
+    """Why a link is not opened or a feature is not used: close code, feature, parameter."""
+
+    code: int
+    feature: str
+    param: str = ""
+
+    @property
+    def reason(self) -> str:
+        named = f"{self.feature}.{self.param}" if self.param else self.feature
+        return f"{NAMES[self.code]}: {named}"
+
+
+def check_offer(name: str, params: Mapping[str, Any]) -> NegotiationProblem | None:
+    """The first thing the table above holds against the offer of this feature."""
+    if not is_number(params.get("version")) or params["version"] != VERSIONS[name]:
+        return NegotiationProblem(PARAM_INVALID, name, "version")
+    if name == "concurrent_connection_policy":
+        if params.get("default_policy") not in (None, *POLICIES):
+            return NegotiationProblem(PARAM_INVALID, name, "default_policy")
+        return None
+    if name == DEDUPE:
+        if params.get("mode") not in MODES:
+            return NegotiationProblem(PARAM_INVALID, name, "mode")
+        if params.get("request_fingerprint") is not True:
+            return NegotiationProblem(PARAM_INVALID, name, "request_fingerprint")
+        if params["mode"] == "permanent":
+            return None
+    for param, floor in FLOORS.get(name, {}).items():
+        value = params.get(param)
+        if not is_number(value):
+            return NegotiationProblem(PARAM_INVALID, name, param)
+        if value < floor:
+            return NegotiationProblem(BELOW_FLOOR, name, param)
+    return None
+
+
+def is_number(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

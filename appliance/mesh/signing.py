@@ -1,0 +1,117 @@
+"""Pure: the texts that members sign, and whether a signature is valid.
+
+Version 2. The lines of each text are joined by one newline, with none at the end.
+
+    a request   agentlip-broker-v2 ⏎ METHOD ⏎ broker id ⏎ path ⏎ query ⏎ timestamp ⏎ nonce
+                ⏎ sha256 of the body, hexadecimal
+    a hello     agentlip-broker-link-v2 ⏎ broker id ⏎ mesh ⏎ member ⏎ nonce of the challenge
+    a rotation  agentlip-broker-rotate-v1 ⏎ mesh ⏎ old key ⏎ new key (signed by the new one)
+
+The path is percent-decoded and has no query; the query is sent and signed as it is, without `?`.
+Timestamps are milliseconds since 1970, decimal. Version 1 has neither broker id, query nor nonce;
+it is accepted only with `broker.signature_v1`.
+"""
+
+import hashlib
+import re
+from typing import Literal, Protocol
+
+from nacl.exceptions import BadSignatureError
+from nacl.signing import SigningKey, VerifyKey
+
+_KEY = re.compile("[0-9a-f]{64}")
+_SIGNATURE = re.compile("[0-9a-f]{128}")
+_NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
+
+
+RotationOutcome = Literal["taken", "refused", "unknown"]
+"""Whether a broker took a new key; unknown: it may have."""
+
+
+class Signer(Protocol):
+    """A member's key. The private half never leaves it."""
+
+    @property
+    def public_hex(self) -> str: ...
+
+    def sign(self, text: bytes) -> bytes:
+        """64 bytes."""
+
+
+class MemberKeys(Protocol):
+    """The keys of this appliance: one a mesh, and those that were its own lately."""
+
+    @property
+    def public_hex(self) -> str: ...
+
+    def in_mesh(self, mesh: str) -> Signer: ...
+
+    def is_own(self, pubkey: str) -> bool: ...
+
+
+def request_text(
+    method: str, broker: str, path: bytes, query: str, timestamp: str, nonce: str, body: bytes
+) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()
+    head = f"agentlip-broker-v2\n{method}\n{broker}\n".encode()
+    return head + path + f"\n{query}\n{timestamp}\n{nonce}\n{digest}".encode()
+
+
+def request_text_v1(method: str, path: str, timestamp: str, body: bytes) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()
+    return "\n".join(("agentlip-broker-v1", method, path, timestamp, digest)).encode()
+
+
+def hello_text(broker: str, mesh: str, member: str, nonce: str) -> bytes:
+    return f"agentlip-broker-link-v2\n{broker}\n{mesh}\n{member}\n{nonce}".encode()
+
+
+def hello_text_v1(mesh: str, member: str, timestamp: int) -> bytes:
+    return f"agentlip-broker-link-v1\n{mesh}\n{member}\n{timestamp}".encode()
+
+
+def rotation_text(mesh: str, old: str, new: str) -> bytes:
+    """What the new key signs when a member takes it instead of its old one."""
+    return f"agentlip-broker-rotate-v1\n{mesh}\n{old}\n{new}".encode()
+
+
+def sign(seed_hex: str, text: bytes) -> str:
+    """For clients of ours: the signature by the key of this seed."""
+    return SigningKey(bytes.fromhex(seed_hex)).sign(text).signature.hex()
+
+
+def public_key(seed_hex: str) -> str:
+    return SigningKey(bytes.fromhex(seed_hex)).verify_key.encode().hex()
+
+
+def is_good(member: str, text: bytes, signature: str) -> bool:
+    if not _KEY.fullmatch(member) or not _SIGNATURE.fullmatch(signature):
+        return False
+    try:
+        VerifyKey(bytes.fromhex(member)).verify(text, bytes.fromhex(signature))
+    except (BadSignatureError, ValueError):
+        return False
+    return True
+
+
+def is_nonce(text: str) -> bool:
+    """16 to 64 letters, digits, `_` or `-`."""
+    return _NONCE.fullmatch(text) is not None
+
+
+def is_hex_key(text: str) -> bool:
+    """64 lowercase hexadecimal digits."""
+    return _KEY.fullmatch(text) is not None
+
+
+def is_key(text: str) -> bool:
+    """64 lowercase hexadecimal digits that are a point of the curve's main group."""
+    if not _KEY.fullmatch(text):
+        return False
+    try:
+        # A signature is only as good as its key: points of small order verify too much.
+        from nacl.bindings import crypto_core_ed25519_is_valid_point
+
+        return bool(crypto_core_ed25519_is_valid_point(bytes.fromhex(text)))
+    except Exception:
+        return False

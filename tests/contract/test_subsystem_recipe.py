@@ -1,0 +1,142 @@
+"""The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and four lines elsewhere.
+
+The copy of the tree is served, and every part of the new subsystem is asked: store, route, scope,
+socket, loop, setting, metric and check.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from appliance.kernel.datadir import DataDir
+from tests.contract.test_walls import ROOT
+from tests.support.commands import environment
+from tests.support.servedhub import Client
+from tests.support.socketclient import SocketClient
+from tests.support.until import until
+
+TOY = ROOT / "tests" / "support" / "toy"
+# (file, the line before, the new line)
+ELSEWHERE = [
+    (
+        "appliance/composition.py",
+        "from appliance.tokens.subsystem import TokensSubsystem",
+        "from appliance.toy.subsystem import ToySubsystem",
+    ),
+    (
+        "appliance/composition.py",
+        "            self.hub,",
+        "            ToySubsystem(settings.toy, settings.store, host.datadir, clock, log),",
+    ),
+    (
+        "appliance/settings.py",
+        "from appliance.tokens.settings import AuthSettings",
+        "from appliance.toy.settings import ToySettings",
+    ),
+    (
+        "appliance/settings.py",
+        "    hub: HubSettings = HubSettings()",
+        "    toy: ToySettings = ToySettings()",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    target = tmp_path_factory.mktemp("tree")
+    for name in ("appliance", "doctor", "migrations"):
+        kept_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, target / name, ignore=kept_out)
+        shutil.copytree(TOY / name, target / name, ignore=kept_out, dirs_exist_ok=True)
+    for name, before, line in ELSEWHERE:
+        file = target / name
+        lines = file.read_text(encoding="utf-8").split("\n")
+        lines.insert(lines.index(before) + 1, line)
+        file.write_text("\n".join(lines), encoding="utf-8")
+    assert len(ELSEWHERE) <= 4
+    return target
+
+
+@pytest.fixture(scope="module")
+def served(tree, tmp_path_factory):
+    workspace = tmp_path_factory.mktemp("workspace")
+    (workspace / "agentlip.toml").write_text("[toy]\nnotes_max = 2\n")
+    log = workspace / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "appliance.server", "--workspace", str(workspace)],
+            cwd=tree, env=environment(PYTHONPATH=str(tree)), stdout=out, stderr=out,
+        )  # fmt: skip
+    try:
+        until(lambda: DataDir(workspace).read_server() or process.poll() is not None, 60, "it runs")
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        yield workspace
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, log.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def port(served):
+    return DataDir(served).read_server().port
+
+
+@pytest.fixture(scope="module")
+def client(served, port):
+    """There are two notes already, as many as the settings allow."""
+    client = Client(port, DataDir(served).read_token())
+    assert client.post("/toy/v1/notes", {"text": "a"}).status == 201
+    assert client.post("/toy/v1/notes", {"text": "b"}).body == {"notes": ["a", "b"]}
+    yield client
+    client.close()
+
+
+def test_the_tree_keeps_its_layers(tree):
+    script = (
+        "import grimp, json; from tests.contract.layers import offences;"
+        "graph = grimp.build_graph('appliance', 'doctor', cache_dir=None);"
+        "print(json.dumps([list(offences(graph)), 'appliance.toy.service' in graph.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tree, env=environment(PYTHONPATH=f"{tree}:{ROOT}"), capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [[], True]
+
+
+def test_its_route_store_setting_and_scope(client, port):
+    refused = client.post("/toy/v1/notes", {"text": "c"})
+    assert (refused.status, refused.body["code"]) == (429, "TOO_MANY_NOTES")
+    stranger = Client(port, None)
+    assert stranger.get("/toy/v1/notes").status == 200, "free on loopback"
+    assert stranger.post("/toy/v1/notes", {"text": "d"}).status == 401
+    issued = client.post("/api/v1/tokens", {"name": "reader", "scopes": ["toy:read"]})
+    assert issued.status == 201, issued.body
+    stranger.token = issued.body["secret"]
+    assert stranger.post("/toy/v1/notes", {"text": "d"}).status == 403
+    stranger.close()
+
+
+def test_its_socket(client, port):
+    with SocketClient(port, None, path="/toy/v1/count") as socket:
+        assert socket.recv() == {"notes": 2}
+
+
+def test_its_metric_and_its_loop(client):
+    text = client.get("/metrics").raw.decode()
+    assert "agentlip_toy_notes_total 2.0" in text
+    assert 'agentlip_loop_rounds_total{loop="toy_counter"} 1.0' in text
+    assert 'agentlip_store_queue_jobs{store="toy"} 0.0' in text
+
+
+def test_its_facts_and_its_check(client, tree, served):
+    assert client.get("/-/ready").body["facts"]["toy.notes"] == 2.0
+    done = subprocess.run(
+        [sys.executable, "-m", "doctor", "--workspace", str(served), "--json", "--run", "toy.room"],
+        cwd=tree, env=environment(PYTHONPATH=str(tree)), capture_output=True, check=False,
+    )  # fmt: skip
+    assert b"there are 2 notes" in done.stdout, done

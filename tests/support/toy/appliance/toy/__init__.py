@@ -1,0 +1,1 @@
+"""Notes: a subsystem as small as one can be, added by a test as CONTRIBUTING says."""

@@ -1,0 +1,1 @@
+"""Schema of durable courier streams: `courier.sqlite3`."""

@@ -1,0 +1,44 @@
+"""The loop that exports while the appliance serves, with the real process that it starts."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from appliance.export.child import Child
+from appliance.export.loops import SegmentExporter
+from appliance.export.manifests import Catalogue
+from appliance.export.segment import DAY_MS
+from appliance.export.settings import JobsSettings
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.log import Log
+from tests.support.exports import Logged
+
+
+@pytest.fixture
+def logged(tmp_path):
+    """Events of three days, the last of them today's."""
+    made, now = Logged(tmp_path), datetime.now(UTC)
+    for days in (9, 8, 0):
+        made.add(10, at=now - timedelta(days=days))
+    return made
+
+
+def exporter(logged: Logged, **settings: object) -> SegmentExporter:
+    chosen = JobsSettings(export=True, segment_open_seconds=0.001, **settings)
+    child = Child(logged.datadir, chosen)
+    return SegmentExporter(child, chosen, lambda: logged.last, SystemClock(), Log(io.BytesIO()))
+
+
+def days(logged: Logged) -> int:
+    return len(Catalogue(logged.datadir.dir / "export").paths())
+
+
+def test_old_days_go_though_nothing_new_is_said(logged):
+    now_ms = SystemClock().now_ms()
+    assert exporter(logged).run_once(now_ms) == {"segments": 3, "removed": 0}
+    later = exporter(logged, keep_days=3)  # as after a restart
+    assert later.run_once(now_ms) == {"segments": 0, "removed": 2}
+    assert days(logged) == 1
+    assert later.run_once(now_ms) == {"segments": 0, "removed": 0}
+    assert later.run_once(now_ms + DAY_MS) == {"segments": 0, "removed": 0}

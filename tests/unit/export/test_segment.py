@@ -1,0 +1,233 @@
+"""When a piece is closed, and what a reader believes, at every moment of a long life."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appliance.export import segment
+from appliance.export.segment import Limits, Piece, Run
+from appliance.export.wire import Manifest
+
+LIMITS = Limits(rows_max=100, bytes_max=10_000, open_ms=5_000)
+DAY = "2026-11-20"
+
+
+def manifest(first: int, last: int, **more: Any) -> Manifest:
+    name = segment.stem(first, last)
+    return Manifest(
+        **{
+            "schema_version": 1,
+            "kind": "events",
+            "epoch": "a",
+            "first_event_id": first,
+            "last_event_id": last,
+            "previous_event_id": first - 1,
+            "rows": last - first + 1,
+            "file": f"{name}.parquet",
+            "format": "parquet",
+            "bytes": last - first + 1,
+            "sha256": "0" * 64,
+            "created_at": "2026-11-20T00:00:00.000Z",
+            "date": DAY,
+            **more,
+        }
+    )
+
+
+def test_a_batch_is_cut_at_another_day_and_at_a_jump_and_nowhere_else():
+    far = 3 + segment.JUMP
+    days = [DAY, DAY, DAY, "2026-11-21", DAY]
+    ids = [1, 3, 4, 5, far + 5]
+    assert segment.runs(ids, days) == [
+        Run(0, 3, DAY),
+        Run(3, 4, "2026-11-21"),
+        Run(4, 5, DAY),
+    ]
+    assert segment.runs([1, 2, far], [DAY] * 3) == [Run(0, 2, DAY), Run(2, 3, DAY)]
+    assert segment.runs([7], [DAY]) == [Run(0, 1, DAY)]
+
+
+@given(
+    some.lists(
+        some.tuples(some.sampled_from([1, 1, 1, 2, segment.JUMP + 1]), some.sampled_from("ab")),
+        min_size=1,
+    )
+)
+def test_runs_cover_a_batch_and_each_could_stand_in_one_segment(steps):
+    ids, days, last = [], [], 0
+    for step, day in steps:
+        last += step
+        ids.append(last)
+        days.append(day)
+    runs = segment.runs(ids, days)
+    assert [place for run in runs for place in range(run.start, run.stop)] == list(range(len(ids)))
+    for run in runs:
+        assert set(days[run.start : run.stop]) == {run.date}
+        assert (
+            max(
+                b - a
+                for a, b in zip(
+                    [ids[run.start], *ids[run.start : run.stop]],
+                    ids[run.start : run.stop],
+                    strict=False,
+                )
+            )
+            < segment.JUMP
+        )
+
+
+@given(some.integers(1, 300), some.integers(1, 50), some.integers(1, 50))
+def test_a_run_is_cut_where_segments_are_full(rows, room, rows_max):
+    found = segment.pieces(Run(5, 5 + rows, DAY), room, rows_max)
+    assert [n for one in found for n in range(one.start, one.stop)] == list(range(5, 5 + rows))
+    sizes = [one.stop - one.start for one in found]
+    assert min(sizes) >= 1
+    assert sizes[0] == min(rows, room)
+    assert all(size == rows_max for size in sizes[1:-1])
+    assert all(size <= rows_max for size in sizes[1:])
+
+
+def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over():
+    piece = Piece(DAY, 1, 50, 50, 500, 0)
+    assert not segment.is_full(piece, LIMITS)
+    assert segment.is_full(piece._replace(rows=100), LIMITS)
+    assert segment.is_full(piece._replace(bytes=10_000), LIMITS)
+    assert not segment.is_due(10_000, LIMITS, 14_999)
+    assert segment.is_due(10_000, LIMITS, 15_000)
+    midnight = segment.DAY_MS
+    assert segment.is_due(midnight - 1, LIMITS, midnight)
+
+
+def test_names_of_segments_are_known_and_no_others():
+    name = segment.stem(1, 22)
+    assert name == "segment-00000000000000000001-00000000000000000022"
+    for end in (".manifest.json", ".parquet", ".jsonl"):
+        assert segment.stem_of(name + end) == name
+    for other in (f".tmp-{name}.parquet", f"{name}.parquet.crc", name, "x", "segment-1-2.parquet"):
+        assert segment.stem_of(other) is None
+
+
+def test_the_chain_tells_what_is_missing_and_what_is_there_twice():
+    assert segment.problems_of_chain([manifest(1, 5), manifest(6, 9)]) == []
+    assert "events 6 to 7" in segment.problems_of_chain([manifest(1, 5), manifest(8, 9)])[0]
+    twice = segment.problems_of_chain([manifest(1, 5), manifest(5, 9)])
+    assert "hold the same events" in twice[0]
+    # Undone by a restore to event 3: the new history goes on from there.
+    jumped = manifest(4 + segment.JUMP, 9 + segment.JUMP, previous_event_id=3, epoch="b")
+    assert segment.problems_of_chain([manifest(1, 5), jumped]) == []
+
+
+def test_only_small_neighbours_of_one_day_epoch_and_format_are_compacted():
+    small = [manifest(n, n) for n in range(1, 9)]
+    assert segment.compactable(small, LIMITS, 4) == [small]
+    assert segment.compactable(small[:3], LIMITS, 4) == []
+    assert segment.compactable([*small[:4], *small[5:]], LIMITS, 5) == []
+    for other in ({"date": "2026-11-21"}, {"epoch": "b"}, {"format": "jsonl", "file": "x"}):
+        mixed = [*small[:4], *(manifest(n, n, **other) for n in range(5, 9))]
+        assert [len(group) for group in segment.compactable(mixed, LIMITS, 4)] == [4, 4]
+    # One large and a few tiny ones: the large one is not written again for these.
+    assert (
+        segment.compactable([manifest(1, 50), *(manifest(n, n) for n in range(51, 60))], LIMITS, 4)
+        == []
+    )
+
+
+class Life(RuleBasedStateMachine):
+    """Segments are written, compacted and removed; a crash may come between any two removals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there: dict[str, Manifest] = {}
+        self.last = 0
+        self.gone = 0
+        self.now = 0
+
+    @rule(rows=some.integers(1, 30), count=some.integers(1, 6))
+    def write(self, rows: int, count: int) -> None:
+        for _ in range(count):
+            first, self.last = self.last + 1, self.last + rows
+            self._add(manifest(first, self.last, created_at=self._time(), date=self._date()))
+
+    @rule()
+    def next_day(self) -> None:
+        self.now += 1_000_000
+
+    @rule(count_min=some.integers(2, 5))
+    def compact(self, count_min: int) -> None:
+        for group in segment.compactable(segment.live(self.there.values()), LIMITS, count_min):
+            self.now += 1
+            replaced = [segment.name_of(one) for one in group]
+            replaced += [name for one in group for name in one.replaces if name in self.there]
+            self._add(
+                manifest(
+                    group[0].first_event_id,
+                    group[-1].last_event_id,
+                    created_at=self._time(),
+                    date=group[0].date,
+                    replaces=tuple(replaced),
+                )
+            )
+
+    @rule(data=some.data(), days=some.booleans())
+    def remove(self, data: some.DataObject, days: bool) -> None:
+        self.now += 1
+        keep = self._date() if days else ""
+        going = segment.removable(list(self.there.values()), self._time(), keep)
+        crash = data.draw(some.integers(0, len(going)))
+        for one in going[:crash]:
+            alive = one in segment.live(self.there.values())
+            del self.there[segment.name_of(one)]
+            if alive:
+                self.gone = max(self.gone, one.last_event_id)
+            self.every_event_once()
+
+    @invariant()
+    def every_event_once(self) -> None:
+        alive = segment.live(self.there.values())
+        found = [n for one in alive for n in range(one.first_event_id, one.last_event_id + 1)]
+        assert found == list(range(self.gone + 1, self.last + 1))
+
+    @invariant()
+    def the_cursor_is_never_lost(self) -> None:
+        newest = segment.newest(self.there.values())
+        assert (newest.last_event_id if newest else 0) == self.last
+
+    @rule(data=some.data(), limit=some.integers(1, 4))
+    def a_client_pages_while_others_compact(self, data: some.DataObject, limit: int) -> None:
+        cursor, taken = self.gone, []
+        for _ in range(200):
+            found, more = segment.page(list(self.there.values()), cursor, limit)
+            for one in found:
+                taken += range(max(cursor + 1, one.first_event_id), one.last_event_id + 1)
+                cursor = one.last_event_id
+            if not more:
+                break
+            if data.draw(some.booleans()):
+                self.compact(2)
+        assert taken == list(range(self.gone + 1, self.last + 1))
+
+    def _add(self, one: Manifest) -> None:
+        self.there[segment.name_of(one)] = one
+
+    def _date(self) -> str:
+        return f"2026-11-{1 + self.now // 1_000_000:02d}"
+
+    def _time(self) -> str:
+        return f"{self.now:020d}"
+
+
+Life.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+TestLife = Life.TestCase
+
+
+def test_a_page_continues_from_a_former_segment_where_the_cursor_stands_within_the_new_one():
+    small = [manifest(n, n + 4) for n in range(1, 20, 5)]
+    merged = manifest(1, 20, replaces=tuple(map(segment.name_of, small)))
+    found, more = segment.page([*small, merged], 10, 10)
+    assert found == small[2:]
+    assert not more
+    # Once those are removed, the whole comes: a client takes what is above its cursor.
+    assert segment.page([merged], 10, 10) == ([merged], False)
+    assert segment.page([*small, merged], 0, 10) == ([merged], False)

@@ -1,0 +1,139 @@
+"""Queries: what they mean, what is refused, and that nothing a person types can break SQLite."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from appliance.hub.search_query import Query, SearchSyntax, parse
+
+WORDS = ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("text", "alternatives"),
+    [
+        ("one", [["one"]]),
+        ("  one\ttwo\n", [["one", "two"]]),
+        ("one AND two", [["one", "two"]]),
+        ("one OR two", [["one"], ["two"]]),
+        ("one OR two three", [["one"], ["two", "three"]]),
+        ('"one two" three', [["one two", "three"]]),
+        ('a"one two"b', [["a", "one two", "b"]]),
+        ('"OR" "AND"', [["OR", "AND"]]),
+        ("or and", [["or", "and"]]),
+        ("NOT one NEAR", [["NOT", "one", "NEAR"]]),
+        ("content_raw:x* ^y (z)", [["content_raw:x*", "^y", "(z)"]]),
+        ("one -> two", [["one", "two"]]),
+        ("one OR -> OR two", [["one"], ["two"]]),
+        ("%_\\one", [["%_\\one"]]),
+    ],
+)
+def test_what_is_understood(text, alternatives):
+    assert [list(terms) for terms in parse(text).alternatives] == alternatives
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "   ", 'one "two', "OR", "AND", "one OR", "OR one",
+        "one AND", "AND one", "one OR OR two", "one AND OR two", "one OR AND two", "one\0",
+        "x" * 1001, "x " * 33,
+    ],
+)  # fmt: skip
+def test_what_is_refused(text):
+    with pytest.raises(SearchSyntax) as refused:
+        parse(text)
+    assert (refused.value.code, refused.value.kind) == ("INVALID_INPUT", "invalid")
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("text", ['"', '""', "!!!", "***", '"->"', "\u0301", "😀 ☕", '!"?"'])
+def test_symbols_alone_are_no_error_and_match_nothing(text):
+    assert parse(text) == Query(())
+
+
+@pytest.fixture(scope="module")
+def index():
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+        connection.execute("INSERT INTO t VALUES ('one two three')")
+        yield connection
+
+
+def ask(connection, query):
+    condition, parameters = query.contained("x")
+    maybe, patterns = query.maybe("x")
+    for where, values in (
+        ("t MATCH ?", [query.match]),
+        (condition, parameters),
+        (maybe, patterns),
+    ):
+        yield connection.execute(f"SELECT count(*) FROM t WHERE {where}", values).fetchone()[0] == 1
+
+
+anything = st.text(
+    st.one_of(st.sampled_from("\"*()^:+-{}NEAR AND OR NOT \\%_'"), st.characters()), max_size=60
+)
+
+
+@example('NEAR("one" "two", 10)')
+@example("{x} : one")
+@example('one" OR x MATCH "')
+@example("'; DROP TABLE t; --")
+@given(anything)
+def test_nothing_breaks_sqlite(index, text):
+    try:
+        query = parse(text)
+    except SearchSyntax:
+        return
+    if query.alternatives:
+        list(ask(index, query))
+
+
+def test_as_many_terms_as_allowed_are_not_too_many_for_sqlite(index):
+    for text in (" OR ".join(["one"] * 32), " ".join(["one"] * 32), '"' + "one " * 200 + '"'):
+        list(ask(index, parse(text)))
+
+
+terms = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+queries = st.lists(st.lists(terms, min_size=1, max_size=3), min_size=1, max_size=3)
+texts = st.lists(st.sampled_from([*WORDS, "four"]), max_size=6).map(" ".join)
+
+
+@given(queries, texts)
+def test_match_and_contained_mean_what_is_said(alternatives, text):
+    written = " OR ".join(" ".join(f'"{term}"' for term in each) for each in alternatives)
+    query = parse(written)
+    assert query == Query(tuple(tuple(each) for each in alternatives))
+    meant = any(all(f" {term} " in f" {text} " for term in each) for each in alternatives)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+        connection.execute("INSERT INTO t VALUES (?)", (text,))
+        match, contained, maybe = ask(connection, query)
+    assert match == meant
+    assert contained == meant
+    assert maybe or not meant
+
+
+odd = st.text(st.one_of(st.sampled_from("aAeE éëÄ.-_ "), st.characters()), max_size=20)
+
+
+@given(odd, odd)
+def test_what_match_finds_in_plain_text_was_possible(text, words):
+    """`maybe` may be asked first: of ASCII texts it lets nothing fall."""
+    try:
+        query = parse(words.replace('"', " "))
+    except SearchSyntax:
+        return
+    if not query.alternatives:
+        return
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
+        connection.execute(
+            "INSERT INTO t VALUES (?)", ("".join(c for c in text if c.isascii() and c != "\0"),)
+        )
+        match, _, maybe = ask(connection, query)
+    assert maybe or not match
