@@ -13,7 +13,6 @@ from typing import Any
 
 from appliance.courier import writes
 from appliance.courier.writes import Change, Entry
-from appliance.kernel.alone import SMALL_BYTES
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
@@ -72,9 +71,7 @@ class Journal:
         reserve = 0
         if self._newest > self._reserved:
             reserve = self._reserved = self._newest + BLOCK
-        small = len(entries) == 1 and len(entries[0][2]) <= SMALL_BYTES
-        write = self._store.write_small if small else self._store.write
-        rows = write(writes.append, entries, is_inbox, first, reserve)
+        rows = self._store.write(writes.append, entries, is_inbox, first, reserve)
         self._told = max(self._told, rows[-1])
         return rows
 

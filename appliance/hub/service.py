@@ -15,7 +15,6 @@ from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_name, check_size, check_text
 from appliance.hub.waiting import WaitingRoom
 from appliance.kernel import once
-from appliance.kernel.alone import SMALL_BYTES
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
@@ -105,7 +104,6 @@ class Hub:
         return self._mutate(
             "create_message", identity, writes.create_message,
             command.topic_id, command.sender, command.content_raw, principal.label,
-            small=len(command.content_raw) <= SMALL_BYTES,
         )  # fmt: skip
 
     def patch_message(
@@ -248,17 +246,15 @@ class Hub:
         identity: once.Once | None,
         function: Any,
         *args: Any,
-        small: bool = False,
     ) -> Reply:
-        write = self.store.write_small if small else self.store.write
         outcome = "failed"
         try:
             if identity is None:
-                reply: Reply = write(function, *args)
+                reply: Reply = self.store.write(function, *args)
             else:
                 self._hold(identity[:4])
                 try:
-                    reply = write(once.once, identity, function, *args)
+                    reply = self.store.write(once.once, identity, function, *args)
                 finally:
                     self._running.discard(identity[:4])
             outcome = "done"

@@ -25,10 +25,6 @@ exactly when it is. The proof, case by case; J is one job, B its batch:
    recovery removes B whole. After COMMIT returned, B is on disk, replied to or not: a
    caller without a reply must ask again, with an idempotency key if twice would hurt.
 
-7. J is small and its store alone: the event loop runs it as a batch of its own, over its own
-   connection (`alone.py`), while the writer has nothing to do and gets nothing until this is
-   over. J's batch ends as above; ended by an error of SQLite, it goes to the writer.
-
 Event ids stay in commit order because jobs are taken one by one, and a row and
 its event are written by the same job in the same savepoint.
 A batch of one job never needs a savepoint: its rollback is the transaction's.

@@ -5,8 +5,6 @@ already waiting (never waits for more), runs it as one batch (`batch.py` has the
 and hands the outcome back to the loop, which publishes to the feed first and replies
 after: when a caller hears of its write, every live subscription already holds it.
 
-`write_small` is for a few rows: if the store is alone, the loop commits them (`alone.py`).
-
 `read` runs a function in one of a few native threads, on a connection that can't
 write. `read_slow` does so in threads of its own, so that no other read waits for an
 expensive one; it stops when the client that asked for it disconnects.
@@ -25,7 +23,6 @@ from typing import Any, TypeVar
 import gevent
 
 from appliance.kernel import caller
-from appliance.kernel.alone import Alone
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.checkpointer import Checkpointer
 from appliance.kernel.clock import Clock
@@ -66,7 +63,6 @@ _batches = histogram("store_batch_jobs", "Writes that shared one commit", ("stor
 _commit_seconds = histogram(
     "store_batch_seconds", "Time from the first waiting write to its reply", ("store",)
 )
-_inline = counter("store_inline_total", "Writes that the event loop committed itself", ("store",))
 _trouble = counter("store_trouble_total", "Writes and reads met by trouble", ("store", "code"))
 _suspended_gauge = gauge(
     "store_suspended", "1 for a store that was damaged at the start and is not served", ("store",)
@@ -116,7 +112,6 @@ class Store:
         self.checkpointer = Checkpointer(
             self.checkpoint, self._checkpoint_due, settings.checkpoint_seconds, clock, log
         )
-        self._upkeep = 0
         if database is not None:
             database.init(str(path), pragmas=[], check_same_thread=True)
         self._reads = self._pool(settings.readers, settings.read_queue_max, STEPS_BETWEEN_CHECKS)
@@ -137,14 +132,10 @@ class Store:
         else:
             writer = Writer(name, path, settings, clock, log, runner, database, catch_up)
             self._writer = WriterThread(writer, settings.batch_max, self._handoff, self._deliver)
-        self._alone = Alone(
-            path, settings.synchronous, settings.inline_ms_max, clock, self._writer.ids, runner
-        )
 
     def _bind_metrics(self) -> None:
         self._observe_jobs = _batches.labels(self.name).observe
         self._observe_seconds = _commit_seconds.labels(self.name).observe
-        self._count_inline = _inline.labels(self.name).inc
         _queued.labels(self.name).set_function(lambda: self._pending)
         _slow.labels(self.name).set_function(lambda: self._slow_reads.pending)
         _suspended_gauge.labels(self.name).set(0)
@@ -162,36 +153,6 @@ class Store:
             raise outcome.error
         return outcome.result  # type: ignore[no-any-return]
 
-    def write_small(self, function: Callable[..., T], *args: Any) -> T:
-        """As `write`, for what takes no longer than its commit: a few rows, found by key, with
-        at most `alone.SMALL_BYTES` of text. The event loop does it itself where nothing else
-        goes on (`alone.py` says when), and tells the feed before this returns.
-        """
-        alone = self._alone
-        if self._pending or self._upkeep or not self._writer.alive:
-            return self.write(function, *args)
-        began, companies = self._clock.monotonic(), alone.companies
-        if alone.may():
-            self._admit(1)
-            done = alone.run((function, args))
-            if done is not None:
-                told: T = self._told(*done, began)
-                return told
-        result = self.write(function, *args)
-        seconds = self._clock.monotonic() - began
-        alone.probed(seconds, alone.companies == companies and not self._upkeep)
-        return result
-
-    def _told(self, outcome: Outcome, published: list[Any], began: float) -> Any:
-        """What the loop committed: as `_deliver`, for one."""
-        self._written(1)
-        self._count_inline()
-        self._observe_jobs(1)
-        self._observe_seconds(self._clock.monotonic() - began)
-        if published:
-            self._publish(published)
-        return outcome.unwrap()
-
     def write_many(self, calls: Sequence[Call]) -> list[Outcome]:
         """All calls in order, in one transaction or several; an outcome for each.
 
@@ -205,8 +166,6 @@ class Store:
         Calls are run in the order in which they were begun.
         """
         self._admit(len(calls))
-        if self._pending:
-            self._alone.company()
         submission = Submission(calls)
         self._writer.submit(submission)
         self._pending += len(calls)
@@ -370,12 +329,7 @@ class Store:
         if self._jobs_in_wal < self.settings.checkpoint_jobs:
             return False
         self._jobs_in_wal = 0
-        self._upkeep += 1  # its syncs are slow, and nearby commits as slow
-        try:
-            moved = self.read(_try_to_move_wal)
-        finally:
-            self._upkeep -= 1
-        if not moved:
+        if not self.read(_try_to_move_wal):
             self._log.warning("upkeep failed; serving goes on", store=self.name)
             return False
         long = self.wal_bytes() > self.settings.wal_bytes_truncate
@@ -389,12 +343,8 @@ class Store:
     def _maintain(self, function: Callable[[Reader], Any]) -> None:
         """Have the writer run `function` between two batches, outside a transaction."""
         submission = Submission((), function)
-        self._upkeep += 1
-        try:
-            self._writer.submit(submission)
-            submission.waiter.get()
-        finally:
-            self._upkeep -= 1
+        self._writer.submit(submission)
+        submission.waiter.get()
 
     def wal_bytes(self) -> int:
         return wal_bytes(self.path)
@@ -415,7 +365,6 @@ class Store:
     def close(self, timeout_seconds: float = 10.0) -> bool:
         """Refuse new work, finish what waits, move the WAL. False when time ran out."""
         self._closed = True
-        self._alone.close()
         last = Submission((), empty_wal)
         self._writer.submit(last)
         finished = self._writer.close(timeout_seconds)

@@ -38,7 +38,6 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slow_read_queue_max: int = 32  # expensive reads that may wait; 503 above
     read_seconds_max: float = 10.0  # a longer read is interrupted
     page_bytes_max: int = 1024 * 1024  # bytes of rows in one page; the rest follow on the next
-    inline_ms_max: float = 1.0  # commits this quick may be done on the event loop; 0: never
     stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
     free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused
     wal_bytes_truncate: int = 64 * 1024 * 1024  # a WAL this long is cut when it is empty

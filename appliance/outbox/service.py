@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from appliance.kernel.alone import SMALL_BYTES
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -319,11 +318,9 @@ class Outbox:
         if self._in_flight >= self.settings.in_flight_max:
             raise wire.DaemonBusy(retry_after=1.0, details={"max": self.settings.in_flight_max})
         self.jumps.check()
-        small = len(news) == 1 and len(news[0].payload) + len(news[0].meta or "") <= SMALL_BYTES
-        write = self.store.write_small if small else self.store.write
         self._in_flight += 1
         try:
-            found = write(writes.accept, tuple(news), self.gauge.room)
+            found = self.store.write(writes.accept, tuple(news), self.gauge.room)
         finally:
             self._in_flight -= 1
         stored = [

@@ -21,7 +21,6 @@ SETTINGS = """
 [store]
 free_bytes_min = 0
 writer = "{writer}"
-inline_ms_max = {inline}
 [outbox]
 writer = "{outer}"
 [broker]
@@ -34,9 +33,8 @@ durable = true
 access = "all"
 """
 WRITERS = {
-    "process": {"writer": "process", "outer": "process", "inline": 0},
-    "thread": {"writer": "thread", "outer": "thread", "inline": 0},
-    "loop": {"writer": "process", "outer": "thread", "inline": 1000},
+    "process": {"writer": "process", "outer": "process"},
+    "thread": {"writer": "thread", "outer": "thread"},
 }
 MEBIBYTES = {"ext4": 48, "tmpfs": 24}
 TEXT = "x" * 30_000
