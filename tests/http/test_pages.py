@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from appliance.hub.wire import SCOPES
 from appliance.kernel.route import Route
 from appliance.web import health, landing, openapi
 from appliance.web.app import App
@@ -37,7 +38,7 @@ def all_routes(findings: list[dict[str, Any]], settings: HttpSettings) -> list[R
         *health.routes(guard_of(settings), lambda: verdict_of(findings)),
     ]
     described = [*own, *landing.routes(own, guard_of(settings))]
-    return [*described, *openapi.routes(described)]
+    return [*described, *openapi.routes(described, SCOPES.free)]
 
 
 def app(findings: list[dict[str, Any]] | None = None, settings: HttpSettings | None = None) -> App:
