@@ -338,27 +338,28 @@ def hook_deliveries(
         "v.broker_message_id, v.attempts, v.ready_ms, v.lease_until_ms, v.created_ms, v.last_error"
     )
     rows: list[Any] = []
-    if not position[0]:
-        rows = reader.execute(
-            f"SELECT 0, v.lease_until_ms, v.id, {columns} FROM delivery_queue AS v"
-            " WHERE v.lease_owner IS NOT NULL AND v.lease_owner = ?"
-            " AND (v.lease_until_ms, v.id) > (?, ?) ORDER BY v.lease_until_ms, v.id LIMIT ?",
-            (owner, *position[1:], limit + 1),
-        ).fetchall()
-        position = (1, -1, -1)
-    waiting = reader.execute(
-        f"SELECT 1, v.rank, v.id, {columns} FROM delivery_queue AS v WHERE v.lease_owner IS NULL"
-        " AND v.mesh_id = ? AND v.recipient = ? AND (v.rank, v.id) > (?, ?)"
-        " ORDER BY v.rank, v.id LIMIT ?",
-        (mesh_id, f"webhook:{hook_id}", *position[1:], limit + 1),
-    )
-    with closing(waiting):
-        page, more = take_page(
-            chain(rows, waiting),
-            limit,
-            reader.limit.page_bytes_max,
-            lambda row: ROW_BYTES + text_bytes(row[-1]),
+    with reader.snapshot():  # a delivery that is claimed meanwhile is in one of both
+        if not position[0]:
+            rows = reader.execute(
+                f"SELECT 0, v.lease_until_ms, v.id, {columns} FROM delivery_queue AS v"
+                " WHERE v.lease_owner IS NOT NULL AND v.lease_owner = ?"
+                " AND (v.lease_until_ms, v.id) > (?, ?) ORDER BY v.lease_until_ms, v.id LIMIT ?",
+                (owner, *position[1:], limit + 1),
+            ).fetchall()
+            position = (1, -1, -1)
+        waiting = reader.execute(
+            f"SELECT 1, v.rank, v.id, {columns} FROM delivery_queue AS v"
+            " WHERE v.lease_owner IS NULL AND v.mesh_id = ? AND v.recipient = ?"
+            " AND (v.rank, v.id) > (?, ?) ORDER BY v.rank, v.id LIMIT ?",
+            (mesh_id, f"webhook:{hook_id}", *position[1:], limit + 1),
         )
+        with closing(waiting):
+            page, more = take_page(
+                chain(rows, waiting),
+                limit,
+                reader.limit.page_bytes_max,
+                lambda row: ROW_BYTES + text_bytes(row[-1]),
+            )
     last = ".".join(map(str, page[-1][:3])) if page else after
     return [_hook_delivery(*row[3:]) for row in page], more, last
 

@@ -81,6 +81,15 @@ class Reader:
         return row
 
     @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All statements inside see one state of the database."""
+        self.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.connection.rollback()
+
+    @contextlib.contextmanager
     def deadline(self, cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
         """Stops what is inside when it goes on for too long, or once `cancelled` is true."""
         self.limit.start(cancelled)

@@ -1,11 +1,13 @@
 """Deliveries to webhooks: a row goes exactly when the endpoint took it, and nothing goes unseen."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from standardwebhooks import Webhook
 
-from appliance.broker import hookwire
+from appliance.broker import hookwire, queries
 from appliance.broker.calling import Called
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Invalid
@@ -322,3 +324,35 @@ def test_looking_for_work_takes_a_step_in_an_index(house):
     ):  # fmt: skip
         plan = house.rows(f"EXPLAIN QUERY PLAN {sql}", "lab", f"webhook:{hook.webhook.id}")
         assert all(index in row[3] for row in plan), plan
+
+
+def test_a_delivery_claimed_while_the_list_is_read_is_in_it_once(house):
+    """The list is two statements: what is being called, then what waits."""
+    hook = hook_of(house)
+    for number in range(2):
+        house.send(f"m{number}")
+    ids = [one.message_id for one in waiting(house, hook)]
+    assert len(ids) == 2
+
+    def read(reader):
+        execute = reader.execute
+
+        def claim_before_the_second(sql, *parameters):
+            if sql.startswith("SELECT 1,"):
+                with closing(sqlite3.connect(house.path)) as other, other:
+                    other.execute(
+                        "UPDATE delivery_queue SET lease_owner = 'x', lease_until_ms = 9"
+                        " WHERE recipient LIKE 'webhook:%'"
+                    )
+            return execute(sql, *parameters)
+
+        reader.execute = claim_before_the_second
+        try:
+            page, *_ = queries.hook_deliveries(reader, mesh.id, hook.webhook.id, "x", "", 10)
+        finally:
+            reader.execute = execute
+        return [one.message_id for one in page]
+
+    mesh = house.broker.directory.mesh("lab")
+    assert house.store.read(read) == ids
+    assert house.store.read(read) == ids, "the next page is another state, and as whole"
