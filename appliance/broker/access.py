@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from appliance.broker import metrics, wire
-from appliance.broker.model import Directory
+from appliance.broker.directory import Directory
 from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
 from appliance.broker.settings import BrokerSettings
 from appliance.broker.writes import UsedNonce

@@ -3,7 +3,7 @@
 import msgspec
 
 from appliance.broker import hookwire, queries, wire
-from appliance.broker.model import MeshRow
+from appliance.broker.directory import MeshRow
 from appliance.kernel.batch import Tx
 
 

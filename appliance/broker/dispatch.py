@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from appliance.broker import metrics, wire
-from appliance.broker.model import MeshRow
+from appliance.broker.directory import MeshRow
 from appliance.broker.writes import Ack, Claim, Told, Want
 from appliance.kernel.errors import Conflict
 

@@ -14,7 +14,7 @@ import msgspec
 
 from appliance.broker import metrics, queries, writes
 from appliance.broker.calling import Called, Caller
-from appliance.broker.model import HookRow
+from appliance.broker.directory import HookRow
 from appliance.broker.service import Broker
 from appliance.broker.writes import Claim, HookDone, Want
 from appliance.kernel import signedhook

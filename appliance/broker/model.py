@@ -1,156 +1,186 @@
-"""Rows as structs, and the picture of all meshes that is kept in memory."""
+"""The broker's tables."""
 
-from collections.abc import Iterable
+import peewee
 
-from msgspec import Struct
-
-from appliance.broker import hookwire, wire
-from appliance.kernel.clock import iso
-
-KEY_EPOCHS_MAX = 100
-"""Keys of one member, the one in force and former ones, to which a dm may be addressed."""
+from appliance.kernel.model import Table
 
 
-class MeshRow(Struct, frozen=True):
-    id: str
-    slug: str
-    dedupe_mode: str
-    dedupe_retention_days: int
-    message_retention_days: int
-    concurrency: str
-    created_ms: int
+class Mesh(Table):
+    id = peewee.TextField(primary_key=True)
+    slug = peewee.TextField()
+    dedupe_mode = peewee.TextField()
+    dedupe_retention_days = peewee.IntegerField()
+    message_retention_days = peewee.IntegerField()
+    concurrency = peewee.TextField()
+    created_ms = peewee.IntegerField()
 
-    def shown(self) -> wire.Mesh:
-        return wire.Mesh(
-            self.slug,
-            self.dedupe_mode,  # type: ignore[arg-type]
-            self.dedupe_retention_days,
-            self.message_retention_days,
-            self.concurrency,  # type: ignore[arg-type]
-            iso(self.created_ms),
-        )
+    class Meta:
+        table_name = "mesh"
 
 
-class MemberRow(Struct, frozen=True):
-    mesh_id: str
-    pubkey: str
-    name: str
-    added_ms: int
-    revoked_ms: int | None
-    successor: str | None
+class Member(Table):
+    mesh_id = peewee.TextField()
+    pubkey = peewee.TextField()
+    name = peewee.TextField()
+    added_ms = peewee.IntegerField()
+    revoked_ms = peewee.IntegerField(null=True)
+    successor = peewee.TextField(null=True)
 
-    def shown(self, connected: bool = False) -> wire.Member:
-        state = "active" if self.revoked_ms is None else "revoked"
-        return wire.Member(
-            self.pubkey,
-            self.name,
-            state,  # type: ignore[arg-type]
-            iso(self.added_ms),
-            connected,
-            self.successor,
-        )
+    class Meta:
+        table_name = "member"
+        primary_key = peewee.CompositeKey("mesh_id", "pubkey")
 
 
-class HookRow(Struct, frozen=True):
-    """A webhook as it is stored, secrets included: never shown as it is."""
+class Webhook(Table):
+    mesh_id = peewee.TextField()
+    id = peewee.TextField()
+    url = peewee.TextField()
+    added_ms = peewee.IntegerField()
+    secret = peewee.TextField()
+    former_secret = peewee.TextField(null=True)
+    former_until_ms = peewee.IntegerField(null=True)
+    enabled = peewee.IntegerField()
+    failing_since_ms = peewee.IntegerField(null=True)
+    disabled_because = peewee.TextField(null=True)
 
-    mesh_id: str
-    id: str
-    url: str
-    added_ms: int
-    secret: str
-    former_secret: str | None = None
-    former_until_ms: int | None = None
-    enabled: int = 1
-    failing_since_ms: int | None = None
-    disabled_because: str | None = None
-
-    def secrets(self, now_ms: int) -> list[str]:
-        """Those that sign now: the one in force first."""
-        if self.former_secret is None or now_ms >= (self.former_until_ms or 0):
-            return [self.secret]
-        return [self.secret, self.former_secret]
-
-    def shown(self, now_ms: int) -> hookwire.Hook:
-        rotating = len(self.secrets(now_ms)) > 1 and self.former_until_ms is not None
-        return hookwire.Hook(
-            self.id,
-            self.url,
-            iso(self.added_ms),
-            enabled=bool(self.enabled),
-            failing_since=None if self.failing_since_ms is None else iso(self.failing_since_ms),
-            disabled_because=self.disabled_because,
-            rotating_until=iso(self.former_until_ms or 0) if rotating else None,
-        )
+    class Meta:
+        table_name = "webhook"
+        primary_key = peewee.CompositeKey("mesh_id", "id")
 
 
-class Directory:
-    """Meshes and members as of the last change. The store is the truth; this is read often."""
+class Place(Table):
+    mesh_id = peewee.TextField()
+    kind = peewee.TextField()
+    name = peewee.TextField()
+    created_ms = peewee.IntegerField()
 
-    def __init__(
-        self,
-        meshes: Iterable[MeshRow] = (),
-        members: Iterable[MemberRow] = (),
-        queues: Iterable[tuple[str, str, str]] = (),
-        hooks: Iterable[HookRow] = (),
-    ) -> None:
-        """`queues`: (mesh_id, name, consumer)."""
-        self.by_slug: dict[str, MeshRow] = {}
-        self.by_id: dict[str, MeshRow] = {}
-        for mesh in meshes:
-            self.by_slug[mesh.slug] = self.by_id[mesh.id] = mesh
-        self._members: dict[tuple[str, str], MemberRow] = {}
-        self.hooks = tuple(hooks)
-        self._keys: set[str] = set()
-        for member in members:
-            self._members[member.mesh_id, member.pubkey] = member
-            self._keys.add(member.pubkey)
-        self._queues: dict[tuple[str, str], tuple[str, ...]] = {}
-        for mesh_id, name, consumer in queues:
-            held = self._queues.get((mesh_id, consumer), ())
-            self._queues[mesh_id, consumer] = (*held, name)
+    class Meta:
+        table_name = "place"
+        primary_key = peewee.CompositeKey("mesh_id", "kind", "name")
 
-    @property
-    def members(self) -> int:
-        return len(self._members)
 
-    def knows(self, pubkey: str) -> bool:
-        return pubkey in self._keys
+class Subscription(Table):
+    mesh_id = peewee.TextField()
+    kind = peewee.TextField()
+    name = peewee.TextField()
+    subscriber = peewee.TextField()
+    since_ms = peewee.IntegerField()
 
-    def mesh(self, slug: str) -> MeshRow:
-        mesh = self.by_slug.get(slug)
-        if mesh is None:
-            raise wire.NoSuchMesh(details={"mesh": slug[:100]})
-        return mesh
+    class Meta:
+        table_name = "subscription"
+        primary_key = peewee.CompositeKey("mesh_id", "kind", "name", "subscriber")
 
-    def member(self, mesh_id: str, pubkey: str) -> MemberRow:
-        """An active member; raises NotAMember or MemberIsRevoked."""
-        member = self._members.get((mesh_id, pubkey))
-        if member is None:
-            raise wire.NotAMember(details={"member": pubkey[:64]})
-        if member.revoked_ms is not None:
-            details = {"member": pubkey}
-            if member.successor is not None:
-                details["successor"] = member.successor
-            raise wire.MemberIsRevoked(details=details)
-        return member
 
-    def find(self, mesh_id: str, key_or_name: str) -> MemberRow:
-        """By key, else by the name of an active member; raises NoSuchMember."""
-        member = self._members.get((mesh_id, key_or_name))
-        if member is not None:
-            return member
-        for one in self._members.values():
-            if one.mesh_id == mesh_id and one.name == key_or_name and one.revoked_ms is None:
-                return one
-        raise wire.NoSuchMember(details={"member": key_or_name[:100]})
+class Dedupe(Table):
+    mesh_id = peewee.TextField()
+    client_message_id = peewee.TextField()
+    broker_message_id = peewee.TextField()
+    history_id = peewee.TextField()
+    request_fingerprint = peewee.BlobField()
+    destination_kind = peewee.TextField()
+    destination_ref = peewee.TextField()
+    first_seen_ms = peewee.IntegerField()
+    expires_ms = peewee.IntegerField(null=True)
+    history_available = peewee.IntegerField()
+    sender_pubkey = peewee.TextField(null=True)
 
-    def of_key(self, pubkey: str) -> list[MemberRow]:
-        """The meshes in which that key is an active member."""
-        found = [one for one in self._members.values() if one.pubkey == pubkey]
-        return [one for one in found if one.revoked_ms is None]
+    class Meta:
+        table_name = "client_message_dedupe"
+        primary_key = peewee.CompositeKey("mesh_id", "client_message_id")
 
-    def recipients(self, mesh_id: str, pubkey: str) -> tuple[str, ...]:
-        """What this member may claim: its own deliveries, and those of its queues."""
-        queues = self._queues.get((mesh_id, pubkey), ())
-        return (pubkey, *(f"queue:{name}" for name in queues))
+
+class TopicMessage(Table):
+    id = peewee.TextField(primary_key=True)
+    mesh_id = peewee.TextField()
+    client_message_id = peewee.TextField(null=True)
+    topic = peewee.TextField()
+    sender_pubkey = peewee.TextField()
+    sender_name = peewee.TextField()
+    priority = peewee.TextField()
+    meta = peewee.TextField(null=True)
+    body = peewee.TextField()
+    reply_to_id = peewee.TextField(null=True)
+    created_ms = peewee.IntegerField()
+    skew_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "topic_message"
+
+
+class QueuedMessage(Table):
+    id = peewee.TextField(primary_key=True)
+    mesh_id = peewee.TextField()
+    client_message_id = peewee.TextField(null=True)
+    destination_kind = peewee.TextField()
+    destination_ref = peewee.TextField()
+    sender_pubkey = peewee.TextField()
+    sender_name = peewee.TextField()
+    priority = peewee.TextField()
+    meta = peewee.TextField(null=True)
+    body = peewee.TextField()
+    reply_to_id = peewee.TextField(null=True)
+    created_ms = peewee.IntegerField()
+    skew_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "message_queue"
+
+
+class History(Table):
+    id = peewee.TextField(primary_key=True)
+    mesh_id = peewee.TextField()
+    broker_message_id = peewee.TextField()
+    destination_kind = peewee.TextField()
+    destination_ref = peewee.TextField()
+    sender_pubkey = peewee.TextField()
+    created_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "message_history"
+
+
+class Delivery(Table):
+    id = peewee.IntegerField(primary_key=True)
+    mesh_id = peewee.TextField()
+    broker_message_id = peewee.TextField()
+    recipient = peewee.TextField()
+    kind = peewee.TextField()
+    rank = peewee.IntegerField()
+    ready_ms = peewee.IntegerField()
+    lease_owner = peewee.TextField(null=True)
+    lease_until_ms = peewee.IntegerField(null=True)
+    attempts = peewee.IntegerField()
+    created_ms = peewee.IntegerField()
+    last_error = peewee.TextField(null=True)
+
+    class Meta:
+        table_name = "delivery_queue"
+
+
+class Mention(Table):
+    mesh_id = peewee.TextField()
+    mentioned_pubkey = peewee.TextField()
+    broker_message_id = peewee.TextField()
+
+    class Meta:
+        table_name = "mention_index"
+        primary_key = peewee.CompositeKey("mesh_id", "mentioned_pubkey", "broker_message_id")
+
+
+class Tombstone(Table):
+    broker_message_id = peewee.TextField(primary_key=True)
+    mesh_id = peewee.TextField()
+    removed_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "message_tombstone"
+
+
+class UsedNonce(Table):
+    expires_ms = peewee.IntegerField()
+    digest = peewee.BlobField()
+    member = peewee.TextField()
+
+    class Meta:
+        table_name = "used_nonce"
+        primary_key = peewee.CompositeKey("expires_ms", "digest")

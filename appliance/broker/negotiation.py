@@ -7,7 +7,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.broker.model import KEY_EPOCHS_MAX, MeshRow
+from appliance.broker.directory import KEY_EPOCHS_MAX, MeshRow
 from appliance.mesh import frames
 from appliance.mesh.negotiation import (
     BELOW_FLOOR,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from appliance.broker import hookwire, wire
-from appliance.broker.model import KEY_EPOCHS_MAX, Directory, HookRow, MemberRow, MeshRow
+from appliance.broker.directory import KEY_EPOCHS_MAX, Directory, HookRow, MemberRow, MeshRow
 from appliance.broker.phase import RANKS, Known
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso

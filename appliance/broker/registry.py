@@ -4,8 +4,8 @@ from typing import Any
 
 from appliance.broker import changes, hookwire, inspect, metrics, queries, wire
 from appliance.broker.calling import Caller
+from appliance.broker.directory import MeshRow
 from appliance.broker.dispatch import REVOKED
-from appliance.broker.model import MeshRow
 from appliance.broker.service import Broker
 from appliance.kernel import signedhook
 from appliance.kernel.clock import iso

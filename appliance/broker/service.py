@@ -13,8 +13,8 @@ from appliance.broker import metrics, phase, queries, retention, wire, writes
 from appliance.broker.access import Signatures
 from appliance.broker.bucket import Limiter
 from appliance.broker.calling import Caller
+from appliance.broker.directory import Directory, MemberRow, MeshRow
 from appliance.broker.dispatch import Dispatch, Receiver
-from appliance.broker.model import Directory, MemberRow, MeshRow
 from appliance.broker.phase import Command, Known
 from appliance.broker.settings import BrokerSettings
 from appliance.broker.writes import Claim, UsedNonce, Verdict

@@ -1,20 +1,15 @@
-"""The hub's tables as peewee models, for reads that are not hot. The SQL files are the truth;
-a test compares them. Hot paths use raw statements on the same connections."""
+"""The hub's tables. Those of webhooks and of plugins stand in their packages."""
 
 import peewee
 
-database = peewee.SqliteDatabase(None, autoconnect=False)
+from appliance.kernel.model import Table, dialect
+
+database = dialect
 
 
-class Model(peewee.Model):
-    class Meta:
-        database = database
-        legacy_table_names = False
-
-
-class Channel(Model):
+class Channel(Table):
     id = peewee.TextField(primary_key=True)
-    name = peewee.TextField(unique=True)
+    name = peewee.TextField()
     description = peewee.TextField(null=True)
     created_at = peewee.TextField()
 
@@ -22,7 +17,7 @@ class Channel(Model):
         table_name = "channels"
 
 
-class Topic(Model):
+class Topic(Table):
     id = peewee.TextField(primary_key=True)
     channel_id = peewee.TextField()
     title = peewee.TextField()
@@ -33,4 +28,91 @@ class Topic(Model):
         table_name = "topics"
 
 
-MODELS: tuple[type[Model], ...] = (Channel, Topic)
+class Message(Table):
+    id = peewee.TextField(primary_key=True)
+    topic_id = peewee.TextField()
+    channel_id = peewee.TextField()
+    sender = peewee.TextField()
+    content_raw = peewee.TextField()
+    version = peewee.IntegerField()
+    created_at = peewee.TextField()
+    edited_at = peewee.TextField(null=True)
+    deleted_at = peewee.TextField(null=True)
+    deleted_by = peewee.TextField(null=True)
+
+    class Meta:
+        table_name = "messages"
+
+
+class Event(Table):
+    event_id = peewee.IntegerField(primary_key=True)
+    ts = peewee.TextField()
+    name = peewee.TextField()
+    scope_channel_id = peewee.TextField(null=True)
+    scope_topic_id = peewee.TextField(null=True)
+    scope_topic_id2 = peewee.TextField(null=True)
+    entity_type = peewee.TextField()
+    entity_id = peewee.TextField()
+    data_json = peewee.TextField()
+
+    class Meta:
+        table_name = "events"
+
+
+class Attachment(Table):
+    id = peewee.TextField(primary_key=True)
+    topic_id = peewee.TextField()
+    kind = peewee.TextField()
+    key = peewee.TextField(null=True)
+    value_json = peewee.TextField()
+    dedupe_key = peewee.TextField()
+    source_message_id = peewee.TextField(null=True)
+    created_at = peewee.TextField()
+
+    class Meta:
+        table_name = "topic_attachments"
+
+
+class Enrichment(Table):
+    id = peewee.TextField(primary_key=True)
+    message_id = peewee.TextField()
+    kind = peewee.TextField()
+    span_start = peewee.IntegerField()
+    span_end = peewee.IntegerField()
+    data_json = peewee.TextField()
+    created_at = peewee.TextField()
+
+    class Meta:
+        table_name = "enrichments"
+
+
+class MessagePrincipal(Table):
+    message_id = peewee.TextField(primary_key=True)
+    principal = peewee.TextField()
+
+    class Meta:
+        table_name = "x_message_principals"
+
+
+class Indexed(Table):
+    one = peewee.IntegerField(primary_key=True)
+    indexed = peewee.IntegerField()
+
+    class Meta:
+        table_name = "x_fts"
+
+
+class IndexedPairs(Table):
+    one = peewee.IntegerField(primary_key=True)
+    indexed = peewee.IntegerField()
+
+    class Meta:
+        table_name = "x_cjk"
+
+
+class ChangedPairs(Table):
+    message = peewee.IntegerField(primary_key=True)
+    old_content = peewee.TextField()
+
+    class Meta:
+        table_name = "x_cjk_changed"

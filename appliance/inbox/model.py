@@ -1,0 +1,58 @@
+"""The inbox's tables. That of the runs of hooks stands in `hooks`."""
+
+import peewee
+
+from appliance.kernel.model import Table
+
+
+class Message(Table):
+    number = peewee.IntegerField(primary_key=True)
+    id = peewee.TextField()
+    client_message_id = peewee.TextField()
+    broker_message_id = peewee.TextField(null=True)
+    mesh = peewee.TextField()
+    topic = peewee.TextField(null=True)
+    sender_pubkey = peewee.TextField()
+    sender_name = peewee.TextField()
+    body = peewee.TextField(null=True)
+    meta = peewee.TextField(null=True)
+    received_at = peewee.IntegerField()
+    reply_to_id = peewee.TextField(null=True)
+    destination_kind = peewee.TextField()
+    destination_ref = peewee.TextField()
+    priority = peewee.TextField()
+    created_at = peewee.TextField()
+    own = peewee.IntegerField()
+
+    class Meta:
+        table_name = "inbox"
+
+
+class Topic(Table):
+    mesh = peewee.TextField()
+    topic = peewee.TextField()
+    subscribed_at = peewee.IntegerField()
+
+    class Meta:
+        table_name = "topics"
+        primary_key = peewee.CompositeKey("mesh", "topic")
+
+
+class Profile(Table):
+    mesh = peewee.TextField(primary_key=True)
+    summary = peewee.TextField()
+    status = peewee.TextField()
+    visible = peewee.IntegerField()
+    changed_at = peewee.IntegerField()
+
+    class Meta:
+        table_name = "profiles"
+
+
+class Revoked(Table):
+    mesh = peewee.TextField(primary_key=True)
+    pubkey = peewee.TextField()
+    since_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "revoked"
