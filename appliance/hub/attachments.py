@@ -17,8 +17,6 @@ from appliance.hub.text import check_text
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.once import Reply
-from appliance.kernel.page import ROW_BYTES, text_bytes
-from appliance.kernel.reader import Reader
 
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
 VALUE_DEPTH_MAX = 32
@@ -133,11 +131,11 @@ def add(
         (topic_id, command.kind, command.key or "", key),
     ).fetchone()
     if row is not None:
-        return Reply(200, encode(wire.AttachmentAdded(_attachment(row), None, True)))
+        return Reply(200, encode(wire.AttachmentAdded(attachment_of(row), None, True)))
     value = encode(command.value_json).decode()
     new = (tx.new_id("att_"), topic_id, command.kind, command.key, value, key, source, tx.now)
     tx.execute(f"INSERT INTO topic_attachments ({ATTACHMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new)
-    attachment = _attachment(new)
+    attachment = attachment_of(new)
     event_id = events.append(
         tx, "topic.attachment_added", ("attachment", attachment.id),
         encode(wire.AttachmentData(attachment, principal)),
@@ -158,39 +156,7 @@ def _require_message(tx: Tx, message_id: str, channel_id: str) -> None:
         )
 
 
-def page(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.AttachmentList:
-    """Newest first; `before_id` goes on below an attachment of an earlier page."""
-    conditions, parameters = ["topic_id = ?"], [topic_id]
-    if query.kind is not None:
-        conditions.append("kind = ?")
-        parameters.append(query.kind)
-    if query.before_id is not None:
-        anchor = reader.row(
-            "SELECT created_at, id FROM topic_attachments WHERE id = ? AND topic_id = ?",
-            (query.before_id, topic_id),
-        )
-        if anchor is None:
-            raise wire.NoSuchAttachment(details={"before_id": query.before_id})
-        conditions.append("(created_at, id) < (?, ?)")
-        parameters += anchor
-    found, has_more = reader.page(
-        f"SELECT {ATTACHMENT} FROM topic_attachments WHERE {' AND '.join(conditions)}"
-        " ORDER BY created_at DESC, id DESC LIMIT ?",
-        (*parameters, query.limit + 1),
-        limit=query.limit,
-        make=_attachment,
-        size=lambda attachment: (
-            ROW_BYTES
-            + len(cast(msgspec.Raw, attachment.value_json))
-            + text_bytes(attachment.dedupe_key)
-        ),
-    )
-    if not found and not reader.row("SELECT 1 FROM topics WHERE id = ?", (topic_id,)):
-        raise wire.NoSuchTopic(details={"topic_id": topic_id})
-    return wire.AttachmentList(found, has_more, found[-1].id if found else None)
-
-
-def _attachment(row: Any) -> wire.Attachment:
+def attachment_of(row: Any) -> wire.Attachment:
     """As it goes out: the stored JSON as it is, never parsed again."""
     id_, topic_id, kind, key, value, dedupe, source, created_at = row
     value_json = cast(dict[str, Any], msgspec.Raw(value.encode()))

@@ -2,9 +2,7 @@
 
 import peewee
 
-from appliance.kernel.model import Table, dialect
-
-database = dialect
+from appliance.kernel.model import Table
 
 
 class Channel(Table):

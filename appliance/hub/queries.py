@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import peewee
-
-from appliance.hub import events, model, wire
+from appliance.hub import events, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
 from appliance.hub.subscription import Filter
 from appliance.kernel.page import ROW_BYTES, text_bytes
@@ -54,24 +52,6 @@ def index_lag(reader: Reader) -> int:
 # -- channels and topics ---------------------------------------------------------------
 
 
-def list_channels(
-    reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
-) -> wire.ChannelList:
-    """By name; `after_name` continues behind the last of an earlier page, there or gone."""
-    query = model.Channel.select().order_by(model.Channel.name).limit(limit + 1)
-    if after_name is not None:
-        query = query.where(model.Channel.name > after_name)
-    if only is not None:
-        query = query.where(model.Channel.id.in_(sorted(only)))
-    page, has_more = reader.page(
-        *query.sql(),
-        limit=limit,
-        make=lambda row: wire.Channel(*row),
-        size=lambda channel: ROW_BYTES + text_bytes(channel.description),
-    )
-    return wire.ChannelList(page, has_more)
-
-
 def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
     """Reference → id for those that are an id or a name of a channel."""
     marks = ",".join("?" * len(references))
@@ -95,31 +75,6 @@ def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, st
 def channel_of_message(reader: Reader, message_id: str) -> str | None:
     row = reader.row("SELECT channel_id FROM messages WHERE id = ?", (message_id,))
     return None if row is None else row[0]
-
-
-def list_topics(
-    reader: Reader, channel_id: str, limit: int, before_id: str | None
-) -> wire.TopicList:
-    """Newest activity first; `before_id` continues below a topic of an earlier page."""
-    topic = model.Topic
-    query = topic.select().where(topic.channel_id == channel_id)
-    if before_id is not None:
-        anchor = topic.get_or_none(topic.id == before_id, topic.channel_id == channel_id)
-        if anchor is None:
-            raise wire.NoSuchTopic(details={"before_id": before_id})
-        query = query.where(
-            peewee.Tuple(topic.updated_at, topic.id) < (anchor.updated_at, anchor.id)
-        )
-    query = query.order_by(topic.updated_at.desc(), topic.id.desc()).limit(limit + 1)
-    page, has_more = reader.page(
-        *query.sql(),
-        limit=limit,
-        make=lambda row: wire.Topic(*row),
-        size=lambda topic: ROW_BYTES + text_bytes(topic.title),
-    )
-    if not page and model.Channel.get_or_none(model.Channel.id == channel_id) is None:
-        raise wire.NoSuchChannel(details={"channel_id": channel_id})
-    return wire.TopicList(page, has_more)
 
 
 # -- messages ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.hub import attachments, metrics, queries, retopic, search, wire, writes
+from appliance.hub import attachments, listings, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
 from appliance.hub.search_query import parse
@@ -302,16 +302,14 @@ class Hub:
 
     def list_channels(self, query: wire.ChannelsQuery, principal: Principal) -> wire.ChannelList:
         only = principal.channels_for(READ)
-        return self.store.read(
-            queries.list_channels, self._page(query.limit), query.after_name, only
-        )
+        return self.store.read(listings.channels, self._page(query.limit), query.after_name, only)
 
     def list_topics(
         self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
         self.access.channel(principal, READ, channel_id)
         return self.store.read(
-            queries.list_topics, channel_id, self._page(query.limit), query.before_id
+            listings.topics, channel_id, self._page(query.limit), query.before_id
         )
 
     def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
@@ -339,7 +337,7 @@ class Hub:
     ) -> wire.AttachmentList:
         self.access.topic(principal, READ, topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
-        return self.store.read(attachments.page, topic_id, query)
+        return self.store.read(listings.attachments, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
         """Finds a message from the moment its sender was answered (see `hub/fulltext.py`)."""

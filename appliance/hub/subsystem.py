@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from appliance.hub import model, wire
+from appliance.hub import wire
 from appliance.hub.loops import Indexer, KeySweeper, catch_up
 from appliance.hub.requests import Requests
 from appliance.hub.resources import routes
@@ -51,7 +51,6 @@ class HubSubsystem(Subsystem):
             clock,
             log,
             publish=self.feed.publish,
-            database=model.database,
             apart=apart(self._look_for_unpublished),
             catch_up=catch_up(settings),
         )

@@ -2,7 +2,6 @@
 
 import contextlib
 import sqlite3
-from _queue import SimpleQueue  # native, also when the standard modules are patched
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,56 +112,29 @@ class Reader:
 def open_connection(
     path: Path,
     synchronous: str,
-    database: Any = None,
     *,
     query_only: bool = False,
     busy_ms: int | None = None,
 ) -> sqlite3.Connection:
     """A connection in autocommit mode with the pragmas of hub spec §3.4.
 
-    With a peewee `database` the connection is that database's own for this thread, so
-    models and raw statements share it. The file must exist. `busy_ms`: how long it waits for
-    locks of others, if not for BUSY_TIMEOUT_MS.
+    The file must exist. `busy_ms`: how long it waits for locks of others, if not for
+    BUSY_TIMEOUT_MS.
     """
-    if database is not None:
-        with _alone():
-            database.connect(reuse_if_open=True)  # an opening that failed half-way
-        connection: sqlite3.Connection = database.connection()
-    else:
-        uri = path.absolute().as_uri() + "?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256)
-    for pragma in (
-        f"busy_timeout = {BUSY_TIMEOUT_MS if busy_ms is None else busy_ms}",
-        "journal_mode = WAL",
-        "foreign_keys = ON",
-        f"synchronous = {synchronous}",
-        "wal_autocheckpoint = 0",  # the Checkpointer does it, off the writer's path
-        "temp_store = MEMORY",
-        f"query_only = {'ON' if query_only else 'OFF'}",
-    ):
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-    return connection
-
-
-def close_connection(connection: sqlite3.Connection, database: Any = None) -> None:
-    """What `open_connection` made, in the same thread."""
-    if database is None:
-        connection.close()
-        return
-    with _alone():
-        database.close()
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """One thread at a time. peewee's own lock around connecting and closing is a greenlet's
-    under the server, and a native thread that had to wait for it would wait for ever."""
-    _turn.get()
+    uri = path.absolute().as_uri() + "?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256)
     try:
-        yield
-    finally:
-        _turn.put(None)
-
-
-_turn: SimpleQueue[None] = SimpleQueue()  # as a lock that nobody patches
-_turn.put(None)
+        for pragma in (
+            f"busy_timeout = {BUSY_TIMEOUT_MS if busy_ms is None else busy_ms}",
+            "journal_mode = WAL",
+            "foreign_keys = ON",
+            f"synchronous = {synchronous}",
+            "wal_autocheckpoint = 0",  # the Checkpointer does it, off the writer's path
+            "temp_store = MEMORY",
+            f"query_only = {'ON' if query_only else 'OFF'}",
+        ):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -29,7 +29,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.handoff import Handoff
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
-from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, close_connection, open_connection
+from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
 from appliance.kernel.signal import Signal
@@ -85,21 +85,18 @@ class Store:
         log: Log,
         publish: Callable[[list[Any]], None] = lambda _: None,
         runner: type[BatchRunner] = BatchRunner,
-        database: Any = None,
         apart: "Apart | None" = None,
         catch_up: CatchUp | None = None,
     ) -> None:
-        """`database` is the subsystem's deferred peewee database, bound to `path`; `apart`
-        has the writer in a process of its own; `runner` is replaced by tests that inject
-        faults: into what a thread or the loop commits, not into that process; `catch_up` is
-        work that follows the writes."""
+        """`apart` has the writer in a process of its own; `runner` is replaced by tests that
+        inject faults: into what a thread or the loop commits, not into that process;
+        `catch_up` is work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
         self._clock = clock
         self._log = log
         self._publish = publish
-        self._database = database
         self._handoff = Handoff()
         self._pending = 0
         self._closed = False
@@ -112,8 +109,6 @@ class Store:
         self.checkpointer = Checkpointer(
             self.checkpoint, self._checkpoint_due, settings.checkpoint_seconds, clock, log
         )
-        if database is not None:
-            database.init(str(path), pragmas=[], check_same_thread=True)
         self._reads = self._pool(settings.readers, settings.read_queue_max, STEPS_BETWEEN_CHECKS)
         self._slow_reads = self._pool(
             settings.slow_readers, settings.slow_read_queue_max, STEPS_SLOW
@@ -130,7 +125,7 @@ class Store:
                 apart.lock_descriptor,
             )
         else:
-            writer = Writer(name, path, settings, clock, log, runner, database, catch_up)
+            writer = Writer(name, path, settings, clock, log, runner, catch_up)
             self._writer = WriterThread(writer, settings.batch_max, self._handoff, self._deliver)
 
     def _bind_metrics(self) -> None:
@@ -299,9 +294,7 @@ class Store:
         settings = self.settings
 
         def open_reader() -> Reader:
-            connection = open_connection(
-                self.path, settings.synchronous, self._database, query_only=True
-            )
+            connection = open_connection(self.path, settings.synchronous, query_only=True)
             return Reader(
                 connection,
                 self._clock,
@@ -312,7 +305,7 @@ class Store:
 
         return ReaderPool(
             threads, waiting_max, settings.retry_after_seconds, self.path.parent, open_reader,
-            lambda reader: close_connection(reader.connection, self._database),
+            lambda reader: reader.connection.close(),
             self._handoff, lambda error: self._note(error, self._clock.monotonic()),
         )  # fmt: skip
 

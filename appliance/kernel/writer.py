@@ -17,7 +17,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
-from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, close_connection, open_connection
+from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
 from appliance.kernel.trouble import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
 PAUSE_TOLD_EVERY_SECONDS = 10.0
@@ -80,7 +80,6 @@ class Writer:
         clock: Clock,
         log: Log,
         runner: type[BatchRunner] = BatchRunner,
-        database: Any = None,
         catch_up: CatchUp | None = None,
     ) -> None:
         self.ids = IdFactory(clock)
@@ -90,7 +89,6 @@ class Writer:
         self._clock = clock
         self._log = log
         self._runner_type = runner
-        self._database = database
         self._runner: BatchRunner | None = None
         self._space_checked = float("-inf")
         self._told = float("-inf")
@@ -168,10 +166,10 @@ class Writer:
     def close(self) -> None:
         runner, self._runner = self._runner, None
         if runner is not None:
-            close_connection(runner.connection, self._database)
+            runner.connection.close()
 
     def _open(self) -> BatchRunner:
-        connection = open_connection(self._path, self._settings.synchronous, self._database)
+        connection = open_connection(self._path, self._settings.synchronous)
         self._runner = self._runner_type(connection, self._clock, self.ids)
         return self._runner
 

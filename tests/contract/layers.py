@@ -6,8 +6,8 @@
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
 few imports that are allowed beside this, with their reasons.
 
-Inside a subsystem: subsystem, cli → resources, loops → service → writes → queries → model → wire,
-metrics → settings. Files named after a noun have no role; they must not make a cycle.
+Inside a subsystem: subsystem, cli → resources, loops → service → writes, listings → queries →
+model → wire, metrics → settings. Files named after a noun have no role; they must not make a cycle.
 """
 
 from collections.abc import Iterator
@@ -36,6 +36,7 @@ OF_ROLE = {
     "model": 2,
     "queries": 3,
     "writes": 4,
+    "listings": 4,
     "service": 5,
     "resources": 6,
     "loops": 6,

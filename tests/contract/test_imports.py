@@ -22,7 +22,7 @@ ROOMS = {
     "typer": ["appliance.cli*", "appliance.terminal", "appliance.*.cli*", "doctor.cli"],
     "gevent": ["appliance.kernel.*", "appliance.web.*", "appliance.wsgi", "appliance.server"],
     "gunicorn": ["appliance.web.*", "appliance.wsgi"],
-    "peewee": ["appliance.*.model", "appliance.*.queries"],
+    "peewee": ["appliance.*.model", "appliance.*.listings"],
     "prometheus_client": ["appliance.kernel.*", "appliance.web.*", "appliance.*.metrics"],
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
     "sqlite3": [
@@ -55,6 +55,7 @@ MISPLACED = [
 OFFENCES = [
     ("appliance/kernel/errors.py", "import appliance.kernel.config", "cycles"),
     ("appliance/hub/wire.py", "import falcon", "light"),
+    ("appliance/outbox/queries.py", "import appliance.outbox.model", "writers"),
     ("appliance/sdk/discovery.py", "import appliance.kernel.store", "wire-only"),
 ]
 

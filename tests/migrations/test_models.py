@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import peewee
 import pytest
 
 from appliance.kernel import model as shared
@@ -132,3 +133,17 @@ def test_every_model_module_belongs_to_a_store():
     known = {name for names in MODULES.values() for name in names}
     assert files == known | {"appliance.kernel.model"}
     assert MODULES.keys() == set(STORES)
+
+
+def test_a_query_is_composed_and_never_run_by_peewee():
+    """Models have no file and no connection, so nothing of peewee's is open in any thread."""
+    query = shared.Note.select(shared.Note.value).where(shared.Note.key == "db_id").limit(1)
+    assert query.sql() == (
+        'SELECT "t1"."value" FROM "meta" AS "t1" WHERE ("t1"."key" = ?) LIMIT ?',
+        ["db_id", 1],
+    )
+    with pytest.raises(peewee.InterfaceError):
+        list(query)
+    with pytest.raises(peewee.InterfaceError):
+        shared.dialect.connect()
+    assert shared.dialect.is_closed()

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from appliance.hub import events, model
+from appliance.hub import events
 from appliance.hub.service import Hub
 from appliance.hub.settings import HubSettings
 from appliance.kernel import schema
@@ -75,7 +75,6 @@ class House:
             Log(io.BytesIO()),
             publish=self._publish,
             runner=FaultyRunner,
-            database=model.database,
         )
         self.hub = Hub(self.store, self.feed, self.settings, self.clock, Identity())
 

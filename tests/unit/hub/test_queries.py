@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.hub import attachments, queries, wire
+from appliance.hub import listings, queries, wire
 from appliance.hub.subscription import Filter
 
 CHANNELS = ["ch_a", "ch_b", "ch_c"]
@@ -185,7 +185,7 @@ def test_attachments_are_paged_by_index(bare_log, query):
             seen.append(plan(bare_log.connection, sql, parameters))
             return [], False
 
-    attachments.page(Watching(), "topic_1", query)
+    listings.attachments(Watching(), "topic_1", query)
     for steps in seen:
         assert steps[0].startswith("SEARCH"), steps
 
