@@ -1,28 +1,31 @@
 """The hub's listings: pages of channels, topics and attachments, composed by what was asked for."""
 
-from typing import cast
+from functools import cache
+from typing import Any, cast
 
-import msgspec
-from peewee import Tuple
+from msgspec import Raw, json
+from peewee import SQL, Tuple
 
 from appliance.hub import wire
 from appliance.hub.attachments import attachment_of
 from appliance.hub.model import Attachment, Channel, Topic
+from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
+
+_PLACE = Tuple(given("at"), given("id"))  # of the last row of the page before
 
 
 def channels(
     reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
 ) -> wire.ChannelList:
     """By name; `after_name` continues behind the last of an earlier page, there or gone."""
-    query = Channel.select(Channel.id, Channel.name, Channel.description, Channel.created_at)
-    if after_name is not None:
-        query = query.where(Channel.name > after_name)
+    values: dict[str, Any] = {"after": after_name, "rows": limit + 1}
     if only is not None:
-        query = query.where(Channel.id.in_(sorted(only)))
+        values["only"] = json.encode(sorted(only)).decode()
     page, has_more = reader.page(
-        *query.order_by(Channel.name).limit(limit + 1).sql(),
+        _channels(after_name is not None, only is not None),
+        values,
         limit=limit,
         make=lambda row: wire.Channel(*row),
         size=lambda channel: ROW_BYTES + text_bytes(channel.description),
@@ -30,11 +33,19 @@ def channels(
     return wire.ChannelList(page, has_more)
 
 
+@cache
+def _channels(behind: bool, some: bool) -> str:
+    query = Channel.select(*fields(Channel, wire.Channel.__struct_fields__))
+    if behind:
+        query = query.where(Channel.name > given("after"))
+    if some:
+        query = query.where(Channel.id.in_(SQL("(SELECT value FROM json_each(:only))")))
+    return statement(query.order_by(Channel.name).limit(given("rows")))
+
+
 def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -> wire.TopicList:
     """Newest activity first; `before_id` continues below a topic of an earlier page."""
-    query = Topic.select(
-        Topic.id, Topic.channel_id, Topic.title, Topic.created_at, Topic.updated_at
-    ).where(Topic.channel_id == channel_id)
+    values: dict[str, Any] = {"channel": channel_id, "rows": limit + 1}
     if before_id is not None:
         anchor = reader.row(
             "SELECT updated_at, id FROM topics WHERE id = ? AND channel_id = ?",
@@ -42,9 +53,10 @@ def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -
         )
         if anchor is None:
             raise wire.NoSuchTopic(details={"before_id": before_id})
-        query = query.where(Tuple(Topic.updated_at, Topic.id) < anchor)
+        values |= {"at": anchor[0], "id": anchor[1]}
     page, has_more = reader.page(
-        *query.order_by(Topic.updated_at.desc(), Topic.id.desc()).limit(limit + 1).sql(),
+        _topics(before_id is not None),
+        values,
         limit=limit,
         make=lambda row: wire.Topic(*row),
         size=lambda topic: ROW_BYTES + text_bytes(topic.title),
@@ -54,15 +66,19 @@ def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -
     return wire.TopicList(page, has_more)
 
 
+@cache
+def _topics(below: bool) -> str:
+    query = Topic.select(*fields(Topic, wire.Topic.__struct_fields__))
+    query = query.where(Topic.channel_id == given("channel"))
+    if below:
+        query = query.where(Tuple(Topic.updated_at, Topic.id) < _PLACE)
+    query = query.order_by(Topic.updated_at.desc(), Topic.id.desc())
+    return statement(query.limit(given("rows")))
+
+
 def attachments(reader: Reader, topic_id: str, asked: wire.AttachmentsQuery) -> wire.AttachmentList:
     """Newest first; `before_id` goes on below an attachment of an earlier page."""
-    query = Attachment.select(
-        Attachment.id, Attachment.topic_id, Attachment.kind, Attachment.key,
-        Attachment.value_json, Attachment.dedupe_key, Attachment.source_message_id,
-        Attachment.created_at,
-    ).where(Attachment.topic_id == topic_id)  # fmt: skip
-    if asked.kind is not None:
-        query = query.where(Attachment.kind == asked.kind)
+    values: dict[str, Any] = {"topic": topic_id, "kind": asked.kind, "rows": asked.limit + 1}
     if asked.before_id is not None:
         anchor = reader.row(
             "SELECT created_at, id FROM topic_attachments WHERE id = ? AND topic_id = ?",
@@ -70,18 +86,28 @@ def attachments(reader: Reader, topic_id: str, asked: wire.AttachmentsQuery) -> 
         )
         if anchor is None:
             raise wire.NoSuchAttachment(details={"before_id": asked.before_id})
-        query = query.where(Tuple(Attachment.created_at, Attachment.id) < anchor)
-    query = query.order_by(Attachment.created_at.desc(), Attachment.id.desc())
+        values |= {"at": anchor[0], "id": anchor[1]}
     found, has_more = reader.page(
-        *query.limit(asked.limit + 1).sql(),
+        _attachments(asked.kind is not None, asked.before_id is not None),
+        values,
         limit=asked.limit,
         make=attachment_of,
         size=lambda attachment: (
-            ROW_BYTES
-            + len(cast(msgspec.Raw, attachment.value_json))
-            + text_bytes(attachment.dedupe_key)
+            ROW_BYTES + len(cast(Raw, attachment.value_json)) + text_bytes(attachment.dedupe_key)
         ),
     )
     if not found and not reader.row("SELECT 1 FROM topics WHERE id = ?", (topic_id,)):
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
     return wire.AttachmentList(found, has_more, found[-1].id if found else None)
+
+
+@cache
+def _attachments(of_kind: bool, below: bool) -> str:
+    query = Attachment.select(*fields(Attachment, wire.Attachment.__struct_fields__))
+    query = query.where(Attachment.topic_id == given("topic"))
+    if of_kind:
+        query = query.where(Attachment.kind == given("kind"))
+    if below:
+        query = query.where(Tuple(Attachment.created_at, Attachment.id) < _PLACE)
+    query = query.order_by(Attachment.created_at.desc(), Attachment.id.desc())
+    return statement(query.limit(given("rows")))

@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from appliance.kernel.page import take_page
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 
 T = TypeVar("T")
+Parameters = Sequence[Any] | Mapping[str, Any]
 
 BUSY_TIMEOUT_MS = 5000
 STEPS_BETWEEN_CHECKS = 20_000  # for reads that mostly are over before the first check
@@ -50,7 +51,7 @@ class Reader:
     def page(
         self,
         sql: str,
-        parameters: Sequence[Any] = (),
+        parameters: Parameters = (),
         *,
         limit: int,
         make: Callable[[Any], T],
@@ -65,14 +66,14 @@ class Reader:
         with contextlib.closing(self.execute(sql, parameters)) as cursor:
             return take_page(map(make, cursor), limit, self.limit.page_bytes_max, size)
 
-    def rows(self, sql: str, parameters: Sequence[Any] = (), *, limit: int) -> list[Any]:
+    def rows(self, sql: str, parameters: Parameters = (), *, limit: int) -> list[Any]:
         """At most `limit` rows, whatever the statement says."""
         cursor = self.execute(sql, parameters)
         rows = cursor.fetchmany(limit)
         cursor.close()
         return rows
 
-    def row(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+    def row(self, sql: str, parameters: Parameters = ()) -> Any:
         """The first row, or None."""
         cursor = self.execute(sql, parameters)
         row = cursor.fetchone()

@@ -8,8 +8,6 @@ import msgspec
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.columns import MESSAGE
-from appliance.hub.plugins import wire
-from appliance.kernel.page import ROW_BYTES
 from appliance.kernel.reader import Reader
 
 CURSOR = "plugin, cursor, redo_cursor, redo_until"
@@ -21,11 +19,6 @@ class Cursor(msgspec.Struct, frozen=True):
     cursor: int
     redo_cursor: int | None
     redo_until: int | None
-
-
-def cursors(reader: Reader) -> dict[str, Cursor]:
-    rows = reader.rows(f"SELECT {CURSOR} FROM x_plugin_cursors", limit=PLUGINS_MAX)
-    return {row[0]: Cursor(*row) for row in rows}
 
 
 def cursor(reader: Any, plugin: str) -> Cursor | None:
@@ -61,40 +54,3 @@ def messages(reader: Reader, ids: Sequence[str]) -> dict[str, hub_wire.Message]:
 
 def content_hash(content: str) -> bytes:
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
-
-
-def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentList:
-    """Those that speak of the text as it is now."""
-    message = messages(reader, [message_id]).get(message_id)
-    if message is None:
-        raise hub_wire.NoSuchMessage(details={"message_id": message_id})
-    if message.deleted_at is not None:
-        return wire.EnrichmentList(message_id, message.version, [])
-    sets = reader.rows(
-        "SELECT plugin, content_hash, enrichment_ids FROM x_enrichment_sets WHERE message_id = ?",
-        (message_id,),
-        limit=PLUGINS_MAX,
-    )
-    current = content_hash(message.content_raw)
-    owner = {
-        id_: (plugin, found_in == current)
-        for plugin, found_in, ids in sets
-        for id_ in msgspec.json.decode(ids)
-    }
-    rows, has_more = reader.page(
-        "SELECT id, kind, span_start, span_end, data_json, created_at FROM enrichments"
-        " WHERE message_id = ? ORDER BY created_at, rowid LIMIT ?",
-        (message_id, limit + 1),
-        limit=limit,
-        make=tuple,
-        size=lambda row: ROW_BYTES + len(row[4].encode()),
-    )
-    found = []
-    for id_, kind, start, end, data, created_at in rows:
-        # What other programs wrote tells nothing of the text but its time.
-        plugin, fits = owner.get(id_, (None, created_at >= (message.edited_at or "")))
-        if fits:
-            span = wire.Span(start, end)
-            raw: Any = msgspec.Raw(data.encode())
-            found.append(wire.Enrichment(id_, kind, span, raw, plugin, created_at))
-    return wire.EnrichmentList(message_id, message.version, found, has_more)

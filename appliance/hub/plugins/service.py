@@ -5,7 +5,7 @@ from typing import Protocol
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.access import READ
-from appliance.hub.plugins import queries, wire, writes
+from appliance.hub.plugins import listings, queries, wire, writes
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.queries import Cursor
 from appliance.hub.plugins.settings import PluginSettings
@@ -42,7 +42,7 @@ class Plugins:
         self._clock = clock
 
     def list_all(self) -> wire.PluginList:
-        stored = self._store.read(queries.cursors)
+        stored = self._store.read(listings.cursors)
         head = self._hub.feed.head
         shown = [self._shown(runner, stored.get(runner.plugin.name)) for runner in self._runners]
         return wire.PluginList(shown + [_off(own, stored.get(own.name), head) for own in self._off])
@@ -70,7 +70,7 @@ class Plugins:
 
     def enrichments(self, message_id: str, principal: Principal = ANONYMOUS) -> wire.EnrichmentList:
         self._hub.access.message(principal, READ, message_id)
-        return self._store.read(queries.enrichments, message_id, self._hub.settings.page_max)
+        return self._store.read(listings.enrichments, message_id, self._hub.settings.page_max)
 
     def facts(self) -> dict[str, float]:
         """What the doctor's checks want to know of the living plugins."""

@@ -11,7 +11,6 @@ from appliance.hub.queries import replay_statement
 from appliance.hub.subscription import Filter
 from appliance.hub.webhooks import wire
 from appliance.kernel.clock import iso
-from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 COLUMNS = (
@@ -92,23 +91,6 @@ def behind(reader: Reader, head: int, limit: int) -> list[Row]:
     """Enabled webhooks that have not been served up to `head`."""
     sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE enabled = 1 AND cursor < ? ORDER BY id LIMIT ?"
     return [Row(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
-
-
-def page(reader: Reader, after: str, limit: int) -> tuple[list[Row], bool]:
-    """In the order of ids, behind `after`."""
-    return reader.page(
-        f"SELECT {COLUMNS} FROM x_webhooks WHERE id > ? ORDER BY id LIMIT ?",
-        (after, limit + 1),
-        limit=limit,
-        make=lambda row: Row(*row),
-        size=lambda row: (
-            ROW_BYTES
-            + text_bytes(row.url)
-            + text_bytes(row.description)
-            + text_bytes(row.wanted_json)
-            + text_bytes(row.disabled_because)
-        ),
-    )
 
 
 def unknown_topics(reader: Reader, topic_ids: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
 from appliance.hub.service import Hub
 from appliance.hub.text import check_text
-from appliance.hub.webhooks import metrics, queries, wire, writes
+from appliance.hub.webhooks import listings, metrics, queries, wire, writes
 from appliance.hub.webhooks.queries import Row
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel import signedhook
@@ -108,7 +108,7 @@ class Webhooks:
 
     def list_all(self, query: wire.WebhooksQuery) -> wire.WebhookList:
         limit = min(query.limit, self._settings.webhooks_max)
-        rows, more = self._store.read(queries.page, query.after, limit)
+        rows, more = self._store.read(listings.webhooks, query.after, limit)
         now_ms = self._clock.now_ms()
         last = rows[-1].id if rows else query.after
         return wire.WebhookList([row.shown(now_ms) for row in rows], more, last)

@@ -1,0 +1,71 @@
+"""The plugins' listings: how far each is, and what was found in a message."""
+
+from typing import Any
+
+import msgspec
+from peewee import SQL
+
+from appliance.hub import wire as hub_wire
+from appliance.hub.model import Enrichment
+from appliance.hub.plugins import wire
+from appliance.hub.plugins.model import Cursor as StoredCursor
+from appliance.hub.plugins.model import EnrichmentSet
+from appliance.hub.plugins.queries import PLUGINS_MAX, Cursor, content_hash, messages
+from appliance.kernel.model import fields, given, statement
+from appliance.kernel.page import ROW_BYTES
+from appliance.kernel.reader import Reader
+
+_CURSORS = statement(StoredCursor.select(*fields(StoredCursor, Cursor.__struct_fields__)))
+_SETS = statement(
+    EnrichmentSet.select(
+        EnrichmentSet.plugin, EnrichmentSet.content_hash, EnrichmentSet.enrichment_ids
+    ).where(EnrichmentSet.message_id == given("message"))
+)
+_ENRICHMENTS = statement(
+    Enrichment.select(
+        Enrichment.id, Enrichment.kind, Enrichment.span_start, Enrichment.span_end,
+        Enrichment.data_json, Enrichment.created_at,
+    )
+    .where(Enrichment.message_id == given("message"))
+    .order_by(Enrichment.created_at, SQL("rowid"))
+    .limit(given("rows"))
+)  # fmt: skip
+
+
+def cursors(reader: Reader) -> dict[str, Cursor]:
+    return {row[0]: Cursor(*row) for row in reader.rows(_CURSORS, limit=PLUGINS_MAX)}
+
+
+def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentList:
+    """Those that speak of the text as it is now."""
+    message = messages(reader, [message_id]).get(message_id)
+    if message is None:
+        raise hub_wire.NoSuchMessage(details={"message_id": message_id})
+    if message.deleted_at is not None:
+        return wire.EnrichmentList(message_id, message.version, [])
+    owner = _owners(reader, message_id, content_hash(message.content_raw))
+    rows, has_more = reader.page(
+        _ENRICHMENTS,
+        {"message": message_id, "rows": limit + 1},
+        limit=limit,
+        make=tuple,
+        size=lambda row: ROW_BYTES + len(row[4].encode()),
+    )
+    found = []
+    for id_, kind, start, end, data, created_at in rows:
+        # What other programs wrote tells nothing of the text but its time.
+        plugin, fits = owner.get(id_, (None, created_at >= (message.edited_at or "")))
+        if fits:
+            span = wire.Span(start, end)
+            raw: Any = msgspec.Raw(data.encode())
+            found.append(wire.Enrichment(id_, kind, span, raw, plugin, created_at))
+    return wire.EnrichmentList(message_id, message.version, found, has_more)
+
+
+def _owners(reader: Reader, message_id: str, current: bytes) -> dict[str, tuple[str, bool]]:
+    """Of each enrichment its plugin, and whether it was found in the current text."""
+    return {
+        id_: (plugin, found_in == current)
+        for plugin, found_in, ids in reader.rows(_SETS, {"message": message_id}, limit=PLUGINS_MAX)
+        for id_ in msgspec.json.decode(ids)
+    }
