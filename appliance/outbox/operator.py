@@ -11,7 +11,7 @@ from appliance.kernel import once
 from appliance.kernel.errors import Invalid
 from appliance.kernel.once import Once, Reply
 from appliance.mesh.fingerprint import fingerprint
-from appliance.outbox import metrics, queries, states, wire, writes
+from appliance.outbox import listings, metrics, queries, states, wire, writes
 from appliance.outbox.columns import Row
 from appliance.outbox.service import OPERATOR, Outbox, is_inside_only
 from appliance.outbox.shown import meta_of
@@ -117,7 +117,7 @@ class Operator:
         # What has no payload any more can only be sent again with another one.
         kept = command.patch is None or command.patch.message is UNSET
         return outbox.store.read(
-            queries.requeuable,
+            listings.requeuable,
             command.status or states.DEAD,
             filters,
             command.error_contains,

@@ -10,26 +10,13 @@ from appliance.outbox.columns import COLUMNS, Row
 
 T = TypeVar("T")
 
-# Written out, for a partial index is only used for a value that stands in the statement.
-_HAS = {
-    state: f"status = '{state}'" for state in ("pending", "inflight", "done", "dead", "aborted")
+# The partial index of each state. It serves a literal only, so states are written out.
+INDEX = {
+    "pending": "outbox_waiting",
+    "inflight": "outbox_inflight",
+    "dead": "outbox_dead",
+    "aborted": "outbox_aborted",
 }
-_INDEX = {
-    "pending": "INDEXED BY outbox_waiting",
-    "inflight": "INDEXED BY outbox_inflight",
-    "dead": "INDEXED BY outbox_dead",
-    "aborted": "INDEXED BY outbox_aborted",
-}
-
-
-_BY_DESTINATION = "INDEXED BY outbox_destination"
-
-
-def _index(status: str | None, filters: dict[str, Any]) -> str:
-    """A destination has fewer sends than a state; but of dead and retired ones there are few."""
-    if "destination_ref" in filters and status not in ("dead", "aborted"):
-        return _BY_DESTINATION
-    return _INDEX.get(status or "", "")
 
 
 class Executor(Protocol):
@@ -113,41 +100,6 @@ def inspect(
     return (row, *chain(reader, row.id, after, made, size, limit, left))
 
 
-def page(
-    reader: Reader,
-    made: Callable[[Row], T],
-    size: Callable[[T], int],
-    status: str | None,
-    filters: dict[str, Any],
-    after: str | None,
-    before: str | None,
-    limit: int,
-    oldest_first: bool,
-) -> tuple[list[T], bool]:
-    """What `made` makes of rows whose columns have the values of `filters`, by id (ids rise as
-    rows are made), and whether there are more."""
-    terms = ["1" if status is None else _HAS[status]]
-    values: list[Any] = []
-    for column, value in filters.items():
-        terms.append(f"{column} = ?")
-        values.append(value)
-    if after is not None:
-        terms.append("id > ?")
-        values.append(after)
-    if before is not None:
-        terms.append("id < ?")
-        values.append(before)
-    order, where = "ASC" if oldest_first else "DESC", " AND ".join(terms)
-    source = f"outbox {_index(status, filters)}"
-    return reader.page(
-        f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id {order} LIMIT ?",
-        (*values, limit + 1),
-        limit=limit,
-        make=lambda row: made(Row(*row)),
-        size=size,
-    )
-
-
 def waiting(reader: Executor, route: str, ref: str, most: int) -> int:
     """Sends of one destination that have not ended, counted up to `most`."""
     found: int = reader.execute(
@@ -181,9 +133,9 @@ def standing(reader: Executor) -> Standing:
     depth = {
         status: execute(
             # Partial indexes serve a literal only.
-            f"SELECT count(*) FROM outbox {selection} WHERE status = " + repr(status)
+            f"SELECT count(*) FROM outbox INDEXED BY {index} WHERE status = " + repr(status)
         ).fetchone()[0]
-        for status, selection in _INDEX.items()
+        for status, index in INDEX.items()
     }
     oldest = execute(
         "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
@@ -215,34 +167,3 @@ def routes_due(reader: Executor, now_ms: int, limit: int) -> tuple[list[tuple[st
         if row[1] <= now_ms:
             found.append(row)
     return found, last != ""
-
-
-def requeuable(
-    reader: Executor,
-    status: str,
-    filters: dict[str, Any],
-    error_contains: str | None,
-    enqueued_before: int | None,
-    kept: bool,
-    limit: int,
-) -> list[Row]:
-    """Sends that a requeue by filter takes up, oldest first; `kept`: with their payload."""
-    terms = [_HAS[status]]
-    values: list[Any] = []
-    for column, value in filters.items():
-        terms.append(f"{column} = ?")
-        values.append(value)
-    if kept:
-        terms.append("payload_dropped_at IS NULL")
-    if error_contains is not None:
-        terms.append("instr(last_error, ?) > 0")
-        values.append(error_contains)
-    if enqueued_before is not None:
-        terms.append("enqueued_at <= ?")
-        values.append(enqueued_before)
-    source, where = f"outbox {_index(status, filters)}", " AND ".join(terms)
-    rows = reader.execute(
-        f"SELECT {COLUMNS} FROM {source} WHERE {where} ORDER BY id LIMIT ?",
-        (*values, limit),
-    ).fetchmany(limit)
-    return [Row(*row) for row in rows]

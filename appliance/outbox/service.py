@@ -17,6 +17,7 @@ from appliance.kernel.store import Store
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
+    listings,
     maxage,
     metrics,
     order,
@@ -373,7 +374,7 @@ class Outbox:
         limit = min(query.limit, self.settings.page_max)
         oldest_first = query.after is not None and query.before is None
         rows, more = self.store.read(
-            queries.page, shown, _shown_bytes,
+            listings.sends, shown, _shown_bytes,
             status, filters, query.after, query.before, limit, oldest_first,
         )  # fmt: skip
         return wire.OutboxPage(rows, rows[-1].id if more else None)
@@ -381,7 +382,7 @@ class Outbox:
     def export(self, query: wire.ExportQuery) -> wire.ExportPage:
         limit = min(query.limit, self.settings.page_max)
         sends, more = self.store.read(
-            queries.page, _exported, _exported_bytes,
+            listings.sends, _exported, _exported_bytes,
             query.status, {}, query.after, None, limit, True,
         )  # fmt: skip
         return wire.ExportPage(sends, sends[-1].send.id if more else None)

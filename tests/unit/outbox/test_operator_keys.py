@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from appliance.kernel.errors import KeyReused
-from appliance.outbox import queries, wire
+from appliance.outbox import listings, wire
 from appliance.outbox.columns import Row
 
 FAILED = wire.Requeue(status="dead", auto=True)
@@ -113,6 +113,9 @@ class Explaining:
         self.execute(sql, parameters)
         return [], False
 
+    def rows(self, sql, parameters, **_):
+        return self.execute(sql, parameters).fetchall()
+
 
 @pytest.mark.parametrize("status", [None, "pending", "inflight", "done", "dead", "aborted"])
 def test_what_went_to_one_destination_is_found_without_reading_the_rest(house, status):
@@ -120,10 +123,10 @@ def test_what_went_to_one_destination_is_found_without_reading_the_rest(house, s
     with closing(sqlite3.connect(house.path)) as connection:
         reader = Explaining(connection)
         looking: Any = reader
-        queries.page(looking, Row, len, status, filters, None, "out_9", 100, False)
-        queries.page(looking, Row, len, status, filters, "out_0", None, 100, True)
+        listings.sends(looking, Row, len, status, filters, None, "out_9", 100, False)
+        listings.sends(looking, Row, len, status, filters, "out_0", None, 100, True)
         if status in ("pending", "dead"):
-            queries.requeuable(looking, status, filters, None, None, False, 100)
+            listings.requeuable(looking, status, filters, None, None, False, 100)
     index = "outbox_destination (destination_ref=? AND destination_kind=?"
     for plan in reader.plans:
         if status in ("dead", "aborted"):  # of these there are few
