@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from appliance.broker import changes, hookwire, inspect, metrics, queries, wire
+from appliance.broker import changes, hookwire, inspect, listings, metrics, queries, wire
 from appliance.broker.calling import Caller
 from appliance.broker.directory import MeshRow
 from appliance.broker.dispatch import REVOKED
@@ -51,7 +51,7 @@ class Registry:
     def members(self, slug: str, query: wire.MeshRowsQuery = ALL) -> wire.MemberList:
         mesh, connected = self._mesh(slug), self._broker.dispatch.connected
         limit = min(query.limit, self._settings.members_max)
-        page, more, last = self._store.read(queries.members, mesh.id, query.after, limit)
+        page, more, last = self._store.read(listings.members, mesh.id, query.after, limit)
         shown = [row.shown(bool(connected(mesh.id, row.pubkey))) for row in page]
         return wire.MemberList(shown, more, last)
 
@@ -110,7 +110,7 @@ class Registry:
         mesh, settings = self._mesh(slug), self._settings
         limit = min(query.limit, settings.places_max)
         page, more = self._store.read(
-            queries.places, mesh.id, kind, query.after, limit, settings.subscribers_max
+            listings.places, mesh.id, kind, query.after, limit, settings.subscribers_max
         )
         return wire.PlaceList(page, more, page[-1].name if page else query.after)
 
@@ -147,7 +147,7 @@ class Registry:
     def hooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> hookwire.HookList:
         mesh, now_ms = self._mesh(slug), self._broker.clock.now_ms()
         limit = min(query.limit, self._settings.places_max)
-        page, more = self._store.read(queries.hooks, mesh.id, query.after, limit)
+        page, more = self._store.read(listings.hooks, mesh.id, query.after, limit)
         last = page[-1].id if page else query.after
         return hookwire.HookList([row.shown(now_ms) for row in page], more, last)
 
@@ -188,7 +188,7 @@ class Registry:
         row = self._store.read(queries.hook, mesh.id, hook_id)
         limit = min(query.limit, self._settings.page_max)
         found, more, last = self._store.read(
-            queries.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
+            listings.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
         )
         return hookwire.HookDeliveries(found, more, more, last)
 
@@ -204,7 +204,7 @@ class Registry:
     def history(self, slug: str, member: str | None, query: wire.HistoryQuery) -> wire.History:
         mesh = self._mesh(slug)
         limit = min(query.limit, self._settings.page_max)
-        page, more = self._store.read(queries.history, mesh.id, slug, member, query.after, limit)
+        page, more = self._store.read(listings.history, mesh.id, slug, member, query.after, limit)
         after = page[-1].history_id if page else query.after
         return wire.History(page, after, more)
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from standardwebhooks import Webhook
 
-from appliance.broker import hookwire, queries
+from appliance.broker import hookwire, listings
 from appliance.broker.calling import Called
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Invalid
@@ -348,7 +348,7 @@ def test_a_delivery_claimed_while_the_list_is_read_is_in_it_once(house):
 
         reader.execute = claim_before_the_second
         try:
-            page, *_ = queries.hook_deliveries(reader, mesh.id, hook.webhook.id, "x", "", 10)
+            page, *_ = listings.hook_deliveries(reader, mesh.id, hook.webhook.id, "x", "", 10)
         finally:
             reader.execute = execute
         return [one.message_id for one in page]
