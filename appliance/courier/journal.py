@@ -6,18 +6,20 @@ what was acked in the last moment, which is what at-least-once means. Leases are
 written: after a restart nobody holds anything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from appliance.courier import writes
+from appliance.courier import listings, writes
+from appliance.courier.listings import PAGE
 from appliance.courier.writes import Change, Entry
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
-PAGE = 5_000
 BLOCK = 1_000
+
+Listing = Callable[[Reader, tuple[Any, Any]], list[Any]]
 
 
 class Row:
@@ -95,34 +97,23 @@ class Journal:
         """The rest of what is remembered; forgets what lies before `since_ms`."""
         self._store.write(writes.prune, since_ms)
         tries: dict[int, list[Any]] = {}
-        for number, _, *values in self._all(TRIES, (0, -1)):
+        for number, _, *values in self._all(listings.tries, (0, -1)):
             tries.setdefault(number, []).append(tuple(values))
-        acked = [row[:1] + row[2:] for row in self._all(ACKED, ("", -1))]
+        acked = [row[:1] + row[2:] for row in self._all(listings.acked, ("", -1))]
         acked.sort(key=lambda row: row[1])
-        paused = [(stream, until_ms) for stream, _, until_ms in self._all(PAUSED, ("", 0))]
-        latest = sorted(self._all(LATEST, ("", 0)), key=lambda row: row[3])
+        paused = [(stream, until_ms) for stream, _, until_ms in self._all(listings.paused, ("", 0))]
+        latest = sorted(self._all(listings.latest, ("", 0)), key=lambda row: row[3])
         return Memory(acked, tries, paused, [(stream, body) for stream, _, body, _ in latest])
 
-    def _all(self, sql: str, after: tuple[Any, Any]) -> list[Any]:
+    def _all(self, listing: Listing, after: tuple[Any, Any]) -> list[Any]:
         """Every row, page by page; its first two columns say where a page begins."""
         found: list[Any] = []
         while True:
-            page = self._store.read(_some, sql, after)
+            page = self._store.read(listing, after)
             found += page
             if len(page) < PAGE:
                 return found
             after = page[-1][0], page[-1][1]
-
-
-ACKED = (
-    "SELECT stream, slot, place, id FROM acked WHERE (stream, slot) > (?, ?) ORDER BY stream, slot"
-)
-TRIES = (
-    "SELECT number, slot, at_ms, holder, outcome, error FROM attempts"
-    " WHERE (number, slot) > (?, ?) ORDER BY number, slot"
-)
-LATEST = "SELECT stream, 0, body, at_ms FROM latest WHERE (stream, 0) > (?, ?) ORDER BY stream"
-PAUSED = "SELECT stream, 0, until_ms FROM paused WHERE (stream, 0) > (?, ?) ORDER BY stream"
 
 
 def folded(changes: Sequence[Change]) -> list[Change]:
@@ -152,10 +143,6 @@ def _newest(reader: Reader) -> int:
     """The highest number that was ever given or reserved."""
     row = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")
     return int(row[0]) if row else 0
-
-
-def _some(reader: Reader, sql: str, after: tuple[Any, Any]) -> list[Any]:
-    return reader.rows(sql, after, limit=PAGE)
 
 
 def _page(reader: Reader, after: int) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.hooks import matching, metrics, wire, writes
+from appliance.hooks import listings, matching, metrics, wire, writes
 from appliance.hooks.settings import HookCommand, HookSettings
 from appliance.inbox.event import Event
 from appliance.inbox.wire import InboxMessage
@@ -280,7 +280,7 @@ class Hooks:
         return len(over)
 
     def runs(self, mesh: str, before: int | None, limit: int) -> wire.HookRuns:
-        return wire.HookRuns(*self._store.read(writes.runs, mesh, before, limit))
+        return wire.HookRuns(*self._store.read(listings.runs, mesh, before, limit))
 
     def forget_running(self) -> None:
         self._store.write(writes.forget_running)

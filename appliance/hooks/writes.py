@@ -2,16 +2,7 @@
 
 import msgspec
 
-from appliance.hooks import wire
 from appliance.kernel.batch import Tx
-from appliance.kernel.clock import iso
-from appliance.kernel.page import ROW_BYTES, text_bytes
-from appliance.kernel.reader import Reader
-
-_COLUMNS = (
-    "number, id, at, hook, event, mesh, inbox_id, outcome, exit_code, duration_ms, truncated,"
-    " said_bytes, acts"
-)
 
 
 def begin(
@@ -47,25 +38,3 @@ def note_act(tx: Tx, id_: str, scope: str, outcome: str, client_message_id: str 
 def forget_running(tx: Tx) -> int:
     """At the start: what still runs by the table, ended with the process before."""
     return tx.execute("UPDATE hook_runs SET outcome = 'lost' WHERE outcome = 'running'").rowcount
-
-
-def runs(
-    reader: Reader, mesh: str, before: int | None, limit: int
-) -> tuple[list[wire.HookRun], bool]:
-    page, more = reader.page(
-        f"SELECT {_COLUMNS} FROM hook_runs WHERE mesh = ? AND number < ?"
-        " ORDER BY number DESC LIMIT ?",
-        (mesh, 2**62 if before is None else before, limit + 1),
-        limit=limit,
-        make=lambda row: row,
-        size=lambda row: ROW_BYTES + sum(map(text_bytes, (row[3], row[4], row[6], row[12]))),
-    )
-    return [
-        wire.HookRun(
-            number, id_, iso(at), hook, event, mesh, inbox_id, outcome, code, ms, bool(cut), said,
-            msgspec.json.decode(acts),
-        )
-        for (
-            number, id_, at, hook, event, mesh, inbox_id, outcome, code, ms, cut, said, acts,
-        ) in page
-    ], more  # fmt: skip

@@ -88,15 +88,6 @@ def one(reader: Executor, number: int) -> wire.InboxMessage | None:
     return None if row is None else message_of(row)
 
 
-def meshes(reader: Reader) -> list[str]:
-    """Those that something is stored of."""
-    rows = reader.rows(
-        "SELECT mesh FROM inbox UNION SELECT mesh FROM topics UNION SELECT mesh FROM profiles",
-        limit=MESHES_MAX,
-    )
-    return [row[0] for row in rows]
-
-
 def last_id(reader: Reader) -> str | None:
     row = reader.row("SELECT id FROM inbox ORDER BY number DESC LIMIT 1")
     return None if row is None else str(row[0])
@@ -105,14 +96,6 @@ def last_id(reader: Reader) -> str | None:
 def revoked(reader: Executor) -> dict[str, str]:
     """The revoked key of each mesh that has one; a row for each mesh at most."""
     return dict(reader.execute("SELECT mesh, pubkey FROM revoked").fetchall())
-
-
-def topics(reader: Reader, mesh: str, limit: int, after: str = "") -> list[tuple[str, int]]:
-    return reader.rows(
-        "SELECT topic, subscribed_at FROM topics WHERE mesh = ? AND topic > ? ORDER BY topic",
-        (mesh, after),
-        limit=limit,
-    )
 
 
 def profile(reader: Executor, mesh: str) -> wire.ProfileShown:

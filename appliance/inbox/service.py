@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from appliance.inbox import lists, metrics, queries, wire, writes
+from appliance.inbox import listings, lists, metrics, queries, wire, writes
 from appliance.inbox.event import Event, of_fact
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel.auth import Principal
@@ -83,7 +83,7 @@ class Inbox:
     def open(self, store: Store) -> None:
         """Give it its store, whose commits are told to `publish`."""
         self._store = store
-        self._meshes.update(store.read(queries.meshes))
+        self._meshes.update(store.read(listings.meshes))
         self.revoked = store.read(queries.revoked)
         self.schema_version = store.read(queries.schema_version)
         self.feed.jump(store.read(queries.head))
@@ -254,7 +254,7 @@ class Inbox:
         mesh = self.mesh_of(query.mesh, who, wire.READ)
         limit, bytes_max = self._page_of(query)
         # One more than a page holds: then it is known whether there are more.
-        ours = dict(self._store.read(queries.topics, mesh, limit + 1, query.after))
+        ours = dict(self._store.read(listings.topics, mesh, limit + 1, query.after))
         desk = self.desks.get(mesh)
         theirs: list[tuple[str, bool]] = []
         complete, following = desk is not None, ""
@@ -278,7 +278,7 @@ class Inbox:
         return min(query.limit, self.settings.list_max), bytes_max
 
     def remembered_topics(self, mesh: str) -> list[str]:
-        rows = self._store.read(queries.topics, mesh, self.settings.topics_max)
+        rows = self._store.read(listings.topics, mesh, self.settings.topics_max)
         return [name for name, _ in rows]
 
     def change_profile(self, command: wire.Profile, who: Principal) -> wire.ProfileShown:
