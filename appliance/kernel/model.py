@@ -6,7 +6,7 @@ its own connection. The database below has no file and no connection, so peewee'
 locks and state of threads are not in use, and a query that is run through peewee fails. The SQL
 files under `migrations` say what the tables are; a test compares the models with them.
 
-To compose takes 50 to 500 microseconds, more than most of these queries take to run. So a
+To compose takes 50 to 600 microseconds, more than most of these queries take to run. So a
 statement is composed once for each of its forms, with named parameters: at import, or by a
 function that remembers (`functools.cache`) what it composed for which filters.
 """
