@@ -10,6 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from appliance.composition import Composition, Host
+from appliance.hub.service import Hub
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
@@ -62,6 +63,7 @@ class Appliance:
         self.clock = clock
         self.log = log
         self.damaged = damaged
+        self.off = settings.roles.off
         self.stopping = False
         host = Host(
             settings, datadir, served or datadir, damaged, lock, clock, log, instance_id,
@@ -69,14 +71,13 @@ class Appliance:
         )  # fmt: skip
         parts = Composition(host)
         self.identity = parts.identity
-        self.db_id = parts.hub.hub.db_id
+        self.db_id = parts.db_id
         scopes = joined(one.scopes for one in parts.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
         self.guard = Guard(parts.tokens.book, settings.http, clock, log, free, scopes.implied)
-        mcp = McpSubsystem(
-            Bench(parts.hub.hub, self._verdict), self.guard, settings.http.body_bytes_max
-        )
-        self.subsystems: tuple[Subsystem, ...] = (*parts.subsystems, mcp)
+        self.subsystems: tuple[Subsystem, ...] = (*parts.subsystems, *self._mcp(parts.hub))
+        if self.off:
+            log.info("subsystems are switched off", **self.off)
         for store in self._stores():
             if store.name in damaged:
                 store.suspend(damaged[store.name])
@@ -86,6 +87,13 @@ class Appliance:
         self.unsent = UnsentBudget(settings.http.unsent_bytes_max, clock)
         self._free = free
         self.entry = self._build_entry()
+
+    def _mcp(self, hub: Hub | None) -> list[Subsystem]:
+        """Its tools need the verdict of this appliance, so the composition can't build it."""
+        if hub is None or "mcp" in self.off:
+            return []
+        bench = Bench(hub, self._verdict)
+        return [McpSubsystem(bench, self.guard, self.settings.http.body_bytes_max)]
 
     # -- life ------------------------------------------------------------------------
 
@@ -159,6 +167,7 @@ class Appliance:
             instance_id=self.identity.instance_id,
             access=settings.log.access,
             unsent=self.unsent,
+            absent=settings.roles.refusal,
         )
         return Entry(
             falcon_app,
@@ -169,6 +178,7 @@ class Appliance:
             self.clock,
             self.log,
             self.unsent,
+            settings.roles.refusal,
         )
 
     # -- health --------------------------------------------------------------------------
@@ -183,7 +193,10 @@ class Appliance:
         )
         for one in self.subsystems:
             facts |= one.facts()
-        return Context(self.datadir, self.settings.doctor, self.clock, live=facts)
+        facts |= live.facts_of_off(self.off)
+        return Context(
+            self.datadir, self.settings.doctor, self.clock, live=facts, off=frozenset(self.off)
+        )
 
     def _verdict(self) -> health.Verdict:
         """`/-/ready` by the doctor's own table, so that the two can't disagree."""

@@ -109,13 +109,16 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             )
         for name in datadir.tighten():
             log.warning("a file with the token could be read by others; no more", file=name)
-        recover_inbox(datadir, settings.inbox, clock, log)
-        damaged = damaged_outbox(datadir, settings.outbox)
+        stores = settings.roles.stores
+        if "inbox" in stores:
+            recover_inbox(datadir, settings.inbox, clock, log)
+        damaged = damaged_outbox(datadir, settings.outbox) if "outbox" in stores else {}
         schema.create_workspace(
             datadir,
             clock=clock,
             log=log,
             locked=True,
+            stores=stores,
             accepted=flags.accept_loss,
             damaged=damaged,
         )
@@ -134,7 +137,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             served=served,
             damaged=damaged,
         )
-        manifest.remember(datadir)  # a member key may be new
+        manifest.remember(datadir, stores)  # a member key may be new
         try:
             run(appliance, listeners, log)
         finally:

@@ -14,6 +14,7 @@ from appliance.inbox.settings import InboxSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
+from appliance.roles import RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
@@ -27,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitSettings = LimitSettings()
     socket: SocketSettings = SocketSettings()
     store: StoreSettings = StoreSettings()
+    roles: RolesSettings = RolesSettings()
     hub: HubSettings = HubSettings()
     courier: CourierSettings = CourierSettings()
     inbox: InboxSettings = InboxSettings()

@@ -44,7 +44,8 @@ def look_at(datadir: DataDir) -> State:
         state |= {"status": "unresponsive", "pid": lock.written.pid if lock.written else 0}
         state |= {"reason": "the writer lock is held, but nothing answers"}
         state |= {"hint": "agentlip doctor"}
-    state |= _log_facts(datadir)
+    if state["status"] != "running" or state["db_id"]:
+        state |= _log_facts(datadir)
     return state
 
 
@@ -122,7 +123,7 @@ def describe(state: State) -> str:
             f"Port: {state['port']}",
             f"PID: {state['pid']}",
             f"Uptime: {spell_seconds(state['uptime_seconds'])}",
-            f"Schema version: {state['schema_version']}",
+            *([f"Schema version: {state['schema_version']}"] if state["db_id"] else []),
             f"Protocol version: {state['protocol_version']}",
             f"URL: {state['url']}",
             f"Workspace: {state['workspace']}",
@@ -136,6 +137,14 @@ def welcome(state: State) -> str:
     agentlip = command_name()
     began = "already running" if state.get("already_running") else "running"
     trouble = [] if state["ready"] else [f"  It is not ready: {state['reason']}"]
+    commands = [
+        f"  {agentlip} channel create general{there}",
+        f"  {agentlip} topic create --channel general hello{there}",
+        f"  {agentlip} msg send --channel general --topic hello --sender me"
+        f" --content 'Hello'{there}",
+    ]
+    if not state["db_id"]:  # the hub is switched off
+        commands = [f"  {agentlip} status{there}"]
     return "\n".join(
         [
             f"Agentlip is {began} (pid {state['pid']}).",
@@ -144,10 +153,7 @@ def welcome(state: State) -> str:
             f"  API    {state['url']}",
             f"  token  {state['token_file']}",
             "Try:",
-            f"  {agentlip} channel create general{there}",
-            f"  {agentlip} topic create --channel general hello{there}",
-            f"  {agentlip} msg send --channel general --topic hello --sender me"
-            f" --content 'Hello'{there}",
+            *commands,
         ]
     )
 

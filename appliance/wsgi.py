@@ -19,7 +19,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthenticated, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
-from appliance.kernel.route import SocketRoute
+from appliance.kernel.route import Absent, SocketRoute
 from appliance.web import errors
 from appliance.web.body import QueryPlan
 from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard, query_token
@@ -73,7 +73,9 @@ class Entry:
         clock: Clock,
         log: Log,
         unsent: UnsentBudget,
+        absent: Absent = lambda _path: None,
     ) -> None:
+        """`absent` explains why there is no socket at a path."""
         self._falcon_app = falcon_app
         self._sockets = {route.path: MountedSocket(route) for route in sockets}
         self._guard = guard
@@ -82,6 +84,7 @@ class Entry:
         self._clock = clock
         self._log = log
         self._unsent = unsent
+        self._absent = absent
         self._open: dict[Socket, Any] = {}  # with the raw socket of each, oldest first
         self._closing = False
 
@@ -123,9 +126,11 @@ class Entry:
     def _find(self, environ: dict[str, Any]) -> MountedSocket:
         self._guard.check_host(environ)
         self._guard.check_origin(environ)
-        found = self._sockets.get(environ.get("PATH_INFO", ""))
+        path = environ.get("PATH_INFO", "")
+        found = self._sockets.get(path)
         if found is None:
-            raise NoSuchSocket(hint="WebSockets: " + ", ".join(sorted(self._sockets)))
+            hint = "WebSockets: " + ", ".join(sorted(self._sockets))
+            raise self._absent(path) or NoSuchSocket(hint=hint)
         if (
             not found.route.token_in_query
             and query_token(environ.get("QUERY_STRING", "")) is not None

@@ -15,6 +15,7 @@ from appliance.kernel.datadir import STORES, DataDir, LockView, ServerFile, look
 from appliance.kernel.trouble import NO_ROOM_BYTES
 from doctor.settings import DoctorSettings
 
+_SUBSYSTEM_OF = {"events": "hub", "jobs": "export", "mail": "outbox"}  # where names differ
 _STEPS_BETWEEN_LOOKS = 50_000
 _BUSY_TIMEOUT_SECONDS = 5.0
 _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
@@ -65,6 +66,7 @@ class Context:
     live        numbers the running appliance gives of itself (see `live.facts`); None if there
                 are none, because nothing runs here or it could not be asked
     live_error  why it could not be asked, as a sentence
+    off         subsystems that are switched off: their checks and stores are left out
     """
 
     def __init__(
@@ -76,13 +78,15 @@ class Context:
         live: Mapping[str, float] | None = None,
         live_error: str | None = None,
         stores: tuple[str, ...] = STORES,
+        off: frozenset[str] = frozenset(),
     ) -> None:
         self.datadir = datadir
         self.settings = settings
         self.clock = clock
         self.live = live
         self.live_error = live_error
-        self.stores = stores
+        self.off = off
+        self._stores = stores
         self._connections: dict[str, sqlite3.Connection] = {}
         self._deadline = float("inf")
 
@@ -101,6 +105,15 @@ class Context:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return tuple(store for store in self._stores if store not in self.off)
+
+    def is_off(self, name: str) -> bool:
+        """Whether a check or setting, by its dotted name, is of a subsystem that is off."""
+        first = name.partition(".")[0]
+        return _SUBSYSTEM_OF.get(first, first) in self.off
 
     def give(self, seconds: float) -> None:
         """Reads from now on are interrupted after that time."""
@@ -143,6 +156,8 @@ class Context:
     def opened(self, *stores: str) -> Iterator[tuple[str, sqlite3.Connection]]:
         """Those stores (all, if none is named) that open; that one does not is said elsewhere."""
         for store in stores or self.stores:
+            if store in self.off:
+                continue
             try:
                 connection = self.open(store)
                 connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()

@@ -20,6 +20,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import STORES, DataDir, discover
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid, Unavailable
 from appliance.kernel.manifest import StoreLost
+from appliance.roles import RolesSettings
 from doctor import report, run
 from doctor.check import Finding, is_damage, open_read_only
 from doctor.checks import CHECKS
@@ -54,9 +55,10 @@ class StoreUnreadable(Unavailable):
 
 
 class _OurSection(msgspec.Struct, frozen=True):
-    """Only [doctor] of agentlip.toml; what else is wrong there must not blind the doctor."""
+    """Only these of agentlip.toml; what else is wrong there must not blind the doctor."""
 
     doctor: DoctorSettings = DoctorSettings()
+    roles: RolesSettings = RolesSettings()
 
 
 def _or_say_why(command: Callable[..., None]) -> Callable[..., None]:
@@ -108,7 +110,8 @@ def check(
     if checkpoint:
         for name, left in fold_logs(datadir).items():
             typer.echo(f"{name}: {left} bytes of log are left", err=True)
-    with run.context_outside(datadir, _settings(datadir), SystemClock()) as context:
+    settings, off = _settings(datadir)
+    with run.context_outside(datadir, settings, SystemClock(), off) as context:
         facts = report.facts_of(context)
         outcomes = run.examine(context, checks)
     what = report.report(facts, outcomes)
@@ -203,13 +206,15 @@ def _datadir(workspace: Path | None) -> DataDir:
     return datadir
 
 
-def _settings(datadir: DataDir) -> DoctorSettings:
-    """The defaults where agentlip.toml can't be read: that is a finding, not a reason to stop."""
+def _settings(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
+    """And the subsystems that are switched off. The defaults where agentlip.toml can't be read:
+    that is a finding, not a reason to stop."""
     try:
-        return config.load(_OurSection, datadir.settings_file, os.environ).doctor
+        ours = config.load(_OurSection, datadir.settings_file, os.environ)
+        return ours.doctor, frozenset(ours.roles.off)
     except config.BadSettings as error:
         typer.echo(f"Warning: {error.message}; the doctor's defaults are used", err=True)
-        return DoctorSettings()
+        return DoctorSettings(), frozenset()
 
 
 def _above(ctx: typer.Context, name: str) -> Any:

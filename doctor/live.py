@@ -1,13 +1,14 @@
 """What the running appliance says of itself: as numbers inside it, over HTTP from outside."""
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from appliance.kernel.datadir import DataDir, ServerFile
 
 PATH = "/-/ready"
+OFF = "off."
 _BODY_BYTES_MAX = 1024 * 1024
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
@@ -46,6 +47,15 @@ def facts(
     for name, own in (*stores.items(), *parts.items()):
         numbers |= {f"{name}.{fact}": float(value) for fact, value in own.items()}
     return numbers
+
+
+def facts_of_off(off: Iterable[str]) -> dict[str, float]:
+    """Subsystems that are switched off, for a doctor that does not know the settings in force."""
+    return {f"{OFF}{name}": 1.0 for name in off}
+
+
+def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
+    return frozenset(name.removeprefix(OFF) for name in numbers if name.startswith(OFF))
 
 
 def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> Ready:

@@ -10,7 +10,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from doctor.check import Check, Context, Cost, Finding, Severity, is_interrupted
 from doctor.checks import CHECKS
-from doctor.live import NotAnswering, ask
+from doctor.live import NotAnswering, ask, off_of
 from doctor.settings import DoctorSettings
 
 EXIT_GOOD = 0
@@ -48,9 +48,12 @@ def is_ready(findings: Iterable[Finding]) -> bool:
     return worst(findings) is not Severity.CRITICAL
 
 
-def context_outside(datadir: DataDir, settings: DoctorSettings, clock: Clock) -> Context:
-    """A context for who is not the appliance: asks it for its facts if one runs here."""
-    context = Context(datadir, settings, clock)
+def context_outside(
+    datadir: DataDir, settings: DoctorSettings, clock: Clock, off: frozenset[str] = frozenset()
+) -> Context:
+    """A context for who is not the appliance: asks it for its facts if one runs here. `off` are
+    the subsystems that the settings switch off; a running appliance knows better."""
+    context = Context(datadir, settings, clock, off=off)
     if not context.lock().held:
         return context
     server = context.server()
@@ -58,7 +61,8 @@ def context_outside(datadir: DataDir, settings: DoctorSettings, clock: Clock) ->
         context.live_error = "server.json is missing or can't be read"
         return context
     try:
-        context.live = ask(datadir, server, settings.ask_seconds_max).facts
+        context.live = ask(datadir, server, settings.ask_seconds_max).facts or {}
+        context.off = off_of(context.live)
     except NotAnswering as error:
         context.live_error = str(error)
     return context
@@ -77,6 +81,8 @@ def select(names: Sequence[str], everything: bool) -> tuple[Check, ...]:
 
 def look(context: Context, check: Check) -> Outcome:
     """Runs one check within its time; that it could not look is a finding too."""
+    if context.is_off(check.name):
+        return Outcome(check.name, check.inspects, ())
     settings = context.settings
     expensive = check.cost is Cost.EXPENSIVE
     context.give(settings.expensive_seconds_max if expensive else settings.check_seconds_max)

@@ -65,6 +65,7 @@ AT_START = (
 ANSWERS = (
     "appliance.kernel",
     "appliance.web",
+    "appliance.roles",
     "appliance.wsgi",
     "appliance.mesh",
     *(

@@ -68,5 +68,5 @@ class TooManyActs(Forbidden):
 
 class NoSender(Unavailable):
     code = "OUTBOX_OFF"
-    sentence = "nothing here sends: the outbox is not served"
-    advice = "set outbox.enabled in agentlip.toml, and restart"
+    sentence = "hooks can't send: the outbox is switched off here"
+    advice = "set roles.outbox = true in agentlip.toml, then: agentlipd restart"

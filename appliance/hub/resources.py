@@ -1,5 +1,6 @@
 """The hub on HTTP: one class a noun, and the table of its routes (hub spec §0.9)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -20,11 +21,11 @@ def answer(resp: falcon.Response, result: Reply) -> None:
 
 
 class HealthResource:
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, health: Callable[[], wire.Health]) -> None:
+        self._health = health
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.health())
+        reply(resp, self._health())
 
 
 class Channels:
@@ -156,13 +157,17 @@ class Events:
         return cloudevents.origin_of(self._hub.db_id, self._hub.identity.epoch)
 
 
+def health_route(health: Callable[[], wire.Health]) -> Route:
+    asked = Operation(
+        OPEN, reply=wire.Health, probe=True, summary="Is this the hub, and which one?"
+    )
+    return Route("/health", HealthResource(health), {"GET": asked})
+
+
 def routes(hub: Hub) -> list[Route]:
     topics, messages, events = Topics(hub), Messages(hub), Events(hub)
     return [
-        Route("/health", HealthResource(hub), {
-            "GET": Operation(OPEN, reply=wire.Health, probe=True,
-                             summary="Is this the hub, and which one?"),
-        }),
+        health_route(hub.health),
         Route("/api/v1/channels", Channels(hub), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
                              summary="All channels, by name", by_channel=True),

@@ -282,19 +282,7 @@ class Hub:
     # -- reads -----------------------------------------------------------------------
 
     def health(self) -> wire.Health:
-        identity = self.identity
-        return wire.Health(
-            status="ok",
-            instance_id=identity.instance_id,
-            db_id=self.db_id,
-            schema_version=self.schema_version,
-            protocol_version=wire.PROTOCOL_VERSION,
-            epoch=identity.epoch,
-            uptime_seconds=max(0, self.clock.now_ms() - identity.started_ms) // 1000,
-            pid=identity.pid,
-            version=identity.version,
-            features=identity.features,
-        )
+        return health_of(self.identity, self.clock, self.db_id, self.schema_version)
 
     def newest_event(self) -> int:
         head: int = self.store.read(queries.facts)["head"]
@@ -447,6 +435,24 @@ class Hub:
 
     def _page(self, limit: int) -> int:
         return min(limit, self.settings.page_max)
+
+
+def health_of(
+    identity: ProcessIdentity, clock: Clock, db_id: str = "", schema_version: int = 0
+) -> wire.Health:
+    """Without a hub in this process, the database has no id and the schema no version."""
+    return wire.Health(
+        status="ok",
+        instance_id=identity.instance_id,
+        db_id=db_id,
+        schema_version=schema_version,
+        protocol_version=wire.PROTOCOL_VERSION,
+        epoch=identity.epoch,
+        uptime_seconds=max(0, clock.now_ms() - identity.started_ms) // 1000,
+        pid=identity.pid,
+        version=identity.version,
+        features=identity.features,
+    )
 
 
 def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:

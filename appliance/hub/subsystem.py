@@ -1,13 +1,14 @@
 """The hub as a part of the appliance."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from appliance.hub import wire
 from appliance.hub.loops import Indexer, KeySweeper, catch_up
 from appliance.hub.requests import Requests
-from appliance.hub.resources import routes
-from appliance.hub.service import Hub
+from appliance.hub.resources import health_route, routes
+from appliance.hub.service import Hub, health_of
 from appliance.hub.settings import HubSettings
 from appliance.hub.stream import Session
 from appliance.kernel.auth import Principal, TokenBook
@@ -80,3 +81,15 @@ class HubSubsystem(Subsystem):
     ) -> int:
         requests = Requests(self.hub, charge)
         return Session(socket, self.hub, who, requests, self._sockets).run()
+
+
+class HealthSubsystem(Subsystem):
+    """In the hub's place while it is switched off: `/health` answers for the process alone."""
+
+    name = "health"
+
+    def __init__(self, identity: ProcessIdentity, clock: Clock) -> None:
+        self._health = partial(health_of, identity, clock)
+
+    def routes(self) -> list[Route]:
+        return [health_route(self._health)]

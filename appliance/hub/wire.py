@@ -203,6 +203,8 @@ class StreamQuery(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
+    """While the hub is switched off, `db_id` is "" and `schema_version` 0."""
+
     status: str
     instance_id: str
     db_id: str

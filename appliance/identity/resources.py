@@ -11,7 +11,7 @@ from appliance.web.media import reply
 
 
 class IdentityResource:
-    def __init__(self, identity: Identity, tell: Tell) -> None:
+    def __init__(self, identity: Identity, tell: Tell | None) -> None:
         self._identity = identity
         self._tell = tell
 
@@ -19,10 +19,12 @@ class IdentityResource:
         reply(resp, self._identity.shown())
 
     def on_post_rotate(self, _req: Any, resp: falcon.Response) -> None:
+        if self._tell is None:
+            raise wire.RotationNeedsInbox
         reply(resp, self._identity.rotate(self._tell))
 
 
-def routes(identity: Identity, tell: Tell) -> list[Route]:
+def routes(identity: Identity, tell: Tell | None) -> list[Route]:
     resource = IdentityResource(identity, tell)
     return [
         Route("/v1/identity", resource, {
@@ -32,7 +34,7 @@ def routes(identity: Identity, tell: Tell) -> list[Route]:
         Route("/v1/identity/rotate", resource, {
             "POST": Operation(wire.ADMIN, reply=wire.Rotated, same_origin=True,
                               errors=(wire.OnlyPersistent, wire.RotationRuns,
-                                      wire.RotationUnfinished),
+                                      wire.RotationUnfinished, wire.RotationNeedsInbox),
                               summary="Another member key, told to every broker first"),
         }, suffix="rotate"),
     ]  # fmt: skip

@@ -27,8 +27,8 @@ class IdentitySubsystem(Subsystem):
     name = "identity"
     needs = frozenset({"inbox"})  # brokers are told of a new key as the inbox asks them
 
-    def __init__(self, identity: Identity, tell: Tell, clock: Clock, log: Log) -> None:
-        """`tell` has every broker take a new key."""
+    def __init__(self, identity: Identity, tell: Tell | None, clock: Clock, log: Log) -> None:
+        """`tell` has every broker take a new key; without it the key can't be rotated."""
         self._identity = identity
         self._tell = tell
         self.loops = (ArchiveKeeper(identity, clock, log),)

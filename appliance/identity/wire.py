@@ -81,6 +81,12 @@ class RotationUnfinished(Unavailable):
     advice = "agentlip identity rotate: again, it goes on with the same new key"
 
 
+class RotationNeedsInbox(Conflict):
+    code = "ROTATION_NEEDS_INBOX"
+    sentence = "the key can't be rotated: without the inbox, no broker can be given the new one"
+    advice = "roles.inbox = true in agentlip.toml, then agentlipd restart"
+
+
 class RotationRuns(Conflict):
     sentence = "the member key is being rotated by somebody else"
     advice = "agentlip identity show"

@@ -19,3 +19,17 @@ class SendStatus:
     def adopt(self, mesh: str, retention_days: int | None) -> None:
         """For how many days the broker of that mesh knows ids; None: for ever."""
         self._outbox.adopt(mesh, retention_days)
+
+
+class NothingSent:
+    """While the outbox is switched off."""
+
+    def counts(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
+    def features(self) -> list[str]:
+        return []
+
+    def adopt(self, mesh: str, retention_days: int | None) -> None:
+        return

@@ -40,10 +40,15 @@ def local_target(
 
 class MeshMembership:
     """Whether our key may send to a mesh. Of a broker elsewhere (`remote`: its meshes) the inbox
-    remembers the answer; the broker here is asked."""
+    remembers the answer; the broker here is asked. Either may be switched off (None): then its
+    answer is not known before a send is refused."""
 
     def __init__(
-        self, inbox: Inbox, broker: Broker, keys: MemberKeys, remote: Collection[str]
+        self,
+        inbox: Inbox | None,
+        broker: Broker | None,
+        keys: MemberKeys,
+        remote: Collection[str],
     ) -> None:
         self._inbox = inbox
         self._broker = broker
@@ -53,7 +58,7 @@ class MeshMembership:
     def refusal(self, mesh: str) -> ApplianceError | None:
         """Why the outbox takes no sends to that mesh now: its broker revoked our key."""
         if mesh in self._remote:
-            revoked = self._inbox.revoked.get(mesh)
+            revoked = None if self._inbox is None else self._inbox.revoked.get(mesh)
         else:
             revoked = self._revoked_here(mesh)
         if revoked is None:
@@ -62,10 +67,14 @@ class MeshMembership:
 
     def on_revoked(self, mesh: str, pubkey: str) -> None:
         """What a broker said of the key in force; of a former key it says nothing new."""
-        if mesh in self._remote and pubkey == self._keys.in_mesh(mesh).public_hex:
+        if self._inbox is None or mesh not in self._remote:
+            return
+        if pubkey == self._keys.in_mesh(mesh).public_hex:
             self._inbox.note_revoked(mesh, pubkey)
 
     def _revoked_here(self, mesh: str) -> str | None:
+        if self._broker is None:
+            return None
         row = self._broker.directory.by_slug.get(mesh)
         if row is None:
             return None

@@ -37,6 +37,16 @@ class WebhookBook:
         self._webhooks.heard(ref, outcome)
 
 
+class NoWebhooks:
+    """While webhooks are switched off: what the outbox still has for them waits."""
+
+    def find(self, send: Outgoing) -> Call | Refused | Later:
+        return Later("webhooks are switched off here ([roles])", DISABLED_RETRY_SECONDS)
+
+    def tell(self, ref: str, outcome: str) -> None:
+        return
+
+
 class WebhookPost:
     """The outbox as the hub's feeder sees it."""
 

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,15 @@ class BadSettings(Invalid):
     code = "BAD_SETTINGS"
     sentence = "the settings can't be read"
     advice = "every setting with its default is in ops/agentlip.toml"
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A section that distinguishes what is written from a default of the same value."""
+
+    def check_given(self, given: Mapping[str, Any]) -> None:
+        """Raises BadSettings."""
+        ...
 
 
 def load(
@@ -46,9 +55,14 @@ def load(
         if value is not None:
             _put(merged, path.split("."), value)
     try:
-        return msgspec.convert(merged, kind)
+        settings = msgspec.convert(merged, kind)
     except msgspec.ValidationError as error:
         raise BadSettings(f"settings: {error}{_suggestion(kind, str(error))}") from None
+    for name, given in merged.items():
+        section = getattr(settings, name, None)
+        if isinstance(section, Judging):
+            section.check_given(given)
+    return settings
 
 
 def secret(path: str) -> str:

@@ -95,12 +95,17 @@ def remembered_at(database: Path) -> dict[str, str]:
     return _decode(_text(database.with_name(FILE))).stores
 
 
-def lost_stores(datadir: DataDir, mode: Mode = "ro") -> list[StoreLost]:
-    """What is remembered and not there, or somebody else's."""
+def lost_stores(
+    datadir: DataDir, mode: Mode = "ro", stores: Collection[str] = STORES
+) -> list[StoreLost]:
+    """What is remembered and not there, or somebody else's. Only `stores` are looked at, and
+    secrets."""
     expected = read(datadir, mode).stores or _expected_without_record(datadir, mode)
     lost = []
     for name, store_id in expected.items():
         path = datadir.dir / file_of(name)
+        if name in STORES and name not in stores:
+            continue
         if name == IDENTITY:
             continue  # a process without a disk of its own needs none: asked where it is loaded
         if name == TOKEN:
@@ -113,9 +118,15 @@ def lost_stores(datadir: DataDir, mode: Mode = "ro") -> list[StoreLost]:
     return lost
 
 
-def check(datadir: DataDir, accepted: Collection[str], clock: Clock, log: Log) -> None:
-    """Before anything is opened or made. Raises StoreLost for what was not accepted."""
-    lost = lost_stores(datadir, "rw")
+def check(
+    datadir: DataDir,
+    accepted: Collection[str],
+    clock: Clock,
+    log: Log,
+    stores: Collection[str] = STORES,
+) -> None:
+    """Before `stores` are opened or made. Raises StoreLost for what was not accepted."""
+    lost = lost_stores(datadir, "rw", {*stores, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
             raise error
@@ -128,10 +139,10 @@ def check(datadir: DataDir, accepted: Collection[str], clock: Clock, log: Log) -
         log.warning("the record of the stores was missing and was created again", file=FILE)
 
 
-def remember(datadir: DataDir) -> None:
-    """Adds what is there to the record. Under the lock, with all stores migrated."""
+def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
+    """Adds what is there to the record. Under the lock, with `stores` migrated."""
     manifest = read(datadir, "rw")
-    for store in STORES:
+    for store in stores:
         path = datadir.database(store)
         if path.exists():
             manifest.stores[store] = _identify(path, store, manifest.stores.get(store, ""))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.auth import Principal
+from appliance.kernel.errors import ApplianceError
 
 OPEN: None = None
 """The scope of an operation that anybody may call. It has to be written out."""
@@ -22,6 +23,9 @@ SIGNATURE = "HTTP_X_AGENTLIP_SIGNATURE"
 
 Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
 """Raises Unauthenticated as soon as it knows, preferably before the body is read."""
+
+Absent = Callable[[str], ApplianceError | None]
+"""Why nothing is mounted at a path that exists in other configurations; None: no known reason."""
 
 DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
 """A path parameter that its route does not describe further."""

@@ -139,6 +139,8 @@ def create_workspace(
     `damaged` collects stores that can't be opened but can be done without; without it they
     are refused as well.
 
+    Stores that are not among `stores` are neither made nor opened.
+
     `locked` says that the caller holds the writer lock (a starting hub); then databases that
     are there are migrated as well. Otherwise the lock is taken for as long as this lasts, and
     databases that are there are left as they are.
@@ -147,7 +149,7 @@ def create_workspace(
     found: list[str] = []
     make_folders(datadir, made, found)
     if locked:
-        manifest.check(datadir, accepted, clock, log)
+        manifest.check(datadir, accepted, clock, log, stores)
         _fill(datadir, stores, True, clock, log, made, found, damaged)
         return Created(made=tuple(made), found=tuple(found))
     lock = WriterLock(datadir, "init", clock)
@@ -159,7 +161,7 @@ def create_workspace(
         found += [datadir.database(store).name for store in stores]
         return Created(made=tuple(made), found=tuple(found), running=True)
     try:
-        manifest.check(datadir, accepted, clock, log)
+        manifest.check(datadir, accepted, clock, log, stores)
         _fill(datadir, stores, False, clock, log, made, found)
     finally:
         lock.release()
@@ -234,4 +236,4 @@ def _fill(
         made.append(datadir.token_file.name)
     else:
         found.append(datadir.token_file.name)
-    manifest.remember(datadir)
+    manifest.remember(datadir, stores)

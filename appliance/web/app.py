@@ -21,7 +21,7 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.log import Log
-from appliance.kernel.route import SIGNATURE, Operation, Route, check_routes
+from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
 from appliance.web.guard import Guard
@@ -267,8 +267,9 @@ class Answers:
 class Failures:
     """Turns whatever was raised into the one error body."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, absent: Absent) -> None:
         self._log = log
+        self._absent = absent
 
     def ours(
         self, req: falcon.Request, resp: Response, error: ApplianceError, _params: dict[str, Any]
@@ -286,7 +287,7 @@ class Failures:
         status = error.status_code
         told: ApplianceError
         if status == 404:
-            told = errors.NoSuchRoute()
+            told = self._absent(req.path) or errors.NoSuchRoute()
         elif status == 415:
             told = errors.UnsupportedMediaType()
         elif status == 413:
@@ -327,14 +328,16 @@ def make_app(
     instance_id: str,
     access: str = "errors",
     unsent: UnsentBudget | None = None,
+    absent: Absent = lambda _path: None,
 ) -> App:
-    """The app of these routes. Raises UnfitRoute for one that nobody guards or describes."""
+    """The app of these routes. Raises UnfitRoute for one that nobody guards or describes.
+    `absent` explains why there is no route at a path."""
     check_routes(routes)
     places = {route.path: Place(route, settings) for route in routes}
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
-    failures = Failures(log)
+    failures = Failures(log, absent)
     app: App = falcon.App(
         response_type=Response,
         middleware=[

@@ -40,6 +40,8 @@ def _secrets(context: Context) -> Iterator[Finding]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
         return  # said by settings.file
     for name, value in _files(tree, ""):
+        if context.is_off(name):
+            continue
         secret = Path(value)
         if not secret.is_file():
             yield Finding(

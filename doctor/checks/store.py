@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from appliance.kernel import manifest
+from appliance.kernel.datadir import STORES
 from appliance.kernel.manifest import StoreLost
 from appliance.kernel.schema import NEEDED, SchemaState, state
 from appliance.kernel.trouble import MENDING
@@ -96,7 +97,8 @@ def _opens(context: Context) -> Iterator[Finding]:
 
 
 def _record(context: Context) -> Iterator[Finding]:
-    for error in manifest.lost_stores(context.datadir):
+    looked_at = [store for store in STORES if store not in context.off]
+    for error in manifest.lost_stores(context.datadir, stores=looked_at):
         store = str(error.details["store"])
         if store not in context.stores or error.details["problem"] != "missing":
             sentence = error.message.removeprefix(f"{store}: ")
@@ -119,7 +121,8 @@ def _record(context: Context) -> Iterator[Finding]:
 
 def _ours(context: Context) -> bool:
     """Whether this program ever started here; else stores beside the hub's are yet to come."""
-    return any(state(connection, store).schema for store, connection in context.opened("hub"))
+    known = "auth" if "hub" in context.off else "hub"
+    return any(state(connection, store).schema for store, connection in context.opened(known))
 
 
 def _schema(context: Context) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ SUBSYSTEM = 5
 OF_MODULE = {
     "terminal": 4,
     "cli_recover": 4,
+    "roles": 6,
     "settings": 6,
     "wsgi": 8,
     "composition": 10,

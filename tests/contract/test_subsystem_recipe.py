@@ -29,7 +29,7 @@ ELSEWHERE = [
     ),
     (
         "appliance/composition.py",
-        "            self.hub,",
+        "            hub or HealthSubsystem(self.identity, clock),",
         "            ToySubsystem(settings.toy, settings.store, host.datadir, clock, log),",
     ),
     (

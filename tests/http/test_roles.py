@@ -1,0 +1,297 @@
+"""Appliances with roles switched off, as their clients and operators see them."""
+
+import io
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from appliance.app import Appliance
+from appliance.kernel import datadir, schema
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.log import Log
+from appliance.roles import PATHS, RolesSettings, role_of
+from appliance.settings import Settings
+from tests.support.commands import agentlip, agentlipd
+from tests.support.servedhub import ServedHub
+
+pytestmark = pytest.mark.slow
+
+ENVELOPE = {"id": "e", "ts": "2026-01-01T00:00:00Z", "type": "t", "payload": 1}
+DURABLE = '[courier]\n[[courier.streams]]\npattern = "kept*"\ndurable = true\n'
+ASKED = {
+    "hub": "/api/v1/channels",
+    "webhooks": "/api/v1/webhooks",
+    "plugins": "/api/v1/plugins",
+    "courier": "/v1/stats",
+    "outbox": "/v1/outbox",
+    "inbox": "/v1/topic/list",
+    "hooks": "/v1/hooks/runs",
+    "broker": "/broker/v1/status",
+    "export": "/api/v1/segments",
+    "identity": "/v1/identity",
+    "tokens": "/api/v1/tokens",
+}
+STORES = ("hub", "courier", "outbox", "inbox", "broker")
+ROLES = RolesSettings.__struct_fields__
+BESIDE = {"tokens", "identity", "local_meshes", "health"}  # subsystems without a role
+ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
+LAPTOP = {"hub", "webhooks", "plugins", "courier", "outbox", "export"}
+
+
+def only(*roles):
+    return RolesSettings(**{role: role in roles for role in ROLES})
+
+
+@contextmanager
+def built(folder, roles=None):
+    """An appliance that is not started, and what it logged."""
+    lines = io.BytesIO()
+    data, clock, log = DataDir(folder), SystemClock(), Log(lines)
+    settings = Settings(roles=roles or RolesSettings())
+    lock = WriterLock(data, "test", clock)
+    schema.make_folders(data, [], [])
+    lock.acquire()
+    try:
+        schema.create_workspace(
+            data, clock=clock, log=log, locked=True, stores=settings.roles.stores
+        )
+        whole = Appliance(settings, data, lock, clock, log, "test")
+        try:
+            yield whole, lines
+        finally:
+            whole.stop()
+    finally:
+        lock.release()
+
+
+def damage(hub, store):
+    """What nothing may open, report or change while the store's subsystem is off."""
+    path = hub.datadir.database(store)
+    path.write_bytes(b"garbage!" * 4096)
+    hub.datadir.suspect_file(store).write_text("damaged\n")
+    return path
+
+
+def open_stores(hub):
+    """Names of the database files that the process or its children have open."""
+    children = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
+    links = [
+        link.readlink()
+        for pid in (str(hub.pid), *children)
+        for link in Path(f"/proc/{pid}/fd").iterdir()
+        if link.is_symlink()
+    ]
+    return {link.name.partition(".sqlite3")[0] for link in links if ".sqlite3" in link.name}
+
+
+def settings(*off, more=DURABLE):
+    return "[roles]\n" + "".join(f"{role} = false\n" for role in off) + more
+
+
+def check_served(hub, served):
+    for name, path in ASKED.items():
+        answer = hub.http.get(path)
+        if name in served or name == "tokens":
+            assert answer.status == 200, (path, answer)
+        else:
+            assert (answer.status, answer.body["code"]) == (404, "ROLE_OFF"), (path, answer)
+            assert answer.body["details"]["role"] == name
+            assert f"{answer.body['details']['setting']} = true" in answer.body["hint"]
+
+
+def check_healthy(hub, off):
+    ready = hub.http.get("/-/ready")
+    assert (ready.status, ready.body["findings"]) == (200, [])
+    facts = {name.partition(".")[0] for name in ready.body["facts"]}
+    assert not facts & {*off}
+    told = json.loads(agentlip("doctor", "--json", cwd=hub.workspace).out)
+    assert [finding for check in told["checks"] for finding in check["findings"]] == []
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_store_of_a_disabled_subsystem_is_neither_opened_nor_reported(tmp_path, store):
+    hub = ServedHub(tmp_path, "--no-limits", settings=settings(store))
+    path = damage(hub, store)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    hub.start()
+    try:
+        gone = {"hub": {"webhooks", "plugins", "export"}, "outbox": {"webhooks"},
+                "inbox": {"hooks"}}.get(store, set())  # fmt: skip
+        check_served(hub, set(ASKED) - gone - {store})
+        check_healthy(hub, {store, *gone})
+        files = {"hub": "db"}
+        expected = {"auth", *(files.get(one, one) for one in STORES if one != store)}
+        assert open_stores(hub) == expected
+        assert "Traceback" not in hub.said
+        assert '"level":"error"' not in hub.said
+        assert hub.said.count('"msg":"subsystems are switched off"') == 1
+        assert hub.stop() == 0
+        offline = agentlip("doctor", "--json", cwd=tmp_path)
+        assert offline.code == 0, offline
+        assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    finally:
+        hub.kill()
+
+
+def test_missing_file_of_a_disabled_subsystem_is_asked_for_when_it_is_switched_on(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits", settings=settings("broker"))
+    hub.datadir.database("broker").unlink()
+    hub.start()
+    hub.stop()
+    assert not hub.datadir.database("broker").exists()
+    hub.datadir.settings_file.unlink()
+    with pytest.raises(AssertionError):
+        hub.start()
+    assert hub.process.wait(30) == 2
+    assert "broker: its file .agentlip/broker.sqlite3 is missing" in hub.said
+
+
+def test_server_with_the_broker_only(tmp_path):
+    """Without the hub too: `up`, `status` and `/health` answer for the process."""
+    off = set(ASKED) - {"broker", "identity", "tokens"} | {"mcp"}
+    (tmp_path / "agentlip.toml").write_text(settings(*off))
+    started = agentlipd("up", "--port", "0", cwd=tmp_path)
+    assert started.code == 0, started
+    assert "channel create" not in started.out
+    hub = ServedHub(tmp_path)
+    try:
+        check_served(hub, {"broker"})
+        check_healthy(hub, off)
+        health = hub.http.get("/health")
+        assert health.status == 200
+        assert (health.body["status"], health.body["db_id"]) == ("ok", "")
+        assert health.body["schema_version"] == 0
+        assert health.body["features"] == []
+        shown = agentlip("status", "--json", cwd=tmp_path)
+        assert shown.code == 0, shown
+        state = json.loads(shown.out)
+        assert (state["status"], state["ready"], state["db_id"]) == ("running", True, "")
+        assert "messages" not in state
+        assert agentlip("status", cwd=tmp_path).code == 0
+        made = hub.http.post("/broker/v1/meshes", {"slug": "m"})
+        assert made.status == 201, made
+        for path in ("/ws", "/v1/subscribe"):
+            upgrade = {"Connection": "Upgrade", "Upgrade": "websocket",
+                       "Sec-WebSocket-Version": "13",
+                       "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}  # fmt: skip
+            assert hub.connect().get(path, headers=upgrade).body["code"] == "ROLE_OFF"
+        refused = agentlip("channel", "create", "general", cwd=tmp_path)
+        assert refused.code != 0
+        assert "hub is switched off here (roles.hub = false)" in refused.err
+        assert "set roles.hub = true" in refused.err
+    finally:
+        stopped = agentlipd("down", cwd=tmp_path)
+    assert stopped.code == 0, stopped
+
+
+def test_laptop_with_hub_outbox_and_courier(tmp_path):
+    more = f'{DURABLE}[[outbox.brokers]]\nmesh = "default"\nurl = "http://127.0.0.1:9"\n'
+    off = settings("inbox", "broker", "mcp", more=more)
+    hub = ServedHub(tmp_path, "--no-limits", settings=off)
+    hub.start()
+    try:
+        check_served(hub, LAPTOP | {"identity"})
+        check_healthy(hub, {"inbox", "hooks", "broker", "mcp"})
+        assert open_stores(hub) == {"auth", "db", "courier", "outbox"}
+        assert hub.http.post("/mcp", {}).body["code"] == "ROLE_OFF"
+        hub.send(hub.place("general")[1])
+        kept = hub.http.post("/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})
+        assert kept.status == 200, kept
+        sent = hub.http.post("/v1/send", {"to": "#x", "message": "m", "client_message_id": "c1"})
+        assert sent.status == 202, sent
+        (row,) = hub.http.get("/v1/outbox/sends").body["sends"]
+        assert row["status"] in ("pending", "inflight")
+        rotated = hub.http.post("/v1/identity/rotate")
+        assert (rotated.status, rotated.body["code"]) == (409, "ROTATION_NEEDS_INBOX")
+        assert '"level":"error"' not in hub.said
+    finally:
+        hub.stop()
+
+
+def test_inbox_without_outbox_says_that_nothing_is_sent(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits", settings=settings("outbox"))
+    hub.start()
+    try:
+        health = hub.http.get("/v1/health").body
+        version = hub.http.get("/v1/version").body
+        assert not {"send", "topic_post"} & {*version["ipc_features"]}
+        assert (health["queue_depth"], health["inflight"]) == (0, 0)
+        rotated = hub.http.post("/v1/identity/rotate")
+        assert rotated.body.get("code") != "ROTATION_NEEDS_INBOX"
+    finally:
+        hub.stop()
+
+
+def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
+    with built(tmp_path) as (whole, _):
+        found = {
+            path: one.name
+            for one in whole.subsystems
+            for path in [route.path for route in (*one.routes(), *one.sockets())]
+        }
+    assert len(found) > 60
+    for path, name in found.items():
+        expected = None if path.split("/{")[0] in ABOUT_THE_PROCESS or name == "tokens" else name
+        assert role_of(path) == expected, path
+    assert set(PATHS) == set(found.values()) - {"tokens"}
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        *(RolesSettings(**{role: False}) for role in ROLES),
+        RolesSettings(outbox=False, inbox=False),
+        only(),
+        *(only(role) for role in ("hub", "courier", "outbox", "inbox", "broker")),
+    ],
+    ids=lambda roles: " ".join(sorted(roles.off)),
+)
+def test_only_what_is_on_is_built(tmp_path, roles):
+    with built(tmp_path) as (whole, lines):
+        every = whole.subsystems
+        loops = {one.name: {loop.name for loop in one.loops} for one in every}
+        names = [one.name for one in every]
+    assert not [line for line in _log(lines) if "switched off" in line["msg"]]
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.sqlite3")}
+    with built(tmp_path, roles) as (whole, lines):
+        shown = [one.name for one in whole.subsystems if one.name not in BESIDE]
+        assert shown == [name for name in names if name not in {*roles.off, *BESIDE}]
+        paths = [route.path for route in whole.routes()]
+        assert not [path for path in paths if role_of(path) in roles.off]
+        assert paths.count("/health") == 1
+        stores = {store.name for one in whole.subsystems for store in one.stores}
+        assert stores == {*roles.stores} - {"courier"}  # which opens its file when it needs it
+        running = {loop.name for loop in whole.loops}
+        for name in roles.off:
+            assert not loops[name] & running, name
+        assert ("home_meshes" in running) == (roles.inbox and roles.broker)
+        assert whole._verdict().ready
+        assert whole._verdict().details["findings"] == []
+        (said,) = [line for line in _log(lines) if "switched off" in line["msg"]]
+        assert {k: v for k, v in said.items() if k not in ("level", "ts", "msg")} == roles.off
+    for path, changed in files.items():
+        store = "hub" if path.stem == "db" else path.stem
+        if store not in roles.stores:
+            assert path.stat().st_mtime_ns == changed, store
+
+
+def test_hooks_without_an_outbox_can_not_send(tmp_path):
+    for outbox in (True, False):
+        with built(tmp_path, RolesSettings(outbox=outbox)) as (whole, _):
+            (hooks,) = [one.hooks for one in whole.subsystems if one.name == "hooks"]
+            assert (hooks.send is not None) == outbox
+
+
+def test_disabled_stores_are_not_made(tmp_path):
+    with built(tmp_path, only("broker")):
+        made = {path.name for path in (tmp_path / ".agentlip").glob("*.sqlite3")}
+    assert made == {"auth.sqlite3", "broker.sqlite3"}
+    with built(tmp_path):
+        assert all(DataDir(tmp_path).database(store).exists() for store in datadir.STORES)
+
+
+def _log(lines):
+    return [json.loads(line) for line in lines.getvalue().splitlines()]

@@ -1,0 +1,62 @@
+"""What the section [roles] of the settings says; tests/http/test_roles.py has what follows."""
+
+import msgspec
+import pytest
+
+from appliance.kernel.config import BadSettings, load
+from appliance.kernel.datadir import STORES
+from appliance.roles import NEEDS, RolesSettings
+from appliance.settings import Settings
+
+ROLES = RolesSettings.__struct_fields__
+WITH_IT = {  # what a role takes along when it is switched off
+    "hub": {"webhooks", "plugins", "mcp", "export"},
+    "outbox": {"webhooks"},
+    "inbox": {"hooks"},
+}
+
+
+def only(*roles):
+    return RolesSettings(**{role: role in roles for role in ROLES})
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_that_is_off_switches_off_those_that_need_it(role):
+    off = RolesSettings(**{role: False}).off
+    assert off == dict.fromkeys({role, *WITH_IT.get(role, ())}, f"roles.{role}")
+
+
+def test_identity_is_off_without_outbox_and_inbox():
+    assert RolesSettings(outbox=False, inbox=False).off["identity"] == "roles.outbox"
+    assert set(only("broker").off) == {*ROLES, "identity"} - {"broker"}
+    assert only("broker").stores == ("auth", "broker")
+    assert RolesSettings().stores == STORES
+
+
+@pytest.mark.parametrize(("role", "needed"), [(a, b) for a in NEEDS for b in NEEDS[a]])
+def test_role_set_to_true_without_what_it_needs_is_refused(role, needed):
+    with pytest.raises(BadSettings) as refused:
+        load(Settings, None, {}, {f"roles.{role}": True, f"roles.{needed}": False})
+    assert refused.value.message == (
+        f"settings: roles.{role} is true, but it needs {needed}, and roles.{needed} is false"
+    )
+    assert refused.value.hint == f"set roles.{needed} = true, or remove roles.{role}"
+    assert role in load(Settings, None, {}, {f"roles.{needed}": False}).roles.off
+    assert not load(Settings, None, {}, {f"roles.{role}": True}).roles.off
+
+
+def test_environment_switches_a_role_off():
+    assert load(Settings, None, {"AGENTLIP_ROLES__BROKER": "false"}).roles.off == {
+        "broker": "roles.broker"
+    }
+
+
+def test_refusal_names_the_role_and_its_setting():
+    refusal = RolesSettings(hub=False).refusal("/api/v1/webhooks/x")
+    assert refusal is not None
+    assert msgspec.to_builtins(refusal.details) == {"role": "webhooks", "setting": "roles.hub"}
+    assert refusal.message == "webhooks is switched off here (roles.hub = false)"
+    assert "roles.hub = true" in refusal.hint
+    assert RolesSettings(hub=False).refusal("/v1/stats") is None
+    assert RolesSettings(hub=False).refusal("/nonsense") is None
+    assert RolesSettings().refusal("/api/v1/channels") is None
