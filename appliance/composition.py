@@ -121,7 +121,7 @@ class Composition:
         broker = None
         if host.runs("broker"):
             broker = BrokerSubsystem(
-                settings.broker, settings.store, settings.socket, host.datadir, clock, log,
+                settings.broker, settings.store, settings.socket, host.served, clock, log,
                 MeshHooks(caller), host.apart,
             )  # fmt: skip
         member = Mesh(host, self.tokens.book, broker, (caller, *self._mail(host)))
