@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Where /.dockerenv exists (a CI machine that is itself a container), testcontainers would
 # look for published ports on the bridge; they are on the loopback. Ryuk's image can't be
@@ -23,6 +24,10 @@ for name in ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "CIRCLECI", "JENK
 for name in [name for name in os.environ if name.startswith("AGENTLIP_")]:
     del os.environ[name]
 os.environ["AGENTLIP_CEILING_DIRECTORIES"] = str(Path(__file__).parents[1])
+
+# A machine that is busy makes an example slow; no test asserts how long it takes.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 MUST_RUN = {"container": "CONTAINERS", "spark": "SPARK"}
 

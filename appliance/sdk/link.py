@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from websockets.client import ClientProtocol
@@ -77,6 +78,7 @@ class Link:
         uri = parse_uri(f"{scheme}://{endpoint.authority}{endpoint.prefix}{path}")
         self._protocol = ClientProtocol(uri, max_size=frame_bytes_max)
         self._lock = threading.Lock()
+        self._closed = self._waiting = False
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._socket = _dial(endpoint, ca_file)
@@ -99,14 +101,32 @@ class Link:
     def receive(self, timeout_seconds: float | None) -> list[bytes]:
         """Messages that are here, or come within the time; none when nothing came."""
         if not self._messages and not self._is_buffered():
-            ready, _, _ = select.select([self._socket], [], [], timeout_seconds)
-            if ready:
+            if self._wait(timeout_seconds):
                 self._read()
         elif not self._messages:
             self._read()
         found = list(self._messages)
         self._messages.clear()
         return found
+
+    def _wait(self, timeout_seconds: float | None) -> bool:
+        """Whether something came. A `close` by another thread wakes this, and leaves the
+        descriptor to it: closed meanwhile, the kernel would not tell, or tell of another one."""
+        with self._lock:
+            if self._closed:
+                raise LinkBroken
+            self._waiting = True
+        try:
+            ready, _, _ = select.select([self._socket], [], [], timeout_seconds)
+        finally:
+            self._waited()
+        return bool(ready)
+
+    def _waited(self) -> None:
+        with self._lock:
+            self._waiting = False
+            if self._closed:
+                self._socket.close()
 
     def _is_buffered(self) -> bool:
         """TLS may hold bytes that the socket itself has not."""
@@ -118,10 +138,13 @@ class Link:
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_close(1000)
                     self._write()
-                    self._socket.shutdown(socket.SHUT_WR)
             except (LinkBroken, OSError, WebSocketException):
                 pass  # the other side was quicker
-            self._socket.close()
+            self._closed = True
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            if not self._waiting:
+                self._socket.close()
 
     def _shake_hands(self, endpoint: Endpoint) -> None:
         request = self._protocol.connect()

@@ -1,5 +1,6 @@
 """A server that floods its clients is left; usual traffic passes."""
 
+import socket
 import threading
 from contextlib import contextmanager, suppress
 
@@ -15,6 +16,7 @@ from appliance.sdk.link import (
     Link,
     LinkBroken,
 )
+from tests.support.until import until
 
 MANY = int(CONTROL_FRAMES_BURST) * 20
 
@@ -83,3 +85,24 @@ def test_usual_pings_and_fragments_pass():
     data = raw(Opcode.PING) * 50 + many + raw(Opcode.CONT, b"y") + raw(Opcode.TEXT, b"end")
     with linked(data) as link:
         assert received(link) == [piece * 1001 + b"y", b"end"]
+
+
+def test_a_close_ends_the_wait_of_another_thread():
+    """Whose descriptor may be another's by then: select() would wait for that one."""
+    ended = threading.Event()
+
+    def wait(link):
+        with suppress(LinkBroken, OSError):
+            link.receive(None)
+        ended.set()
+
+    with linked(b"") as link:
+        threading.Thread(target=wait, args=(link,), daemon=True).start()
+        until(lambda: link._waiting, 5, "it waits")
+        link.close()
+        others = [socket.socketpair() for _ in range(8)]
+        assert ended.wait(5)
+        for one in (one for pair in others for one in pair):
+            one.close()
+        with pytest.raises(LinkBroken):
+            link.receive(None)
