@@ -1,7 +1,6 @@
 """The hub on HTTP: one class a noun, and the table of its routes (hub spec §0.9)."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import falcon
 
@@ -20,12 +19,18 @@ def answer(resp: falcon.Response, result: Reply) -> None:
         resp.set_header("Idempotency-Replayed", "true")
 
 
+class Healthy(Protocol):
+    """The hub, or what answers in its place."""
+
+    def health(self) -> wire.Health: ...
+
+
 class HealthResource:
-    def __init__(self, health: Callable[[], wire.Health]) -> None:
-        self._health = health
+    def __init__(self, source: Healthy) -> None:
+        self._source = source
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._health())
+        reply(resp, self._source.health())
 
 
 class Channels:
@@ -157,17 +162,17 @@ class Events:
         return cloudevents.origin_of(self._hub.db_id, self._hub.identity.epoch)
 
 
-def health_route(health: Callable[[], wire.Health]) -> Route:
+def health_route(source: Healthy) -> Route:
     asked = Operation(
         OPEN, reply=wire.Health, probe=True, summary="Is this the hub, and which one?"
     )
-    return Route("/health", HealthResource(health), {"GET": asked})
+    return Route("/health", HealthResource(source), {"GET": asked})
 
 
 def routes(hub: Hub) -> list[Route]:
     topics, messages, events = Topics(hub), Messages(hub), Events(hub)
     return [
-        health_route(hub.health),
+        health_route(hub),
         Route("/api/v1/channels", Channels(hub), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
                              summary="All channels, by name", by_channel=True),

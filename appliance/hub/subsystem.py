@@ -1,7 +1,6 @@
 """The hub as a part of the appliance."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from appliance.hub import wire
@@ -89,7 +88,11 @@ class HealthSubsystem(Subsystem):
     name = "health"
 
     def __init__(self, identity: ProcessIdentity, clock: Clock) -> None:
-        self._health = partial(health_of, identity, clock)
+        self._identity = identity
+        self._clock = clock
 
     def routes(self) -> list[Route]:
-        return [health_route(self._health)]
+        return [health_route(self)]
+
+    def health(self) -> wire.Health:
+        return health_of(self._identity, self._clock)

@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,7 +155,7 @@ def test_connections_of_a_full_pool_are_refused_beyond_the_reserved_places() -> 
 
 
 def test_every_health_probe_is_served_on_reserved_places() -> None:
-    hub: Any = SimpleNamespace(health=None)
+    hub: Any = None
     routes = [*hub_resources.routes(hub), *health.routes(guard_of(), lambda: Verdict(True, [], {}))]
     probes = {route.path for route in routes if any(o.probe for o in route.operations.values())}
     assert probes == PROBES
