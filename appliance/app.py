@@ -18,10 +18,10 @@ from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import joined
 from appliance.kernel.store import Store
+from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.trouble import StoreSuspended
 from appliance.mcp.subsystem import McpSubsystem
-from appliance.mcp.tools import Bench
+from appliance.mcp.tools import ToolContext
 from appliance.settings import Settings
 from appliance.web import health, landing, openapi
 from appliance.web.app import make_app
@@ -29,7 +29,7 @@ from appliance.web.guard import FREE_ON_LOOPBACK, Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.suspended import suspended_routes, suspended_socket
 from appliance.web.unsent import UnsentBudget
-from appliance.wsgi import Entry
+from appliance.wsgi import WsgiApplication
 from doctor import live
 from doctor.check import Context, Severity
 from doctor.loops import Checkup
@@ -92,7 +92,7 @@ class Appliance:
         """Its tools need the verdict of this appliance, so the composition can't build it."""
         if hub is None or "mcp" in self.off:
             return []
-        bench = Bench(hub, self._verdict)
+        bench = ToolContext(hub, self._verdict)
         return [McpSubsystem(bench, self.guard, self.settings.http.body_bytes_max)]
 
     # -- life ------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Appliance:
             for socket in one.sockets()
         ]
 
-    def _build_entry(self) -> Entry:
+    def _build_entry(self) -> WsgiApplication:
         settings = self.settings
         falcon_app = make_app(
             self.routes(),
@@ -169,7 +169,7 @@ class Appliance:
             unsent=self.unsent,
             absent=settings.roles.refusal,
         )
-        return Entry(
+        return WsgiApplication(
             falcon_app,
             self._sockets(),
             self.guard,

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from appliance import __version__
-from appliance.terminal import (
+from appliance.cli_support import (
     JsonFlag,
     JsonlFlag,
     Session,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli_reset import reset, uninstall
-from appliance.terminal import (
+from appliance.cli_support import (
     JsonFlag,
     JsonlFlag,
     Session,

@@ -6,15 +6,15 @@ from contextlib import contextmanager
 
 import typer
 
+from appliance.cli_support import Session
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
+from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
 from appliance.kernel.recovery import recover_file
-from appliance.kernel.soundness import is_damaged
 from appliance.sdk.discovery import find_workspace
-from appliance.terminal import Session
 
 
 @contextmanager

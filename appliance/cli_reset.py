@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note
 
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would go.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]

@@ -41,9 +41,9 @@ from appliance.kernel.config import secret
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.kernel.process_identity import ProcessIdentity
-from appliance.kernel.store import Apart
+from appliance.kernel.store import WriterProcessOptions
+from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.trouble import StoreSuspended
 from appliance.outbox.mail import MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.subsystem import OutboxSubsystem
@@ -70,11 +70,11 @@ class Host(msgspec.Struct, frozen=True):
     def runs(self, role: str) -> bool:
         return role not in self.settings.roles.off
 
-    def apart(self, restarted: Callable[[], None]) -> Apart:
+    def apart(self, restarted: Callable[[], None]) -> WriterProcessOptions:
         """For a store with a setting of its own about its writer."""
-        return Apart(self.lock.descriptor, restarted, self.settings.log.level)
+        return WriterProcessOptions(self.lock.descriptor, restarted, self.settings.log.level)
 
-    def apart_by_setting(self, restarted: Callable[[], None]) -> Apart | None:
+    def apart_by_setting(self, restarted: Callable[[], None]) -> WriterProcessOptions | None:
         return None if self.settings.store.writer == "thread" else self.apart(restarted)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from appliance.cli_support import plain
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Missing
-from appliance.terminal import plain
 
 TAIL_BYTES_MAX = 64 * 1024 * 1024  # of each file; lines before that are not looked for
 LINE_BYTES_MAX = 256 * 1024  # a longer line is handed out in pieces

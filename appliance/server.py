@@ -27,7 +27,7 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
-from appliance.kernel.trouble import StoreSuspended
+from appliance.kernel.store_errors import StoreSuspended
 from appliance.listeners import bind, listen_on_file
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.outbox.settings import OutboxSettings

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from appliance.cli_support import EXIT_UNAVAILABLE
 from appliance.kernel.datadir import DataDir, look_at_lock
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk.discovery import (
@@ -19,7 +20,6 @@ from appliance.sdk.discovery import (
     local,
 )
 from appliance.sdk.reader import Reader
-from appliance.terminal import EXIT_UNAVAILABLE
 
 State = dict[str, Any]
 

@@ -60,7 +60,7 @@ class NoSuchSocket(Missing):
     advice = "the hub's is /ws; others are in docs/protocol.md"
 
 
-class Entry:
+class WsgiApplication:
     """The WSGI application."""
 
     def __init__(

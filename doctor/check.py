@@ -12,7 +12,7 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import STORES, DataDir, LockView, ServerFile, look_at_lock
-from appliance.kernel.trouble import NO_ROOM_BYTES
+from appliance.kernel.store_errors import NO_ROOM_BYTES
 from doctor.settings import DoctorSettings
 
 _SUBSYSTEM_OF = {"events": "hub", "jobs": "export", "mail": "outbox"}  # where names differ

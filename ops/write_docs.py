@@ -29,6 +29,7 @@ from prometheus_client.metrics import MetricWrapperBase
 import doctor
 from appliance import systemd
 from appliance.app import Appliance
+from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
 from appliance.hub import wire
@@ -45,7 +46,6 @@ from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
 from appliance.settings import Settings
-from appliance.terminal import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.web.errors import STATUS_OF_KIND
 from appliance.web.guard import FREE_ON_LOOPBACK
 from doctor.checks import CHECKS

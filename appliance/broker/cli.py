@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 meshes = plain_app("Meshes of the broker: members, topics, queues, subscriptions.")
 app = plain_app("The broker: status, history, orphans.")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from appliance.broker import hookwire, wire
+from appliance.broker import webhook_wire, wire
 from appliance.kernel.clock import iso
 
 KEY_EPOCHS_MAX = 100
@@ -71,9 +71,9 @@ class HookRow(Struct, frozen=True):
             return [self.secret]
         return [self.secret, self.former_secret]
 
-    def shown(self, now_ms: int) -> hookwire.Hook:
+    def shown(self, now_ms: int) -> webhook_wire.Hook:
         rotating = len(self.secrets(now_ms)) > 1 and self.former_until_ms is not None
-        return hookwire.Hook(
+        return webhook_wire.Hook(
             self.id,
             self.url,
             iso(self.added_ms),

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from appliance.broker import metrics, queries, writes
-from appliance.broker.calling import Called, Caller
 from appliance.broker.directory import HookRow
 from appliance.broker.service import Broker
+from appliance.broker.webhook_caller import Called, Caller
 from appliance.broker.writes import Claim, HookDone, Want
-from appliance.kernel import signedhook
+from appliance.kernel import webhook_signature
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
@@ -177,7 +177,7 @@ class HookDeliverer(Loop):
         now_ms = self.clock.now_ms()
         body = body_of(claim)
         try:
-            headers = signedhook.headers(
+            headers = webhook_signature.headers(
                 hook.secrets(now_ms), claim.push.message_id, now_ms // 1000, body, JSON
             )
             return caller.call(hook.url, headers, body.decode())

@@ -29,7 +29,7 @@ from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.ids import random_id
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 from appliance.mesh import frames
 from appliance.mesh.negotiation import NAMES
 from appliance.web.body import refuse_field

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from peewee import JOIN, SQL, Tuple, fn
 
-from appliance.broker import hookwire, wire
+from appliance.broker import webhook_wire, wire
 from appliance.broker.directory import HookRow, MemberRow
 from appliance.broker.model import (
     Delivery,
@@ -189,7 +189,7 @@ def hooks(reader: Reader, mesh_id: str, after: str, limit: int) -> tuple[list[Ho
 
 def hook_deliveries(
     reader: Reader, mesh_id: str, hook_id: str, owner: str, after: str, limit: int
-) -> tuple[list[hookwire.HookDelivery], bool, str]:
+) -> tuple[list[webhook_wire.HookDelivery], bool, str]:
     """What a webhook has not taken yet: what is being called first, then as it will go. `after`
     is the position of the last row seen: whether it waits, the key of the order, the row."""
     position = tuple(map(int, after.split("."))) if after else (0, -1, -1)
@@ -222,8 +222,8 @@ def _hook_delivery(
     lease_ms: int | None,
     created_ms: int,
     last_error: str | None,
-) -> hookwire.HookDelivery:
-    return hookwire.HookDelivery(
+) -> webhook_wire.HookDelivery:
+    return webhook_wire.HookDelivery(
         message_id,
         "waiting" if lease_ms is None else "leased",
         attempts,

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from appliance.broker import hookwire, wire
+from appliance.broker import webhook_wire, wire
 from appliance.broker.directory import KEY_EPOCHS_MAX, Directory, HookRow, MemberRow, MeshRow
-from appliance.broker.phase import RANKS, Known
+from appliance.broker.validation import RANKS, Known
 from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
 
@@ -227,7 +227,7 @@ def hook(reader: Executor, mesh_id: str, hook_id: str) -> HookRow:
         f"SELECT {HOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
     ).fetchone()
     if row is None:
-        raise hookwire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+        raise webhook_wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
     return HookRow(*row)
 
 

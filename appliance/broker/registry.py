@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from appliance.broker import changes, hookwire, inspect, listings, metrics, queries, wire
-from appliance.broker.calling import Caller
+from appliance.broker import admin_writes, inspect, listings, metrics, queries, webhook_wire, wire
 from appliance.broker.directory import MeshRow
 from appliance.broker.dispatch import REVOKED
 from appliance.broker.service import Broker
-from appliance.kernel import signedhook
+from appliance.broker.webhook_caller import Caller
+from appliance.kernel import webhook_signature
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh import signing
@@ -34,7 +34,7 @@ class Registry:
         return wire.MeshList([row.shown() for row in rows])
 
     def create_mesh(self, command: wire.CreateMesh) -> wire.MeshShown:
-        row = self._store.write(changes.create_mesh, command, self._settings.meshes_max)
+        row = self._store.write(admin_writes.create_mesh, command, self._settings.meshes_max)
         self._broker.reload()
         return wire.MeshShown(row.shown())
 
@@ -42,7 +42,7 @@ class Registry:
         return wire.MeshShown(self._mesh(slug).shown())
 
     def change_mesh(self, slug: str, command: wire.ChangeMesh) -> wire.MeshShown:
-        self._store.write(changes.change_mesh, self._mesh(slug).id, command)
+        self._store.write(admin_writes.change_mesh, self._mesh(slug).id, command)
         self._broker.reload()
         return self.show_mesh(slug)
 
@@ -59,7 +59,7 @@ class Registry:
         mesh = self._mesh(slug)
         check_key(command.pubkey)
         most = self._settings.members_max
-        self._store.write(changes.add_member, mesh.id, command.pubkey, command.name, most)
+        self._store.write(admin_writes.add_member, mesh.id, command.pubkey, command.name, most)
         self._broker.reload()
         return self._member(mesh, command.pubkey)
 
@@ -69,7 +69,7 @@ class Registry:
         """Messages keep the name that their sender had."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
-        self._store.write(changes.rename_member, mesh.id, pubkey, command.name)
+        self._store.write(admin_writes.rename_member, mesh.id, pubkey, command.name)
         self._broker.reload()
         self._tell(mesh, "member_renamed", pubkey, name=command.name)
         return self._member(mesh, pubkey)
@@ -78,7 +78,7 @@ class Registry:
         """At once: what it sends is refused, its connections hear why and end."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
-        done = self._store.write(changes.revoke_member, mesh.id, pubkey)
+        done = self._store.write(admin_writes.revoke_member, mesh.id, pubkey)
         self._broker.reload()
         if done:
             self._tell(mesh, "member_revoked", pubkey)
@@ -97,7 +97,7 @@ class Registry:
         text = signing.rotation_text(slug, old.pubkey, command.pubkey)
         if not signing.is_good(command.pubkey, text, command.proof):
             raise wire.BadSignature("the proof is not the new key's signature")
-        self._store.write(changes.rotate_member, mesh.id, old.pubkey, command.pubkey, old.name)
+        self._store.write(admin_writes.rotate_member, mesh.id, old.pubkey, command.pubkey, old.name)
         self._broker.reload()
         self._tell(mesh, "member_keypair_rotated", old.pubkey, successor=command.pubkey)
         for receiver in self._broker.dispatch.connected(mesh.id, old.pubkey):
@@ -117,7 +117,7 @@ class Registry:
     def create_place(self, slug: str, kind: str, name: str) -> tuple[wire.PlaceShown, bool]:
         mesh = self._mesh(slug)
         made = self._store.write(
-            changes.create_place, mesh.id, kind, name, self._settings.places_max
+            admin_writes.create_place, mesh.id, kind, name, self._settings.places_max
         )
         return self._place(mesh, kind, name), made
 
@@ -130,7 +130,7 @@ class Registry:
         else:
             subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
         most = self._settings.subscribers_max
-        done = self._store.write(changes.subscribe, mesh.id, kind, name, subscriber, most)
+        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, subscriber, most)
         self._broker.reload()
         return wire.Done(done)
 
@@ -138,51 +138,51 @@ class Registry:
         mesh = self._mesh(slug)
         if not subscriber.startswith("webhook:"):
             subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
-        done = self._store.write(changes.unsubscribe, mesh.id, kind, name, subscriber)
+        done = self._store.write(admin_writes.unsubscribe, mesh.id, kind, name, subscriber)
         self._broker.reload()
         return wire.Done(done)
 
     # -- webhooks ------------------------------------------------------------------------------
 
-    def hooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> hookwire.HookList:
+    def hooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> webhook_wire.HookList:
         mesh, now_ms = self._mesh(slug), self._broker.clock.now_ms()
         limit = min(query.limit, self._settings.places_max)
         page, more = self._store.read(listings.hooks, mesh.id, query.after, limit)
         last = page[-1].id if page else query.after
-        return hookwire.HookList([row.shown(now_ms) for row in page], more, last)
+        return webhook_wire.HookList([row.shown(now_ms) for row in page], more, last)
 
-    def show_hook(self, slug: str, hook_id: str) -> hookwire.HookShown:
+    def show_hook(self, slug: str, hook_id: str) -> webhook_wire.HookShown:
         row = self._store.read(queries.hook, self._mesh(slug).id, hook_id)
-        return hookwire.HookShown(row.shown(self._broker.clock.now_ms()))
+        return webhook_wire.HookShown(row.shown(self._broker.clock.now_ms()))
 
-    def add_hook(self, slug: str, command: hookwire.CreateHook) -> hookwire.HookChanged:
+    def add_hook(self, slug: str, command: webhook_wire.CreateHook) -> webhook_wire.HookChanged:
         """The answer holds its secret, this once."""
         mesh, most = self._mesh(slug), self._settings.places_max
         self._need_hooks().check(command.url)
-        secret = checked(command.secret) or signedhook.new_secret()
-        hook_id = self._store.write(changes.add_hook, mesh.id, command.url, secret, most)
+        secret = checked(command.secret) or webhook_signature.new_secret()
+        hook_id = self._store.write(admin_writes.add_hook, mesh.id, command.url, secret, most)
         self._broker.reload()
-        return hookwire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
+        return webhook_wire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
 
     def change_hook(
-        self, slug: str, hook_id: str, command: hookwire.ChangeHook
-    ) -> hookwire.HookChanged:
+        self, slug: str, hook_id: str, command: webhook_wire.ChangeHook
+    ) -> webhook_wire.HookChanged:
         mesh = self._mesh(slug)
         if command.url is not None:
             self._need_hooks().check(command.url)
         if command.secret is not None and command.new_secret:
             raise Invalid("secret and new_secret exclude each other", hint="give one of them",
                           details={"field": "new_secret"})  # fmt: skip
-        secret = signedhook.new_secret() if command.new_secret else checked(command.secret)
+        secret = webhook_signature.new_secret() if command.new_secret else checked(command.secret)
         grace_ms = int(self._settings.webhook_secret_grace_hours * 3_600_000)
-        self._store.write(changes.change_hook, mesh.id, hook_id, command, secret, grace_ms)
+        self._store.write(admin_writes.change_hook, mesh.id, hook_id, command, secret, grace_ms)
         self._broker.reload()
         self._broker.dispatch.wake_hooks()
-        return hookwire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
+        return webhook_wire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
 
     def hook_deliveries(
-        self, slug: str, hook_id: str, query: hookwire.HookDeliveriesQuery
-    ) -> hookwire.HookDeliveries:
+        self, slug: str, hook_id: str, query: webhook_wire.HookDeliveriesQuery
+    ) -> webhook_wire.HookDeliveries:
         """What it has not taken yet."""
         mesh = self._mesh(slug)
         row = self._store.read(queries.hook, mesh.id, hook_id)
@@ -190,12 +190,12 @@ class Registry:
         found, more, last = self._store.read(
             listings.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
         )
-        return hookwire.HookDeliveries(found, more, more, last)
+        return webhook_wire.HookDeliveries(found, more, more, last)
 
     def remove_hook(self, slug: str, hook_id: str) -> wire.Done:
         mesh = self._mesh(slug)
-        if not self._store.write(changes.remove_hook, mesh.id, hook_id):
-            raise hookwire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+        if not self._store.write(admin_writes.remove_hook, mesh.id, hook_id):
+            raise webhook_wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
         self._broker.reload()
         return wire.Done(True)
 
@@ -266,14 +266,14 @@ class Registry:
 
     def _need_hooks(self) -> Caller:
         if self._broker.hook_caller is None:
-            raise hookwire.NoWebhooks
+            raise webhook_wire.NoWebhooks
         return self._broker.hook_caller
 
 
 def checked(secret: str | None) -> str | None:
     """Raises BadSecret."""
     if secret is not None:
-        signedhook.key_of(secret)
+        webhook_signature.key_of(secret)
     return secret
 
 

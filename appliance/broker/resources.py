@@ -5,13 +5,13 @@ from typing import Any
 
 import falcon
 
-from appliance.broker import hookwire, wire
+from appliance.broker import webhook_wire, wire
 from appliance.broker.access import member_of, only_itself, sender_of, within
 from appliance.broker.dispatch import AlreadyConnected
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
 from appliance.kernel.route import Operation, Route
-from appliance.kernel.signedhook import BadSecret
+from appliance.kernel.webhook_signature import BadSecret
 from appliance.mesh.fingerprint import fingerprint
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
@@ -143,7 +143,7 @@ class Hooks:
         reply(resp, self._registry.hooks(mesh, req.context.query))
 
     def on_post(
-        self, req: Any, resp: falcon.Response, mesh: str, command: hookwire.CreateHook
+        self, req: Any, resp: falcon.Response, mesh: str, command: webhook_wire.CreateHook
     ) -> None:
         reply(resp, self._registry.add_hook(mesh, command), 201)
 
@@ -151,7 +151,12 @@ class Hooks:
         reply(resp, self._registry.show_hook(mesh, webhook))
 
     def on_patch_item(
-        self, req: Any, resp: falcon.Response, mesh: str, webhook: str, command: hookwire.ChangeHook
+        self,
+        req: Any,
+        resp: falcon.Response,
+        mesh: str,
+        webhook: str,
+        command: webhook_wire.ChangeHook,
     ) -> None:
         reply(resp, self._registry.change_hook(mesh, webhook, command))
 
@@ -304,7 +309,7 @@ def _places(broker: Broker, registry: Registry) -> list[Route]:
             Route(path + "/{place}/subscribers/{subscriber}", places, {
                 "PUT": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=changer,
                                  errors=(wire.NoSuchDestination, wire.NotYours,
-                                         hookwire.NoWebhooks),
+                                         webhook_wire.NoWebhooks),
                                  summary=f"Subscribe a member to a {kind}"),
                 "DELETE": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=changer,
                                     errors=(wire.NotYours,),
@@ -319,24 +324,28 @@ def _looking(registry: Registry) -> list[Route]:
     wrong = (BadWebhookUrl, BadSecret)
     return [
         Route(ROOT + "/{mesh}/webhooks", hooks, {
-            "GET": Operation(wire.ADMIN, reply=hookwire.HookList, query=wire.MeshRowsQuery,
+            "GET": Operation(wire.ADMIN, reply=webhook_wire.HookList, query=wire.MeshRowsQuery,
                              summary="Webhooks that can be subscribed to topics"),
-            "POST": Operation(wire.ADMIN, body=hookwire.CreateHook, reply=hookwire.HookChanged,
-                              status=201, errors=(hookwire.NoWebhooks, wire.TooManyRows, *wrong),
+            "POST": Operation(wire.ADMIN, body=webhook_wire.CreateHook,
+                              reply=webhook_wire.HookChanged, status=201,
+                              errors=(webhook_wire.NoWebhooks, wire.TooManyRows, *wrong),
                               summary="Add a webhook; its secret is told here, once"),
         }),
         Route(ROOT + "/{mesh}/webhooks/{webhook}", hooks, {
-            "GET": Operation(wire.ADMIN, reply=hookwire.HookShown, errors=(hookwire.NoSuchHook,),
+            "GET": Operation(wire.ADMIN, reply=webhook_wire.HookShown,
+                             errors=(webhook_wire.NoSuchHook,),
                              summary="One webhook, without its secret"),
-            "PATCH": Operation(wire.ADMIN, body=hookwire.ChangeHook, reply=hookwire.HookChanged,
-                               errors=(hookwire.NoSuchHook, hookwire.NoWebhooks, *wrong),
+            "PATCH": Operation(wire.ADMIN, body=webhook_wire.ChangeHook,
+                               reply=webhook_wire.HookChanged,
+                               errors=(webhook_wire.NoSuchHook, webhook_wire.NoWebhooks, *wrong),
                                summary="Change a webhook, its switch or its secret"),
-            "DELETE": Operation(wire.ADMIN, reply=wire.Done, errors=(hookwire.NoSuchHook,),
+            "DELETE": Operation(wire.ADMIN, reply=wire.Done, errors=(webhook_wire.NoSuchHook,),
                                 summary="Forget a webhook and its subscriptions"),
         }, suffix="item"),
         Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", hooks, {
-            "GET": Operation(wire.ADMIN, reply=hookwire.HookDeliveries,
-                             query=hookwire.HookDeliveriesQuery, errors=(hookwire.NoSuchHook,),
+            "GET": Operation(wire.ADMIN, reply=webhook_wire.HookDeliveries,
+                             query=webhook_wire.HookDeliveriesQuery,
+                             errors=(webhook_wire.NoSuchHook,),
                              summary="What a webhook has not taken yet, and why"),
         }, suffix="deliveries"),
         Route("/broker/v1/status", looks, {

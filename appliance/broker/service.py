@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from appliance.broker import metrics, phase, queries, retention, wire, writes
+from appliance.broker import metrics, queries, retention, validation, wire, writes
 from appliance.broker.access import Signatures
-from appliance.broker.bucket import Limiter
-from appliance.broker.calling import Caller
 from appliance.broker.directory import Directory, MemberRow, MeshRow
 from appliance.broker.dispatch import Dispatch, Receiver
-from appliance.broker.phase import Command, Known
+from appliance.broker.rate_limit import Limiter
 from appliance.broker.settings import BrokerSettings
+from appliance.broker.validation import Command, Known
+from appliance.broker.webhook_caller import Caller
 from appliance.broker.writes import Claim, UsedNonce, Verdict
 from appliance.kernel.auth import Principal
 from appliance.kernel.batch import Call, Outcome
@@ -126,7 +126,7 @@ class Broker:
         said = wire.decoded(item)
         mesh = self.directory.mesh(said.mesh)
         sender = self.directory.member(mesh.id, member)
-        digest, meta = phase.digest_of(said, self.settings)
+        digest, meta = validation.digest_of(said, self.settings)
         return Command(
             mesh.id,
             said.client_message_id,
@@ -137,7 +137,7 @@ class Broker:
             said.priority,
             meta,
             said.body,
-            phase.mentions_of(said.meta, self.settings.mentions_max),
+            validation.mentions_of(said.meta, self.settings.mentions_max),
             sender.pubkey,
             sender.name,
             retention.keeps_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
@@ -242,7 +242,7 @@ class Broker:
 
     def _known(self, command: Command, known: Known) -> Answer:
         try:
-            told = phase.answer_known(command, known)
+            told = validation.answer_known(command, known)
         except wire.KeyReused as error:
             metrics.mismatches.inc()
             return self._refused(error)

@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any
 
 from appliance.broker import wire
-from appliance.broker.calling import Caller
 from appliance.broker.dispatch import Dispatch
 from appliance.broker.hooks import HookDeliverer
 from appliance.broker.link import Link
@@ -20,15 +19,16 @@ from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
+from appliance.broker.webhook_caller import Caller
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
-from appliance.kernel.crew import Crew
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.kernel.pool import Crew
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Apart, Store
+from appliance.kernel.store import Store, WriterProcessOptions
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.web.socket import Socket, SocketSettings
@@ -48,7 +48,7 @@ class BrokerSubsystem(Subsystem):
         clock: Clock,
         log: Log,
         hook_caller: Caller | None = None,
-        apart: Callable[[Callable[[], None]], Apart] | None = None,
+        apart: Callable[[Callable[[], None]], WriterProcessOptions] | None = None,
     ) -> None:
         """`hook_caller` calls webhooks; without one they are refused. `apart` ties a writer's
         process to this one, for settings that want one; it is given what looks again for

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from appliance.broker import queries, wire
-from appliance.broker.calling import Outcome
-from appliance.broker.phase import RANKS, Command, Known
+from appliance.broker.validation import RANKS, Command, Known
+from appliance.broker.webhook_caller import Outcome
 from appliance.kernel.batch import Tx
 
 GONE = "its receiver answered 410 Gone"

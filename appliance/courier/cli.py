@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.courier import cli_run
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app("Envelopes: enqueue, subscribe, look into streams, dead letters, rules.")
 dead = plain_app("Dead letters: list, redrive, purge.")

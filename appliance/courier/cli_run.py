@@ -10,12 +10,12 @@ from typing import IO, Any
 
 import msgspec
 
+from appliance.cli_support import Session, note
 from appliance.courier.trigger import Rule, check
 from appliance.kernel.errors import Invalid
 from appliance.sdk.courier import Consumer, Delivery, Producer, Renewal, envelope
 from appliance.sdk.discovery import find_hub
-from appliance.sdk.pipe import Pipe, lines_of, serve_socket
-from appliance.terminal import Session, note
+from appliance.sdk.stdio_protocol import Pipe, lines_of, serve_socket
 
 DEFAULT_LEASE_MS = 30_000
 

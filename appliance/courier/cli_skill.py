@@ -18,9 +18,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from appliance.cli_support import Session, note
 from appliance.sdk.courier import Consumer, Producer, envelope
 from appliance.sdk.discovery import find_hub
-from appliance.terminal import Session, note
 
 DIFF_BYTES_MAX = 128 * 1024
 GIT_SECONDS_MAX = 20.0

@@ -24,7 +24,7 @@ from appliance.courier.writes import Entry
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
 from appliance.kernel.log import Log
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 
 Sink = Callable[[str, str, dict[str, Any]], None]
 """(to, key, payload): the same key is the same webhook, however often it is handed over."""

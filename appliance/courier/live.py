@@ -20,7 +20,7 @@ from appliance.courier.session import decoded, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 from appliance.web.frame import text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 

@@ -20,8 +20,8 @@ from appliance.courier.view import INFLIGHT
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
-from appliance.kernel.native import yield_to_loop
 from appliance.kernel.page import take_page
+from appliance.kernel.threads import yield_to_loop
 
 IDS_SHOWN_MAX = 1_000
 TURN_ITEMS = 1_000  # envelopes purged before others get a turn

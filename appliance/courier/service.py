@@ -28,7 +28,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"

@@ -25,7 +25,7 @@ from appliance.courier.ring import Ring
 from appliance.courier.service import Courier
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 from appliance.web.body import refuse_field
 from appliance.web.frame import text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings

@@ -22,7 +22,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
-from appliance.kernel.store import Apart, Store
+from appliance.kernel.store import Store, WriterProcessOptions
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.web.socket import Socket, SocketSettings
@@ -45,7 +45,7 @@ class CourierSubsystem(Subsystem):
         clock: Clock,
         log: Log,
         boot_id: str,
-        apart: Callable[[Callable[[], None]], Apart | None],
+        apart: Callable[[Callable[[], None]], WriterProcessOptions | None],
         sink: Sink | None = None,
     ) -> None:
         """`apart` ties a writer in a process of its own to this one; it is given what to call

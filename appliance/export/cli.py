@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app, write_now
 from appliance.export import arrow_log_reader, compact, snapshot, table_writer, verify
 from appliance.export.exporter import Exporter, Round, limits_of
 from appliance.export.manifests import SNAPSHOT, Catalogue
@@ -25,7 +26,6 @@ from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app, write_now
 
 app = plain_app(
     "Export: the log as closed segments, the tables as a snapshot.\n\n"

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app, write_line
 from appliance.export import activity, charts, report_html
 from appliance.export.cli import workspace_of
 from appliance.export.manifests import write_whole, writing
 from appliance.export.wire import Activity, ActivityReport
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app, write_line
 
 app = plain_app(
     "Reports of what the Spark jobs have counted.\n\n"

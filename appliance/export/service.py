@@ -17,8 +17,8 @@ from appliance.export.settings import JobsSettings
 from appliance.export.trouble import EmptyRange, ExportError, SegmentMissing, TablesMissing
 from appliance.export.wire import Manifest
 from appliance.kernel.errors import Invalid
-from appliance.kernel.native import in_thread
 from appliance.kernel.page import take_page
+from appliance.kernel.threads import in_thread
 
 BESIDE_BYTES = 100  # of a page beside its rows: a share for each row is more than enough
 EXIT_INVALID = 1  # of our command line: it was asked for nonsense

@@ -17,9 +17,9 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id, secret_token
 from appliance.kernel.log import Log
-from appliance.kernel.signal import Signal
 from appliance.kernel.store import Store
 from appliance.kernel.subprocess_runner import Ran, run
+from appliance.kernel.wakeup import Signal
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 TRUNCATED_ROOM = 2048

@@ -16,7 +16,7 @@ from appliance.hub.events import encode
 from appliance.hub.text import check_text
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import Invalid, PayloadTooLarge
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
 VALUE_DEPTH_MAX = 32

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 channels = plain_app("Channels: long-lived buckets, one for a project or team.")
 topics = plain_app("Topics: threads in a channel.")

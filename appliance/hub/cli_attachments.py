@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app("Attachments: links, files and facts that belong to a topic.")
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from appliance.cli_support import Session, note, until_signalled
 from appliance.hub.cli_reach import hub_client
-from appliance.terminal import Session, note, until_signalled
 
 CREATED = "message.created"
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 BAR_COLUMNS = 30
 BAR_SECONDS = 0.1

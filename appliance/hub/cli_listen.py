@@ -14,9 +14,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.kernel.errors import Invalid
-from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
-from appliance.terminal import (
+from appliance.cli_support import (
     Session,
     common,
     fitting,
@@ -26,6 +24,8 @@ from appliance.terminal import (
     until_signalled,
     write_now,
 )
+from appliance.kernel.errors import Invalid
+from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 
 app = plain_app()
 

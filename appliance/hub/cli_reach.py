@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import typer
 
+from appliance.cli_support import Session
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session
 
 KeyFlag = Annotated[
     str | None,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import open_reader
-from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app()
 

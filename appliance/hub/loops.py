@@ -2,7 +2,7 @@
 
 from appliance.hub import indexing, metrics, queries
 from appliance.hub.settings import HubSettings
-from appliance.kernel import once
+from appliance.kernel import idempotency
 from appliance.kernel.clock import Clock
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
@@ -24,7 +24,9 @@ class KeySweeper(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         before_ms = now_ms - int(self._settings.idempotency_hours * 3_600_000)
-        forgotten = self._store.write(once.forget_keys, before_ms, self._settings.sweep_rows_max)
+        forgotten = self._store.write(
+            idempotency.forget_keys, before_ms, self._settings.sweep_rows_max
+        )
         return {"forgotten": forgotten}
 
 

@@ -17,7 +17,7 @@ from appliance.hub.access import POST
 from appliance.hub.service import Hub, refusal
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 from appliance.web.body import BodyPlan, malformed, refuse_field
 from appliance.web.errors import status_of
 from appliance.web.frame import text_frame

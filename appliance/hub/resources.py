@@ -8,7 +8,7 @@ from appliance.hub import cloudevents, wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import EventStream
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply, reply_bytes
 

@@ -8,7 +8,7 @@ from appliance.hub import wire
 from appliance.hub.events import Event, encode
 from appliance.hub.writes import message_to_change
 from appliance.kernel.batch import Tx
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 from appliance.kernel.reader import Reader
 
 MOVED = "message.moved_topic"

@@ -9,21 +9,21 @@ import msgspec
 from appliance.hub import attachments, listings, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
+from appliance.hub.long_poll import LongPollLimit
 from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, Following
 from appliance.hub.text import check_message, check_name, check_size, check_text
-from appliance.hub.waiting import WaitingRoom
-from appliance.kernel import once
+from appliance.kernel import idempotency
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
 from appliance.kernel.feed import Feed
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
-from appliance.kernel.submission import Reading
+from appliance.kernel.write_request import Reading
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
@@ -55,7 +55,7 @@ class Hub:
         for last_id in facts["last_ids"]:
             store.seed_ids(last_id)
         feed.head = facts["head"]
-        self.waiting_room = WaitingRoom(settings.waiting_max)
+        self.waiting_room = LongPollLimit(settings.waiting_max)
         self._running: set[tuple[str, str, str, str]] = set()
 
     # -- mutations -------------------------------------------------------------------
@@ -238,12 +238,12 @@ class Hub:
         assert identity is not None
         self._hold(identity[:4])
         held.append(identity[:4])
-        return once.once, (identity, writes.create_message, *plain, principal.label)
+        return idempotency.once, (identity, writes.create_message, *plain, principal.label)
 
     def _mutate(
         self,
         verb: str,
-        identity: once.Once | None,
+        identity: idempotency.Once | None,
         function: Any,
         *args: Any,
     ) -> Reply:
@@ -254,7 +254,7 @@ class Hub:
             else:
                 self._hold(identity[:4])
                 try:
-                    reply = self.store.write(once.once, identity, function, *args)
+                    reply = self.store.write(idempotency.once, identity, function, *args)
                 finally:
                     self._running.discard(identity[:4])
             outcome = "done"
@@ -267,7 +267,7 @@ class Hub:
 
     def _identity(
         self, principal: Principal, method: str, route: str, key: str | None, command: Any
-    ) -> once.Once | None:
+    ) -> idempotency.Once | None:
         if key is None:
             return None
         fingerprint = hashlib.sha256(_canonical(command)).hexdigest()

@@ -23,8 +23,8 @@ from appliance.hub.subscription import Following
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import Subscription
-from appliance.kernel.native import yield_to_loop
 from appliance.kernel.pipeline import Pipeline
+from appliance.kernel.threads import yield_to_loop
 from appliance.web.frame import WRITE_BYTES, pieces, text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 

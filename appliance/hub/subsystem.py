@@ -17,7 +17,7 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Apart, Store
+from appliance.kernel.store import Store, WriterProcessOptions
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.web.socket import Socket, SocketSettings
@@ -39,7 +39,7 @@ class HubSubsystem(Subsystem):
         log: Log,
         identity: ProcessIdentity,
         book: TokenBook,
-        apart: Callable[[Callable[[], None]], Apart | None],
+        apart: Callable[[Callable[[], None]], WriterProcessOptions | None],
     ) -> None:
         """`apart` ties a writer in a process of its own to this one; it is given what to call
         when that writer had to be started again."""

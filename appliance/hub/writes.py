@@ -12,7 +12,7 @@ from appliance.hub import events, indexing, wire
 from appliance.hub.columns import CHANNEL, MESSAGE, TOPIC
 from appliance.hub.events import encode
 from appliance.kernel.batch import Tx
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 
 # -- channels and topics ---------------------------------------------------------------
 

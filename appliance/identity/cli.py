@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app(
     "The member key: who this appliance is towards meshes.\n\n"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.terminal import Session, common, plain, plain_app, write_now
+from appliance.cli_support import Session, common, plain, plain_app, write_now
 
 app = plain_app(
     "What meshes sent here: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts"

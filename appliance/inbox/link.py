@@ -25,12 +25,12 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.native import yield_to_loop
+from appliance.kernel.threads import yield_to_loop
 from appliance.mesh.canonical import NotCanonical, canonical
 from appliance.mesh.negotiation import NAMES
 from appliance.mesh.signing import Signer, hello_text
 from appliance.sdk.discovery import Endpoint
-from appliance.sdk.link import Link, LinkBroken, LinkRefused
+from appliance.sdk.websocket import Link, LinkBroken, LinkRefused
 
 PATH = "/broker/v1/link"
 REPLACED, CONNECTED = 4003, 4004

@@ -8,9 +8,9 @@ from appliance.inbox import metrics
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark
+from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
 from appliance.kernel.recovery import recover_file
-from appliance.kernel.soundness import is_damaged
 
 STORE = "inbox"
 

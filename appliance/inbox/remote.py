@@ -22,7 +22,7 @@ TEXT_MAX = 255  # of a name or a key in such a row
 _ABSENT = 404
 
 
-class Remote:
+class HttpBrokerClient:
     """The desk of one mesh. `say` hands a frame to the link, if that is up."""
 
     def __init__(

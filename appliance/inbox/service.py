@@ -20,7 +20,7 @@ from appliance.mesh.signing import Signer
 LATE_SECONDS_MAX = 7 * 86_400
 
 
-class Desk(Protocol):
+class BrokerClient(Protocol):
     """A broker as a member asks it; elsewhere (`remote.py`) or in this appliance (a joint).
 
     Each raises an ApplianceError that may be told to whoever asked.
@@ -67,7 +67,7 @@ class Inbox:
         self.settings = settings
         self.clock = clock
         self.feed = Feed(bytes_max=settings.live_bytes_max)
-        self.desks: dict[str, Desk] = {}
+        self.desks: dict[str, BrokerClient] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.polls = 0
         self.streams = 0

@@ -8,7 +8,7 @@ import msgspec
 from appliance.inbox import metrics, queries, wire
 from appliance.inbox.link import STATES, Receiver
 from appliance.inbox.loops import Sweeper
-from appliance.inbox.remote import Remote
+from appliance.inbox.remote import HttpBrokerClient
 from appliance.inbox.resources import Facts, Sends, routes
 from appliance.inbox.service import Inbox, Rotating
 from appliance.inbox.settings import BrokerPlace, InboxSettings
@@ -73,7 +73,7 @@ class InboxSubsystem(Subsystem):
             for mesh, place in brokers.items()
         }
         for mesh, place in brokers.items():
-            inbox.desks[mesh] = Remote(
+            inbox.desks[mesh] = HttpBrokerClient(
                 place, keys.in_mesh(mesh), settings, clock, self.receivers[mesh].say
             )
         self.loops: list[Loop] = [

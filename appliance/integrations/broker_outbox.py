@@ -1,6 +1,6 @@
 """Webhooks of meshes are called by the outbox's target, as those of the hub are."""
 
-from appliance.broker.calling import Called
+from appliance.broker.webhook_caller import Called
 from appliance.outbox.target import Later, Refused
 from appliance.outbox.webhook import Call, WebhookTarget
 

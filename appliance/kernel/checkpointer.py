@@ -5,7 +5,7 @@ from collections.abc import Callable
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 
 
 class Checkpointer(Loop):

@@ -8,7 +8,7 @@ from gevent.event import Event
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 
 _rounds = counter("loop_rounds_total", "Rounds begun", ("loop",))
 _failures = counter("loop_failures_total", "Rounds that raised", ("loop",))

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.kernel.batch import Outcome
-from appliance.kernel.handoff import Handoff
-from appliance.kernel.native import NativeThread, SimpleQueue
+from appliance.kernel.loop_callbacks import Handoff
 from appliance.kernel.reader import Reader
-from appliance.kernel.submission import Reading
-from appliance.kernel.trouble import QueueFull, translated
+from appliance.kernel.store_errors import QueueFull, translated
+from appliance.kernel.threads import NativeThread, SimpleQueue
+from appliance.kernel.write_request import Reading
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from appliance.kernel.datadir import (
 from appliance.kernel.ids import secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load
-from appliance.kernel.trouble import StoreSuspended
+from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.upgrade import MigrationEdited as MigrationEdited
 from appliance.kernel.upgrade import MigrationFailed as MigrationFailed
 from appliance.kernel.upgrade import SchemaState as SchemaState

@@ -26,15 +26,13 @@ from appliance.kernel import caller
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.checkpointer import Checkpointer
 from appliance.kernel.clock import Clock
-from appliance.kernel.handoff import Handoff
 from appliance.kernel.log import Log
+from appliance.kernel.loop_callbacks import Handoff
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
-from appliance.kernel.signal import Signal
-from appliance.kernel.submission import Reading, Submission
-from appliance.kernel.trouble import (
+from appliance.kernel.store_errors import (
     QueueFull,
     StoreBusy,
     StoreClosed,
@@ -43,6 +41,8 @@ from appliance.kernel.trouble import (
     StoreSuspended,
     translated,
 )
+from appliance.kernel.wakeup import Signal
+from appliance.kernel.write_request import Reading, Submission
 from appliance.kernel.writer import (
     CatchUp,
     StoreSettings,
@@ -52,7 +52,7 @@ from appliance.kernel.writer import (
     vacuum,
     wal_bytes,
 )
-from appliance.kernel.writerchild import Order
+from appliance.kernel.writerchild import WriterConfig
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.kernel.writerthread import WriterThread
 
@@ -85,7 +85,7 @@ class Store:
         log: Log,
         publish: Callable[[list[Any]], None] = lambda _: None,
         runner: type[BatchRunner] = BatchRunner,
-        apart: "Apart | None" = None,
+        apart: "WriterProcessOptions | None" = None,
         catch_up: CatchUp | None = None,
     ) -> None:
         """`apart` has the writer in a process of its own; `runner` is replaced by tests that
@@ -117,7 +117,9 @@ class Store:
         self._writer: WriterThread | WriterProcess
         if apart is not None:
             self._writer = WriterProcess(
-                Order(name, str(path.absolute()), settings, apart.log_level, os.getpid(), catch_up),
+                WriterConfig(
+                    name, str(path.absolute()), settings, apart.log_level, os.getpid(), catch_up
+                ),
                 self._deliver,
                 apart.restarted,
                 clock,
@@ -378,7 +380,7 @@ def _try_to_move_wal(reader: Reader) -> bool:
     return True
 
 
-class Apart:
+class WriterProcessOptions:
     """How a writer in a process of its own is tied to this one."""
 
     def __init__(

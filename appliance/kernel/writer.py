@@ -18,7 +18,7 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
-from appliance.kernel.trouble import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
+from appliance.kernel.store_errors import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
 PAUSE_TOLD_EVERY_SECONDS = 10.0
 LATE_SECONDS = 0.5

@@ -28,7 +28,7 @@ RECEIVE_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 
 
-class Order(msgspec.Struct, frozen=True):
+class WriterConfig(msgspec.Struct, frozen=True):
     """What the child must know of the store it writes."""
 
     name: str
@@ -63,7 +63,7 @@ def frames_in(buffer: bytearray) -> Iterator[bytes]:
 class Child:
     """Serves one parent until the parent says so or is gone."""
 
-    def __init__(self, order: Order, raw: socket.socket) -> None:
+    def __init__(self, order: WriterConfig, raw: socket.socket) -> None:
         clock = SystemClock()
         log = Log(level=order.log_level, clock=clock)
         self._writer = Writer(
@@ -126,7 +126,7 @@ def _told(outcome: Outcome) -> tuple[Any, BaseException | None]:
 
 
 def main() -> None:
-    order = msgspec.json.decode(sys.argv[1], type=Order)
+    order = msgspec.json.decode(sys.argv[1], type=WriterConfig)
     # The parent stops us by closing; a signal to the whole group is not for us.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

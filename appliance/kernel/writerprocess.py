@@ -30,9 +30,9 @@ from appliance.kernel.batch import Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
-from appliance.kernel.submission import Submission
-from appliance.kernel.trouble import StoreBusy
-from appliance.kernel.writerchild import LENGTH, Order, frame, frames_in
+from appliance.kernel.store_errors import StoreBusy
+from appliance.kernel.write_request import Submission
+from appliance.kernel.writerchild import LENGTH, WriterConfig, frame, frames_in
 
 RESTARTS_SECONDS = 30.0  # a writer that lived longer is started again at once
 PAUSE_SECONDS_MAX = 1.0  # between two starts of one that keeps dying, as on a full disk
@@ -46,7 +46,7 @@ class WriterProcess:
 
     def __init__(
         self,
-        order: Order,
+        order: WriterConfig,
         deliver: Deliver,
         restarted: Callable[[], None],
         clock: Clock,

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from appliance.kernel.handoff import Handoff
-from appliance.kernel.native import NativeThread, SimpleQueue
-from appliance.kernel.submission import Submission
+from appliance.kernel.loop_callbacks import Handoff
+from appliance.kernel.threads import NativeThread, SimpleQueue
+from appliance.kernel.write_request import Submission
 from appliance.kernel.writer import Writer
 
 Deliver = Callable[[list[Submission], list[Any]], None]

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli_support import Session, WorkspaceFlag, common, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.mcp.clients import CLIENTS
-from appliance.terminal import Session, WorkspaceFlag, common, note, plain_app
 
 app = plain_app()
 

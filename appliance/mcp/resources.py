@@ -18,7 +18,7 @@ from appliance.kernel.route import Operation, Route
 from appliance.mcp import metrics, protocol
 from appliance.mcp.catalogue import described
 from appliance.mcp.protocol import Headers, Refusal, Request
-from appliance.mcp.tools import TOOLS, Bench, ReadTopic, Tool, read_topic
+from appliance.mcp.tools import TOOLS, ReadTopic, Tool, ToolContext, read_topic
 from appliance.web.body import BodyPlan
 from appliance.web.guard import Guard
 from appliance.web.media import reply_bytes
@@ -41,7 +41,7 @@ Answer = Callable[[Request, Any], dict[str, Any]]
 
 class Endpoint:
     def __init__(
-        self, bench: Bench, guard: Guard, body_bytes_max: int, tools: Sequence[Tool] = TOOLS
+        self, bench: ToolContext, guard: Guard, body_bytes_max: int, tools: Sequence[Tool] = TOOLS
     ) -> None:
         self._bench = bench
         self._guard = guard
@@ -191,7 +191,7 @@ def _headers(environ: dict[str, Any]) -> Headers:
     )
 
 
-def routes(bench: Bench, guard: Guard, body_bytes_max: int) -> list[Route]:
+def routes(bench: ToolContext, guard: Guard, body_bytes_max: int) -> list[Route]:
     operation = Operation(
         READ,
         "The Model Context Protocol: one JSON-RPC message (docs/mcp.md)",

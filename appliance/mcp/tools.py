@@ -28,50 +28,50 @@ Few = Annotated[int, Meta(ge=1, le=200)]
 MaxChars = Annotated[int, Meta(ge=1, le=65_536, description="longer texts are cut")]
 
 
-class Asked(Struct, frozen=True, forbid_unknown_fields=True):
+class ToolArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments: a misspelt one is told, not ignored."""
 
 
-class Told(Struct, frozen=True, omit_defaults=True):
+class ToolResult(Struct, frozen=True, omit_defaults=True):
     """A result without what it doesn't have."""
 
 
-class Nothing(Asked, frozen=True):
+class NoArguments(ToolArguments, frozen=True):
     pass
 
 
 # -- what there is ----------------------------------------------------------------------------
 
 
-class Channel(Told, frozen=True):
+class Channel(ToolResult, frozen=True):
     id: str
     name: str
     description: str | None = None
 
 
-class Channels(Told, frozen=True):
+class Channels(ToolResult, frozen=True):
     channels: list[Channel]
     has_more: bool = False
 
 
-class ListTopics(Asked, frozen=True):
+class ListTopics(ToolArguments, frozen=True):
     channel: wire.Reference
     limit: Few = 30
     before_id: Id | None = None
 
 
-class Topic(Told, frozen=True):
+class Topic(ToolResult, frozen=True):
     id: str
     title: str
     updated_at: str
 
 
-class Topics(Told, frozen=True):
+class Topics(ToolResult, frozen=True):
     topics: list[Topic]
     has_more: bool = False
 
 
-class ReadTopic(Asked, frozen=True):
+class ReadTopic(ToolArguments, frozen=True):
     topic_id: Id
     limit: Few = 20
     before_id: Id | None = None
@@ -79,7 +79,7 @@ class ReadTopic(Asked, frozen=True):
     max_chars: MaxChars = 4000
 
 
-class Message(Told, frozen=True):
+class Message(ToolResult, frozen=True):
     id: str
     sender: str
     at: str
@@ -90,7 +90,7 @@ class Message(Told, frozen=True):
     principal: str | None = None
 
 
-class Messages(Told, frozen=True):
+class Messages(ToolResult, frozen=True):
     """`cursor`: pass it as before_id (or after_id, if that was given) for the next page."""
 
     messages: list[Message]
@@ -98,7 +98,7 @@ class Messages(Told, frozen=True):
     cursor: str | None = None
 
 
-class WaitEvents(Asked, frozen=True):
+class WaitEvents(ToolArguments, frozen=True):
     after: (
         Annotated[int, Meta(ge=0, le=2**63 - 1, description="a cursor; left out: only what is new")]
         | None
@@ -112,7 +112,7 @@ class WaitEvents(Asked, frozen=True):
     max_chars: MaxChars = 4000
 
 
-class Event(Told, frozen=True):
+class Event(ToolResult, frozen=True):
     id: int
     name: str
     at: str
@@ -123,7 +123,7 @@ class Event(Told, frozen=True):
     truncated: bool = False
 
 
-class Events(Told, frozen=True):
+class Events(ToolResult, frozen=True):
     """Empty: the time was up. Keep cursor and epoch, and pass them next time."""
 
     events: list[Event]
@@ -131,7 +131,7 @@ class Events(Told, frozen=True):
     epoch: str
 
 
-class Search(Asked, frozen=True):
+class Search(ToolArguments, frozen=True):
     query: Annotated[
         str, Meta(min_length=1, max_length=1000, description='words, "a phrase", one OR two')
     ]
@@ -143,7 +143,7 @@ class Search(Asked, frozen=True):
     limit: Few = 20
 
 
-class Hit(Told, frozen=True):
+class Hit(ToolResult, frozen=True):
     message_id: str
     topic_id: str
     sender: str
@@ -152,12 +152,12 @@ class Hit(Told, frozen=True):
     principal: str | None = None
 
 
-class Found(Told, frozen=True):
+class Found(ToolResult, frozen=True):
     messages: list[Hit]
     has_more: bool = False
 
 
-class Status(Told, frozen=True):
+class Status(ToolResult, frozen=True):
     ready: bool
     version: str
     db_id: str
@@ -172,50 +172,50 @@ class Status(Told, frozen=True):
 # -- what can be changed ----------------------------------------------------------------------
 
 
-class CreateChannel(Asked, frozen=True):
+class CreateChannel(ToolArguments, frozen=True):
     name: wire.ChannelName
     description: Annotated[str, Meta(max_length=2000)] | None = None
     idempotency_key: Key | None = None
 
 
-class ChannelMade(Told, frozen=True):
+class ChannelMade(ToolResult, frozen=True):
     channel_id: str
     event_id: int
 
 
-class CreateTopic(Asked, frozen=True):
+class CreateTopic(ToolArguments, frozen=True):
     channel: wire.Reference
     title: wire.Title
     idempotency_key: Key | None = None
 
 
-class TopicMade(Told, frozen=True):
+class TopicMade(ToolResult, frozen=True):
     topic_id: str
     event_id: int
 
 
-class PostMessage(Asked, frozen=True):
+class PostMessage(ToolArguments, frozen=True):
     topic_id: Id
     sender: Annotated[str, Meta(min_length=1, max_length=200, description="who you are")]
     content: wire.Content
     idempotency_key: Key | None = None
 
 
-class EditMessage(Asked, frozen=True):
+class EditMessage(ToolArguments, frozen=True):
     message_id: Id
     content: wire.Content
     expected_version: wire.Version | None = None
     idempotency_key: Key | None = None
 
 
-class DeleteMessage(Asked, frozen=True):
+class DeleteMessage(ToolArguments, frozen=True):
     message_id: Id
     actor: Annotated[str, Meta(min_length=1, max_length=200, description="who you are")]
     expected_version: wire.Version | None = None
     idempotency_key: Key | None = None
 
 
-class MessageDone(Told, frozen=True):
+class MessageDone(ToolResult, frozen=True):
     """`event_id` missing: nothing had to be changed."""
 
     message_id: str
@@ -231,7 +231,7 @@ _message_done = msgspec.json.Decoder(wire.MessageChanged).decode
 _listed = msgspec.json.Decoder(wire.EventList).decode
 
 
-class Bench:
+class ToolContext:
     """What tools work with."""
 
     def __init__(self, hub: Hub, verdict: Callable[[], Verdict]) -> None:
@@ -248,18 +248,18 @@ class Bench:
         return channel_id
 
 
-def list_channels(bench: Bench, _asked: Nothing, who: Principal) -> Channels:
+def list_channels(bench: ToolContext, _asked: NoArguments, who: Principal) -> Channels:
     found = bench.hub.list_channels(wire.ChannelsQuery(), who)
     return Channels([Channel(c.id, c.name, c.description) for c in found.channels], found.has_more)
 
 
-def list_topics(bench: Bench, asked: ListTopics, who: Principal) -> Topics:
+def list_topics(bench: ToolContext, asked: ListTopics, who: Principal) -> Topics:
     query = wire.TopicsQuery(asked.limit, asked.before_id)
     found = bench.hub.list_topics(bench.channel_id(asked.channel, who), query, who)
     return Topics([Topic(t.id, t.title, t.updated_at) for t in found.topics], found.has_more)
 
 
-def read_topic(bench: Bench, asked: ReadTopic, who: Principal) -> Messages:
+def read_topic(bench: ToolContext, asked: ReadTopic, who: Principal) -> Messages:
     query = wire.MessagesQuery(
         topic_id=asked.topic_id,
         limit=asked.limit,
@@ -273,7 +273,7 @@ def read_topic(bench: Bench, asked: ReadTopic, who: Principal) -> Messages:
     return Messages(messages, page.has_more, page.cursor if page.has_more else None)
 
 
-def wait_events(bench: Bench, asked: WaitEvents, who: Principal) -> Events:
+def wait_events(bench: ToolContext, asked: WaitEvents, who: Principal) -> Events:
     hub = bench.hub
     epoch = hub.identity.epoch
     if asked.epoch is not None and asked.epoch != epoch:
@@ -293,7 +293,7 @@ def wait_events(bench: Bench, asked: WaitEvents, who: Principal) -> Events:
     return Events([_told(row, asked.max_chars) for row in rows], cursor, epoch)
 
 
-def search(bench: Bench, asked: Search, who: Principal) -> Found:
+def search(bench: ToolContext, asked: Search, who: Principal) -> Found:
     query = wire.SearchQuery(
         q=asked.query,
         channel_id=_channel(bench, asked.channel, who),
@@ -311,7 +311,7 @@ def search(bench: Bench, asked: Search, who: Principal) -> Found:
     return Found(hits, found.has_more)
 
 
-def status(bench: Bench, _asked: Nothing, who: Principal) -> Status:
+def status(bench: ToolContext, _asked: NoArguments, who: Principal) -> Status:
     hub, verdict = bench.hub, bench.verdict()
     return Status(
         ready=verdict.ready,
@@ -326,38 +326,38 @@ def status(bench: Bench, _asked: Nothing, who: Principal) -> Status:
     )
 
 
-def create_channel(bench: Bench, asked: CreateChannel, who: Principal) -> ChannelMade:
+def create_channel(bench: ToolContext, asked: CreateChannel, who: Principal) -> ChannelMade:
     command = wire.CreateChannel(asked.name, asked.description)
     made = _channel_made(bench.hub.create_channel(command, who, asked.idempotency_key).body)
     return ChannelMade(made.channel.id, made.event_id)
 
 
-def create_topic(bench: Bench, asked: CreateTopic, who: Principal) -> TopicMade:
+def create_topic(bench: ToolContext, asked: CreateTopic, who: Principal) -> TopicMade:
     command = wire.CreateTopic(bench.channel_id(asked.channel, who, POST), asked.title)
     made = _topic_made(bench.hub.create_topic(command, who, asked.idempotency_key).body)
     return TopicMade(made.topic.id, made.event_id)
 
 
-def post_message(bench: Bench, asked: PostMessage, who: Principal) -> MessageDone:
+def post_message(bench: ToolContext, asked: PostMessage, who: Principal) -> MessageDone:
     command = wire.CreateMessage(asked.topic_id, asked.sender, asked.content)
     return _done(bench.hub.create_message(command, who, asked.idempotency_key).body)
 
 
-def edit_message(bench: Bench, asked: EditMessage, who: Principal) -> MessageDone:
+def edit_message(bench: ToolContext, asked: EditMessage, who: Principal) -> MessageDone:
     command = wire.EditMessage(asked.content, asked.expected_version)
     return _done(
         bench.hub.patch_message(asked.message_id, command, who, asked.idempotency_key).body
     )
 
 
-def delete_message(bench: Bench, asked: DeleteMessage, who: Principal) -> MessageDone:
+def delete_message(bench: ToolContext, asked: DeleteMessage, who: Principal) -> MessageDone:
     command = wire.DeleteMessage(asked.actor, asked.expected_version)
     return _done(
         bench.hub.patch_message(asked.message_id, command, who, asked.idempotency_key).body
     )
 
 
-def _channel(bench: Bench, reference: str | None, who: Principal) -> str | None:
+def _channel(bench: ToolContext, reference: str | None, who: Principal) -> str | None:
     return None if reference is None else bench.channel_id(reference, who)
 
 
@@ -404,10 +404,10 @@ class Tool(Struct, frozen=True):
     name: str
     title: str
     description: str
-    takes: type[Asked]
-    gives: type[Told]
+    takes: type[ToolArguments]
+    gives: type[ToolResult]
     scope: str
-    call: Callable[[Bench, Any, Principal], Told]
+    call: Callable[[ToolContext, Any, Principal], ToolResult]
     changes: str = "nothing"
     idempotent: bool = False
 
@@ -415,11 +415,11 @@ class Tool(Struct, frozen=True):
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "status", "Status", "Is the hub well, who are you to it, and how far is its log.",
-        Nothing, Status, READ, status,
+        NoArguments, Status, READ, status,
     ),
     Tool(
         "list_channels", "List channels", "All channels, by name.",
-        Nothing, Channels, READ, list_channels,
+        NoArguments, Channels, READ, list_channels,
     ),
     Tool(
         "list_topics", "List topics", "Topics of a channel (id or name), newest activity first.",

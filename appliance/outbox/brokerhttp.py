@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.crew import within
+from appliance.kernel.pool import within
 from appliance.mesh.request_signing import PROBE, RequestSigner
 from appliance.mesh.signing import Signer
 from appliance.outbox.settings import OutboxSettings

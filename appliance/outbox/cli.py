@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app, write_line
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
-from appliance.terminal import Session, common, note, plain_app, write_line
 
 app = plain_app("Sends to meshes and mail: send, inspect, requeue, drop, prune, export, recover.")
 app.command("send")(send)

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli_support import Session, common
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import IdFactory
-from appliance.terminal import Session, common
 
 MESSAGE_BYTES_MAX = 1024 * 1024
 

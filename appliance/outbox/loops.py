@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.idempotency import forget_keys
 from appliance.kernel.loop import Loop
-from appliance.kernel.once import forget_keys
 from appliance.outbox import metrics, queries, writes
-from appliance.outbox.pressure import Level
+from appliance.outbox.capacity import Level
 from appliance.outbox.sender import HOUR_MS, Sender
 from appliance.outbox.service import Outbox
 

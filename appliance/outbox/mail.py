@@ -21,12 +21,12 @@ from email.headerregistry import Address
 from typing import Any
 
 from appliance.kernel.config import BadSettings, secret
-from appliance.kernel.crew import within
 from appliance.kernel.errors import Invalid
+from appliance.kernel.pool import within
 from appliance.mesh.fingerprint import DestinationKind
-from appliance.outbox import destination, letter, reach
+from appliance.outbox import destination, mime, safe_connect
 from appliance.outbox.brokerhttp import Unreachable
-from appliance.outbox.reach import Resolve
+from appliance.outbox.safe_connect import Resolve
 from appliance.outbox.settings import MailSettings
 from appliance.outbox.target import MAIL, Delivered, Later, Meta, Outgoing, Refused, Result
 from appliance.outbox.wire import MailNotAllowed, MessageTooLarge
@@ -49,7 +49,7 @@ class MailTarget:
         self,
         settings: MailSettings,
         origin: str,
-        resolver: Resolve = reach.resolve,
+        resolver: Resolve = safe_connect.resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`origin` is the workspace's own, for Message-IDs. Raises BadSettings."""
@@ -79,7 +79,7 @@ class MailTarget:
                 f"the text of a mail has more than {most} bytes",
                 details={"field": "message", "bytes_max": most},
             )
-        wrong = letter.wrong_with(meta)
+        wrong = mime.wrong_with(meta)
         if wrong:
             raise Invalid(wrong, details={"field": "meta"})
 
@@ -121,11 +121,11 @@ class MailTarget:
         return result
 
     def _message_id(self, client_message_id: str) -> str:
-        return letter.message_id(self._origin, self._sender.domain, client_message_id)
+        return mime.message_id(self._origin, self._sender.domain, client_message_id)
 
     def _letter(self, send: Outgoing, recipients: Sequence[str], own_id: str) -> bytes:
         answers = send.reply_to_id
-        return letter.written(
+        return mime.written(
             own_id=own_id,
             answers=None if answers is None else self._message_id(answers),
             sender=self._sender,
@@ -182,7 +182,7 @@ class Handing:
 
     def _connected(self) -> "Pinned":
         settings = self._settings
-        addresses = reach.judged(self._resolve, settings.host, settings.port, settings)
+        addresses = safe_connect.judged(self._resolve, settings.host, settings.port, settings)
         for address in addresses:
             if settings.security == "none" and not settings.allow_plain and not _is_near(address):
                 raise BadWebhookUrl("without encryption only on this machine, or mail.allow_plain")
@@ -197,7 +197,7 @@ class Handing:
                 raise
             return server
 
-        return reach.first_to_answer(addresses, connect)
+        return safe_connect.first_to_answer(addresses, connect)
 
     def _welcomed(self, server: "Pinned") -> Result | None:
         """Up to the login. What is refused here is about us, and kills no send."""

@@ -7,14 +7,14 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from appliance.kernel import once
+from appliance.kernel import idempotency
 from appliance.kernel.errors import Invalid
-from appliance.kernel.once import Once, Reply
+from appliance.kernel.idempotency import Once, Reply
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import listings, metrics, queries, states, wire, writes
 from appliance.outbox.columns import Row
 from appliance.outbox.service import OPERATOR, Outbox, is_inside_only
-from appliance.outbox.shown import meta_of
+from appliance.outbox.views import meta_of
 from appliance.outbox.writes import Successor
 
 Verb = Literal["requeue", "drop", "prune"]
@@ -43,7 +43,7 @@ class Operator:
         if key is not None and not (isinstance(command, wire.Requeue) and command.dry_run):
             digest = hashlib.sha256(_canonical(command)).hexdigest()
             identity = by, "POST", f"outbox/{verb}", key, digest
-            known = self._outbox.store.read(once.known, identity)
+            known = self._outbox.store.read(idempotency.known, identity)
             if known is not None:
                 return known
         return self._verbs[verb](command, by, identity)
@@ -59,7 +59,7 @@ class Operator:
 
     def _write(self, identity: Once | None, function: Any, *args: Any) -> Reply:
         given = (writes.answered, function, *args)
-        whole = given if identity is None else (once.once, identity, *given)
+        whole = given if identity is None else (idempotency.once, identity, *given)
         reply: Reply = self._outbox.store.write(*whole)
         return reply
 

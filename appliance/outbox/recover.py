@@ -12,10 +12,10 @@ import msgspec
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir, suspect_mark
 from appliance.kernel.ids import IdFactory
+from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
 from appliance.kernel.recovery import Connection, Damaged, Report, recover_file
 from appliance.kernel.schema import StoreDamaged
-from appliance.kernel.soundness import is_damaged
 from appliance.outbox.columns import COLUMNS, Row
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.writes import ID_PREFIX

@@ -13,7 +13,7 @@ import msgspec
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
-from appliance.outbox import backoff, metrics, order, queries, states, writes
+from appliance.outbox import backoff, metrics, ordering, queries, states, writes
 from appliance.outbox.breaker import Breaker
 from appliance.outbox.columns import Row
 from appliance.outbox.service import Outbox
@@ -154,7 +154,7 @@ class Sender:
         oldest_ms = now_ms - self._max_age_ms(name)
         args = (name, now_ms, oldest_ms, most, settings.deliver_bytes_max)
         try:
-            if not (settings.ordered or order.is_in_order(name)):
+            if not (settings.ordered or ordering.is_in_order(name)):
                 rows: list[Row] = self._outbox.store.write(writes.claim, *args)
                 return rows
             for _ in range(WINDOWS_MAX):
@@ -170,7 +170,7 @@ class Sender:
 
     def _max_age_ms(self, route: str) -> int:
         """By the mesh in the route's name; routes of other targets have the default."""
-        return self._outbox.max_age_hours(order.mesh_of(route)) * HOUR_MS
+        return self._outbox.max_age_hours(ordering.mesh_of(route)) * HOUR_MS
 
     # -- one delivery --------------------------------------------------------------------
 

@@ -17,21 +17,21 @@ from appliance.kernel.store import Store
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
+    expiry,
     listings,
-    maxage,
     metrics,
-    order,
+    ordering,
     queries,
     reload,
     states,
     wire,
     writes,
 )
+from appliance.outbox.capacity import Gauge
 from appliance.outbox.columns import Row
-from appliance.outbox.pressure import Gauge
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.shown import message_of, meta_of, shown
 from appliance.outbox.target import MAIL, Bounded, Checking, Meta, Placing, Target, Targets
+from appliance.outbox.views import message_of, meta_of, shown
 from appliance.outbox.writes import Found, New
 
 BROKER = "broker"
@@ -287,8 +287,8 @@ class Outbox:
         refusal = self.membership.refusal(mesh)
         if refusal is not None:
             raise refusal
-        in_order = order.holds(self._in_order, mesh, kind, ref)
-        return kind, ref, order.route_of(name, mesh, in_order)
+        in_order = ordering.holds(self._in_order, mesh, kind, ref)
+        return kind, ref, ordering.route_of(name, mesh, in_order)
 
     def check_by(self, name: str, body: bytes, meta: Meta | None) -> None:
         """Raises Invalid for what that target can't carry."""
@@ -470,9 +470,9 @@ def target_of(to: str) -> str:
 
 def _hours(retention_days: int | None, settings: OutboxSettings) -> int:
     """The greatest age of sends; raises BelowFloor or AboveWindow."""
-    found = maxage.max_age_hours(retention_days, settings.max_age_hours)
-    if isinstance(found, maxage.Problem):
-        kind = BelowFloor if found.code == maxage.BELOW_FLOOR else AboveWindow
+    found = expiry.max_age_hours(retention_days, settings.max_age_hours)
+    if isinstance(found, expiry.Problem):
+        kind = BelowFloor if found.code == expiry.BELOW_FLOOR else AboveWindow
         raise kind(
             f"outbox: {found.code}: {found.sentence}",
             details={"reason": found.code, "close_code": found.close_code},
@@ -480,9 +480,9 @@ def _hours(retention_days: int | None, settings: OutboxSettings) -> int:
     return found
 
 
-def _places_in_order(settings: OutboxSettings) -> order.Places:
+def _places_in_order(settings: OutboxSettings) -> ordering.Places:
     try:
-        return order.places(settings.in_order)
+        return ordering.places(settings.in_order)
     except destination.BadDestination as error:
         raise BadSettings(f"settings: outbox.in_order: {error.message}", hint=error.hint) from None
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
-from appliance.kernel.crew import Crew
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.kernel.pool import Crew
 from appliance.kernel.route import Route
-from appliance.kernel.store import Apart, Store
+from appliance.kernel.store import Store, WriterProcessOptions
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.mesh.signing import Signer
@@ -45,7 +45,7 @@ class OutboxSubsystem(Subsystem):
         local: LocalTarget | None = None,
         signer: Callable[[str], Signer] | None = None,
         targets: tuple[Target, ...] = (),
-        apart: Apart | None = None,
+        apart: WriterProcessOptions | None = None,
         membership: Membership = NO_MEMBERSHIP,
         read_settings: Callable[[], OutboxSettings] | None = None,
     ) -> None:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.crew import within
+from appliance.kernel.pool import within
 from appliance.mesh.fingerprint import DestinationKind
-from appliance.outbox import reach
+from appliance.outbox import safe_connect
 from appliance.outbox.brokerhttp import Unreachable, seconds_of
-from appliance.outbox.reach import Resolve
+from appliance.outbox.safe_connect import Resolve
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import Delivered, Later, Outgoing, Refused, Result
 from appliance.web.address import BadWebhookUrl, Rules, check_url
@@ -60,7 +60,7 @@ class WebhookTarget:
         rules: Rules,
         settings: OutboxSettings,
         clock: Clock,
-        resolver: Resolve = reach.resolve,
+        resolver: Resolve = safe_connect.resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._book = book
@@ -142,7 +142,7 @@ class WebhookTarget:
         parts = urlsplit(url)
         host, secure = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        addresses = reach.judged(self._resolve, host, port, self._rules)
+        addresses = safe_connect.judged(self._resolve, host, port, self._rules)
         if not secure and not self._rules.allow_http:  # a name may have passed for near
             for address in addresses:
                 check_url(f"http://[{address}]/" if ":" in address else f"http://{address}/",
@@ -159,7 +159,7 @@ class WebhookTarget:
             connection.sock.settimeout(self._settings.reply_seconds)
             return connection
 
-        return reach.first_to_answer(addresses, connect)
+        return safe_connect.first_to_answer(addresses, connect)
 
 
 class Pinned(http.client.HTTPConnection):

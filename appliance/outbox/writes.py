@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from appliance.kernel.batch import Tx
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 from appliance.outbox import queries, states, wire
 from appliance.outbox.columns import COLUMNS, Row
-from appliance.outbox.shown import shown
+from appliance.outbox.views import shown
 
 ID_PREFIX = "out_"
 _encode = msgspec.json.Encoder().encode

@@ -21,9 +21,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from websockets.asyncio.client import ClientConnection, connect
 
 from appliance.kernel.errors import Invalid
-from appliance.sdk import shapes
+from appliance.sdk import models
 from appliance.sdk.client import AgentlipClient, decoded
-from appliance.sdk.course import (
+from appliance.sdk.cursor import CURSOR_SECONDS, Cursor
+from appliance.sdk.stream_follower import (
     ENDINGS,
     HELLO_TIMEOUT_SECONDS,
     Course,
@@ -34,7 +35,6 @@ from appliance.sdk.course import (
     socket_options,
     socket_url,
 )
-from appliance.sdk.cursor import CURSOR_SECONDS, Cursor
 
 THREADS_MAX = 8
 P = ParamSpec("P")
@@ -99,7 +99,7 @@ class AsyncAgentlipClient:
 
     # -- events ----------------------------------------------------------------------
 
-    async def events(self) -> AsyncGenerator[shapes.Envelope, None]:
+    async def events(self) -> AsyncGenerator[models.Envelope, None]:
         """As AgentlipClient.events. Leave it by `close`, or close the iterator yourself."""
         if self._course is not None:
             raise Invalid("one client has one stream of events; make another client")
@@ -132,7 +132,7 @@ class AsyncAgentlipClient:
             self._course = None
             client.keeper.keep(client.cursor, now=True)
 
-    async def acknowledge(self, event: shapes.Envelope) -> None:
+    async def acknowledge(self, event: models.Envelope) -> None:
         """Say that `event` is dealt with before asking for the next: before leaving the loop."""
         client = self._client
         epoch = self._course.epoch if self._course is not None else client.cursor.epoch

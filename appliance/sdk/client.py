@@ -23,12 +23,12 @@ import msgspec
 
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
-from appliance.sdk import shapes
-from appliance.sdk.course import NewHistory, Signals
+from appliance.sdk import models
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, Keeper, keeper_of
+from appliance.sdk.errors import refusal
 from appliance.sdk.http import HubClient, Json, Retry
 from appliance.sdk.listen import Follower
-from appliance.sdk.refusals import refusal
+from appliance.sdk.stream_follower import NewHistory, Signals
 from appliance.sdk.target import Target
 
 CONNECTIONS_KEPT_MAX = 8
@@ -123,7 +123,7 @@ class AgentlipClient:
 
     # -- events ----------------------------------------------------------------------
 
-    def events(self) -> Iterator[shapes.Envelope]:
+    def events(self) -> Iterator[models.Envelope]:
         """Events in order, each once, until `close`; reconnects for ever.
 
         Asking for the next event says that the last one is dealt with: only then is the
@@ -154,7 +154,7 @@ class AgentlipClient:
             follower.stop()
             self.keeper.keep(self.cursor, now=True)
 
-    def acknowledge(self, event: shapes.Envelope) -> None:
+    def acknowledge(self, event: models.Envelope) -> None:
         """Say that `event` is dealt with before asking for the next: before leaving the loop."""
         epoch = self._follower.epoch if self._follower is not None else self.cursor.epoch
         self.cursor = Cursor(event.event_id, epoch)
@@ -164,31 +164,31 @@ class AgentlipClient:
 
     def create_channel(
         self, name: str, description: str | None = None, *, key: str | None = None
-    ) -> shapes.ChannelCreated:
+    ) -> models.ChannelCreated:
         body = {"name": name, "description": description}
-        return self._post("/api/v1/channels", body, key, shapes.ChannelCreated)
+        return self._post("/api/v1/channels", body, key, models.ChannelCreated)
 
     def create_topic(
         self, channel_id: str, title: str, *, key: str | None = None
-    ) -> shapes.TopicChanged:
+    ) -> models.TopicChanged:
         body = {"channel_id": channel_id, "title": title}
-        return self._post("/api/v1/topics", body, key, shapes.TopicChanged)
+        return self._post("/api/v1/topics", body, key, models.TopicChanged)
 
     def rename_topic(
         self, topic_id: str, title: str, *, key: str | None = None
-    ) -> shapes.TopicChanged:
+    ) -> models.TopicChanged:
         path = f"/api/v1/topics/{segment(topic_id)}"
-        return self._patch(path, {"title": title}, key, shapes.TopicChanged)
+        return self._patch(path, {"title": title}, key, models.TopicChanged)
 
     def send_message(
         self, topic_id: str, sender: str, content_raw: str, *, key: str | None = None
-    ) -> shapes.MessageChanged:
+    ) -> models.MessageChanged:
         body = {"topic_id": topic_id, "sender": sender, "content_raw": content_raw}
-        return self._post("/api/v1/messages", body, key, shapes.MessageChanged)
+        return self._post("/api/v1/messages", body, key, models.MessageChanged)
 
-    def send_messages(self, messages: Sequence[shapes.NewMessage]) -> list[shapes.BatchOutcome]:
+    def send_messages(self, messages: Sequence[models.NewMessage]) -> list[models.BatchOutcome]:
         """Many at once; for each, in order, what it became or the error it was refused with."""
-        outcomes: list[shapes.BatchOutcome] = []
+        outcomes: list[models.BatchOutcome] = []
         for start in range(0, len(messages), BATCH_MAX):
             items = [_with_key(message) for message in messages[start : start + BATCH_MAX]]
             with self._http() as hub:
@@ -203,9 +203,9 @@ class AgentlipClient:
         expected_version: int | None = None,
         *,
         key: str | None = None,
-    ) -> shapes.MessageChanged:
+    ) -> models.MessageChanged:
         body = {"op": "edit", "content_raw": content_raw, "expected_version": expected_version}
-        return self._patch(_message(message_id), body, key, shapes.MessageChanged)
+        return self._patch(_message(message_id), body, key, models.MessageChanged)
 
     def delete_message(
         self,
@@ -214,19 +214,19 @@ class AgentlipClient:
         expected_version: int | None = None,
         *,
         key: str | None = None,
-    ) -> shapes.MessageChanged:
+    ) -> models.MessageChanged:
         body = {"op": "delete", "actor": actor, "expected_version": expected_version}
-        return self._patch(_message(message_id), body, key, shapes.MessageChanged)
+        return self._patch(_message(message_id), body, key, models.MessageChanged)
 
     def retopic_message(
         self,
         message_id: str,
         to_topic_id: str,
-        mode: shapes.Mode,
+        mode: models.Mode,
         expected_version: int | None = None,
         *,
         key: str | None = None,
-    ) -> shapes.Moved:
+    ) -> models.Moved:
         """Move `one` message, it and all `later` ones of its topic, or `all` of its topic."""
         body = {
             "op": "move_topic",
@@ -234,7 +234,7 @@ class AgentlipClient:
             "mode": mode,
             "expected_version": expected_version,
         }
-        return self._patch(_message(message_id), body, key, shapes.Moved)
+        return self._patch(_message(message_id), body, key, models.Moved)
 
     def add_attachment(
         self,
@@ -246,7 +246,7 @@ class AgentlipClient:
         dedupe_key: str | None = None,
         source_message_id: str | None = None,
         key: str | None = None,
-    ) -> shapes.AttachmentAdded:
+    ) -> models.AttachmentAdded:
         """Attach something to a topic, once: what is there already is answered as it is."""
         body = {
             "kind": kind,
@@ -255,26 +255,26 @@ class AgentlipClient:
             "dedupe_key": dedupe_key,
             "source_message_id": source_message_id,
         }
-        return self._post(_attachments(topic_id), body, key, shapes.AttachmentAdded)
+        return self._post(_attachments(topic_id), body, key, models.AttachmentAdded)
 
     # -- queries ---------------------------------------------------------------------
 
     def list_channels(
         self, limit: int = 1000, after_name: str | None = None
-    ) -> list[shapes.Channel]:
+    ) -> list[models.Channel]:
         """By name; `after_name` goes on behind the last of an earlier page."""
         return self._get(
-            "/api/v1/channels", list[shapes.Channel], "channels", limit=limit, after_name=after_name
+            "/api/v1/channels", list[models.Channel], "channels", limit=limit, after_name=after_name
         )
 
     def list_topics(
         self, channel_id: str, limit: int = 50, before_id: str | None = None
-    ) -> list[shapes.Topic]:
+    ) -> list[models.Topic]:
         """The most recently used first; `before_id` goes on below a topic."""
         path = f"/api/v1/channels/{segment(channel_id)}/topics"
-        return self._get(path, list[shapes.Topic], "topics", limit=limit, before_id=before_id)
+        return self._get(path, list[models.Topic], "topics", limit=limit, before_id=before_id)
 
-    def tail_messages(self, topic_id: str, limit: int = 50) -> list[shapes.Message]:
+    def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:
         """The newest of a topic, newest first."""
         return self.page_messages(topic_id, limit=limit)
 
@@ -286,18 +286,18 @@ class AgentlipClient:
         before_id: str | None = None,
         after_id: str | None = None,
         limit: int = 50,
-    ) -> list[shapes.Message]:
+    ) -> list[models.Message]:
         """A page of a topic or a channel: newest first, with `after_id` oldest first.
 
         Large messages make pages of fewer than `limit`: continue until a page is empty.
         """
         return self._get(
-            "/api/v1/messages", list[shapes.Message], "messages",
+            "/api/v1/messages", list[models.Message], "messages",
             topic_id=topic_id, channel_id=channel_id, before_id=before_id, after_id=after_id,
             limit=limit,
         )  # fmt: skip
 
-    def messages(self, topic_id: str) -> Iterator[shapes.Message]:
+    def messages(self, topic_id: str) -> Iterator[models.Message]:
         """All messages of a topic, oldest first, page by page."""
         newest = self.tail_messages(topic_id, 1000)
         pages = [newest]
@@ -310,13 +310,13 @@ class AgentlipClient:
 
     def list_attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50
-    ) -> list[shapes.Attachment]:
-        path, kinds = _attachments(topic_id), list[shapes.Attachment]
+    ) -> list[models.Attachment]:
+        path, kinds = _attachments(topic_id), list[models.Attachment]
         return self._get(path, kinds, "attachments", kind=kind, limit=limit)
 
-    def list_enrichments(self, message_id: str) -> list[shapes.Enrichment]:
+    def list_enrichments(self, message_id: str) -> list[models.Enrichment]:
         """What plugins found in the text as it is now."""
-        path, kinds = f"{_message(message_id)}/enrichments", list[shapes.Enrichment]
+        path, kinds = f"{_message(message_id)}/enrichments", list[models.Enrichment]
         return self._get(path, kinds, "enrichments")
 
     def search(
@@ -329,10 +329,10 @@ class AgentlipClient:
         after: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> shapes.SearchResult:
+    ) -> models.SearchResult:
         """Messages with these words, "phrases", one OR the other; the best first."""
         return self._get(
-            "/api/v1/search", shapes.SearchResult, None,
+            "/api/v1/search", models.SearchResult, None,
             q=query, channel_id=channel_id, topic_id=topic_id, sender=sender,
             after=after, before=before, limit=limit,
         )  # fmt: skip
@@ -370,7 +370,7 @@ class AgentlipClient:
                 self._idle.append(hub)
 
 
-def decoded(text: str) -> shapes.Envelope:
+def decoded(text: str) -> models.Envelope:
     return _envelope.decode(text)
 
 
@@ -392,16 +392,16 @@ def _given(body: Json) -> Json:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _with_key(message: shapes.NewMessage) -> shapes.NewMessage:
+def _with_key(message: models.NewMessage) -> models.NewMessage:
     if message.idempotency_key is not None:
         return message
     return msgspec.structs.replace(message, idempotency_key=random_id())
 
 
-def _outcome(result: Json) -> shapes.BatchOutcome:
+def _outcome(result: Json) -> models.BatchOutcome:
     if "error" in result:
         return refusal(0, result)
-    return msgspec.convert(result, shapes.MessageChanged)
+    return msgspec.convert(result, models.MessageChanged)
 
 
-_envelope = msgspec.json.Decoder(shapes.Envelope)
+_envelope = msgspec.json.Decoder(models.Envelope)

@@ -31,7 +31,7 @@ from appliance.courier.wire import BATCH_MAX
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
-from appliance.sdk.link import Link, LinkBroken
+from appliance.sdk.websocket import Link, LinkBroken
 
 Env = dict[str, Any]
 Locate = Callable[[], Endpoint]

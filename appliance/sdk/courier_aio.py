@@ -32,7 +32,7 @@ from appliance.sdk.courier import (
     read_frame,
 )
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
-from appliance.sdk.link import (
+from appliance.sdk.websocket import (
     FRAME_BYTES_MAX,
     PASSING,
     UNAUTHORIZED,

@@ -16,9 +16,9 @@ import msgspec
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, connect
-from appliance.sdk.refusals import Json as Json
-from appliance.sdk.refusals import Refused as Refused
-from appliance.sdk.refusals import refusal
+from appliance.sdk.errors import Json as Json
+from appliance.sdk.errors import Refused as Refused
+from appliance.sdk.errors import refusal
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 REPLY_BYTES_MAX = 64 * 1024 * 1024

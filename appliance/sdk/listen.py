@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 import msgspec
 from websockets.sync.client import ClientConnection, connect
 
-from appliance.sdk.course import (
+from appliance.sdk.discovery import Endpoint
+from appliance.sdk.stream_follower import (
     ENDINGS,
     HELLO_TIMEOUT_SECONDS,
     Course,
@@ -19,8 +20,7 @@ from appliance.sdk.course import (
     socket_options,
     socket_url,
 )
-from appliance.sdk.course import Event as Event
-from appliance.sdk.discovery import Endpoint
+from appliance.sdk.stream_follower import Event as Event
 
 
 class Subscription(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 from appliance.tokens import wire
 
 app = plain_app("Tokens: who may come in. 'server' is the workspace's own.")

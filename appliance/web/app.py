@@ -1,8 +1,8 @@
 """The Falcon app: routes, the three middlewares around them, and what every failure says.
 
-The order: Observe is outermost, so that refusals are counted and logged too. Door comes
+The order: Observe is outermost, so that refusals are counted and logged too. AccessMiddleware comes
 next, before routing: host, credential and rate, in that order, so that an unknown path is
-limited like a known one. After routing Door asks for the scope, and only then Body reads
+limited like a known one. After routing it asks for the scope, and only then Body reads
 what the caller sent.
 """
 
@@ -72,7 +72,7 @@ class Place:
         self.allow = sorted(set(self.operations) | extra)
 
 
-class Door:
+class AccessMiddleware:
     """Middleware that lets requests in: host, credential, rate; then scope and origin."""
 
     def __init__(
@@ -342,7 +342,7 @@ def make_app(
         response_type=Response,
         middleware=[
             Observe(log, clock, instance_id, access),
-            Door(guard, limiter, places, probes),
+            AccessMiddleware(guard, limiter, places, probes),
             Body(limiter),
             Answers(unsent or UnsentBudget(settings.unsent_bytes_max, clock), failures),
         ],

@@ -56,7 +56,7 @@ class TooManyConnections(Unavailable):
     advice = "try again, or raise http.connections_max in agentlip.toml"
 
 
-class Sweeps:
+class SweepClock:
     """The clock of all waits: how often the connections were looked through."""
 
     __slots__ = ("count",)
@@ -75,7 +75,7 @@ class Connection:
     __slots__ = ("authenticated", "peer", "reserved", "since", "sock", "state", "sweeps", "unsent")
 
     def __init__(
-        self, sweeps: Sweeps, sock: socket.socket, peer: tuple[str, str], unsent: UnsentBudget
+        self, sweeps: SweepClock, sock: socket.socket, peer: tuple[str, str], unsent: UnsentBudget
     ) -> None:
         self.sweeps = sweeps
         self.sock = sock
@@ -150,7 +150,7 @@ class ConnectionPool:
     """All open connections, oldest first. Used on the event loop only."""
 
     def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
-        self.sweeps = Sweeps()
+        self.sweeps = SweepClock()
         self._unsent = unsent
         self.connections_max = settings.connections_max
         self._unauthenticated_max = settings.unauthenticated_connections_max

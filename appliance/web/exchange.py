@@ -85,7 +85,7 @@ class Input:
             connection.wait_for(WORK)
 
 
-class OneSend(Response):
+class BufferedResponse(Response):
     """A response whose head waits for the first of its body and leaves with it."""
 
     def __init__(self, request: Request, connection: Connection, cfg: Any, date: str) -> None:

@@ -55,7 +55,7 @@ from appliance.web.connections import (
     descriptors,
 )
 from appliance.web.exchange import (
-    OneSend,
+    BufferedResponse,
     PlaceReserved,
     environ_base,
     environ_of,
@@ -214,7 +214,7 @@ class Worker(GeventWorker):
         parser: StrictParser,
     ) -> bool:
         """Run the application and send what it says; whether the connection goes on."""
-        response = OneSend(request, connection, self.cfg, self._date_header())
+        response = BufferedResponse(request, connection, self.cfg, self._date_header())
         environ, body = environ_of(base, request, connection, parser)
         parts: Any = None
         try:

@@ -7,7 +7,7 @@ from appliance.kernel import manifest
 from appliance.kernel.datadir import STORES
 from appliance.kernel.manifest import StoreLost
 from appliance.kernel.schema import NEEDED, SchemaState, state
-from appliance.kernel.trouble import MENDING
+from appliance.kernel.store_errors import MENDING
 from doctor.check import Check, Context, Cost, Finding, Severity, is_damage
 
 _MIB = 1024 * 1024

@@ -18,7 +18,7 @@ import grimp
 OF_PACKAGE = {"kernel": 0, "mesh": 1, "web": 2, "sdk": 3, "integrations": 8, "doctor": 9}
 SUBSYSTEM = 5
 OF_MODULE = {
-    "terminal": 4,
+    "cli_support": 4,
     "cli_recover": 4,
     "roles": 6,
     "settings": 6,

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from appliance.broker import wire
-from appliance.kernel.trouble import StoreFull
+from appliance.kernel.store_errors import StoreFull
 from appliance.mesh.signing import request_text, rotation_text, sign
 from appliance.web.settings import LimitSettings
 from tests.support.broker import (

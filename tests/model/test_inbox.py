@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from appliance.inbox.link import Receiver
 from appliance.inbox.settings import BrokerPlace
 from appliance.kernel.errors import Unavailable
-from appliance.sdk.link import LinkBroken
+from appliance.sdk.websocket import LinkBroken
 from tests.support.clock import FakeClock
 from tests.support.inbox import OWN, SUPPORTED, House, push
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from appliance.sdk import course
+from appliance.sdk import stream_follower
 
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FIRST_WAIT_SECONDS", "LONGEST_WAIT_SECONDS", "GOING_AWAY_WAIT_SECONDS"):
-        monkeypatch.setattr(course, name, 0.05)
+        monkeypatch.setattr(stream_follower, name, 0.05)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from appliance.hub import wire
-from appliance.sdk import shapes
+from appliance.sdk import models
 from tests.contract.test_docs import FENCE, fits
 from tests.contract.test_walls import ROOT
 from tests.support.commands import environment
@@ -63,5 +63,5 @@ def test_shapes_have_the_fields_of_the_wire() -> None:
     for name in SHAPES:
         on_the_wire = getattr(wire, name, None)
         if on_the_wire is not None:
-            ours = set(getattr(shapes, name).__struct_fields__)
+            ours = set(getattr(models, name).__struct_fields__)
             assert ours == set(on_the_wire.__struct_fields__), name

@@ -11,10 +11,8 @@ import pytest
 
 from appliance.sdk.aio import AsyncAgentlipClient
 from appliance.sdk.client import AgentlipClient
-from appliance.sdk.course import NewHistory, TokenRefused
 from appliance.sdk.cursor import FileCursor
-from appliance.sdk.http import Retry
-from appliance.sdk.refusals import (
+from appliance.sdk.errors import (
     AlreadyExists,
     CrossChannelMove,
     InvalidInput,
@@ -24,7 +22,9 @@ from appliance.sdk.refusals import (
     TokenRejected,
     VersionConflict,
 )
-from appliance.sdk.shapes import Envelope, MessageChanged, NewMessage
+from appliance.sdk.http import Retry
+from appliance.sdk.models import Envelope, MessageChanged, NewMessage
+from appliance.sdk.stream_follower import NewHistory, TokenRefused
 from tests.support.servedhub import serve
 from tests.support.until import until
 

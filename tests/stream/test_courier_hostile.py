@@ -12,7 +12,7 @@ from appliance.courier.envelope import NESTING_MAX
 from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
 from appliance.sdk.courier import envelope as made
 from appliance.sdk.courier_aio import AsyncConsumer
-from appliance.sdk.link import LinkRefused
+from appliance.sdk.websocket import LinkRefused
 from tests.stream.test_courier_clients import locate
 from tests.support.courier import enqueue, envelope, hear, opened, say, stats, subscribed
 from tests.support.hubprocess import served

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from appliance.sdk.pipe import LINE_BYTES_MAX, Pipe, lines_of, serve_socket
+from appliance.sdk.stdio_protocol import LINE_BYTES_MAX, Pipe, lines_of, serve_socket
 from tests.stream.test_courier_clients import locate
 from tests.support.courier import TOML, envelope, hear, opened, stats
 from tests.support.hubprocess import served

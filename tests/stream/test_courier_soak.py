@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from appliance.sdk.courier import Consumer, Producer
 from appliance.sdk.discovery import Endpoint
-from appliance.sdk.link import Link
+from appliance.sdk.websocket import Link
 from tests.support.courier import envelope, opened, say, stats, subscribed
 from tests.support.hubprocess import served
 from tests.support.until import until

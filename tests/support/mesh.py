@@ -22,7 +22,7 @@ from appliance.inbox.settings import BrokerPlace
 from appliance.kernel.batch import BatchRunner, Call, Outcome
 from appliance.kernel.errors import Unavailable
 from appliance.outbox.target import Later, LocalTarget, Outgoing, Result, item_of
-from appliance.sdk.link import LinkBroken
+from appliance.sdk.websocket import LinkBroken
 from tests.support import broker, inbox, outbox
 from tests.support.clock import FakeClock
 

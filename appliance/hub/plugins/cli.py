@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import hub_client, segment
 from appliance.hub.plugins.wire import Isolation, gaps
-from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app("Plugins: how they are, and what they found. They are named in agentlip.toml.")
 re_enrich_app = plain_app()

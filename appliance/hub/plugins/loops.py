@@ -6,7 +6,7 @@ from typing import Any
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins import metrics, queries, writes
-from appliance.hub.plugins.agenda import CREATED, DELETED, EDITED, Agenda
+from appliance.hub.plugins.pending_messages import CREATED, DELETED, EDITED, Agenda
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.queries import Cursor
 from appliance.hub.plugins.worker import Failure

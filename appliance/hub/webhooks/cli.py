@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
-from appliance.terminal import Session, common, note, plain_app
 
 app = plain_app("Webhooks: who is sent which events, and how that goes.")
 

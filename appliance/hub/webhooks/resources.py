@@ -7,9 +7,9 @@ import falcon
 from appliance.hub.webhooks import wire
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.wire import ADMIN
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import Operation, Route
-from appliance.kernel.signedhook import BadSecret
+from appliance.kernel.webhook_signature import BadSecret
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply, reply_bytes
 

@@ -12,13 +12,13 @@ from appliance.hub.text import check_text
 from appliance.hub.webhooks import listings, metrics, queries, wire, writes
 from appliance.hub.webhooks.queries import Row
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.kernel import signedhook
+from appliance.kernel import webhook_signature
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
+from appliance.kernel.idempotency import Reply, once
 from appliance.kernel.log import Log
-from appliance.kernel.once import Reply, once
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
@@ -68,7 +68,7 @@ class Webhooks:
     ) -> Reply:
         check_url(command.url, self._settings)
         check_text(description=command.description)
-        secret = _checked(command.secret) or signedhook.new_secret()
+        secret = _checked(command.secret) or webhook_signature.new_secret()
         head = self._hub.feed.head
         cursor = head if command.cursor is None else min(command.cursor, head)
         identity = _identity(principal, "POST", "webhooks", key, command)
@@ -159,7 +159,7 @@ class Webhooks:
         if not row.enabled:
             return "disabled"
         now_ms = self._clock.now_ms()
-        headers = signedhook.headers(
+        headers = webhook_signature.headers(
             row.secrets(now_ms), message_id, now_ms // 1000, body, content_type
         )
         return Ready(row.url, headers)
@@ -189,7 +189,7 @@ class Webhooks:
     def _signed(self, row: Row, number: int, envelope: bytes) -> wire.PendingEvent:
         envelope = self._body(row, envelope)
         now_ms = self._clock.now_ms()
-        headers = signedhook.headers(
+        headers = webhook_signature.headers(
             row.secrets(now_ms),
             cloudevents.event_id_of(self._origin, number),
             now_ms // 1000,
@@ -226,13 +226,13 @@ class Webhooks:
 
 def _checked(secret: str | None) -> str | None:
     if secret is not None:
-        signedhook.key_of(secret)
+        webhook_signature.key_of(secret)
     return secret
 
 
 def _next_secret(command: wire.ChangeWebhook) -> str | None:
     if command.secret is None:
-        return signedhook.new_secret() if command.new_secret else None
+        return webhook_signature.new_secret() if command.new_secret else None
     if command.new_secret:
         raise Invalid(
             "secret and new_secret exclude each other",

@@ -8,7 +8,7 @@ from appliance.hub.events import encode
 from appliance.hub.webhooks import queries, wire
 from appliance.hub.webhooks.queries import Row
 from appliance.kernel.batch import Tx
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 
 GONE = "its receiver answered 410 Gone"
 FAILING = "nothing could be delivered for webhooks.disable_after_days"

@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.broker import hookwire, wire
+from appliance.broker import webhook_wire, wire
 from appliance.broker.writes import move_times
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Unavailable
@@ -221,7 +221,7 @@ def test_a_webhook_is_not_switched_off_by_a_jump(tmp_path, caller):
 def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, caller, jump_ms):
     house = House(tmp_path, hook_caller=caller, webhook_secret_grace_hours=1.0)
     hook = hook_of(house)
-    house.registry.change_hook("lab", hook.webhook.id, hookwire.ChangeHook(new_secret=True))
+    house.registry.change_hook("lab", hook.webhook.id, webhook_wire.ChangeHook(new_secret=True))
     house.clock.ms += jump_ms
     turn(house)
     assert shown(house, hook).rotating_until is not None

@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 from standardwebhooks import Webhook
 
-from appliance.broker import hookwire, listings
-from appliance.broker.calling import Called
+from appliance.broker import listings, webhook_wire
+from appliance.broker.webhook_caller import Called
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Invalid
-from appliance.kernel.signedhook import BadSecret
+from appliance.kernel.webhook_signature import BadSecret
 from tests.support.broker import House
 from tests.support.clock import FakeClock
 
@@ -57,7 +57,7 @@ def house(tmp_path, caller):
 
 
 def hook_of(house, url=URL, **more):
-    made = house.registry.add_hook("lab", hookwire.CreateHook(url, **more))
+    made = house.registry.add_hook("lab", webhook_wire.CreateHook(url, **more))
     house.registry.subscribe("lab", "topic", "alerts", f"webhook:{made.webhook.id}")
     return made
 
@@ -69,7 +69,7 @@ def turn(house, rounds=2):
 
 
 def waiting(house, hook):
-    query = hookwire.HookDeliveriesQuery()
+    query = webhook_wire.HookDeliveriesQuery()
     return house.registry.hook_deliveries("lab", hook.webhook.id, query).deliveries
 
 
@@ -84,8 +84,8 @@ def shown(house, hook):
 
 def test_webhooks_are_refused_where_nothing_delivers_them(tmp_path):
     house = House(tmp_path)
-    with pytest.raises(hookwire.NoWebhooks):
-        house.registry.add_hook("lab", hookwire.CreateHook(URL))
+    with pytest.raises(webhook_wire.NoWebhooks):
+        house.registry.add_hook("lab", webhook_wire.CreateHook(URL))
     house.close()
 
 
@@ -114,7 +114,7 @@ def test_a_signature_is_good_with_either_secret_while_one_takes_over(tmp_path):
     house = House(tmp_path, clock=clock, hook_caller=caller, webhook_secret_grace_hours=1.0)
     hook = hook_of(house)
     first = hook.secret
-    change = hookwire.ChangeHook(new_secret=True)
+    change = webhook_wire.ChangeHook(new_secret=True)
     second = house.registry.change_hook("lab", hook.webhook.id, change).secret
     house.send("m1")
     turn(house)
@@ -217,7 +217,7 @@ def test_who_says_gone_is_switched_off_and_what_waits_stays_until_it_is_on_again
     turn(house)
     assert (len(caller.got), rows(house, hook)) == (1, 2)
     caller.answer = lambda _url, _push: WELL
-    house.registry.change_hook("lab", hook.webhook.id, hookwire.ChangeHook(enabled=True))
+    house.registry.change_hook("lab", hook.webhook.id, webhook_wire.ChangeHook(enabled=True))
     turn(house)
     assert rows(house, hook) == 0
     assert shown(house, hook).disabled_because is None
@@ -276,7 +276,7 @@ def test_a_webhook_that_is_removed_is_called_no_more_and_leaves_nothing(house, c
     house.clock.pass_seconds(60)
     turn(house)
     assert (len(caller.got), rows(house, hook)) == (1, 0)
-    with pytest.raises(hookwire.NoSuchHook):
+    with pytest.raises(webhook_wire.NoSuchHook):
         shown(house, hook)
 
 
@@ -299,16 +299,16 @@ def test_no_more_calls_at_once_than_there_may_be(tmp_path, caller):
 def test_wrong_changes_are_refused(house):
     hook = hook_of(house)
     for command, error in (
-        (hookwire.ChangeHook(url="ftp://x"), Invalid),
-        (hookwire.ChangeHook(secret="whsec_x"), BadSecret),
-        (hookwire.ChangeHook(new_secret=True, secret="whsec_" + "A" * 32), Invalid),
+        (webhook_wire.ChangeHook(url="ftp://x"), Invalid),
+        (webhook_wire.ChangeHook(secret="whsec_x"), BadSecret),
+        (webhook_wire.ChangeHook(new_secret=True, secret="whsec_" + "A" * 32), Invalid),
     ):
         with pytest.raises(error):
             house.registry.change_hook("lab", hook.webhook.id, command)
     with pytest.raises(BadSecret):
-        house.registry.add_hook("lab", hookwire.CreateHook(URL, "whsec_short"))
-    with pytest.raises(hookwire.NoSuchHook):
-        house.registry.change_hook("lab", "bhook_x", hookwire.ChangeHook(enabled=True))
+        house.registry.add_hook("lab", webhook_wire.CreateHook(URL, "whsec_short"))
+    with pytest.raises(webhook_wire.NoSuchHook):
+        house.registry.change_hook("lab", "bhook_x", webhook_wire.ChangeHook(enabled=True))
     with pytest.raises((Invalid, Conflict)):
         house.registry.subscribe("lab", "queue", "jobs", f"webhook:{hook.webhook.id}")
 

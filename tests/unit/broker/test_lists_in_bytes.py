@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from appliance.broker import hookwire, wire
+from appliance.broker import webhook_wire, wire
 from appliance.broker.settings import BrokerSettings
 from tests.support.broker import House
 
@@ -102,10 +102,10 @@ def test_deliveries_of_a_webhook(house):
     found = pages(
         lambda query: house.registry.hook_deliveries("lab", hook, query),
         "deliveries",
-        hookwire.HookDeliveriesQuery,
+        webhook_wire.HookDeliveriesQuery,
     )
     assert [one.message_id for one in found] == [
         row["broker_message_id"] for row in [*leased, *waiting]
     ]
-    page = house.registry.hook_deliveries("lab", hook, hookwire.HookDeliveriesQuery(limit=2))
+    page = house.registry.hook_deliveries("lab", hook, webhook_wire.HookDeliveriesQuery(limit=2))
     assert (len(page.deliveries), page.more, page.has_more) == (2, True, True)

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.broker import retention, wire
-from appliance.broker.bucket import Limiter
+from appliance.broker.rate_limit import Limiter
 from appliance.broker.settings import DAY_MS
 from tests.support.broker import House, key
 

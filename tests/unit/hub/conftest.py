@@ -17,9 +17,9 @@ from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.batch import BatchRunner, Tx
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.feed import Feed
-from appliance.kernel.handoff import allocate_lock
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
+from appliance.kernel.loop_callbacks import allocate_lock
 from appliance.kernel.migration import load, statements
 from appliance.kernel.reader import Reader
 from appliance.kernel.store import Store

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from appliance.hub import events, wire
-from appliance.kernel import once
+from appliance.kernel import idempotency
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import KeyReused, Unavailable
-from appliance.kernel.once import Reply
+from appliance.kernel.idempotency import Reply
 
 
 @pytest.fixture
@@ -478,8 +478,8 @@ def test_old_keys_are_forgotten_a_piece_at_a_time(house, place):
         house.hub.create_message(message(place), house.alice, f"k{n}")
         house.clock.pass_seconds(1)
     before = house.clock.now_ms() - 5_500
-    assert house.store.write(once.forget_keys, before, 3) == 3
-    assert house.store.write(once.forget_keys, before, 3) == 2
-    assert house.store.write(once.forget_keys, before, 3) == 0
+    assert house.store.write(idempotency.forget_keys, before, 3) == 3
+    assert house.store.write(idempotency.forget_keys, before, 3) == 2
+    assert house.store.write(idempotency.forget_keys, before, 3) == 0
     left = {row[0] for row in house.rows("SELECT key FROM x_idempotency")}
     assert left == {"k5", "k6", "k7", "k8", "k9"}

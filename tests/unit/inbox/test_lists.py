@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from appliance.inbox import wire
-from appliance.inbox.remote import Remote
+from appliance.inbox.remote import HttpBrokerClient
 from appliance.inbox.settings import BrokerPlace, InboxSettings
 from appliance.integrations.inbox_broker import LocalBrokerClient
 from appliance.kernel.auth import ADMIN, Principal
@@ -105,7 +105,7 @@ def test_topics_of_a_large_mesh_and_those_that_only_we_know(house, broker, limit
 
 def remote(house, endpoint, mesh="lab"):
     place = BrokerPlace(mesh, f"http://127.0.0.1:{endpoint.port}")
-    house.inbox.desks["lab"] = Remote(
+    house.inbox.desks["lab"] = HttpBrokerClient(
         place, OWN, InboxSettings(), SystemClock(), lambda _frame: None
     )
 

@@ -6,7 +6,7 @@ from gevent.event import Event
 
 from appliance.kernel import caller
 from appliance.kernel.reader import ReadCancelled, ReadTooLong
-from appliance.kernel.trouble import QueueFull
+from appliance.kernel.store_errors import QueueFull
 from tests.unit.kernel.test_store import insert, open_store, values
 
 __all__ = ["open_store"]

@@ -19,8 +19,8 @@ from appliance.kernel.datadir import DataDir, WriterLock, look_at_lock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.reader import ReadTooLong
-from appliance.kernel.store import Apart, Store
-from appliance.kernel.trouble import QueueFull, StoreBusy, StoreClosed, StoreFull, StoreSuspect
+from appliance.kernel.store import Store, WriterProcessOptions
+from appliance.kernel.store_errors import QueueFull, StoreBusy, StoreClosed, StoreFull, StoreSuspect
 from appliance.kernel.writer import StoreSettings
 from tests.support import jobs
 
@@ -84,7 +84,7 @@ class HeldRunner(BatchRunner):
 
 @pytest.fixture
 def gate():
-    from appliance.kernel.handoff import allocate_lock
+    from appliance.kernel.loop_callbacks import allocate_lock
 
     HeldRunner.gate = allocate_lock()
     yield HeldRunner.gate
@@ -383,7 +383,7 @@ def apart(tmp_path):
     heard, restarts = [], []
     store = Store(
         "apart", path, settings, SystemClock(), Log(io.BytesIO()), heard.extend,
-        apart=Apart(None, lambda: restarts.append(store.read(count))),
+        apart=WriterProcessOptions(None, lambda: restarts.append(store.read(count))),
     )  # fmt: skip
     store.heard, store.restarts = heard, restarts
     yield store
@@ -439,14 +439,14 @@ from pathlib import Path
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
-from appliance.kernel.store import Apart, Store
+from appliance.kernel.store import WriterProcessOptions, Store
 from appliance.kernel.writer import StoreSettings
 from tests.support import jobs
 datadir = DataDir(Path(sys.argv[1]))
 lock = WriterLock(datadir, "test")
 lock.acquire()
 store = Store("apart", Path(sys.argv[2]), StoreSettings(), SystemClock(), Log(io.BytesIO()),
-              apart=Apart(lock.descriptor, lambda: None))
+              apart=WriterProcessOptions(lock.descriptor, lambda: None))
 store.write(jobs.put, "x")
 print(store._writer.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.kernel.errors import ApplianceError
-from appliance.outbox import backoff, destination, maxage, pressure, states
+from appliance.outbox import backoff, capacity, destination, expiry, states
 from appliance.outbox.breaker import Breaker
 from appliance.outbox.settings import OutboxSettings
 
@@ -108,19 +108,19 @@ def test_a_retry_after_that_says_nothing_is_no_pause(asked):
     ],
 )
 def test_the_table_of_greatest_ages(days, margin, hours):
-    assert (maxage.margin_hours(days), maxage.max_age_hours(days)) == (margin, hours)
+    assert (expiry.margin_hours(days), expiry.max_age_hours(days)) == (margin, hours)
 
 
 def test_whole_numbers_and_floats_agree_where_floats_can_be_trusted():
     for days in range(7, 4000):
-        assert maxage.margin_hours(days) == max(24, math.ceil(days * 0.1 * 24))
-        assert maxage.derived_hours(days) < days * 24
+        assert expiry.margin_hours(days) == max(24, math.ceil(days * 0.1 * 24))
+        assert expiry.derived_hours(days) < days * 24
 
 
 @pytest.mark.parametrize("days", [6, 3, 1, 0, -7])
 def test_below_the_floor_nothing_starts(days):
-    problem = maxage.max_age_hours(days)
-    assert isinstance(problem, maxage.Problem)
+    problem = expiry.max_age_hours(days)
+    assert isinstance(problem, expiry.Problem)
     assert (problem.code, problem.close_code) == ("feature_param_below_floor", 4012)
 
 
@@ -136,12 +136,12 @@ def test_below_the_floor_nothing_starts(days):
     ],
 )
 def test_an_override_leaves_a_day_at_least(days, hours, good):
-    found = maxage.max_age_hours(days, hours)
+    found = expiry.max_age_hours(days, hours)
     assert found == hours if good else found.code == "outbox_max_age_above_dedupe_window"
 
 
 def test_where_ids_are_kept_for_ever_a_week_is_the_default():
-    assert maxage.max_age_hours(None) == 168
+    assert expiry.max_age_hours(None) == 168
 
 
 # -- breaker -----------------------------------------------------------------------------
@@ -234,12 +234,12 @@ def test_any_text_is_a_destination_or_refused(to):
     ],
 )
 def test_what_each_level_of_fill_means(filled, level, accepts):
-    assert pressure.level(filled) == level
-    assert pressure.accepts(level) is accepts
+    assert capacity.level(filled) == level
+    assert capacity.accepts(level) is accepts
 
 
 def test_the_gauge_counts_between_two_looks():
-    gauge = pressure.Gauge(sends_max=100, bytes_max=10_000)
+    gauge = capacity.Gauge(sends_max=100, bytes_max=10_000)
     assert gauge.room == 95
     gauge.accepted(95, 100)
     assert (gauge.room, gauge.level) == (0, "full")

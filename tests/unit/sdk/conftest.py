@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from appliance.sdk import course
+from appliance.sdk import stream_follower
 from appliance.sdk.aio import AsyncAgentlipClient
 from appliance.sdk.client import AgentlipClient
-from appliance.sdk.shapes import Envelope
+from appliance.sdk.models import Envelope
 
 EVENT_SECONDS_MAX = 30
 
@@ -80,4 +80,4 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconnecting without the long breaths."""
     for name in ("FIRST_WAIT_SECONDS", "LONGEST_WAIT_SECONDS", "GOING_AWAY_WAIT_SECONDS"):
-        monkeypatch.setattr(course, name, 0.02)
+        monkeypatch.setattr(stream_follower, name, 0.02)

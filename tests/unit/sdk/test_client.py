@@ -9,14 +9,14 @@ import pytest
 from websockets.sync.server import ServerConnection
 
 from appliance.kernel.errors import ApplianceError
-from appliance.sdk import refusals
+from appliance.sdk import errors
 from appliance.sdk.aio import AsyncAgentlipClient
 from appliance.sdk.client import AgentlipClient
-from appliance.sdk.course import NewHistory, TokenRefused
 from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
 from appliance.sdk.discovery import HubNotRunning
 from appliance.sdk.http import Retry
-from appliance.sdk.shapes import MessageChanged, NewMessage
+from appliance.sdk.models import MessageChanged, NewMessage
+from appliance.sdk.stream_follower import NewHistory, TokenRefused
 from appliance.sdk.target import OtherDatabase, ProtocolUnknown
 from tests.support.fakehub import FakeHttp, event, hello, http_hub, say, stream_hub
 from tests.support.until import until
@@ -353,19 +353,19 @@ def test_a_broken_connection_is_asked_again_with_the_same_key(flavour) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "attempts"),
     [
-        (400, "INVALID_INPUT", refusals.InvalidInput, 1),
-        (400, "PAYLOAD_TOO_LARGE", refusals.PayloadTooLarge, 1),
-        (400, "CROSS_CHANNEL_MOVE", refusals.CrossChannelMove, 1),
-        (403, "FORBIDDEN", refusals.NotAllowed, 1),
-        (404, "NOT_FOUND", refusals.NotFound, 1),
-        (409, "ALREADY_EXISTS", refusals.AlreadyExists, 1),
-        (422, "IDEMPOTENCY_KEY_REUSED", refusals.KeyReused, 1),
-        (429, "RATE_LIMITED", refusals.RateLimited, 3),
-        (503, "SERVICE_UNAVAILABLE", refusals.HubBusy, 3),
-        (503, "STORAGE_FULL", refusals.StorageFull, 3),
-        (503, "A_NEW_CODE", refusals.HubBusy, 3),
-        (418, "A_NEW_CODE", refusals.Refused, 1),
-        (500, "INTERNAL_ERROR", refusals.Refused, 1),
+        (400, "INVALID_INPUT", errors.InvalidInput, 1),
+        (400, "PAYLOAD_TOO_LARGE", errors.PayloadTooLarge, 1),
+        (400, "CROSS_CHANNEL_MOVE", errors.CrossChannelMove, 1),
+        (403, "FORBIDDEN", errors.NotAllowed, 1),
+        (404, "NOT_FOUND", errors.NotFound, 1),
+        (409, "ALREADY_EXISTS", errors.AlreadyExists, 1),
+        (422, "IDEMPOTENCY_KEY_REUSED", errors.KeyReused, 1),
+        (429, "RATE_LIMITED", errors.RateLimited, 3),
+        (503, "SERVICE_UNAVAILABLE", errors.HubBusy, 3),
+        (503, "STORAGE_FULL", errors.StorageFull, 3),
+        (503, "A_NEW_CODE", errors.HubBusy, 3),
+        (418, "A_NEW_CODE", errors.Refused, 1),
+        (500, "INTERNAL_ERROR", errors.Refused, 1),
     ],
 )
 def test_errors_have_classes_and_patience_has_an_end(flavour, status, code, kind, attempts) -> None:
@@ -381,7 +381,7 @@ def test_a_version_conflict_says_the_current_one(flavour) -> None:
     details = {"message_id": "m", "expected": 2, "current": 4}
     body = {"error": "version conflict", "code": "VERSION_CONFLICT", "details": details}
     error, requests = call(flavour, [(409, {}, body)], "edit_message", "m", "x", 2)
-    assert isinstance(error, refusals.VersionConflict)
+    assert isinstance(error, errors.VersionConflict)
     assert (error.current, error.expected) == (4, 2)
     assert b'"expected_version":2' in requests[0]["body"]
 
@@ -392,7 +392,7 @@ def test_a_batch_tells_each_item_what_became_of_it(flavour) -> None:
     items = [NewMessage("t", "s", "x"), NewMessage("u", "s", "x", "mine")]
     results, requests = call(flavour, [answer], "send_messages", items)
     assert isinstance(results[0], MessageChanged)
-    assert isinstance(results[1], refusals.NotFound)
+    assert isinstance(results[1], errors.NotFound)
     assert b'"idempotency_key":"mine"' in requests[0]["body"]
     assert requests[0]["body"].count(b"idempotency_key") == 2
 
@@ -410,7 +410,7 @@ def test_a_refused_token_is_read_again_once(flavour, tmp_path: Path) -> None:
             return answer
 
     for script, outcome in (([refused, HEALTH, SENT], MessageChanged),
-                            ([refused], refusals.TokenRejected)):  # fmt: skip
+                            ([refused], errors.TokenRejected)):  # fmt: skip
         fake = Rotating(HEALTH, *script)
         with http_hub(fake) as endpoint:
             arguments = {"url": endpoint.url, "token_file": file}

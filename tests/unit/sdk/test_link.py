@@ -10,7 +10,7 @@ from websockets.frames import Frame, Opcode
 from websockets.sync.server import serve
 
 from appliance.sdk.discovery import Endpoint
-from appliance.sdk.link import (
+from appliance.sdk.websocket import (
     CONTROL_FRAMES_BURST,
     SHORT_FRAGMENT_BYTES,
     Link,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from websockets.sync.server import ServerConnection
 
-from appliance.sdk.course import Rejected, StreamBroken, TokenRefused
 from appliance.sdk.discovery import Endpoint, HubNotRunning
 from appliance.sdk.listen import Follower, Subscription
+from appliance.sdk.stream_follower import Rejected, StreamBroken, TokenRefused
 from tests.support.fakehub import event, hello, say, stream_hub
 
 
@@ -44,7 +44,7 @@ def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str
 def test_what_the_socket_says_of_its_troubles_is_not_on_standard_error() -> None:
     """A connection cut while the consumer was slow ends with a traceback in that log."""
     program = (
-        "from appliance.sdk.course import socket_options\n"
+        "from appliance.sdk.stream_follower import socket_options\n"
         "from appliance.sdk.discovery import Endpoint\n"
         "socket_options(Endpoint('127.0.0.1', 1))['logger'].error('keepalive ping failed')\n"
     )

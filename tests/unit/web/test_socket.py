@@ -5,7 +5,7 @@ import pytest
 from gevent import socket as gevent_socket
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.signal import Signal
+from appliance.kernel.wakeup import Signal
 from appliance.web.frame import text_frame
 from appliance.web.socket import (
     DISCARD_BYTES_MAX,

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from appliance.hub import attachments
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins import output, source
-from appliance.hub.plugins.agenda import CREATED, DELETED, EDITED, Agenda
 from appliance.hub.plugins.breaker import Breaker
 from appliance.hub.plugins.builtin import references, urls
+from appliance.hub.plugins.pending_messages import CREATED, DELETED, EDITED, Agenda
 from appliance.hub.plugins.settings import PluginSettings
 from appliance.hub.plugins.source import BadSource
 from appliance.kernel.config import BadSettings, load

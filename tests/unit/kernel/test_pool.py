@@ -4,7 +4,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from appliance.kernel.crew import Crew, within
+from appliance.kernel.pool import Crew, within
 
 
 def test_a_crew_works_with_all_hands_and_no_more():

@@ -28,7 +28,7 @@ from appliance.courier.wire import FEATURES, VERSION
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.sdk.courier import Locate, Problem
 from appliance.sdk.http import HubClient, Refused
-from appliance.sdk.link import Link
+from appliance.sdk.websocket import Link
 
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _problem = msgspec.json.Decoder(Problem).decode

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from appliance.kernel.signedhook import BadSecret, headers, key_of, new_secret, sign
+from appliance.kernel.webhook_signature import BadSecret, headers, key_of, new_secret, sign
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"

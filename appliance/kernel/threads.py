@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import gevent
 from gevent.event import Event
 
-from appliance.kernel.handoff import Handoff, start_thread
+from appliance.kernel.loop_callbacks import Handoff, start_thread
 
 T = TypeVar("T")
 

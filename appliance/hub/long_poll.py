@@ -5,7 +5,7 @@ from types import TracebackType
 from appliance.hub import wire
 
 
-class WaitingRoom:
+class LongPollLimit:
     """Counts who is inside; raises TooManyWaiting at the door when it is full."""
 
     def __init__(self, waiting_max: int) -> None:

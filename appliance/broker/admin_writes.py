@@ -2,7 +2,7 @@
 
 import msgspec
 
-from appliance.broker import hookwire, queries, wire
+from appliance.broker import queries, webhook_wire, wire
 from appliance.broker.directory import MeshRow
 from appliance.kernel.batch import Tx
 
@@ -146,7 +146,7 @@ def change_hook(
     tx: Tx,
     mesh_id: str,
     hook_id: str,
-    command: hookwire.ChangeHook,
+    command: webhook_wire.ChangeHook,
     secret: str | None,
     grace_ms: int,
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.outbox import destination, letter
+from appliance.outbox import destination, mime
 from appliance.outbox.destination import BadDestination
 
 HEADERS = [
@@ -24,7 +24,7 @@ def written(text="hello", meta=None, **more):
         "recipients": ["ops@example.com", "b@example.org"], "meta": meta, "text": text,
         "priority": "next", "accepted_ms": 1_700_000_000_123, **more,
     }  # fmt: skip
-    raw = letter.written(**values)
+    raw = mime.written(**values)
     return raw, message_from_bytes(raw, policy=policy.SMTP)
 
 
@@ -33,10 +33,10 @@ def lines(text):
     return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
 
 
-@given(text=texts, subject=texts.map(lambda one: one[: letter.SUBJECT_CHARACTERS_MAX]))
+@given(text=texts, subject=texts.map(lambda one: one[: mime.SUBJECT_CHARACTERS_MAX]))
 def test_text_and_subject_come_back_and_no_header_is_added(text, subject):
     meta = {"subject": subject}
-    if letter.wrong_with(meta):
+    if mime.wrong_with(meta):
         meta = {"subject": "a subject"}
     raw, mail = written(text, meta)
     assert sorted(mail.keys()) == sorted(HEADERS)
@@ -63,12 +63,12 @@ def test_text_and_subject_come_back_and_no_header_is_added(text, subject):
     ],
 )
 def test_what_could_become_another_header_is_wrong(meta):
-    assert letter.wrong_with(meta)
+    assert mime.wrong_with(meta)
 
 
 def test_a_long_subject_in_any_alphabet_comes_back_whole():
     for one in ("ж", "x", "😀", "é "):
-        subject = (one * letter.SUBJECT_CHARACTERS_MAX)[: letter.SUBJECT_CHARACTERS_MAX].strip()
+        subject = (one * mime.SUBJECT_CHARACTERS_MAX)[: mime.SUBJECT_CHARACTERS_MAX].strip()
         _, mail = written(meta={"subject": subject})
         assert mail["Subject"] == subject
 
@@ -76,18 +76,18 @@ def test_a_long_subject_in_any_alphabet_comes_back_whole():
 def test_without_a_subject_the_first_line_is_it():
     assert written("\n\n  Build failed \nmore")[1]["Subject"] == "Build failed"
     assert written("a\tb")[1]["Subject"] == "a b"
-    assert written("x" * 500)[1]["Subject"] == "x" * letter.DEFAULT_SUBJECT_CHARACTERS
-    assert written(" \n")[1]["Subject"] == letter.NO_SUBJECT
+    assert written("x" * 500)[1]["Subject"] == "x" * mime.DEFAULT_SUBJECT_CHARACTERS
+    assert written(" \n")[1]["Subject"] == mime.NO_SUBJECT
 
 
 def test_a_message_id_is_never_folded_and_differs_by_workspace():
     domain = ".".join(["d" * 60] * 4)
-    own = letter.message_id("ws-1", domain, "build-1")
+    own = mime.message_id("ws-1", domain, "build-1")
     raw, _ = written(own_id=own)
     assert f"Message-ID: {own}\r\n".encode() in raw
-    assert own == letter.message_id("ws-1", domain, "build-1")
-    assert own != letter.message_id("ws-2", domain, "build-1")
-    assert own != letter.message_id("ws-1", domain, "build-2")
+    assert own == mime.message_id("ws-1", domain, "build-1")
+    assert own != mime.message_id("ws-2", domain, "build-1")
+    assert own != mime.message_id("ws-1", domain, "build-2")
 
 
 def test_an_answer_names_what_it_answers_and_what_is_urgent_says_so():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance import terminal
+from appliance import cli_support
 from appliance.cli import main, main_daemon
 from appliance.kernel.errors import (
     KINDS,
@@ -46,18 +46,18 @@ from tests.support.frozencli import every_command
 def test_exit_code_follows_the_kind(
     error: Any, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert terminal.tell(error, machine=False) == code
+    assert cli_support.tell(error, machine=False) == code
     assert capsys.readouterr().err.startswith("Error: ")
 
 
 def test_every_kind_has_a_way_to_be_told(capsys: pytest.CaptureFixture[str]) -> None:
     for kind in KINDS:
-        assert terminal.tell(kind("one sentence", hint="do this"), machine=False) in range(1, 5)
+        assert cli_support.tell(kind("one sentence", hint="do this"), machine=False) in range(1, 5)
         assert capsys.readouterr().err == "Error: one sentence\nHint: do this\n"
 
 
 def test_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.tell(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
+    cli_support.tell(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
     told = capsys.readouterr().err
     assert "[2Jgone" in told
     assert not {"\x1b", "\x07"} & set(told)
@@ -70,9 +70,9 @@ def test_conflict_names_the_current_version(capsys: pytest.CaptureFixture[str]) 
         "details": {"expected": 2, "current": 4, "message_id": "m"},
         "current_version": 4,
     }
-    assert terminal.tell(Refused(409, answer), machine=False) == 2
+    assert cli_support.tell(Refused(409, answer), machine=False) == 2
     assert capsys.readouterr().err.splitlines()[0] == "Error: version conflict (current: 4)"
-    terminal.tell(Refused(409, answer), machine=True)
+    cli_support.tell(Refused(409, answer), machine=True)
     assert json.loads(capsys.readouterr().err) == answer
 
 
@@ -128,18 +128,19 @@ def test_no_command_takes_a_token_as_an_argument() -> None:
 def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:
     rows = [{"a": "x", "b": "long " * 30}]
     columns = [("A", "a"), ("B", "b")]
-    assert max(len(line) for line in terminal._aligned(rows, columns, 40)) == 40
-    assert terminal._aligned(rows, columns, 40)[1].endswith("…")
-    assert not terminal._aligned(rows, columns, None)[1].endswith("…")
+    assert max(len(line) for line in cli_support._aligned(rows, columns, 40)) == 40
+    assert cli_support._aligned(rows, columns, 40)[1].endswith("…")
+    assert not cli_support._aligned(rows, columns, None)[1].endswith("…")
 
 
 def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
     rows = [{"a": "日本", "b": "1"}, {"a": "e\u0301a", "b": "2"}, {"a": "long", "b": "3"}]
-    lines = terminal._aligned(rows, [("A", "a"), ("B", "b")], None)
+    lines = cli_support._aligned(rows, [("A", "a"), ("B", "b")], None)
     assert [
-        terminal._cells(line[: line.index(mark)]) for line, mark in zip(lines, "B123", strict=True)
+        cli_support._cells(line[: line.index(mark)])
+        for line, mark in zip(lines, "B123", strict=True)
     ] == [6] * 4
 
 
 def test_what_was_said_cannot_steer_the_terminal() -> None:
-    assert terminal.plain("a\x1b[2Jb\rc\nd") == "a\ufffd[2Jb\ufffdc ↵ d"
+    assert cli_support.plain("a\x1b[2Jb\rc\nd") == "a\ufffd[2Jb\ufffdc ↵ d"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.sdk.refusals import Refused
+from appliance.sdk.errors import Refused
 
 Mode = Literal["one", "later", "all"]
 
