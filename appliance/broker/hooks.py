@@ -48,7 +48,7 @@ class Reached:
 
 
 class HookDeliverer(Loop):
-    """`hands` do the calls: a Crew, or in tests the caller."""
+    """`hands` do the calls: a GreenletPool, or in tests the caller."""
 
     name = "broker_hooks"
 

@@ -26,7 +26,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.pool import Crew
+from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.store import Store, WriterProcessOptions
 from appliance.kernel.subsystem import Subsystem
@@ -62,7 +62,7 @@ class BrokerSubsystem(Subsystem):
         self.broker.open()
         self.registry = Registry(self.broker)
         self.retention = DedupeRetention(self.broker)
-        self._crew = Crew(settings.webhook_concurrency_max)
+        self._crew = GreenletPool(settings.webhook_concurrency_max)
         self.hooks = HookDeliverer(self.broker, self._crew)
         self.stores = (self.store,)
         self.loops: list[Loop] = [

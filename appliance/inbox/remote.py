@@ -23,7 +23,7 @@ _ABSENT = 404
 
 
 class HttpBrokerClient:
-    """The desk of one mesh. `say` hands a frame to the link, if that is up."""
+    """The broker_client of one mesh. `say` hands a frame to the link, if that is up."""
 
     def __init__(
         self,

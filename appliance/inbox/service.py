@@ -40,7 +40,7 @@ class BrokerClient(Protocol):
 
 @runtime_checkable
 class Rotating(Protocol):
-    """A desk whose broker can take another key for ours."""
+    """A broker_client whose broker can take another key for ours."""
 
     def rotate(self, new: Signer) -> None: ...
     def knows(self, other: Signer) -> bool:
@@ -51,7 +51,7 @@ class Inbox:
     """Opened with its store; then `listeners` hear of each event after its commit.
 
     own_key  our public key now; `is_own` says whether one is ours, or was lately
-    desks    the broker to ask, by mesh; a mesh without one only receives
+    broker_clients    the broker to ask, by mesh; a mesh without one only receives
     revoked  by mesh the key that its broker revoked, until it accepts another
     """
 
@@ -67,7 +67,7 @@ class Inbox:
         self.settings = settings
         self.clock = clock
         self.feed = Feed(bytes_max=settings.live_bytes_max)
-        self.desks: dict[str, BrokerClient] = {}
+        self.broker_clients: dict[str, BrokerClient] = {}
         self.listeners: list[Callable[[Event], None]] = []
         self.polls = 0
         self.streams = 0
@@ -236,16 +236,16 @@ class Inbox:
     def subscribe(self, command: wire.TopicChange, who: Principal) -> wire.TopicChanged:
         """The broker first: what it refused is not remembered here."""
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
-        if desk := self.desks.get(mesh):
-            desk.subscribe(command.topic)
+        if broker_client := self.broker_clients.get(mesh):
+            broker_client.subscribe(command.topic)
         most = self.settings.topics_max
         changed = self._store.write(writes.subscribe, mesh, command.topic, most)
         return wire.TopicChanged(mesh, command.topic, True, changed)
 
     def unsubscribe(self, command: wire.TopicChange, who: Principal) -> wire.TopicChanged:
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
-        if desk := self.desks.get(mesh):
-            desk.unsubscribe(command.topic)
+        if broker_client := self.broker_clients.get(mesh):
+            broker_client.unsubscribe(command.topic)
         changed = self._store.write(writes.unsubscribe, mesh, command.topic)
         return wire.TopicChanged(mesh, command.topic, False, changed)
 
@@ -255,12 +255,12 @@ class Inbox:
         limit, bytes_max = self._page_of(query)
         # One more than a page holds: then it is known whether there are more.
         ours = dict(self._store.read(listings.topics, mesh, limit + 1, query.after))
-        desk = self.desks.get(mesh)
+        broker_client = self.broker_clients.get(mesh)
         theirs: list[tuple[str, bool]] = []
-        complete, following = desk is not None, ""
-        if desk is not None:
+        complete, following = broker_client is not None, ""
+        if broker_client is not None:
             try:
-                theirs, following = desk.topics(query.after, limit, bytes_max)
+                theirs, following = broker_client.topics(query.after, limit, bytes_max)
             except ApplianceError:
                 complete = False
         found = lists.merged(list(ours), theirs, query.after, bool(following))
@@ -286,12 +286,12 @@ class Inbox:
         broker refuses changes nothing."""
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
         if command.name is not None:
-            if mesh not in self.desks:
+            if mesh not in self.broker_clients:
                 raise wire.NoBrokerKnown(details={"mesh": mesh})
-            self.desks[mesh].rename(command.name)
+            self.broker_clients[mesh].rename(command.name)
         shown = self._store.write(writes.change_profile, mesh, command)
-        if desk := self.desks.get(mesh):
-            desk.say_status(shown.status, shown.visible, shown.summary)
+        if broker_client := self.broker_clients.get(mesh):
+            broker_client.say_status(shown.status, shown.visible, shown.summary)
         return shown
 
     def profile(self, mesh: str) -> wire.ProfileShown:
@@ -299,10 +299,10 @@ class Inbox:
 
     def peers(self, query: wire.MeshListQuery, who: Principal) -> wire.Peers:
         mesh = self.mesh_of(query.mesh, who, wire.READ)
-        desk = self.desks.get(mesh)
-        if desk is None:
+        broker_client = self.broker_clients.get(mesh)
+        if broker_client is None:
             raise wire.NoBrokerKnown(details={"mesh": mesh})
-        peers, following = desk.peers(query.after, *self._page_of(query))
+        peers, following = broker_client.peers(query.after, *self._page_of(query))
         return wire.Peers(mesh, peers, bool(following), following or None)
 
 

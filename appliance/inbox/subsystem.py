@@ -73,7 +73,7 @@ class InboxSubsystem(Subsystem):
             for mesh, place in brokers.items()
         }
         for mesh, place in brokers.items():
-            inbox.desks[mesh] = HttpBrokerClient(
+            inbox.broker_clients[mesh] = HttpBrokerClient(
                 place, keys.in_mesh(mesh), settings, clock, self.receivers[mesh].say
             )
         self.loops: list[Loop] = [
@@ -95,11 +95,11 @@ class InboxSubsystem(Subsystem):
 
     def tell_rotation(self, old: Signer, new: Signer) -> dict[str, RotationOutcome]:
         """Have every broker take the new key; what became of it, by mesh."""
-        del old  # desks sign with what their broker knows
+        del old  # broker_clients sign with what their broker knows
         return {
-            mesh: _told(desk, new)
-            for mesh, desk in self.inbox.desks.items()
-            if isinstance(desk, Rotating)
+            mesh: _rotation_outcome(broker_client, new)
+            for mesh, broker_client in self.inbox.broker_clients.items()
+            if isinstance(broker_client, Rotating)
         }
 
     def drain(self) -> None:
@@ -130,12 +130,12 @@ def brokers_of(settings: InboxSettings, places: Sequence[BrokerPlace]) -> dict[s
     return found
 
 
-def _told(desk: Rotating, new: Signer) -> RotationOutcome:
+def _rotation_outcome(broker_client: Rotating, new: Signer) -> RotationOutcome:
     try:
-        desk.rotate(new)
+        broker_client.rotate(new)
     except wire.NoBroker:
-        return "taken" if desk.knows(new) else "unknown"
+        return "taken" if broker_client.knows(new) else "unknown"
     except ApplianceError:
         # After a lost answer the broker knows the new key for a member, and the old one not.
-        return "taken" if desk.knows(new) else "refused"
+        return "taken" if broker_client.knows(new) else "refused"
     return "taken"

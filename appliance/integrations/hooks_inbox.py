@@ -17,7 +17,7 @@ class OwnNames:
         self._identity = identity
 
     def __call__(self, mesh: str) -> Collection[str]:
-        named = self._inbox.receivers.get(mesh) or self._inbox.inbox.desks.get(mesh)
+        named = self._inbox.receivers.get(mesh) or self._inbox.inbox.broker_clients.get(mesh)
         name = getattr(named, "member_name", None)  # a broker elsewhere is asked for none
         return [self._identity.public_hex, *([name] if name else [])]
 

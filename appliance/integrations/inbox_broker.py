@@ -153,16 +153,16 @@ class LocalMeshSubscriber(Loop):
                 inbox.announce(str(name), slug, pubkey=member)
 
         signer = self._keys.in_mesh(slug)
-        desk = LocalBrokerClient(self._broker, slug, signer)
+        broker_client = LocalBrokerClient(self._broker, slug, signer)
         inbox.know(slug)
-        inbox.desks[slug] = desk
+        inbox.broker_clients[slug] = broker_client
         try:
             link = self._broker.subscribe_local(slug, signer.public_hex, take, hear)
         except ApplianceError as error:
             self._subsystem.local[slug] = _state(slug, "waiting", error.message, now_ms)
             return
         self._links[slug] = link
-        desk.say = link.set_status
+        broker_client.say = link.set_status
         link.set_status(inbox.profile(slug).status)
         self._subsystem.local[slug] = _state(slug, "local", "", now_ms)
         inbox.announce("daemon_reconnect", slug)
@@ -175,7 +175,7 @@ class LocalMeshSubscriber(Loop):
         reason = link.closed[1] if link.closed is not None else "no member"
         link.stop()
         self._subsystem.local.pop(slug, None)
-        self._subsystem.inbox.desks.pop(slug, None)
+        self._subsystem.inbox.broker_clients.pop(slug, None)
         self._subsystem.inbox.announce("daemon_disconnect", slug, reason=reason)
 
 

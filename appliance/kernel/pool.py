@@ -11,7 +11,7 @@ import gevent
 from gevent.pool import Pool
 
 
-class Crew:
+class GreenletPool:
     """At most `size` pieces of work at a time."""
 
     def __init__(self, size: int) -> None:

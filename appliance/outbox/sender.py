@@ -49,7 +49,7 @@ class Route:
 
 
 class Hands:
-    """Who does the work: a Crew, or in tests the caller."""
+    """Who does the work: a GreenletPool, or in tests the caller."""
 
     @property
     def free(self) -> int:

@@ -8,7 +8,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.pool import Crew
+from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store, WriterProcessOptions
 from appliance.kernel.subsystem import Subsystem
@@ -72,7 +72,7 @@ class OutboxSubsystem(Subsystem):
         )
         self.stores = (self.store,)
         self.operator = Operator(self.outbox)
-        self._crew = Crew(settings.concurrency_max)
+        self._crew = GreenletPool(settings.concurrency_max)
         self.sender = Sender(self.outbox, self._crew, clock, log, chance)
         drain = Drain(self.outbox, self.sender)
         watch = Watch(self.outbox, self.sender.open_routes)

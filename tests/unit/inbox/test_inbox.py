@@ -326,10 +326,10 @@ class Desk:
 
 
 def test_what_the_broker_refused_is_not_remembered(house):
-    house.inbox.desks["default"] = Desk(wire.BrokerRefused())
+    house.inbox.broker_clients["default"] = Desk(wire.BrokerRefused())
     with pytest.raises(wire.BrokerRefused):
         house.inbox.subscribe(wire.TopicChange("alerts"), BOSS)
-    house.inbox.desks["default"] = Desk(wire.NoBroker())
+    house.inbox.broker_clients["default"] = Desk(wire.NoBroker())
     topics = house.inbox.topics(wire.MeshListQuery(), BOSS)
     assert (topics.topics, topics.complete) == ([], False)
 

@@ -67,7 +67,7 @@ def pages(ask, name, limit=100_000):
 
 @pytest.mark.parametrize("limit", [100_000, 999])
 def test_members_of_a_large_mesh(house, broker, limit):
-    house.inbox.desks["lab"] = LocalBrokerClient(broker, "lab", OWN)
+    house.inbox.broker_clients["lab"] = LocalBrokerClient(broker, "lab", OWN)
     found, count = pages(house.inbox.peers, "peers", limit)
     names = [one.name for one in found if one.name.startswith("m0")]
     assert names == sorted(set(names))
@@ -87,14 +87,14 @@ def test_topics_of_a_large_mesh_and_those_that_only_we_know(house, broker, limit
             )
 
     house.store.write(subscribe)
-    house.inbox.desks["lab"] = LocalBrokerClient(broker, "lab", OWN)
+    house.inbox.broker_clients["lab"] = LocalBrokerClient(broker, "lab", OWN)
     found, count = pages(house.inbox.topics, "topics", limit)
     there = {f"{number:05}" + LONG for number in range(COUNT)} | {"alerts"}
     assert [one.name for one in found] == sorted(there | set(ours))
     assert {one.name for one in found if one.subscribed} == set(ours) - there
     assert {one.name for one in found if one.subscribed_at} == set(ours)
     assert count > 1
-    del house.inbox.desks["lab"]
+    del house.inbox.broker_clients["lab"]
     found, count = pages(house.inbox.topics, "topics", 100)
     assert [one.name for one in found] == ours
     assert count == -(-len(ours) // 100)
@@ -105,7 +105,7 @@ def test_topics_of_a_large_mesh_and_those_that_only_we_know(house, broker, limit
 
 def remote(house, endpoint, mesh="lab"):
     place = BrokerPlace(mesh, f"http://127.0.0.1:{endpoint.port}")
-    house.inbox.desks["lab"] = HttpBrokerClient(
+    house.inbox.broker_clients["lab"] = HttpBrokerClient(
         place, OWN, InboxSettings(), SystemClock(), lambda _frame: None
     )
 

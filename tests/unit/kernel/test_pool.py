@@ -4,11 +4,11 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from appliance.kernel.pool import Crew, within
+from appliance.kernel.pool import GreenletPool, within
 
 
 def test_a_crew_works_with_all_hands_and_no_more():
-    crew, go, done = Crew(2), Event(), []
+    crew, go, done = GreenletPool(2), Event(), []
 
     def work(number):
         go.wait(5)
@@ -28,7 +28,7 @@ def test_a_crew_works_with_all_hands_and_no_more():
 
 
 def test_work_that_does_not_end_is_left_and_killed():
-    crew = Crew(1)
+    crew = GreenletPool(1)
     crew.spawn(Event().wait)
     assert not crew.join(0.01)
     crew.kill()
