@@ -27,7 +27,7 @@ RUN /opt/agentlip/bin/pip install --require-hashes --only-binary :all: \
         -r /build/requirements/export.txt \
  && /opt/agentlip/bin/pip install --require-hashes --no-deps --no-build-isolation \
         -r /build/requirements/fast.txt
-COPY pyproject.toml README.md /build/
+COPY pyproject.toml setup.py README.md /build/
 COPY appliance /build/appliance
 COPY doctor /build/doctor
 COPY migrations /build/migrations

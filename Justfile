@@ -17,7 +17,7 @@ check:
     .venv/bin/mypy
     .venv/bin/lint-imports
 
-# mend what ruff can mend
+# fix the findings that ruff can fix
 fix:
     ops/env dev
     .venv/bin/ruff check --fix .
@@ -72,7 +72,17 @@ docs:
     ops/env dev
     .venv/bin/python -m ops.write_docs
 
-# add new shapes to what other programs may rely on; refuses what is no addition
+# the documentation site, in .cache/site; or live on this machine: just docs-site serve
+docs-site COMMAND="build --strict":
+    ops/env docs
+    NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs {{ COMMAND }}
+
+# texts that are not plain English, in all files or in those named: just prose appliance/hub
+prose *ARGS:
+    ops/env dev
+    .venv/bin/python -m tests.contract.prose {{ ARGS }}
+
+# add new shapes to what other programs may rely on; refuses other changes
 freeze:
     ops/env dev
     .venv/bin/python -m tests.contract.freeze

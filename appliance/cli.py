@@ -1,6 +1,6 @@
-"""The two command lines: `agentlip` (what people and agents type) and `agentlipd` (the daemon).
+"""The two command lines: `agentlip` for people and agents, `agentlipd` for the daemon.
 
-A command's module is imported only when that command runs, so that `agentlip` is quick.
+The module of a command is imported only when the command runs, to keep `agentlip` fast.
 """
 
 import sys
@@ -15,17 +15,14 @@ from typer.main import get_command
 
 from appliance import __version__
 from appliance.cli_support import (
-    JsonFlag,
-    JsonlFlag,
     Session,
-    VersionFlag,
-    WorkspaceFlag,
     common,
+    global_flags,
     run,
 )
 
 # name: module and Typer app, one line for `--help`
-ELSEWHERE = {
+LAZY_COMMANDS = {
     "channel": ("appliance.hub.cli:channels", "Channels: list, create."),
     "topic": ("appliance.hub.cli:topics", "Topics: list, create, rename."),
     "msg": ("appliance.hub.cli:messages", "Messages: send, tail, page, edit, delete, retopic."),
@@ -35,7 +32,7 @@ ELSEWHERE = {
         "appliance.courier.cli:app",
         "Envelopes: enqueue, subscribe, stats, dead letters.",
     ),
-    "inbox": ("appliance.inbox.cli:app", "What meshes sent here: list, watch, topics."),
+    "inbox": ("appliance.inbox.cli:app", "Messages received from meshes: list, watch, topics."),
     "identity": (
         "appliance.identity.cli:app",
         "The member key: show, accept-host, remint, rotate.",
@@ -64,16 +61,22 @@ ELSEWHERE = {
         "Have extractors look at a message again.",
     ),
     "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
-    "import": ("appliance.hub.cli_import:app", "Messages from files: jsonl, mbox."),
-    "export": ("appliance.export.cli:app", "The log as closed segments, the tables as a snapshot."),
-    "report": ("appliance.export.cli_report:app", "What the Spark jobs have counted: activity."),
+    "import": ("appliance.hub.cli_import:app", "Import messages from files: jsonl, mbox."),
+    "export": (
+        "appliance.export.cli:app",
+        "Export the log as closed segments, the tables as a snapshot.",
+    ),
+    "report": (
+        "appliance.export.cli_report:app",
+        "Reports from the results of Spark jobs: activity.",
+    ),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
-    "doctor": ("doctor.cli:app", "Look for what is wrong with the workspace and its hub."),
+    "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
 }
-# What is looked for under these names is a subcommand.
-MEANT = {"send": ("outbox send", "msg send")}
+# Suggestions for commands that users expect at the top level.
+SUGGESTIONS = {"send": ("outbox send", "msg send")}
 
-# Under which heading `--help` lists a command; what is in none is listed last.
+# The headings of `--help`; commands without one are listed last.
 SECTIONS = {
     "Workspace": ("init", "status", "doctor", "version"),
     "Messages": ("channel", "topic", "msg", "attachment", "search", "listen", "import"),
@@ -85,24 +88,23 @@ SECTIONS = {
 
 
 class Root(TyperGroup):
-    """A group whose subcommands may stand in modules that are not imported yet."""
+    """A group whose subcommands may be in modules that are not imported yet."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *ELSEWHERE]
+        return [*super().list_commands(ctx), *LAZY_COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        place = ELSEWHERE.get(cmd_name)
-        if found is not None or place is None:
-            return found
-        module, _, name = place[0].partition(":")
+        registered = super().get_command(ctx, cmd_name)
+        if registered is not None or cmd_name not in LAZY_COMMANDS:
+            return registered
+        module, _, name = LAZY_COMMANDS[cmd_name][0].partition(":")
         command = get_command(getattr(import_module(module), name))
         command.name = cmd_name
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = MEANT.get(args[0]) or get_close_matches(args[0], self.list_commands(ctx))
+            near = SUGGESTIONS.get(args[0]) or get_close_matches(args[0], self.list_commands(ctx))
             meant = f". Did you mean {', '.join(map(repr, near))}?" if near else ""
             ctx.fail(f"no such command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)
@@ -110,7 +112,7 @@ class Root(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
         own = {name: self.commands[name].get_short_help_str(200) for name in self.commands}
-        left = own | {name: text for name, (_, text) in ELSEWHERE.items()}
+        left = own | {name: text for name, (_, text) in LAZY_COMMANDS.items()}
         sections = {
             title: [(name, left.pop(name)) for name in names if name in left]
             for title, names in SECTIONS.items()
@@ -131,14 +133,7 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _globals(
-    version: VersionFlag = False,
-    workspace: WorkspaceFlag = None,
-    as_json: JsonFlag = False,
-    as_jsonl: JsonlFlag = False,
-) -> None:
-    del version, workspace, as_json, as_jsonl  # read from the context by terminal.common
+app.callback()(global_flags)
 
 
 @app.command("version")
@@ -152,10 +147,12 @@ def show_version(session: Session) -> None:
 @common
 def init(
     session: Session,
-    directory: Annotated[Path | None, typer.Argument(help="Where (default: here).")] = None,
+    directory: Annotated[
+        Path | None, typer.Argument(help="Directory of the workspace (default: the current one).")
+    ] = None,
 ) -> None:
-    """Make a workspace: the directory .agentlip/ and its database."""
-    from appliance.daemon import init_workspace
+    """Create a workspace: the directory .agentlip/ and its database."""
+    from appliance.process.daemon import init_workspace
 
     datadir, made = init_workspace(session.workspace or directory or Path())
     what = "made a workspace in" if made else "there is a workspace in"
@@ -168,11 +165,11 @@ def init(
 @app.command("status")
 @common
 def status_line(session: Session) -> None:
-    """Print one line: whether a hub runs here and is ready, where, and how far its log is."""
-    from appliance.status import exit_code, look, one_line
+    """Print one line: the state and address of the hub, and its last event."""
+    from appliance.process.status import exit_code, summary_line, workspace_state
 
-    state = look(session.workspace)
-    session.answer(state, one_line(state))
+    state = workspace_state(session.workspace)
+    session.answer(state, summary_line(state))
     raise typer.Exit(exit_code(state))
 
 

@@ -7,12 +7,9 @@ import typer
 
 from appliance.cli_reset import reset, uninstall
 from appliance.cli_support import (
-    JsonFlag,
-    JsonlFlag,
     Session,
-    VersionFlag,
-    WorkspaceFlag,
     common,
+    global_flags,
     note,
     plain_app,
     until_signalled,
@@ -30,14 +27,17 @@ PortFlag = Annotated[
     ),
 ]
 ConfigFlag = Annotated[
-    Path | None, typer.Option("--config", help="Settings (default: agentlip.toml there).")
+    Path | None,
+    typer.Option("--config", help="Settings file (default: agentlip.toml in the workspace)."),
 ]
 ForegroundFlag = Annotated[
-    bool, typer.Option("--foreground", help="Become the server instead of starting one.")
+    bool, typer.Option("--foreground", help="Run the server in this process.")
 ]
-NoLimitsFlag = Annotated[bool, typer.Option("--no-limits", help="No rate limits; for measuring.")]
+NoLimitsFlag = Annotated[
+    bool, typer.Option("--no-limits", help="Disable rate limits, for benchmarks.")
+]
 UnsafeFlag = Annotated[
-    bool, typer.Option("--unsafe-network", help="Allow an address beyond this machine.")
+    bool, typer.Option("--unsafe-network", help="Allow an address that other machines can reach.")
 ]
 
 AcceptLossFlag = Annotated[
@@ -45,29 +45,23 @@ AcceptLossFlag = Annotated[
     typer.Option(
         "--accept-loss",
         metavar="STORE",
-        help="Create a missing store again, empty; may be repeated.",
+        help="Create a missing store as an empty one; may be repeated.",
     ),
 ]
 
-NameFlag = Annotated[str, typer.Option("--name", help="Name of the service.")]
+NameFlag = Annotated[str, typer.Option("--name", help="Name of the systemd service.")]
 SystemFlag = Annotated[
-    bool, typer.Option("--system/--user", help="Of the machine (needs root), or of your user.")
+    bool,
+    typer.Option("--system/--user", help="Service of the machine (needs root) or of your user."),
 ]
 
 app = plain_app(
-    "Start, stop and look at the appliance of a workspace.\n\n"
+    "Start, stop and inspect the appliance of a workspace.\n\n"
     "Exit codes: 0 success, 1 error, 2 conflict, 3 not running or not ready, 4 token refused."
 )
 
 
-@app.callback()
-def _globals(
-    version: VersionFlag = False,
-    workspace: WorkspaceFlag = None,
-    as_json: JsonFlag = False,
-    as_jsonl: JsonlFlag = False,
-) -> None:
-    del version, workspace, as_json, as_jsonl  # read from the context by terminal.common
+app.callback()(global_flags)
 
 
 @app.command()
@@ -82,9 +76,9 @@ def up(
     unsafe_network: UnsafeFlag = False,
     accept_loss: AcceptLossFlag = None,
 ) -> None:
-    """Start the appliance; makes the workspace when there is none. Safe to repeat."""
-    from appliance import daemon
+    """Start the appliance. Creates the workspace if necessary. Safe to repeat."""
     from appliance.kernel.manifest import check_names
+    from appliance.process import daemon
 
     lost = tuple(sorted(check_names(accept_loss or [])))
     options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network, lost)
@@ -97,15 +91,15 @@ def up(
 @app.command()
 @common
 def down(session: Session) -> None:
-    """Stop the appliance: drained, sockets closed, log folded back. Safe to repeat."""
-    from appliance import daemon
+    """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat."""
+    from appliance.process import daemon
 
     stopped = daemon.stop(daemon.workspace(session.workspace), note)
     answer = {"status": "stopped", "was_running": stopped is not None}
     if stopped is None:
         session.answer(answer, "no hub was running")
     else:
-        how = "stopped" if stopped.gracefully else "killed (it didn't stop by itself)"
+        how = "stopped" if stopped.gracefully else "killed (it did not stop in time)"
         session.answer({**answer, **stopped.facts()}, f"{how}: pid {stopped.pid}")
 
 
@@ -120,7 +114,7 @@ def restart(
     unsafe_network: UnsafeFlag = False,
 ) -> None:
     """Stop the appliance if it runs, and start it."""
-    from appliance import daemon
+    from appliance.process import daemon
 
     options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network)
     datadir = daemon.workspace_for_up(session.workspace)
@@ -132,10 +126,10 @@ def restart(
 @app.command()
 @common
 def status(session: Session) -> None:
-    """Print whether it runs and is ready, where, and since when. Exit code 3 if not."""
-    from appliance.status import describe, exit_code, look
+    """Print the state, address and start time of the appliance. Exit code 3 if not ready."""
+    from appliance.process.status import describe, exit_code, workspace_state
 
-    state = look(session.workspace)
+    state = workspace_state(session.workspace)
     session.answer(state, describe(state))
     raise typer.Exit(exit_code(state))
 
@@ -145,10 +139,11 @@ def status(session: Session) -> None:
 def logs(
     session: Session,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is added, until interrupted.")
+        bool, typer.Option("--follow", "-f", help="Print new lines until interrupted.")
     ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, max=100_000, help="At most so many, the last.")
+        int,
+        typer.Option("--lines", "-n", min=0, max=100_000, help="Number of last lines to print."),
     ] = 100,
 ) -> None:
     """Print the log of an appliance that `agentlipd up` started, also after it stopped.
@@ -157,8 +152,8 @@ def logs(
 
     Example: agentlipd logs -f --lines 20
     """
-    from appliance import daemon
-    from appliance.logfile import LogMissing, LogReader, as_json, as_text
+    from appliance.process import daemon
+    from appliance.process.logfile import LogMissing, LogReader, as_json, as_text
 
     reader = LogReader(daemon.workspace(session.workspace))
 
@@ -182,10 +177,10 @@ def logs(
 def install_service(
     session: Session,
     system: Annotated[
-        bool, typer.Option("--system", help="For the machine, not for your user (needs root).")
+        bool, typer.Option("--system", help="Install a service of the machine (needs root).")
     ] = False,
     user: Annotated[
-        str | None, typer.Option("--user", help="With --system: run as this user.")
+        str | None, typer.Option("--user", help="With --system, run as this user.")
     ] = None,
     name: NameFlag = "agentlip",
     host: HostFlag = None,
@@ -193,19 +188,19 @@ def install_service(
     config: ConfigFlag = None,
     unsafe_network: UnsafeFlag = False,
     print_only: Annotated[
-        bool, typer.Option("--print", help="Only print the unit; change nothing.")
+        bool, typer.Option("--print", help="Print the unit without installing it.")
     ] = False,
     enable: Annotated[
-        bool, typer.Option("--enable/--no-enable", help="Also start it now and at every boot.")
+        bool, typer.Option("--enable/--no-enable", help="Start the service now and at every boot.")
     ] = True,
     allow_ci: Annotated[
-        bool, typer.Option("--allow-ci-persistent", help="Also in a CI job.")
+        bool, typer.Option("--allow-ci-persistent", help="Allow the installation in a CI job.")
     ] = False,
 ) -> None:
-    """Let systemd keep the appliance running, also after a reboot. Not in a CI job."""
+    """Run the appliance as a systemd service, also after a reboot. Refused in CI jobs."""
     import os
 
-    from appliance import daemon, systemd
+    from appliance.process import daemon, systemd
 
     if not print_only:
         systemd.check_ci(os.environ, allowed=allow_ci)
@@ -233,13 +228,13 @@ def uninstall_service(
 
     Example: agentlipd uninstall-service --system
     """
-    from appliance import daemon, systemd
+    from appliance.process import daemon, systemd
 
     datadir = daemon.workspace_for_up(session.workspace, make=False)
     answer = systemd.uninstall(systemd.Unit(name, datadir.workspace, [], system))
-    told = [f"removed {path}" for path in answer["removed"]]
-    told = told or [f"there is no service {answer['path']}"]
-    session.answer(answer, "\n".join([*told, *answer["next"]]))
+    messages = [f"removed {path}" for path in answer["removed"]]
+    messages = messages or [f"there is no service {answer['path']}"]
+    session.answer(answer, "\n".join([*messages, *answer["next"]]))
 
 
 app.command("reset")(reset)
@@ -247,6 +242,6 @@ app.command("uninstall")(uninstall)
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:
-    from appliance.status import welcome
+    from appliance.process.status import welcome
 
     session.answer(state, welcome(state))

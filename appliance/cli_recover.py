@@ -1,4 +1,4 @@
-"""What the `recover` commands of stores share: the workspace is stopped, and stays so meanwhile."""
+"""Shared by the `recover` commands of stores: they lock the stopped workspace."""
 
 import sys
 from collections.abc import Iterator
@@ -21,26 +21,24 @@ from appliance.sdk.discovery import find_workspace
 def stopped_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
     """The workspace, locked. Raises HubRunning while an appliance runs in it."""
     datadir, clock = find_workspace(session.workspace), SystemClock()
-    lock = WriterLock(datadir, random_id(), clock)
-    lock.acquire()
-    try:
+    with WriterLock(datadir, random_id(), clock):
         yield datadir, clock, Log(sys.stderr.buffer, level="error")
-    finally:
-        lock.release()
 
 
 def recover_store(session: Session, store: str, yes: bool) -> None:
-    """Recovers any store whose rows need nothing but to be copied. Exit code 1 for lost rows."""
+    """Recover a store by copying its rows. Exit code 1 if rows are lost."""
     if not yes:
         raise Invalid(
-            f"rows that can't be read in a damaged {store} store are lost; a copy of the workspace"
+            f"rows that cannot be read in a damaged {store} store are lost; a copy of the workspace"
             " may hold more",
             hint=f"agentlip {store} recover --yes",
         )
     with stopped_workspace(session) as (datadir, clock, log):
         database = datadir.database(store)
         if not database.exists() or not is_damaged(database, quick=False):
-            session.answer({"kept_as": None}, f"the {store} store is sound; nothing was changed")
+            session.answer(
+                {"kept_as": None}, f"the {store} store is not damaged; nothing was changed"
+            )
             return
         kept, report = recover_file(datadir, store, clock, log)
     tables = {

@@ -1,4 +1,4 @@
-"""`agentlipd reset` and `agentlipd uninstall`: the end of a workspace on this machine."""
+"""`agentlipd reset` and `agentlipd uninstall`: remove the data of a workspace."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,12 @@ import typer
 from appliance.cli_support import Session, common, note
 from appliance.kernel.errors import Invalid
 
-YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would go.")]
+YesFlag = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="Confirm the removal. Without it, the command only lists the files."
+    ),
+]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
 
 
@@ -25,28 +30,28 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
 
     Example: agentlipd reset --dry-run
     """
-    from appliance import daemon
     from appliance import reset as rules
+    from appliance.process import daemon
 
     datadir = daemon.workspace(session.workspace)
-    found = rules.look(datadir, os.environ)
+    plan = rules.plan(datadir, os.environ)
     if dry_run:
-        _tell(session, found, {"dry_run": True}, "would remove")
+        _tell(session, plan, {"dry_run": True}, "would remove")
         return
-    _ask(found, yes, "agentlipd reset --yes")
+    _ask(plan, yes, "agentlipd reset --yes")
     with rules.stopped(datadir):
         rules.wipe(datadir)
-    _tell(session, found, {"dry_run": False}, "removed")
+    _tell(session, plan, {"dry_run": False}, "removed")
 
 
 @common
 def uninstall(
     session: Session,
-    name: Annotated[str, typer.Option("--name", help="Name of the service.")] = "agentlip",
+    name: Annotated[str, typer.Option("--name", help="Name of the systemd service.")] = "agentlip",
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:
-    """Take the appliance off this machine: its service, the running process, all its data.
+    """Remove the appliance of this workspace: its service, its process and all its data.
 
     Removes the services of this name that were installed for this workspace (one of the machine
     needs root), stops the appliance, then does what `agentlipd reset` does. A member can't revoke
@@ -54,41 +59,41 @@ def uninstall(
 
     Example: agentlipd uninstall --dry-run
     """
-    from appliance import daemon, systemd
     from appliance import reset as rules
+    from appliance.process import daemon, systemd
 
     datadir = daemon.workspace(session.workspace)
     units = [systemd.Unit(name, datadir.workspace, [], system) for system in (True, False)]
     units = [unit for unit in units if systemd.is_installed(unit)]
-    found = rules.look(datadir, os.environ)
+    plan = rules.plan(datadir, os.environ)
     services = [str(unit.path) for unit in units]
     more = {"dry_run": dry_run, "services": services}
     if dry_run:
-        _tell(session, found, more, "would remove")
+        _tell(session, plan, more, "would remove")
         return
-    _ask(found, yes, "agentlipd uninstall --yes", services)
+    _ask(plan, yes, "agentlipd uninstall --yes", services)
     for unit in units:
         systemd.uninstall(unit)
     daemon.stop(datadir, note)
     with rules.stopped(datadir):
         rules.wipe(datadir)
-    _tell(session, found, more, "removed")
+    _tell(session, plan, more, "removed")
 
 
-def _ask(found: Any, yes: bool, command: str, services: Sequence[str] = ()) -> None:
+def _ask(plan: Any, yes: bool, command: str, services: Sequence[str] = ()) -> None:
     if not yes:
         raise Invalid(
-            f"all data of the workspace {found.workspace} would be lost:"
-            f" {', '.join([*services, *found.removed])} ({found.bytes} bytes)",
-            details={"found": msgspec.to_builtins(found), "services": list(services)},
+            f"all data of the workspace {plan.workspace} would be lost:"
+            f" {', '.join([*services, *plan.removed])} ({plan.bytes} bytes)",
+            details={"found": msgspec.to_builtins(plan), "services": list(services)},
             hint=command,
         )
 
 
-def _tell(session: Session, found: Any, more: dict[str, Any], verb: str) -> None:
-    lines = [f"{verb} {name}" for name in (*more.get("services", ()), *found.removed)]
-    lines += [f"kept {name}" for name in found.kept]
-    session.answer({**msgspec.to_builtins(found), **more}, "\n".join(lines))
+def _tell(session: Session, plan: Any, more: dict[str, Any], verb: str) -> None:
+    lines = [f"{verb} {name}" for name in (*more.get("services", ()), *plan.removed)]
+    lines += [f"kept {name}" for name in plan.kept]
+    session.answer({**msgspec.to_builtins(plan), **more}, "\n".join(lines))
     if not session.machine:
-        for one in found.meshes:
-            note(f"the broker of {one.mesh} ({one.url}) knows the key; there: {one.command}")
+        for mesh in plan.meshes:
+            note(f"the broker of {mesh.mesh} ({mesh.url}) knows the key; there: {mesh.command}")

@@ -1,4 +1,4 @@
-"""What every command line of the product shares: global flags, output, errors, exit codes.
+"""Shared by all command lines: global flags, output, errors, exit codes.
 
 Exit codes (hub spec §0.9): 0 success, 1 general error, 2 conflict, 3 hub not running
 or connection failed, 4 authentication failed.
@@ -35,13 +35,13 @@ WorkspaceFlag = Annotated[
     Path | None,
     typer.Option(
         "--workspace",
-        help="Workspace directory (default: looked for from here upwards).",
+        help="Workspace directory (default: the nearest one above the current directory).",
         envvar="AGENTLIP_WORKSPACE",
         show_envvar=True,
     ),
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="One JSON value a line.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="Print one JSON value per line.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -56,8 +56,18 @@ VersionFlag = Annotated[
 ]
 
 
+def global_flags(
+    version: VersionFlag = False,
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    as_jsonl: JsonlFlag = False,
+) -> None:
+    """The callback of both command lines; `common` reads the flags from the context."""
+    del version, workspace, as_json, as_jsonl
+
+
 class Session(msgspec.Struct, frozen=True):
-    """The global flags of one invocation, and the two ways to answer."""
+    """The global flags of one invocation, and its output for people and machines."""
 
     workspace: Path | None = None
     as_json: bool = False
@@ -67,12 +77,19 @@ class Session(msgspec.Struct, frozen=True):
     def machine(self) -> bool:
         return self.as_json or self.as_jsonl
 
+    def hub(self, retry: Any = None) -> Any:
+        """A HubClient of the running appliance. `retry`: its Retry, or None for the usual one."""
+        from appliance.sdk.discovery import find_hub
+        from appliance.sdk.http import HubClient
+
+        return HubClient(lambda: find_hub(self.workspace), retry)
+
     def answer(self, value: Any, sentence: str) -> None:
-        """One result: JSON for machines, a sentence for people."""
+        """Print one result: JSON for machines, a sentence for people."""
         write_line(_json(value) if self.machine else sentence)
 
     def line(self, row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> None:
-        """One more result of a list that goes on: written at once."""
+        """Print one result of a list that continues, at once."""
         if self.machine:
             write_now(msgspec.json.encode(row))
             return
@@ -85,7 +102,7 @@ class Session(msgspec.Struct, frozen=True):
         columns: Sequence[tuple[str, str]],
         empty: str,
     ) -> None:
-        """A list of results. `columns` are (heading, key); the last is cut to fit."""
+        """Print a list of results. `columns` are (heading, key); the last is cut to fit."""
         if self.as_jsonl:
             for row in rows:
                 write_line(_json(row))
@@ -99,7 +116,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def plain_app(text: str | None = None) -> typer.Typer:
-    """A Typer app whose help is plain text: quick, and fit for pipes and small terminals."""
+    """A Typer app with plain text help, which is fast and fits pipes and small terminals."""
     return typer.Typer(
         help=text, rich_markup_mode=None, add_completion=False, no_args_is_help=text is not None
     )
@@ -154,7 +171,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
-    """Runs one command line; whatever goes wrong ends as a sentence and an exit code."""
+    """Run one command line. Every error becomes a message and an exit code."""
     machine = "--json" in arguments or "--jsonl" in arguments
     try:
         code = app.main(list(arguments), prog_name=name, standalone_mode=False)
@@ -170,14 +187,14 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
     except typer.Abort:
         return EXIT_GENERAL
     except Exception as error:
-        # The usage errors of typer; their own exit code 2 would read as a conflict.
+        # Usage errors of typer have exit code 2, which means a conflict here.
         if not hasattr(error, "format_message"):
             raise
         return _tell_usage(error, machine)
 
 
 def tell(error: ApplianceError, machine: bool) -> int:
-    """Writes `error` to standard error; returns the exit code of its kind."""
+    """Write `error` to standard error. Returns the exit code of its kind."""
     if machine:
         body = getattr(error, "body", None) or {
             "error": error.message,
@@ -196,7 +213,7 @@ def tell(error: ApplianceError, machine: bool) -> int:
     own = getattr(error, "exit_code", None)
     if own is not None:
         return int(own)
-    status = getattr(error, "http_status", None)  # of an answer that was relayed
+    status = getattr(error, "http_status", None)  # the status of a forwarded HTTP response
     if status is not None:
         return EXIT_BY_STATUS.get(status, EXIT_GENERAL)
     return EXIT_BY_KIND.get(error.kind, EXIT_GENERAL)
@@ -216,7 +233,7 @@ def _tell_usage(error: Any, machine: bool) -> int:
 
 
 def _usage_message(error: Any) -> str:
-    """The usage error of typer, with the option or command that was probably meant."""
+    """The usage error of typer, with similar options or commands."""
     message = str(error.format_message()) or "incomplete command"
     near = getattr(error, "possibilities", None)  # options
     if near:
@@ -226,11 +243,11 @@ def _usage_message(error: Any) -> str:
 
 @contextmanager
 def until_signalled() -> Iterator[None]:
-    """For commands that go on for ever: Ctrl-C and SIGTERM are their ordinary end."""
+    """For commands without an end: Ctrl-C and SIGTERM end them normally."""
 
     def end(number: int, frame: object) -> None:
         del number, frame
-        for each in numbers:  # a second signal, or the other one, must not end it twice
+        for each in numbers:  # a second signal is ignored
             signal.signal(each, signal.SIG_IGN)
         raise _Signalled
 
@@ -246,14 +263,14 @@ class _Signalled(BaseException):
 
 
 def quiet_stdout() -> None:
-    """After a broken pipe: nothing may be written any more, not even at the end."""
+    """After a broken pipe: prevent further output, including the flush at exit."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class OutputClosed(Exception):
-    """Nobody reads our output any more (`agentlip … | head`): a quiet end, no error.
+    """The reader of the output is gone (`agentlip … | head`): end without an error.
 
     Not an OSError, for typer would make exit code 1 of that.
     """
@@ -264,7 +281,7 @@ def write_line(text: str) -> None:
 
 
 def write_now(line: bytes) -> None:
-    """A line for a reader who waits for it."""
+    """Write a line and flush it."""
     try:
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
@@ -273,12 +290,12 @@ def write_now(line: bytes) -> None:
 
 
 def note(text: str) -> None:
-    """A line for people, on standard error."""
+    """Print a line for people to standard error."""
     _write(sys.stderr, text)
 
 
 def _write(stream: Any, text: str) -> None:
-    # A terminal in another encoding than UTF-8 gets question marks, not a traceback.
+    # A terminal without UTF-8 gets question marks instead of a traceback.
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
@@ -291,7 +308,7 @@ def _json(value: Any) -> str:
 
 
 def _width() -> int | None:
-    """Columns of the terminal; None when the output goes elsewhere and is not cut."""
+    """The width of the terminal; None if the output is not a terminal and is not cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -302,16 +319,16 @@ def _aligned(
     lines += [[plain(row.get(key)) for _, key in columns] for row in rows]
     last = len(columns) - 1
     widths = [max(_cells(line[i]) for line in lines) for i in range(last)]
-    room = None if width is None else max(width - sum(widths) - 2 * last, NARROWEST_COLUMNS)
+    columns_max = None if width is None else max(width - sum(widths) - 2 * last, NARROWEST_COLUMNS)
     out = []
     for line in lines:
         padded = [text + " " * (widths[i] - _cells(text)) for i, text in enumerate(line[:last])]
-        out.append("  ".join([*padded, _cut(line[last], room)]).rstrip())
+        out.append("  ".join([*padded, _cut(line[last], columns_max)]).rstrip())
     return out
 
 
 def plain(value: Any) -> str:
-    """`value` on one line, its control characters made visible and harmless."""
+    """`value` on one line, with control characters replaced."""
     if value is None:
         return "-"
     text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")
@@ -319,7 +336,7 @@ def plain(value: Any) -> str:
 
 
 def fitting(text: str) -> str:
-    """`text`, cut to the width of the terminal; whole where the output goes elsewhere."""
+    """`text`, cut to the width of the terminal if the output is one."""
     return _cut(text, _width())
 
 
@@ -335,13 +352,13 @@ def _cell(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _cut(text: str, room: int | None) -> str:
-    if room is None or _cells(text) <= room:
+def _cut(text: str, columns_max: int | None) -> str:
+    if columns_max is None or _cells(text) <= columns_max:
         return text
     taken, used = [], 0
     for character in text:
         used += _cell(character)
-        if used > room - 1:
+        if used > columns_max - 1:
             break
         taken.append(character)
     return "".join(taken) + "…"

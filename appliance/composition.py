@@ -1,11 +1,11 @@
-"""Builds the subsystems in the order in which they need each other, and hands each its others.
+"""Builds the subsystems in the order of their dependencies, and connects them.
 
-What one subsystem asks of another is a Protocol of its own; the classes that answer are in
-`integrations/`. A subsystem whose role is off ([roles]) is not built: its place here is None.
+A subsystem declares what it needs of others as Protocols of its own; the classes that implement
+them are in `integrations/`. A subsystem whose role is off ([roles]) is not built.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,40 +22,62 @@ from appliance.hub.subsystem import HealthSubsystem, HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.subsystem import WebhooksSubsystem
 from appliance.identity.mode import in_ci
-from appliance.identity.service import Identity
+from appliance.identity.service import MemberIdentity
 from appliance.identity.subsystem import IdentitySubsystem
 from appliance.inbox.service import Inbox
-from appliance.inbox.settings import BrokerPlace
+from appliance.inbox.settings import BrokerEndpoint
 from appliance.inbox.subsystem import InboxSubsystem, brokers_of, open_inbox
-from appliance.integrations.broker_outbox import MeshHooks
 from appliance.integrations.courier_outbox import TriggerWebhooks
 from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
 from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshSubscriber
-from appliance.integrations.inbox_outbox import NothingSent, SendStatus
-from appliance.integrations.outbox_broker import MeshMembership, local_target
-from appliance.integrations.webhooks_outbox import NoWebhooks, WebhookBook, WebhookPost
+from appliance.integrations.inbox_outbox import NoOutboxStatus, OutboxSendStatus
+from appliance.integrations.outbox_broker import MeshSendPermission, local_target
+from appliance.integrations.webhooks_outbox import (
+    HubWebhookDirectory,
+    WebhookPost,
+    WebhooksSwitchedOff,
+)
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import secret
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.kernel.process_identity import ProcessIdentity
-from appliance.kernel.store import WriterProcessOptions
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.writerprocess import WriterProcess
+from appliance.mcp.subsystem import McpSubsystem
+from appliance.mcp.tools import ToolContext
 from appliance.outbox.mail import MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.subsystem import OutboxSubsystem
-from appliance.outbox.target import Target
+from appliance.outbox.target import DeliveryTarget
 from appliance.outbox.webhook import WebhookTarget
-from appliance.roles import IDENTITY
+from appliance.roles import IDENTITY, RolePaths
 from appliance.settings import Settings
 from appliance.tokens.subsystem import TokensSubsystem
+from appliance.web.guard import Guard
+from appliance.web.health import ReadinessResult
+from appliance.web.webhook_caller import WebhookCaller
+from doctor.owner_steps import OwnedStores
+from doctor.subsystem import DoctorSubsystem
+
+ROLE_PATHS = RolePaths(
+    {
+        subsystem.name: subsystem.paths
+        for subsystem in (
+            BrokerSubsystem, CourierSubsystem, ExportSubsystem, HooksSubsystem, HubSubsystem,
+            IdentitySubsystem, InboxSubsystem, McpSubsystem, OutboxSubsystem, PluginsSubsystem,
+            WebhooksSubsystem,
+        )
+    }
+)  # fmt: skip
+"""The paths of every role, also of those that are off."""
 
 
 class Host(msgspec.Struct, frozen=True):
-    """What all subsystems get of the process. `served` has empty files for damaged stores."""
+    """What all subsystems get from the process. `served` has empty files for damaged stores."""
 
     settings: Settings
     datadir: DataDir
@@ -66,16 +88,10 @@ class Host(msgspec.Struct, frozen=True):
     log: Log
     instance_id: str
     read_settings: Callable[[], Settings]
+    writers: WriterProcess
 
     def runs(self, role: str) -> bool:
         return role not in self.settings.roles.off
-
-    def apart(self, restarted: Callable[[], None]) -> WriterProcessOptions:
-        """For a store with a setting of its own about its writer."""
-        return WriterProcessOptions(self.lock.descriptor, restarted, self.settings.log.level)
-
-    def apart_by_setting(self, restarted: Callable[[], None]) -> WriterProcessOptions | None:
-        return None if self.settings.store.writer == "thread" else self.apart(restarted)
 
 
 def open_tokens(host: Host) -> TokensSubsystem:
@@ -84,12 +100,14 @@ def open_tokens(host: Host) -> TokensSubsystem:
     if settings.auth.scrape_token_file is not None:
         scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
         fixed.append((hash_token(secret(settings.auth.scrape_token_file)), scraper))
-    return TokensSubsystem(settings.auth, settings.store, host.datadir, host.clock, host.log, fixed)
+    return TokensSubsystem(
+        settings.auth, settings.store, host.datadir, host.clock, host.log, fixed, host.writers
+    )
 
 
 def identity_of(host: Host, epoch: str) -> ProcessIdentity:
     settings = host.settings
-    sends = features_of(settings.outbox, mail=bool(settings.mail.host))
+    features = features_of(settings.outbox, mail=bool(settings.mail.host))
     return ProcessIdentity(
         instance_id=host.instance_id,
         epoch=epoch,
@@ -98,14 +116,23 @@ def identity_of(host: Host, epoch: str) -> ProcessIdentity:
         version=__version__,
         features=(
             *(courier_wire.FEATURES if host.runs("courier") else ()),
-            *(sends if host.runs("outbox") else ()),
+            *(features if host.runs("outbox") else ()),
         ),
     )
 
 
+def doctor_of(host: Host, parts: Sequence[Subsystem]) -> DoctorSubsystem:
+    """The doctor, which repairs the stores of the other subsystems. It is closed before them."""
+    settings, datadir, clock, log = host.settings, host.datadir, host.clock, host.log
+    opened = {store.name: store for part in parts for store in part.stores}
+    enabled = frozenset(settings.roles.stores)
+    stores = OwnedStores(opened, enabled, datadir, settings.store, clock, log)
+    return DoctorSubsystem(settings.doctor, datadir, stores, clock, log)
+
+
 class Composition:
-    """`subsystems` in the order in which they start; they close in reverse. What the process asks
-    some of them itself is named beside them."""
+    """`subsystems` in the order in which they start; they close in reverse order. The other
+    attributes are what the process needs of some of them."""
 
     def __init__(self, host: Host) -> None:
         settings, clock, log = host.settings, host.clock, host.log
@@ -116,43 +143,57 @@ class Composition:
         webhooks = None
         if self.hub is not None and host.runs("webhooks"):
             webhooks = Webhooks(self.hub, settings.webhooks, clock, log)
-        book = NoWebhooks() if webhooks is None else WebhookBook(webhooks)
-        caller = WebhookTarget(book, settings.webhooks, settings.outbox, clock)
+        book = WebhooksSwitchedOff() if webhooks is None else HubWebhookDirectory(webhooks)
+        limits = settings.outbox
+        caller = WebhookCaller(settings.webhooks, limits.connect_seconds, limits.reply_seconds)
         broker = None
         if host.runs("broker"):
             broker = BrokerSubsystem(
                 settings.broker, settings.store, settings.socket, host.served, clock, log,
-                MeshHooks(caller), host.apart,
+                caller, host.writers,
             )  # fmt: skip
-        member = Mesh(host, self.tokens.book, broker, (caller, *self._mail(host)))
-        parts: list[Subsystem | None] = [
+        targets = (WebhookTarget(book, caller, clock), *self._mail(host))
+        member = MeshMember(host, self.tokens.book, broker, targets)
+        subsystems: list[Subsystem | None] = [
             self.tokens,
             hub or HealthSubsystem(self.identity, clock),
             broker,
             *member.subsystems,
         ]
         if webhooks is not None and member.outbox is not None:
-            parts.append(WebhooksSubsystem(webhooks, WebhookPost(member.outbox), clock, log))
+            subsystems.append(WebhooksSubsystem(webhooks, WebhookPost(member.outbox), clock, log))
         if host.runs("courier"):
-            parts.append(self._open_courier(host, member.outbox))
+            subsystems.append(self._open_courier(host, member.outbox))
         if self.hub is not None:
-            parts += self._of_hub(host, self.hub)
-        self.subsystems = tuple(part for part in parts if part is not None)
+            subsystems += self._of_hub(host, self.hub)
+        parts = [part for part in subsystems if part is not None]
+        self._doctor = doctor_of(host, parts)
+        self.subsystems = (*parts, self._doctor)
+
+    def mcp(
+        self, host: Host, guard: Guard, readiness: Callable[[], ReadinessResult]
+    ) -> tuple[Subsystem, ...]:
+        """The tools for agents. They need the guard and the readiness of the whole appliance, so
+        they are built last."""
+        if self.hub is None or not host.runs("mcp"):
+            return ()
+        tools = ToolContext(self.hub, readiness, self._doctor.verdicts.encoded)
+        return (McpSubsystem(tools, guard, host.settings.http.body_bytes_max),)
 
     @property
     def db_id(self) -> str:
-        """Of the hub's database; "" without a hub."""
+        """The id of the hub's database; "" without a hub."""
         return "" if self.hub is None else self.hub.db_id
 
     def _open_hub(self, host: Host) -> HubSubsystem:
         settings = host.settings
         return HubSubsystem(
             settings.hub, settings.store, settings.socket, host.datadir, host.clock, host.log,
-            self.identity, self.tokens.book, host.apart_by_setting,
+            self.identity, self.tokens.book, host.writers,
         )  # fmt: skip
 
-    def _mail(self, host: Host) -> tuple[Target, ...]:
-        """Message-IDs name the workspace: by its hub, or without one by the epoch."""
+    def _mail(self, host: Host) -> tuple[DeliveryTarget, ...]:
+        """The target for mail. Message-IDs contain the hub's id, or without a hub the epoch."""
         if not host.settings.mail.host or not host.runs("outbox"):
             return ()
         return (MailTarget(host.settings.mail, self.db_id or self.identity.epoch),)
@@ -164,16 +205,16 @@ class Composition:
             sink = TriggerWebhooks(outbox)
         return CourierSubsystem(
             settings.courier, settings.store, settings.socket, host.served, host.clock, host.log,
-            host.instance_id, host.apart_by_setting, sink,
+            host.instance_id, host.writers, sink,
         )  # fmt: skip
 
     def _of_hub(self, host: Host, hub: Hub) -> list[Subsystem | None]:
-        """What works on the hub's log and messages."""
+        """The subsystems that work on the hub's log and messages."""
         settings, datadir = host.settings, host.datadir
         export = plugins = None
         if host.runs("export"):
             export = ExportSubsystem(
-                settings.jobs, datadir, host.clock, host.log, hub.newest_event,
+                settings.export, datadir, host.clock, host.log, hub.newest_event,
                 settings.store.page_bytes_max,
             )  # fmt: skip
         if host.runs("plugins"):
@@ -183,17 +224,17 @@ class Composition:
         return [export, plugins]
 
 
-class Mesh:
-    """This appliance as a member of meshes: its keys, what it sends and what it receives."""
+class MeshMember:
+    """This appliance as a member of meshes: its keys, its outbox and its inbox."""
 
     def __init__(
         self,
         host: Host,
         book: TokenBook,
         broker: BrokerSubsystem | None,
-        targets: tuple[Target, ...],
+        targets: tuple[DeliveryTarget, ...],
     ) -> None:
-        """`targets` is what the outbox delivers to beside brokers."""
+        """`targets`: what the outbox delivers to, beside brokers."""
         self.outbox: Outbox | None = None
         self.subsystems: tuple[Subsystem, ...] = ()
         if not host.runs(IDENTITY):
@@ -202,17 +243,24 @@ class Mesh:
         brokers = brokers_of(
             settings.inbox,
             [
-                BrokerPlace(one.mesh, one.url, one.ca_file, one.broker_id)
-                for one in settings.outbox.brokers
+                BrokerEndpoint(broker.mesh, broker.url, broker.ca_file, broker.broker_id)
+                for broker in settings.outbox.brokers
             ],
         )
-        keys = Identity.load(
-            host.served, settings.identity, clock, log, os.environ, known_to_others=bool(brokers)
+        keys = MemberIdentity.load(
+            host.served, settings.identity, clock, log, os.environ, has_remote_brokers=bool(brokers)
         )
         opened = None
         if host.runs("inbox"):
             opened = open_inbox(
-                settings.inbox, settings.store, host.served, clock, log, keys, brokers
+                settings.inbox,
+                settings.store,
+                host.served,
+                clock,
+                log,
+                keys,
+                brokers,
+                host.writers,
             )
         inbox = None if opened is None else opened[0]
         sending = None
@@ -222,10 +270,10 @@ class Mesh:
         received: tuple[Subsystem, ...] = ()
         tell = None
         if opened is not None:
-            sends = NothingSent() if self.outbox is None else SendStatus(self.outbox)
-            receiving = InboxSubsystem(*opened, clock, log, keys, book, brokers, sends)
-            tell = receiving.tell_rotation
-            received = (receiving, *self._of_inbox(host, book, broker, receiving, keys))
+            features = NoOutboxStatus() if self.outbox is None else OutboxSendStatus(self.outbox)
+            inbox_subsystem = InboxSubsystem(*opened, clock, log, keys, book, brokers, features)
+            tell = inbox_subsystem.offer_new_key
+            received = (inbox_subsystem, *self._of_inbox(host, book, broker, inbox_subsystem, keys))
         self.subsystems = (
             IdentitySubsystem(keys, tell, clock, log),
             *(() if sending is None else (sending,)),
@@ -237,39 +285,41 @@ class Mesh:
         host: Host,
         book: TokenBook,
         broker: BrokerSubsystem | None,
-        receiving: InboxSubsystem,
-        keys: Identity,
+        inbox_subsystem: InboxSubsystem,
+        keys: MemberIdentity,
     ) -> list[Subsystem]:
-        """What works on received messages, and what receives from the broker here."""
+        """The subsystems that work on received messages, and the subscriber to the local broker."""
         settings, clock, log = host.settings, host.clock, host.log
-        parts: list[Subsystem] = []
+        subsystems: list[Subsystem] = []
         if host.runs("hooks"):
             hooks = HooksSubsystem(
-                settings.hooks, receiving.inbox, receiving.store, host.served, book, clock, log,
-                os.environ, off_in_ci=in_ci(os.environ), own=OwnNames(receiving, keys),
-                url=OwnUrl(settings.http.host, host.served),
+                settings.hooks, inbox_subsystem.inbox, inbox_subsystem.store, host.served, book,
+                clock, log, os.environ, off_in_ci=in_ci(os.environ),
+                own=OwnNames(inbox_subsystem, keys), url=OwnUrl(settings.http.host, host.served),
                 send=None if self.outbox is None else HookSender(self.outbox),
             )  # fmt: skip
-            parts.append(hooks)
+            subsystems.append(hooks)
         if broker is not None:
-            parts.append(LocalMeshes(LocalMeshSubscriber(broker, receiving, keys, clock, log)))
-        return parts
+            subsystems.append(
+                LocalMeshes(LocalMeshSubscriber(broker, inbox_subsystem, keys, clock, log))
+            )
+        return subsystems
 
 
 def open_outbox(
     host: Host,
-    keys: Identity,
+    keys: MemberIdentity,
     inbox: Inbox | None,
     broker: BrokerSubsystem | None,
-    brokers: Mapping[str, BrokerPlace],
-    targets: tuple[Target, ...],
+    brokers: Mapping[str, BrokerEndpoint],
+    targets: tuple[DeliveryTarget, ...],
 ) -> OutboxSubsystem:
     settings = host.settings
     here = None if broker is None else broker.broker
     return OutboxSubsystem(
         settings.outbox, settings.store, host.served, host.clock, host.log,
         local=None if here is None else local_target(here, keys, host.damaged.get("broker")),
-        signer=keys.in_mesh, apart=host.apart(lambda: None), targets=targets,
-        membership=MeshMembership(inbox, here, keys, brokers),
+        signer=keys.in_mesh, writers=host.writers, targets=targets,
+        membership=MeshSendPermission(inbox, here, keys, brokers),
         read_settings=lambda: host.read_settings().outbox,
     )  # fmt: skip

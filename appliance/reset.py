@@ -1,7 +1,7 @@
-"""`agentlipd reset` and `uninstall`: what a workspace has on this machine is removed, whole.
+"""Removes the data of a workspace, for `agentlipd reset` and `uninstall`.
 
-Removed is the folder `.agentlip`, with all that is in it. It is renamed first, under the writer
-lock, so a command that breaks off leaves no half of a workspace; the next one removes the rest.
+The folder `.agentlip` is renamed with the writer lock held, and then removed. So an interrupted
+command leaves no partial workspace; the next one removes the rest.
 """
 
 import os
@@ -13,8 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.daemon import one_start
-from appliance.identity.files import shown_of
+from appliance.identity.files import read_view
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.wire import KeysDamaged, NoKeys
 from appliance.kernel import config
@@ -23,41 +22,42 @@ from appliance.kernel.datadir import DIRECTORY, DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
 from appliance.outbox.settings import OutboxSettings
+from appliance.process.daemon import start_lock
 
-REMOVED = f"{DIRECTORY}.removed-"  # the folder, until all of it is gone
+REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 
 
 class ResetFailed(ApplianceError):
     kind = "invalid"
     code = "RESET_FAILED"
-    sentence = "the data of this workspace could not be removed"
-    advice = "agentlip doctor"
+    default_message = "the data of this workspace could not be removed"
+    default_hint = "agentlip doctor"
 
 
-class Membership(msgspec.Struct, frozen=True):
-    """A mesh elsewhere that knows the key of this workspace, and how its operator ends that."""
+class BrokerMembership(msgspec.Struct, frozen=True):
+    """A mesh that knows the key of this workspace, and the command that revokes it."""
 
     mesh: str
     url: str
     command: str
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What a reset removes and keeps. `meshes`: whose brokers go on knowing the key."""
+class ResetPlan(msgspec.Struct, frozen=True):
+    """What a reset removes and keeps. `meshes`: meshes whose brokers still know the key."""
 
     workspace: str
     removed: list[str]
     bytes: int
     kept: list[str]
-    meshes: list[Membership]
+    meshes: list[BrokerMembership]
 
 
-def look(datadir: DataDir, environment: Mapping[str, str]) -> Found:
-    """What `wipe` would remove."""
+def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
+    """Returns what `wipe` would remove."""
     folders = [path for path in (datadir.dir, *_left_over(datadir)) if path.exists()]
     names = [f"{path.name}/{inner.name}" for path in folders for inner in sorted(path.iterdir())]
     files = (datadir.settings_file, datadir.unread_settings_file)
-    return Found(
+    return ResetPlan(
         workspace=str(datadir.workspace),
         removed=names,
         bytes=sum(_bytes(path) for path in folders),
@@ -68,21 +68,16 @@ def look(datadir: DataDir, environment: Mapping[str, str]) -> Found:
 
 @contextmanager
 def stopped(datadir: DataDir) -> Iterator[None]:
-    """Nothing runs or starts here meanwhile. Raises HubRunning."""
+    """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
     clock = SystemClock()
-    with one_start(datadir, clock):
-        lock = WriterLock(datadir, random_id(), clock)
-        lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
+    with start_lock(datadir, clock), WriterLock(datadir, random_id(), clock):
+        yield
 
 
 def wipe(datadir: DataDir) -> None:
-    """Removes `.agentlip`. Within `stopped`."""
+    """Removes `.agentlip`. Call within `stopped`."""
     if datadir.dir.is_symlink():
-        raise ResetFailed(f"{datadir.dir} is a link: remove what it points to by hand")
+        raise ResetFailed(f"{datadir.dir} is a symbolic link: remove its target by hand")
     try:
         datadir.dir.rename(datadir.workspace / f"{REMOVED}{secrets.token_hex(8)}")
         for folder in _left_over(datadir):
@@ -103,17 +98,19 @@ def _bytes(folder: Path) -> int:
     return total
 
 
-def _meshes(datadir: DataDir, environment: Mapping[str, str]) -> list[Membership]:
+def _meshes(datadir: DataDir, environment: Mapping[str, str]) -> list[BrokerMembership]:
     class Section(msgspec.Struct, frozen=True):
         identity: IdentitySettings = IdentitySettings()
         outbox: OutboxSettings = OutboxSettings()
 
     settings = config.load(Section, datadir.settings_file, environment)
     try:
-        key = shown_of(datadir, settings.identity).pubkey
+        key = read_view(datadir, settings.identity).pubkey
     except (NoKeys, KeysDamaged):
         return []
     return [
-        Membership(one.mesh, one.url, f"agentlip mesh revoke-member {one.mesh} {key}")
-        for one in settings.outbox.brokers
+        BrokerMembership(
+            broker.mesh, broker.url, f"agentlip mesh revoke-member {broker.mesh} {key}"
+        )
+        for broker in settings.outbox.brokers
     ]

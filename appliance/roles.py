@@ -1,9 +1,9 @@
-"""[roles]: which subsystems this appliance runs, and what follows from one being switched off.
+"""[roles]: which subsystems this appliance runs.
 
 `tokens` always runs. `identity` runs when `outbox` or `inbox` does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,104 +20,56 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "export": ("hub",),
     "hooks": ("inbox",),
 }
-"""The roles that a role can't run without. They need no others themselves."""
-
-PATHS: dict[str, tuple[str, ...]] = {
-    "hub": (
-        "/api/v1/channels",
-        "/api/v1/topics",
-        "/api/v1/messages",
-        "/api/v1/events",
-        "/api/v1/search",
-        "/ws",
-    ),
-    "webhooks": ("/api/v1/webhooks",),
-    "plugins": ("/api/v1/plugins", "/api/v1/messages/*/enrichments"),
-    "mcp": ("/mcp",),
-    "courier": (
-        "/v1/ack",
-        "/v1/advertise",
-        "/v1/enqueue",
-        "/v1/envelope",
-        "/v1/extend",
-        "/v1/live",
-        "/v1/metrics",
-        "/v1/nack",
-        "/v1/peek",
-        "/v1/publish",
-        "/v1/receive",
-        "/v1/rules",
-        "/v1/snapshot",
-        "/v1/stats",
-        "/v1/streams",
-        "/v1/subscribe",
-    ),
-    "outbox": ("/v1/outbox", "/v1/send", "/v1/topic/post"),
-    "inbox": (
-        "/v1/compat",
-        "/v1/events",
-        "/v1/health",
-        "/v1/heartbeat",
-        "/v1/inbox",
-        "/v1/peers",
-        "/v1/profile",
-        "/v1/topic/list",
-        "/v1/topic/subscribe",
-        "/v1/topic/unsubscribe",
-        "/v1/version",
-    ),
-    "hooks": ("/v1/hooks",),
-    "broker": ("/broker/v1",),
-    "export": ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots"),
-    IDENTITY: ("/v1/identity",),
-}
-"""The paths of each subsystem. A path covers all paths below it, `*` stands for any one segment,
-and of several that fit the longest holds. Only refusals depend on this table."""
+"""The roles that a role needs. Those need no other roles."""
 
 
 class RoleOff(Missing):
     code = "ROLE_OFF"
-    sentence = "this subsystem is switched off here"
-    advice = "set its role to true under [roles] in agentlip.toml, then: agentlipd restart"
+    default_message = "this subsystem is switched off"
+    default_hint = "set its role to true under [roles] in agentlip.toml, then: agentlipd restart"
 
 
 class RolesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[roles]: which subsystems run. One that is false has no routes, no loops and no open store;
-    its file stays as it is. Roles that need it are then off too."""
+    """[roles]: which subsystems run. A role that is false has no routes, no loops and no open
+    store; its file is not changed. Roles that need it are off too."""
 
     hub: bool = True  # channels, topics, messages, events and search
-    webhooks: bool = True  # delivery of the hub's events to URLs; needs hub and outbox
-    plugins: bool = True  # plugins that process the hub's messages; needs hub
-    mcp: bool = True  # tools for agents at /mcp; needs hub
+    webhooks: bool = True  # delivery of hub events to URLs; needs `hub` and `outbox`
+    plugins: bool = True  # plugins that process hub messages; needs `hub`
+    mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
     courier: bool = True  # streams of envelopes between programs
-    outbox: bool = True  # sends to meshes, webhooks and mail, kept until they are delivered
+    outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
     inbox: bool = True  # messages received from meshes
-    hooks: bool = True  # commands that run on events of the inbox; needs inbox
+    hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
     broker: bool = True  # relay of meshes, for members here and elsewhere
-    export: bool = True  # segments, snapshots and reports of the hub's log; needs hub
+    export: bool = True  # segments, snapshots and reports of the hub's log; needs `hub`
 
     @property
     def off(self) -> dict[str, str]:
         """Each subsystem that does not run, with the setting that switches it off."""
-        found = {}
+        off = {}
         for role in self.__struct_fields__:
-            causes = [one for one in (role, *NEEDS.get(role, ())) if not getattr(self, one)]
+            causes = [
+                needed_role
+                for needed_role in (role, *NEEDS.get(role, ()))
+                if not getattr(self, needed_role)
+            ]
             if causes:
-                found[role] = f"roles.{causes[0]}"
+                off[role] = f"roles.{causes[0]}"
         if not (self.outbox or self.inbox):
-            found[IDENTITY] = "roles.outbox"
-        return found
+            off[IDENTITY] = "roles.outbox"
+        return off
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The stores of those that run."""
+        """The stores of the subsystems that run."""
         off = self.off
         return tuple(store for store in STORES if store not in off)
 
     def check_given(self, given: Mapping[str, Any]) -> None:
-        """Raises BadSettings for a role that is set to true and can't run."""
+        """Raises BadSettings if a role is set to true and a role that it needs is off."""
         for role, needed in NEEDS.items():
-            missing = [one for one in needed if not getattr(self, one)]
+            missing = [needed_role for needed_role in needed if not getattr(self, needed_role)]
             if given.get(role) is True and missing:
                 raise BadSettings(
                     f"settings: roles.{role} is true, but it needs {missing[0]},"
@@ -125,32 +77,37 @@ class RolesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     hint=f"set roles.{missing[0]} = true, or remove roles.{role}",
                 )
 
-    def refusal(self, path: str) -> RoleOff | None:
-        """The error for a path of a subsystem that does not run; None: not such a path."""
-        role = role_of(path)
-        setting = None if role is None else self.off.get(role)
+
+class RolePaths:
+    """Which role serves a path, whether that role is on or off."""
+
+    def __init__(self, paths: Mapping[str, Sequence[str]]) -> None:
+        """`paths`: the declared paths of each subsystem, by role."""
+        self._patterns = [
+            (pattern.split("/"), role) for role, patterns in paths.items() for pattern in patterns
+        ]
+
+    def role_of(self, path: str) -> str | None:
+        segments = path.split("/")
+        matches = [
+            (len(pattern), role) for pattern, role in self._patterns if _matches(pattern, segments)
+        ]
+        return max(matches)[1] if matches else None
+
+    def refusal(self, roles: RolesSettings, path: str) -> RoleOff | None:
+        """The error for a path of a subsystem that is switched off; None for any other path."""
+        role = self.role_of(path)
+        setting = None if role is None else roles.off.get(role)
         if setting is None:
             return None
         return RoleOff(
-            f"{role} is switched off here ({setting} = false)",
+            f"{role} is switched off (`{setting} = false`)",
             details={"role": role, "setting": setting},
             hint=f"set {setting} = true in agentlip.toml, then: agentlipd restart",
         )
 
 
-def role_of(path: str) -> str | None:
-    """The subsystem that a path belongs to."""
-    segments = path.split("/")
-    fitting = [
-        (len(pattern.split("/")), role)
-        for role, patterns in PATHS.items()
-        for pattern in patterns
-        if _fits(pattern.split("/"), segments)
-    ]
-    return max(fitting)[1] if fitting else None
-
-
-def _fits(pattern: list[str], segments: list[str]) -> bool:
+def _matches(pattern: list[str], segments: list[str]) -> bool:
     if len(segments) < len(pattern):
         return False
-    return all(mine in ("*", theirs) for mine, theirs in zip(pattern, segments, strict=False))
+    return all(word in ("*", segment) for word, segment in zip(pattern, segments, strict=False))

@@ -1,7 +1,7 @@
-"""The process: lock, migrations, bind, serve, and the same backwards. `python -m appliance.server`.
+"""The server process: `python -m appliance.server`.
 
-There is no second process: gunicorn's gevent worker runs in this one, so the writer lock,
-the port and every write end together with one pid, however it ends.
+Takes the lock, migrates, binds, serves, and stops in reverse order. gunicorn's gevent worker runs
+in this process, without an arbiter.
 """
 
 from gevent import monkey
@@ -28,10 +28,10 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.listeners import bind, listen_on_file
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.outbox.settings import OutboxSettings
-from appliance.server_file import ServerFileKeeper, refuse_second_hub
+from appliance.process.listeners import bind, listen_on_file
+from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
@@ -42,15 +42,15 @@ EXIT_CODES = {"conflict": 2, "unauthenticated": 4}
 
 class UnsafeBind(Invalid):
     code = "UNSAFE_BIND"
-    sentence = "refusing to listen beyond loopback: tokens would cross the network in the clear"
-    advice = "put a TLS proxy in front, then add --unsafe-network"
+    default_message = "refusing a network address: tokens would be sent in plain text"
+    default_hint = "put a TLS proxy in front of the appliance, then add --unsafe-network"
 
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse(arguments)
     sys.stderr = ErrorStream(sys.stderr)
     log = Log()
-    # Until the worker listens to signals itself, an end is an exit with all its clean-up.
+    # Until the worker handles signals, SIGTERM exits with the usual cleanup.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         return serve(flags, log)
@@ -71,22 +71,31 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--config", type=Path, help="settings file (default: WORKSPACE/agentlip.toml)"
     )
     parser.add_argument("--host", help="address to bind")
-    parser.add_argument("--port", type=int, help="default: 7464 or the next free one")
-    parser.add_argument("--no-limits", action="store_true", help="no rate limits, for measuring")
-    parser.add_argument("--unsafe-network", action="store_true", default=None)
+    parser.add_argument(
+        "--port", type=int, help="port to bind (default: 7464, or the next free port)"
+    )
+    parser.add_argument(
+        "--no-limits", action="store_true", help="switch off rate limits, for benchmarks"
+    )
+    parser.add_argument(
+        "--unsafe-network",
+        action="store_true",
+        default=None,
+        help="allow binding to a network address without TLS",
+    )
     parser.add_argument(
         "--accept-loss",
         action="append",
         default=[],
         metavar="STORE",
-        help="create a missing store again, empty; may be repeated",
+        help="create a missing store again, without its data; may be repeated",
     )
-    parser.add_argument("--check", action="store_true", help="only read the settings")
+    parser.add_argument("--check", action="store_true", help="validate the settings and exit")
     return parser.parse_args(arguments)
 
 
 def serve(flags: argparse.Namespace, log: Log) -> int:
-    """From the lock to its release; the exit code."""
+    """Runs the server; returns the exit code."""
     datadir = DataDir(flags.workspace)
     manifest.check_names(flags.accept_loss)
     settings = read_settings(flags, datadir)
@@ -97,18 +106,18 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     route_library_logs(log)
     instance_id = random_id()
     schema.make_folders(datadir, [], [])
-    lock = WriterLock(datadir, instance_id, clock)
-    lock.acquire()
-    try:
+    with WriterLock(datadir, instance_id, clock) as lock:
         refuse_second_hub(datadir)
         if datadir.unread_settings_file.exists():
             log.warning(
-                "this settings file is not read",
+                "this settings file is ignored",
                 file=datadir.unread_settings_file.name,
-                hint=f"write settings to {datadir.settings_file}; docs/settings.md lists them",
+                hint=f"write settings to {datadir.settings_file}: docs/reference/settings.md",
             )
         for name in datadir.tighten():
-            log.warning("a file with the token could be read by others; no more", file=name)
+            log.warning(
+                "a file with a token was readable by other users; its mode was corrected", file=name
+            )
         stores = settings.roles.stores
         if "inbox" in stores:
             recover_inbox(datadir, settings.inbox, clock, log)
@@ -134,24 +143,23 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             log,
             instance_id,
             read_settings=lambda: read_settings(flags, datadir),
+            settings_file=flags.config,
             served=served,
             damaged=damaged,
         )
-        manifest.remember(datadir, stores)  # a member key may be new
+        manifest.remember(datadir, stores)  # keys may have been created
         try:
             run(appliance, listeners, log)
         finally:
             appliance.stop()
-            with suppress(OSError):  # what ended us is the news, not that the file stays
+            with suppress(OSError):  # the next start replaces it
                 datadir.socket_file.unlink(missing_ok=True)
-    finally:
-        lock.release()
     log.info("stopped", instance_id=instance_id)
     return 0
 
 
 def damaged_outbox(datadir: DataDir, settings: OutboxSettings) -> dict[str, StoreSuspended]:
-    """Looked through before anything opens it: what waits in it is nowhere else."""
+    """Checks the outbox before anything opens it, because its sends exist nowhere else."""
     try:
         refuse_damaged_outbox(datadir, settings)
     except schema.StoreDamaged as error:
@@ -169,7 +177,7 @@ def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
         given |= {f"limits.{name}": 0 for name in LimitSettings.__struct_encode_fields__}
     file = flags.config or datadir.settings_file
     if flags.config is not None and not file.exists():
-        raise config.BadSettings(f"settings: there is no file {file}")
+        raise config.BadSettings(f"settings: file not found: {file}")
     settings = config.load(Settings, file, os.environ, given)
     if not is_loopback(settings.http.host) and not settings.http.unsafe_network:
         raise UnsafeBind(details={"host": settings.http.host})
@@ -230,10 +238,10 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
 
 
 def tune_collector() -> None:
-    """What is loaded stays; new objects are looked through less often.
+    """Exempts loaded objects from garbage collection, and collects new ones less often.
 
-    Queues hold many small objects for a short time. With the defaults the collector walks
-    through them again and again and finds nothing: a fifth of the time of a busy stream.
+    Queues hold many small objects for a short time. With the defaults, the collector scans them
+    repeatedly and finds nothing, which takes a fifth of the time of a busy stream.
     """
     gc.collect()
     gc.freeze()

@@ -1,10 +1,10 @@
-"""All settings in one struct: a section for each part, and nothing but composition."""
+"""All settings in one struct, with a section for each subsystem."""
 
 import msgspec
 
 from appliance.broker.settings import BrokerSettings
 from appliance.courier.settings import CourierSettings
-from appliance.export.settings import JobsSettings
+from appliance.export.settings import ExportSettings
 from appliance.hooks.settings import HookSettings
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
@@ -22,7 +22,7 @@ from doctor.settings import DoctorSettings
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """agentlip.toml; every value is the default until it is set."""
+    """The settings of agentlip.toml, with their defaults."""
 
     http: HttpSettings = HttpSettings()
     limits: LimitSettings = LimitSettings()
@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: WebhookSettings = WebhookSettings()
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
-    jobs: JobsSettings = JobsSettings()
+    export: ExportSettings = ExportSettings()
     plugins: PluginsSettings = PluginsSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()

@@ -1,8 +1,8 @@
-"""What the server calls: WebSocket upgrades go left, everything else to Falcon.
+"""The WSGI application: serves WebSocket upgrades, and passes other requests to Falcon.
 
-Falcon's WSGI side has no WebSockets, and a socket taken inside a responder would get HTTP
-headers behind it. So upgrades are judged here, by the guard's own functions, and the raw
-socket is served until it ends.
+Falcon has no WebSockets under WSGI, and after a responder that took over the socket it would
+write HTTP headers. So upgrades are checked here, by the guard's functions, and the raw socket is
+served until it ends.
 """
 
 import contextlib
@@ -51,17 +51,17 @@ class MountedSocket:
 
 
 class TooManySockets(Unavailable):
-    sentence = "too many WebSocket connections"
-    advice = "close some, or raise socket.connections_max"
+    default_message = "too many WebSocket connections"
+    default_hint = "close some, or raise `socket.connections_max`"
 
 
 class NoSuchSocket(Missing):
-    sentence = "there is no WebSocket at this path"
-    advice = "the hub's is /ws; others are in docs/protocol.md"
+    default_message = "there is no WebSocket at this path"
+    default_hint = "the hub's path is /ws; docs/reference/protocol.md lists the others"
 
 
 class WsgiApplication:
-    """The WSGI application."""
+    """The WSGI application of the appliance."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class WsgiApplication:
         return self._falcon_app(environ, start_response)
 
     def close_sockets(self, timeout_seconds: float) -> None:
-        """Say 1001 to every socket and wait for them, at most so long."""
+        """Close every socket with 1001 and wait for them, at most `timeout_seconds`."""
         self._closing = True
         for socket in list(self._open):
             socket.close(GOING_AWAY, "the server is stopping")
@@ -127,23 +127,23 @@ class WsgiApplication:
         self._guard.check_host(environ)
         self._guard.check_origin(environ)
         path = environ.get("PATH_INFO", "")
-        found = self._sockets.get(path)
-        if found is None:
+        mounted = self._sockets.get(path)
+        if mounted is None:
             hint = "WebSockets: " + ", ".join(sorted(self._sockets))
             raise self._absent(path) or NoSuchSocket(hint=hint)
         if (
-            not found.route.token_in_query
+            not mounted.route.token_in_query
             and query_token(environ.get("QUERY_STRING", "")) is not None
         ):
             raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
-        return found
+        return mounted
 
     def _caller(
         self, environ: dict[str, Any], upgrade: MountedSocket
     ) -> Principal | ApplianceError:
-        """Who asks, or why it is refused: said after the upgrade, where browsers can read it."""
+        """The caller, or the error to send after the upgrade, where browsers can read it."""
         try:
             return self._principal(environ, upgrade)
         except (Unauthenticated, Forbidden) as error:
@@ -156,13 +156,13 @@ class WsgiApplication:
         address, limit = self._guard.address(environ), self._settings.connections_max
         if isinstance(caller, Unauthenticated):
             self._limiter.fail(address)
-        known = _is_identified(caller, upgrade)
-        if known or isinstance(caller, ApplianceError):
+        is_identified = _is_identified(caller, upgrade)
+        if is_identified or isinstance(caller, ApplianceError):
             self._limiter.take(connection_of(environ), caller_id(caller), address)
-        # A link shows who it is only later. It must not be refused for what others without a
-        # token do, so its own quota is all that limits it.
+        # A broker link authenticates only later. It has its own quota, so that other clients
+        # without a token can't block it.
         identified = sum(socket.identified for socket in self._open)
-        if known:
+        if is_identified:
             if identified >= limit:
                 raise TooManySockets(details={"limit": limit})
         elif len(self._open) - identified >= self._settings.unauthenticated_max:
@@ -211,11 +211,11 @@ class WsgiApplication:
                     with contextlib.suppress(RateLimited):
                         self._limiter.fail(address)
             except ApplianceError as error:
-                # Accepted, then closed: browsers can't read why an upgrade was refused.
+                # Accepted, then closed, because browsers can't read why an upgrade was refused.
                 socket.close(close_code(error), error.message)
                 socket.end()
             except Exception as error:
-                self._log.error("a socket failed", error, request_id=request_id)
+                self._log.error("unexpected error in a WebSocket", error, request_id=request_id)
 
     def _principal(self, environ: dict[str, Any], upgrade: MountedSocket) -> Principal:
         principal = self._guard.authenticate(environ, socket=True)
@@ -232,14 +232,14 @@ class WsgiApplication:
 
 
 def caller_id(caller: Principal | ApplianceError) -> str | None:
-    """For the limits; None for a caller without a valid token."""
+    """The caller's id for rate limits; None without a valid token."""
     if isinstance(caller, ApplianceError) or caller is ANONYMOUS:
         return None
     return caller.id
 
 
 def _is_identified(caller: Principal | ApplianceError, upgrade: MountedSocket) -> bool:
-    """Whether the upgrade showed enough; a link shows who it is in its first frame."""
+    """Whether the upgrade is authenticated. A broker link authenticates in its first frame."""
     if isinstance(caller, ApplianceError):
         return False
     return caller is not ANONYMOUS or upgrade.route.scope is not None
@@ -250,7 +250,7 @@ def connection_of(environ: dict[str, Any]) -> str:
 
 
 def chosen_subprotocol(environ: dict[str, Any]) -> str | None:
-    """The first offered subprotocol that carries no token, if any was offered."""
+    """The first offered subprotocol that does not contain a token, if any."""
     offered = environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "")
     for name in (part.strip() for part in offered.split(",")):
         if name and not name.startswith(SUBPROTOCOL_PREFIX):

@@ -1,11 +1,11 @@
-"""Looks at a workspace and the hub in it, and says what is wrong; it knows all, nobody knows it.
+"""Finds problems in a workspace and its hub. It may import every subsystem; none imports it.
 
-    Context (where, how strict, what the living process says of itself)
+    Context (workspace, thresholds, facts of the running process)
        │
     Check ──find──▶ Finding, Finding, …      one row each, in checks/
        │
-    verdict: readiness (the cheap rows, critical findings)  ·  exit code (all rows)
+    readiness (cheap checks, critical findings)  ·  exit code (all checks)
 
-What always holds: `find` never writes; `/-/ready`, metrics and the command line read the same
-table, so they can't disagree; a legal configuration yields no finding above `info`.
+Invariants: `find` never writes; `/-/ready`, metrics and the command line use the same table
+of checks; a valid configuration yields no finding above `info`.
 """

@@ -1,149 +1,162 @@
-"""`agentlip doctor`: run the checks; `agentlip doctor clear STORE`: let a mended store start again.
+"""The commands of `agentlip doctor`: check (the default), list, explain and clear.
 
-Exit codes: 0 good, 1 warnings (with --strict), 2 errors, 3 could not run.
+Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 the checks could not run.
 """
 
-import os
 import sqlite3
-import sys
-from collections.abc import Callable
 from contextlib import closing
-from functools import wraps
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-import msgspec
 import typer
 
-from appliance.kernel import config
-from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES, DataDir, discover
-from appliance.kernel.errors import ApplianceError, Conflict, Invalid, Unavailable
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.errors import Invalid, Unavailable
 from appliance.kernel.manifest import StoreLost
-from appliance.roles import RolesSettings
-from doctor import report, run
-from doctor.check import Finding, is_damage, open_read_only
-from doctor.checks import CHECKS
-from doctor.checks.store import integrity, mending
-from doctor.settings import DoctorSettings
+from doctor import cli_bundle, cli_check, cli_repair, cli_salvage, report
+from doctor.check import Finding
+from doctor.checks.store import integrity
+from doctor.cli_options import (
+    AllFlag,
+    GroupFlag,
+    JsonFlag,
+    NagiosFlag,
+    QuietFlag,
+    RunFlag,
+    StillDamaged,
+    StrictFlag,
+    VerboseFlag,
+    WorkspaceFlag,
+    datadir_of,
+    is_json,
+    names_in,
+    option,
+    report_failure,
+)
+from doctor.cli_repair import DryRunFlag, YesFlag
+from doctor.context import is_damage, open_read_only
+from doctor.remedies import restore_hint
 
 app = typer.Typer(
-    help="Look for what is wrong with the workspace and its hub.\n\n"
-    "Exit codes: 0 good, 1 warnings (with --strict), 2 errors, 3 could not run.",
+    help="Check the workspace and its hub for problems.\n\n"
+    "Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 could not run.\n"
+    "With --nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
     rich_markup_mode=None,
     add_completion=False,
 )
 
+cli_repair.app.command("salvage")(cli_salvage.salvage)
+app.add_typer(cli_repair.app, name="repair")
+app.command("bundle")(cli_bundle.bundle)
+
 FOLD_SECONDS_MAX = 5.0
-
-WorkspaceFlag = Annotated[
-    Path | None, typer.Option("--workspace", help="Workspace (default: looked for upwards).")
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="JSON, and nothing else, on standard out.")]
-
-
-class StillDamaged(Conflict):
-    code = "STILL_DAMAGED"
-    sentence = "the store is still damaged"
-    advice = "stop the appliance and put a snapshot from .agentlip/backups back"
 
 
 class StoreUnreadable(Unavailable):
     code = "STORE_UNREADABLE"
-    sentence = "the store can't be read now"
-    advice = "agentlip doctor --run host.disk,host.data-directory"
-
-
-class _OurSection(msgspec.Struct, frozen=True):
-    """Only these of agentlip.toml; what else is wrong there must not blind the doctor."""
-
-    doctor: DoctorSettings = DoctorSettings()
-    roles: RolesSettings = RolesSettings()
-
-
-def _or_say_why(command: Callable[..., None]) -> Callable[..., None]:
-    """What keeps the doctor from looking ends as a sentence and exit code 3."""
-
-    @wraps(command)
-    def told(ctx: typer.Context, **given: Any) -> None:
-        try:
-            command(ctx, **given)
-        except (ApplianceError, OSError) as error:
-            _could_not_run(error, given.get("as_json", False) or _above(ctx, "as_json"))
-
-    return told
+    default_message = "the store can't be read"
+    default_hint = "agentlip doctor --run host.disk,host.data-directory"
 
 
 @app.callback(invoke_without_command=True)
-@_or_say_why
+@report_failure
+def bare(
+    ctx: typer.Context,
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    only: RunFlag = None,
+    group: GroupFlag = None,
+    everything: AllFlag = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
+    strict: StrictFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+    nagios: NagiosFlag = False,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Checkpoint the write-ahead logs first.")
+    ] = False,
+    repairs: Annotated[
+        bool, typer.Option("--repair", "--fix", help="The same as the command repair.")
+    ] = False,
+    dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
+) -> None:
+    """Check the workspace and its hub for problems."""
+    if ctx.invoked_subcommand is not None:
+        return
+    # Read from ctx:
+    del only, group, everything, strict, quiet, verbose, nagios, dry_run, yes
+    if repairs:
+        cli_repair.perform(ctx, workspace, as_json)
+    if listing:
+        cli_check.print_list(is_json(ctx, as_json))
+        return
+    if checkpoint:
+        datadir = datadir_of(option(ctx, "workspace", workspace))
+        for name, left in fold_logs(datadir).items():
+            typer.echo(f"{name}: {left} bytes are left in the write-ahead log", err=True)
+    raise typer.Exit(cli_check.perform(_request(ctx)))
+
+
+@app.command()
+@report_failure
 def check(
     ctx: typer.Context,
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
-    only: Annotated[
-        str | None, typer.Option("--run", help="Only these checks, separated by commas.")
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="The expensive checks too: they read all there is.")
-    ] = False,
-    listing: Annotated[
-        bool, typer.Option("--list", help="Name the checks and do nothing.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 when there are warnings.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only what is wrong.")] = False,
-    checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Fold the write-ahead logs back first.")
-    ] = False,
+    only: RunFlag = None,
+    group: GroupFlag = None,
+    everything: AllFlag = False,
+    strict: StrictFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+    nagios: NagiosFlag = False,
 ) -> None:
-    """Look for what is wrong with the workspace and its hub."""
-    if ctx.invoked_subcommand is not None:
-        return
-    as_json = as_json or _above(ctx, "as_json") or _above(ctx, "as_jsonl")
-    if listing:
-        _list(as_json)
-        return
-    names = [name.strip() for name in (only or "").split(",") if name.strip()]
-    checks = run.select(names, everything)
-    datadir = _datadir(workspace or _above(ctx, "workspace"))
-    if checkpoint:
-        for name, left in fold_logs(datadir).items():
-            typer.echo(f"{name}: {left} bytes of log are left", err=True)
-    settings, off = _settings(datadir)
-    with run.context_outside(datadir, settings, SystemClock(), off) as context:
-        facts = report.facts_of(context)
-        outcomes = run.examine(context, checks)
-    what = report.report(facts, outcomes)
-    for line in [report.as_json(what)] if as_json else report.as_text(what, quiet):
-        typer.echo(line)
-    raise typer.Exit(run.exit_code(outcomes, strict))
+    """Check the workspace and its hub for problems. This is the default."""
+    del workspace, as_json, only, group, everything, strict, quiet, verbose, nagios
+    raise typer.Exit(cli_check.perform(_request(ctx)))
+
+
+@app.command("list")
+@report_failure
+def list_checks(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the checks."""
+    cli_check.print_list(is_json(ctx, as_json))
 
 
 @app.command()
-@_or_say_why
+@report_failure
+def explain(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="CHECK", help="A check, or a group of checks.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Explain what a check reads, what it costs and what it can find."""
+    cli_check.print_explanation(name, is_json(ctx, as_json))
+
+
+@app.command()
+@report_failure
 def clear(
     ctx: typer.Context,
-    store: Annotated[str, typer.Argument(help=f"One of: {', '.join(STORES)}.")],
+    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(STORES)}.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Read a suspect store through; if it is whole, let it be served again."""
+    """Check a suspect store completely, and clear it if it is not damaged."""
     if store not in STORES:
-        raise Invalid(f"there is no store {store}", hint=f"one of: {', '.join(STORES)}")
-    above = ctx.parent.params if ctx.parent is not None else {}
-    datadir = _datadir(workspace or above.get("workspace") or _above(ctx, "workspace"))
+        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
+    datadir = datadir_of(option(ctx, "workspace", workspace))
     cleared = clear_suspect(datadir, store)
-    if as_json or above.get("as_json") or _above(ctx, "as_json"):
+    if is_json(ctx, as_json):
         typer.echo(report.as_json({"store": store, "cleared": cleared}))
     elif cleared:
-        typer.echo(f"{store} is whole and no longer suspect; start it: agentlipd restart")
+        typer.echo(f"{store} is not damaged and no longer suspect; start it: agentlipd restart")
     else:
-        typer.echo(f"{store} is whole, and was not suspect")
+        typer.echo(f"{store} is not damaged and was not suspect")
 
 
 def clear_suspect(datadir: DataDir, store: str) -> bool:
-    """True if there was a mark and the store is whole; raises StillDamaged if it is not."""
+    """True if the store was suspect and is not damaged. Raises StillDamaged."""
     problems: list[Finding] = []
     if not datadir.database(store).exists():
         raise StillDamaged(f"{store}: its file is missing", hint=StoreLost(store).hint)
@@ -152,26 +165,27 @@ def clear_suspect(datadir: DataDir, store: str) -> bool:
             problems += integrity(store, connection)
     except sqlite3.Error as error:
         if not is_damage(error):
-            raise StoreUnreadable(f"{store} can't be read now: {error}") from error
+            raise StoreUnreadable(f"{store} can't be read: {error}") from error
         raise StillDamaged(
-            f"{store} can't be read through: {error}", hint=mending(store)
+            f"{store} is damaged: {error}", hint=restore_hint(datadir, store)
         ) from error
     if problems:
+        damaged = any(finding.problem == "damaged" for finding in problems)
         raise StillDamaged(
-            f"{store}: {problems[0].sentence}",
-            details={"problems": [p.sentence for p in problems]},
-            hint=mending(store),
+            f"{store}: {problems[0].message}",
+            details={"problems": [p.message for p in problems]},
+            hint=restore_hint(datadir, store) if damaged else None,
         )
-    mark = datadir.suspect_file(store)
-    there = mark.exists()
-    if there:
-        mark.unlink(missing_ok=True)
-    return there
+    marker = datadir.suspect_file(store)
+    marked = marker.exists()
+    if marked:
+        marker.unlink(missing_ok=True)
+    return marked
 
 
 def fold_logs(datadir: DataDir) -> dict[str, int]:
-    """Moves what is committed from the logs into the files, also beside a running hub; what
-    of each log had to stay, because somebody reads it. A suspect store is left alone."""
+    """Checkpoints the write-ahead logs, also beside a running hub. Returns the bytes that are left
+    in each log because a reader uses them. Skips suspect stores."""
     left = {}
     for store in STORES:
         path = datadir.database(store)
@@ -183,58 +197,20 @@ def fold_logs(datadir: DataDir) -> dict[str, int]:
     return left
 
 
-def _list(as_json: bool) -> None:
-    if as_json:
-        rows = [
-            {"name": c.name, "inspects": c.inspects, "cost": c.cost.value, "ready": c.ready}
-            for c in CHECKS
-        ]
-        typer.echo(report.as_json(rows))
-    else:
-        for line in report.as_list(CHECKS):
-            typer.echo(line)
+def _request(ctx: typer.Context) -> cli_check.CheckRequest:
+    """The request in the flags of this command and of those before it."""
 
+    def given(name: str) -> Any:
+        return option(ctx, name, ctx.params.get(name))
 
-def _datadir(workspace: Path | None) -> DataDir:
-    if workspace is None:
-        return discover(Path.cwd())
-    datadir = DataDir(workspace)
-    if not datadir.dir.is_dir():
-        raise Invalid(
-            f"{workspace} is no workspace", hint="make one with: agentlip init --workspace DIR"
-        )
-    return datadir
-
-
-def _settings(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
-    """And the subsystems that are switched off. The defaults where agentlip.toml can't be read:
-    that is a finding, not a reason to stop."""
-    try:
-        ours = config.load(_OurSection, datadir.settings_file, os.environ)
-        return ours.doctor, frozenset(ours.roles.off)
-    except config.BadSettings as error:
-        typer.echo(f"Warning: {error.message}; the doctor's defaults are used", err=True)
-        return DoctorSettings(), frozenset()
-
-
-def _above(ctx: typer.Context, name: str) -> Any:
-    """A global flag given before `doctor`."""
-    root = ctx.find_root()
-    return root.params.get(name) if root is not ctx else None
-
-
-def _could_not_run(error: ApplianceError | OSError, as_json: bool) -> NoReturn:
-    if isinstance(error, ApplianceError):
-        told = {"error": error.message, "code": error.code, "details": error.details}
-        told["hint"] = error.hint
-    else:
-        told = {"error": str(error), "code": "INTERNAL_ERROR", "details": {}, "hint": ""}
-    if as_json:
-        typer.echo(report.as_json(told), err=True)
-    else:
-        typer.echo(f"Error: {told['error']}", err=True)
-        if told["hint"]:
-            typer.echo(f"Hint: {told['hint']}", err=True)
-    sys.stdout.flush()
-    damaged = isinstance(error, StillDamaged)
-    raise typer.Exit(run.EXIT_ERRORS if damaged else run.EXIT_COULD_NOT_RUN)
+    return cli_check.CheckRequest(
+        workspace=given("workspace"),
+        names=tuple(names_in(given("only"))),
+        groups=tuple(names_in(given("group"))),
+        everything=bool(given("everything")),
+        strict=bool(given("strict")),
+        quiet=bool(given("quiet")),
+        verbose=bool(given("verbose")),
+        as_json=is_json(ctx, ctx.params.get("as_json", False)),
+        nagios=bool(given("nagios")),
+    )

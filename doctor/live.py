@@ -1,4 +1,4 @@
-"""What the running appliance says of itself: as numbers inside it, over HTTP from outside."""
+"""Facts of the running appliance: collected inside it, or read over HTTP."""
 
 import http.client
 from collections.abc import Iterable, Mapping
@@ -14,43 +14,43 @@ _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """What the doctor reads of `/-/ready`. Facts only for who may see details."""
+class ReadyResponse(msgspec.Struct, frozen=True):
+    """The part of `/-/ready` that the doctor reads. Facts need a token."""
 
     instance_id: str = ""
     facts: dict[str, float] | None = None
 
 
 class NotAnswering(Exception):
-    """Why the appliance could not be asked, as a sentence."""
+    """The appliance could not be reached; the text says why."""
 
 
 def facts(
     stores: Mapping[str, Mapping[str, float]],
-    parts: Mapping[str, Mapping[str, float]] = {},
+    subsystems: Mapping[str, Mapping[str, float]] = {},
     *,
     loop_delay_seconds: float,
     lock_intact: bool,
     stopping: bool = False,
 ) -> dict[str, float]:
-    """The numbers checks know. A store's own come from `Store.facts()`, prefixed by its name:
+    """All facts for the checks. Those of a store come from `Store.facts()`, prefixed by its name:
 
     hub.writer_alive, hub.suspect, hub.writing_paused, hub.queue_jobs, hub.stalled_seconds, …
 
-    What a subsystem says of itself is prefixed likewise.
+    Facts of a subsystem are prefixed by its name.
     """
     numbers = {
         "loop_delay_seconds": loop_delay_seconds,
         "lock_intact": float(lock_intact),
         "stopping": float(stopping),
     }
-    for name, own in (*stores.items(), *parts.items()):
+    for name, own in (*stores.items(), *subsystems.items()):
         numbers |= {f"{name}.{fact}": float(value) for fact, value in own.items()}
     return numbers
 
 
 def facts_of_off(off: Iterable[str]) -> dict[str, float]:
-    """Subsystems that are switched off, for a doctor that does not know the settings in force."""
+    """Facts that name subsystems that are off, for a doctor outside the process."""
     return {f"{OFF}{name}": 1.0 for name in off}
 
 
@@ -58,34 +58,55 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
     return frozenset(name.removeprefix(OFF) for name in numbers if name.startswith(OFF))
 
 
-def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> Ready:
-    """Asks the appliance that `server.json` speaks of. Only ever on this machine's loopback."""
+def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> ReadyResponse:
+    """Asks the appliance named in `server.json`, only on this machine's loopback."""
     host = _ANY_HOST.get(server.host, server.host)
     if host not in _LOOPBACK:
         raise NotAnswering(f"it listens on {host}, which is not this machine's loopback")
     if not 0 < server.port < 65_536:
-        raise NotAnswering("server.json names no port")
+        raise NotAnswering("server.json has no port")
     try:
         status, body = _get(datadir, host, server.port, seconds_max)
-        ready = msgspec.json.decode(body, type=Ready)
+        ready = msgspec.json.decode(body, type=ReadyResponse)
     except (OSError, http.client.HTTPException) as error:
         raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error
     except msgspec.DecodeError as error:
-        raise NotAnswering(f"port {server.port} answers something else: {error}") from error
+        raise NotAnswering(f"port {server.port} sent an unexpected response: {error}") from error
     if ready.instance_id and ready.instance_id != server.instance_id:
-        raise NotAnswering(f"another instance answers on port {server.port}")
+        raise NotAnswering(f"another instance responds on port {server.port}")
     if ready.facts is None:
-        raise NotAnswering(f"port {server.port} answers {status} without details")
+        raise NotAnswering(f"port {server.port} returned {status} without details")
     return ready
 
 
-def _get(datadir: DataDir, host: str, port: int, seconds_max: float) -> tuple[int, bytes]:
+def read_metrics(datadir: DataDir, server: ServerFile, seconds_max: float, limit: int) -> str:
+    """The text of `/metrics`, at most `limit` bytes. Raises NotAnswering."""
+    host = _ANY_HOST.get(server.host, server.host)
+    if host not in _LOOPBACK or not 0 < server.port < 65_536:
+        raise NotAnswering("its address is not on this machine's loopback")
+    try:
+        status, body = _get(datadir, host, server.port, seconds_max, "/metrics", limit)
+    except (OSError, http.client.HTTPException) as error:
+        raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error
+    if status != 200:
+        raise NotAnswering(f"port {server.port} returned {status} for /metrics")
+    return body.decode("utf-8", "replace")
+
+
+def _get(
+    datadir: DataDir,
+    host: str,
+    port: int,
+    seconds_max: float,
+    path: str = PATH,
+    limit: int = _BODY_BYTES_MAX,
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(host, port, timeout=seconds_max)
     token = datadir.read_token()
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request("GET", PATH, headers=headers)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
-        return response.status, response.read(_BODY_BYTES_MAX)
+        return response.status, response.read(limit)
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""Turns the doctor's verdicts into metrics, from the table that readiness and CLI read."""
+"""Turns the findings of the readiness checks into metrics."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,17 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import gauge
-from doctor.check import Context, Severity
-from doctor.run import READY_CHECKS, look
+from doctor.check import Severity
+from doctor.context import Context
+from doctor.run import READY_CHECKS, run_check
 
 _findings = gauge(
-    "doctor_findings", "What the last checkup found, by check and severity", ("check", "severity")
+    "doctor_findings", "Findings of the last checkup, by check and severity", ("check", "severity")
 )
 
 
 class Checkup(Loop):
-    """Asks the cheap checks every few seconds and counts what they find."""
+    """Runs the readiness checks every few seconds and counts their findings."""
 
     name = "doctor_checkup"
     interval_seconds = 10.0
@@ -28,9 +29,9 @@ class Checkup(Loop):
         total = 0
         with self._context() as context:
             for check in READY_CHECKS:
-                findings = look(context, check).findings
+                findings = run_check(context, check).findings
                 total += len(findings)
                 for severity in Severity:
-                    count = sum(found.severity is severity for found in findings)
+                    count = sum(finding.severity is severity for finding in findings)
                     _findings.labels(check.name, severity.value).set(count)
         return {"findings": total}

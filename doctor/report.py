@@ -1,26 +1,30 @@
-"""What the doctor saw: for people lines and one that sums up, for machines one JSON value."""
+"""The doctor's report: lines for people, or one JSON value."""
 
 import sqlite3
+import textwrap
 from collections.abc import Sequence
 
 import msgspec
 
 from appliance import __version__
-from appliance.kernel.adopt import meta
-from doctor.check import Check, Context, Severity
-from doctor.run import Outcome, worst
+from appliance.kernel import meta
+from doctor.causes import name_of
+from doctor.check import COMMON_PROBLEMS, Check, Cost, Finding, Problem, Severity
+from doctor.context import Context
+from doctor.run import INCLUDED_IN, CheckOutcome, worst
 
-_MARKS = {
+_LABELS = {
     None: "ok",
     Severity.INFO: "note",
     Severity.WARNING: "warn",
     Severity.ERROR: "bad",
     Severity.CRITICAL: "BAD",
 }
+_INDENT = "  "
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at; None where it could not be read."""
+class WorkspaceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts of the workspace; None if they could not be read."""
 
     workspace: str
     db_id: str | None = None
@@ -31,48 +35,67 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class CheckExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of `agentlip doctor explain --json`, for each check.
+
+    repair       whether `agentlip doctor repair` can repair its findings
+    includes     the cheap check that --all leaves out, because this one includes it
+    included_in  the expensive check that --all runs instead of this one
+    """
+
+    name: str
+    inspects: str
+    reads: str
+    cost: str
+    ready: bool
+    repair: bool
+    problems: list[Problem]
+    includes: str | None = None
+    included_in: str | None = None
+
+
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON of `agentlip doctor --json`; keys are only ever added."""
 
     version: str
     verdict: str
     warnings: int
     errors: int
-    facts: Facts
-    checks: list[Outcome]
+    facts: WorkspaceFacts
+    checks: list[CheckOutcome]
 
 
-def facts_of(context: Context) -> Facts:
+def facts_of(context: Context) -> WorkspaceFacts:
     view = context.lock()
     written = view.written if view.held else None
-    known: dict[str, object] = {}
+    log_facts: dict[str, object] = {}
     for _, connection in context.opened("hub"):
         try:
-            known["db_id"] = meta(connection, "db_id")
+            log_facts["db_id"] = meta.read(connection, "db_id")
             row = connection.execute(
                 "SELECT event_id, ts FROM events ORDER BY event_id DESC LIMIT 1"
             ).fetchone()
         except sqlite3.Error:
             continue  # the checks say what is wrong with it
-        known["last_event_id"], known["last_event_at"] = row or (0, None)
+        log_facts["last_event_id"], log_facts["last_event_at"] = row or (0, None)
     return msgspec.convert(
         {
             "workspace": str(context.datadir.workspace),
             "running": view.held,
             "instance_id": written.instance_id if written is not None else None,
             "pid": written.pid if written is not None else None,
-            **known,
+            **log_facts,
         },
-        Facts,
+        WorkspaceFacts,
     )
 
 
-def report(facts: Facts, outcomes: Sequence[Outcome]) -> Report:
+def report(facts: WorkspaceFacts, outcomes: Sequence[CheckOutcome]) -> DoctorReport:
     severities = [finding.severity for outcome in outcomes for finding in outcome.findings]
-    found = worst(finding for outcome in outcomes for finding in outcome.findings)
-    return Report(
+    severity = worst(finding for outcome in outcomes for finding in outcome.findings)
+    return DoctorReport(
         version=__version__,
-        verdict="ok" if found is None else found.value,
+        verdict="ok" if severity is None else severity.value,
         warnings=severities.count(Severity.WARNING),
         errors=severities.count(Severity.ERROR) + severities.count(Severity.CRITICAL),
         facts=facts,
@@ -84,36 +107,131 @@ def as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def as_text(what: Report, quiet: bool) -> list[str]:
-    """With `quiet` only what is wrong, and nothing at all when nothing is."""
-    lines = [] if quiet else [*_heading(what.facts), ""]
-    width = max((len(outcome.check) for outcome in what.checks), default=0)
-    for outcome in what.checks:
-        mark = f"[{_MARKS[outcome.worst]}]"
-        if not outcome.findings and not quiet:
-            lines.append(f"{mark:6} {outcome.check:{width}}  {outcome.inspects}")
-        for finding in outcome.findings:
-            if quiet and finding.severity is Severity.INFO:
-                continue
-            mark = f"[{_MARKS[finding.severity]}]"
-            lines.append(f"{mark:6} {outcome.check:{width}}  {finding.subject}: {finding.sentence}")
-            if finding.hint:
-                lines.append(f"{'':6} {'':{width}}  -> {finding.hint}")
-    if quiet and not lines:
-        return []
-    return lines if quiet else [*lines, "", _summary(what)]
+def as_text(what: DoctorReport, *, quiet: bool = False, every_check: bool = False) -> list[str]:
+    """The lines of the report: findings below their causes, and a line for each group without any.
+
+    `quiet`: only problems. `every_check`: a line for each check, with its time.
+    """
+    rows = [] if quiet else _rows(what.checks, every_check)
+    findings = _by_cause(what.checks)
+    width = max((len(name) for _, name, _ in rows), default=0)
+    for depth, finding in findings:
+        width = max(width, len(finding.check) + len(_INDENT) * depth)
+    lines = [
+        f"[{_LABELS[severity]}]".ljust(7) + f"{name:{width}}  {text}"
+        for severity, name, text in rows
+    ]
+    lines += [""] if every_check and findings and rows else []
+    for depth, finding in findings:
+        if quiet and finding.severity is Severity.INFO:
+            continue
+        label, indent = f"[{_LABELS[finding.severity]}]", _INDENT * depth
+        name = f"{indent}{finding.check}"
+        lines.append(f"{label:6} {name:{width}}  {indent}{finding.subject}: {finding.message}")
+        if finding.hint:
+            lines.append(f"{'':6} {'':{width}}  {indent}-> {finding.hint}")
+    return lines if quiet else [*_heading(what.facts), "", *lines, "", _summary(what)]
+
+
+def _rows(
+    outcomes: Sequence[CheckOutcome], every_check: bool
+) -> list[tuple[Severity | None, str, str]]:
+    """Severity, name and text of each check, or of each group of checks without findings."""
+    if every_check:
+        return [
+            (outcome.worst, outcome.check, f"{outcome.inspects} ({outcome.seconds:.2f} s)")
+            for outcome in outcomes
+        ]
+    groups: dict[str, list[CheckOutcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.check.partition(".")[0], []).append(outcome)
+    return [
+        (None, group, f"{_count(len(own), 'check')}, no problems")
+        for group, own in groups.items()
+        if not any(outcome.findings for outcome in own)
+    ]
+
+
+def _by_cause(outcomes: Sequence[CheckOutcome]) -> list[tuple[int, Finding]]:
+    """Every finding with its depth: 0, or below its cause one more than the cause's depth."""
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    names = {name_of(finding) for finding in findings}
+    below: dict[str, list[Finding]] = {}
+    for finding in findings:
+        below.setdefault(finding.explained_by if finding.explained_by in names else "", []).append(
+            finding
+        )
+    rows: list[tuple[int, Finding]] = []
+
+    def add(cause: str, depth: int) -> None:
+        for finding in below.pop(cause, ()):
+            rows.append((depth, finding))
+            add(name_of(finding), depth + 1)
+
+    add("", 0)
+    return rows
+
+
+def explanation(check: Check) -> CheckExplanation:
+    return CheckExplanation(
+        name=check.name,
+        inspects=check.inspects,
+        reads=check.reads,
+        cost=check.cost.value,
+        ready=check.ready,
+        repair=check.repair is not None,
+        problems=[*check.problems, *COMMON_PROBLEMS],
+        includes=check.includes,
+        included_in=INCLUDED_IN.get(check.name),
+    )
+
+
+def as_explanations(checks: Sequence[Check]) -> list[str]:
+    """What each check reads, costs and can find, in paragraphs."""
+    lines: list[str] = []
+    for check in checks:
+        cost = "cheap" if check.cost is Cost.CHEAP else "expensive: runs only with --all or --run"
+        if check.includes is not None:
+            cost += f"; --all leaves out {check.includes}, which it includes"
+        elif check.name in INCLUDED_IN:
+            cost += f"; --all runs {INCLUDED_IN[check.name]} instead"
+        ready = "; every request of /-/ready runs it" if check.ready else ""
+        repaired = "yes: agentlip doctor repair" if check.repair else "no"
+        lines += [""] if lines else []
+        lines += [
+            f"{check.name}: {check.inspects}",
+            "",
+            *_wrapped(check.reads, "  Reads:    "),
+            f"  Cost:     {cost}{ready}",
+            f"  Repaired: {repaired}",
+            "",
+            "  Problems:",
+        ]
+        for problem in (*check.problems, *COMMON_PROBLEMS):
+            lines += [f"    {problem.name}", *_wrapped(problem.means)]
+            lines += _wrapped(f"Remedy: {problem.remedy}")
+    return lines
+
+
+def _wrapped(text: str, label: str = " " * 6) -> list[str]:
+    return textwrap.wrap(text, 88, initial_indent=label, subsequent_indent=" " * len(label))
 
 
 def as_list(checks: Sequence[Check]) -> list[str]:
     width = max(len(check.name) for check in checks)
     return [
         f"{check.name:{width}}  {check.cost.value:9}  {'ready' if check.ready else '     '}"
-        f"  {check.inspects}"
+        f"  {check.inspects}{_instead(check)}"
         for check in checks
     ]
 
 
-def _heading(facts: Facts) -> list[str]:
+def _instead(check: Check) -> str:
+    other = INCLUDED_IN.get(check.name)
+    return "" if other is None else f" (--all runs {other} instead)"
+
+
+def _heading(facts: WorkspaceFacts) -> list[str]:
     if facts.running:
         status = f"running (instance {facts.instance_id or '?'}, pid {facts.pid or '?'})"
     else:
@@ -129,11 +247,15 @@ def _heading(facts: Facts) -> list[str]:
     ]
 
 
-def _summary(what: Report) -> str:
-    def count(number: int, noun: str) -> str:
-        return f"{number} {noun}{'' if number == 1 else 's'}"
-
+def _summary(what: DoctorReport) -> str:
+    findings = [finding for outcome in what.checks for finding in outcome.findings]
+    explained = sum(1 for each in findings if each.explained_by and each.severity.rank)
+    caused = f"; {explained} of them explained by others" if explained else ""
     return (
-        f"Summary: {count(what.warnings, 'warning')}, {count(what.errors, 'error')}"
-        f" ({count(len(what.checks), 'check')})"
+        f"Summary: {_count(what.warnings, 'warning')}, {_count(what.errors, 'error')}{caused}"
+        f" ({_count(len(what.checks), 'check')})"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

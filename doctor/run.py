@@ -1,37 +1,47 @@
-"""Asks the checks and makes verdicts of their answers: ready or not, an exit code, a report."""
+"""Runs the checks; readiness and exit codes follow from their findings."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
-from doctor.check import Check, Context, Cost, Finding, Severity, is_interrupted
+from doctor.causes import ALWAYS_RUN, explain
+from doctor.check import DAMAGED_STORE, Check, Cost, Finding, Severity
 from doctor.checks import CHECKS
+from doctor.context import Context, is_damage_of_rows, is_interrupted
 from doctor.live import NotAnswering, ask, off_of
+from doctor.ownership import NOT_SERVING
+from doctor.remedies import restore_hint
 from doctor.settings import DoctorSettings
 
 EXIT_GOOD = 0
 EXIT_WARNINGS = 1
 EXIT_ERRORS = 2
 EXIT_COULD_NOT_RUN = 3
+MORE = "more"
+"""The subject of the finding that counts those beyond `findings_max`."""
+INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
+"""A cheap check → the expensive one that includes it."""
 READY_CHECKS = tuple(check for check in CHECKS if check.ready)
 
 
 class UnknownCheck(Invalid):
     code = "UNKNOWN_CHECK"
-    sentence = "there is no such check"
-    advice = "agentlip doctor --list"
+    default_message = "unknown check"
+    default_hint = "agentlip doctor list"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What one check found; nothing is good."""
+class CheckOutcome(msgspec.Struct, frozen=True):
+    """The findings of one check. No findings: no problem. `seconds`: how long it took."""
 
     check: str
     inspects: str
     findings: tuple[Finding, ...]
+    seconds: float = 0.0
 
     @property
     def worst(self) -> Severity | None:
@@ -39,22 +49,25 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def readiness(context: Context) -> list[Finding]:
-    """What the rows marked `ready` find. Needs no store to be opened; a millisecond or so."""
-    return [finding for check in READY_CHECKS for finding in look(context, check).findings]
+    """The findings of the readiness checks. Opens no store; takes about a millisecond."""
+    return explain(
+        [finding for check in READY_CHECKS for finding in run_check(context, check).findings]
+    )
 
 
 def is_ready(findings: Iterable[Finding]) -> bool:
-    """The one rule: what is critical keeps the appliance from doing its work."""
+    """Whether the appliance is ready: it is, without critical findings."""
     return worst(findings) is not Severity.CRITICAL
 
 
 def context_outside(
     datadir: DataDir, settings: DoctorSettings, clock: Clock, off: frozenset[str] = frozenset()
 ) -> Context:
-    """A context for who is not the appliance: asks it for its facts if one runs here. `off` are
-    the subsystems that the settings switch off; a running appliance knows better."""
+    """A context for the command line, with the facts of a running appliance. `off`: the
+    subsystems that are off by the settings; a running appliance overrides it."""
     context = Context(datadir, settings, clock, off=off)
-    if not context.lock().held:
+    view = context.lock()
+    if not view.held or (view.written is not None and view.written.instance_id in NOT_SERVING):
         return context
     server = context.server()
     if server is None:
@@ -68,54 +81,128 @@ def context_outside(
     return context
 
 
-def select(names: Sequence[str], everything: bool) -> tuple[Check, ...]:
-    """The checks named, or all that are cheap, or all. An unknown name is an error."""
-    known = {check.name: check for check in CHECKS}
-    unknown = [name for name in names if name not in known]
+def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -> tuple[Check, ...]:
+    """The checks with these names and of these groups, whatever they cost. Without names: the
+    cheap ones, or everything; only of `groups`, if given. Raises UnknownCheck.
+
+    `everything` leaves out checks that are not named and that another one includes.
+    """
+    known = sorted({check.name for check in CHECKS} | {check.group for check in CHECKS})
+    unknown = [name for name in (*names, *groups) if name not in known]
     if unknown:
-        raise UnknownCheck(f"there is no check named {', '.join(unknown)}")
+        near = get_close_matches(unknown[0], known)
+        raise UnknownCheck(
+            f"unknown check or group: {', '.join(unknown)}",
+            hint=f"did you mean {' or '.join(near)}? agentlip doctor list" if near else None,
+            details={"names": unknown, "similar": near},
+        )
     if names:
-        return tuple(check for check in CHECKS if check.name in names)
-    return tuple(check for check in CHECKS if everything or check.cost is Cost.CHEAP)
+        wanted = {*names, *groups}
+        return tuple(check for check in CHECKS if {check.name, check.group} & wanted)
+    return tuple(
+        check
+        for check in CHECKS
+        if (check.name not in INCLUDED_IN if everything else check.cost is Cost.CHEAP)
+        and (not groups or check.group in groups)
+    )
 
 
-def look(context: Context, check: Check) -> Outcome:
-    """Runs one check within its time; that it could not look is a finding too."""
+def run_check(context: Context, check: Check, findings_max: int | None = None) -> CheckOutcome:
+    """Runs one check within its time limit. A failure to check is a finding too.
+
+    `findings_max`: more findings are only counted. None: as in the settings.
+    """
     if context.is_off(check.name):
-        return Outcome(check.name, check.inspects, ())
+        return CheckOutcome(check.name, check.inspects, ())
     settings = context.settings
     expensive = check.cost is Cost.EXPENSIVE
-    context.give(settings.expensive_seconds_max if expensive else settings.check_seconds_max)
+    context.set_deadline(
+        settings.expensive_seconds_max if expensive else settings.check_seconds_max
+    )
+    context.reading = None
+    began = context.clock.monotonic()
     findings: list[Finding] = []
     try:
         findings.extend(check.find(context))
     except sqlite3.Error as error:
-        findings.append(_unfinished(check, context) if is_interrupted(error) else _failed(error))
+        findings.append(_of_sqlite(error, check, context))
     except (OSError, ApplianceError) as error:
         findings.append(_failed(error))
-    if findings and not check.name.startswith("host.") and context.disk_trouble:
-        # What a full or read-only disk explains needs no remedy of its own, least of all a copy
-        # put over healthy data.
-        findings = [msgspec.structs.replace(finding, hint="") for finding in findings]
-    surplus = len(findings) - settings.findings_max
+    limit = settings.findings_max if findings_max is None else findings_max
+    surplus = len(findings) - limit
     if surplus > 0:
-        findings = findings[: settings.findings_max]
-        more = Finding(findings[-1].severity, "more", f"and {surplus} more of this kind")
+        findings = findings[:limit]
+        last = findings[-1]
+        more = Finding(last.severity, MORE, f"and {surplus} more", problem=last.problem)
         findings.append(more)
     named = (msgspec.structs.replace(finding, check=check.name) for finding in findings)
-    return Outcome(check.name, check.inspects, tuple(named))
+    seconds = round(context.clock.monotonic() - began, 4)
+    return CheckOutcome(check.name, check.inspects, tuple(named), seconds)
 
 
-def examine(context: Context, checks: Sequence[Check]) -> list[Outcome]:
-    return [look(context, check) for check in checks]
+def examine(
+    context: Context,
+    checks: Sequence[Check],
+    progress: Callable[[Check], None] = lambda _check: None,
+) -> list[CheckOutcome]:
+    """Runs the checks and those that can explain their findings, and names the causes.
+
+    Returns the outcomes of `checks`, and of others if they explain something. `progress` is called
+    before each check.
+    """
+    wanted = frozenset(check.name for check in checks)
+    causes = [
+        check for check in CHECKS if check.name in ALWAYS_RUN - wanted and check.cost is Cost.CHEAP
+    ]
+    outcomes = []
+    for check in (*causes, *checks):
+        progress(check)
+        outcomes.append(run_check(context, check))
+    explained = [
+        _with_remedy(context, finding)
+        for finding in explain([finding for outcome in outcomes for finding in outcome.findings])
+    ]
+    return narrow(
+        [
+            msgspec.structs.replace(
+                outcome, findings=tuple(each for each in explained if each.check == outcome.check)
+            )
+            for outcome in outcomes
+        ],
+        wanted,
+    )
 
 
-def exit_code(outcomes: Iterable[Outcome], strict: bool) -> int:
-    """0 good, 1 warnings where they count, 2 errors."""
-    found = worst(finding for outcome in outcomes for finding in outcome.findings)
-    if found in (Severity.ERROR, Severity.CRITICAL):
+def narrow(outcomes: Sequence[CheckOutcome], wanted: frozenset[str]) -> list[CheckOutcome]:
+    """The outcomes of the checks `wanted`, of those that explain their findings, of those that
+    explain these, and so on."""
+    needed: set[str] = set()
+    more = set(wanted)
+    while more:
+        needed |= more
+        more = {
+            finding.explained_by.partition(":")[0]
+            for outcome in outcomes
+            if outcome.check in more
+            for finding in outcome.findings
+            if finding.explained_by
+        } - needed
+    return [outcome for outcome in outcomes if outcome.check in needed]
+
+
+def _with_remedy(context: Context, finding: Finding) -> Finding:
+    """A check that read damage has no hint yet: only the first one of a store gets it."""
+    if finding.problem != DAMAGED_STORE or finding.explained_by or context.disk_problem:
+        return finding
+    return msgspec.structs.replace(finding, hint=restore_hint(context.datadir, finding.subject))
+
+
+def exit_code(outcomes: Iterable[CheckOutcome], strict: bool) -> int:
+    """0 no problems, 1 warnings (if strict), 2 errors."""
+    severity = worst(finding for outcome in outcomes for finding in outcome.findings)
+    if severity in (Severity.ERROR, Severity.CRITICAL):
         return EXIT_ERRORS
-    return EXIT_WARNINGS if strict and found is Severity.WARNING else EXIT_GOOD
+    return EXIT_WARNINGS if strict and severity is Severity.WARNING else EXIT_GOOD
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
@@ -123,12 +210,26 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
     return max(severities, key=lambda severity: severity.rank, default=None)
 
 
+def _of_sqlite(error: sqlite3.Error, check: Check, context: Context) -> Finding:
+    if is_interrupted(error):
+        return _unfinished(check, context)
+    if context.reading is None or not is_damage_of_rows(error):
+        return _failed(error)
+    return Finding(
+        Severity.ERROR,
+        context.reading,
+        f"the check ended because the store is damaged: {error}",
+        problem=DAMAGED_STORE,
+    )
+
+
 def _failed(error: Exception) -> Finding:
     return Finding(
         Severity.ERROR,
         "check",
-        f"could not look: {error or type(error).__name__}",
+        f"the check failed: {error or type(error).__name__}",
         getattr(error, "hint", ""),
+        problem="failed",
     )
 
 
@@ -138,5 +239,7 @@ def _unfinished(check: Check, context: Context) -> Finding:
         hint = "raise doctor.expensive_seconds_max"
     else:
         seconds = context.settings.check_seconds_max
-        hint = "raise doctor.check_seconds_max, or: agentlip doctor --all"
-    return Finding(Severity.INFO, "check", f"not finished within {seconds:g} s", hint)
+        hint = "raise doctor.check_seconds_max"
+    return Finding(
+        Severity.INFO, "check", f"not finished within {seconds:g} s", hint, problem="unfinished"
+    )

@@ -1,4 +1,4 @@
-"""Where good ends: the thresholds of the doctor's checks, section [doctor]."""
+"""The thresholds of the doctor's checks, section [doctor]."""
 
 import msgspec
 
@@ -6,25 +6,43 @@ MIB = 1024 * 1024
 
 
 class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Defaults are those of the hub specification, section 6.5, where it names any.
+    """The defaults are those of the hub specification, section 6.5, where it has any.
 
-    The two numbers of bytes are lowered on a small volume, where they could never be reached:
-    to a half and a quarter of its size.
+    On a small disk the two limits in bytes are at most half and a quarter of its size.
+
+    Changes of this section take effect without a restart, except those of `verdict_cache_seconds`
+    and `verdict_seconds_max`.
     """
 
-    disk_warning_bytes: int = 1024 * MIB  # free space below this is worth a word
-    disk_warning_percent: float = 10.0  # the same, of the whole disk
-    disk_error_bytes: int = 500 * MIB  # free space below this needs a hand soon
-    disk_error_percent: float = 5.0  # the same, of the whole disk
-    wal_warning_bytes: int = 100 * MIB  # a log that long has not been checkpointed for long
-    wal_error_bytes: int = 500 * MIB  # and soon the store refuses writes
-    loop_delay_warning_seconds: float = 0.5  # everybody waits that long for a turn
-    loop_delay_error_seconds: float = 5.0  # clients give up by then
-    writer_warning_seconds: float = 5.0  # a batch takes milliseconds; a slow disk some seconds
-    token_expiry_warning_days: float = 7.0  # a token that ends within them needs a successor
-    send_waiting_warning_seconds: float = 3600.0  # a broker is away for minutes, not for hours
-    oldest_ready_warning_seconds: float = 3600.0  # an envelope that long ready misses a taker
-    ask_seconds_max: float = 2.0  # for the answer of a running appliance
-    check_seconds_max: float = 5.0  # for one cheap check; it says so when it did not finish
-    expensive_seconds_max: float = 3600.0  # for one of `--all`
-    findings_max: int = 20  # of one check; the rest is counted
+    disk_warning_bytes: int = 1024 * MIB  # free disk space below this: warning
+    disk_warning_percent: float = 10.0  # free disk space below this share: warning
+    disk_error_bytes: int = 500 * MIB  # free disk space below this: error
+    disk_error_percent: float = 5.0  # free disk space below this share: error
+    wal_warning_bytes: int = 100 * MIB  # write-ahead log above this size: warning
+    wal_error_bytes: int = 500 * MIB  # write-ahead log above this size: error
+    loop_delay_warning_seconds: float = 0.5  # delay of the event loop above this: warning
+    loop_delay_error_seconds: float = 5.0  # delay of the event loop above this: error
+    writer_warning_seconds: float = 5.0  # a batch that takes longer: warning
+    token_expiry_warning_days: float = 7.0  # a token that expires within this time: warning
+    send_waiting_warning_seconds: float = 3600.0  # a send that waits longer: warning
+    oldest_ready_warning_seconds: float = 3600.0  # an envelope that is ready for longer: warning
+    ask_seconds_max: float = 2.0  # time limit for the response of a running appliance
+    check_seconds_max: float = 5.0  # time limit of a cheap check
+    expensive_seconds_max: float = 3600.0  # time limit of an expensive check (`--all`)
+    verdict_cache_seconds: float = 10.0  # GET /api/v1/doctor and the MCP tool repeat a result
+    verdict_seconds_max: float = 30.0  # time limit of all cheap checks together, for these two
+    owner_step_seconds_max: float = 5.0  # a running appliance undoes a repair's step after this
+    owner_step_bytes_max: int = 256 * MIB  # larger stores are repaired only while it is stopped
+    findings_max: int = 20  # findings of one check; more are only counted
+    repairs_kept_max: int = 10  # finished repairs whose saved files are kept
+    files_max: int = 10_000  # files of the data directory whose permissions are read
+    logs_warning_bytes: int = 100 * MIB  # log files larger than this together: warning
+    clock_behind_warning_seconds: float = 60.0  # newest stored time ahead by more: warning
+    clock_jump_warning_seconds: float = 3600.0  # clock set by more than this: warning
+    newest_rows_max: int = 1_000  # newest rows of a table that a cheap check reads
+    sampled_rows: int = 100  # random rows that a cheap check reads besides
+    newest_ids_max: int = 20_000  # newest ids that a cheap check compares
+    quick_check_bytes_max: int = 64 * MIB  # larger files are checked with `--all` only
+    bundle_bytes_max: int = 64 * MIB  # a support bundle's files together; more is left out
+    bundle_log_bytes: int = MIB  # newest bytes of each log file in a support bundle
+    bundle_expensive_bytes_max: int = 256 * MIB  # larger workspaces get only cheap checks in it

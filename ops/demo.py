@@ -22,20 +22,20 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "ops")]
 
-from history import Entry, changelogs, commits  # noqa: E402
+from history import PastMessage, changelogs, commits  # noqa: E402
 
-from appliance import daemon  # noqa: E402
 from appliance.kernel.clock import SystemClock  # noqa: E402
 from appliance.kernel.datadir import DataDir  # noqa: E402
 from appliance.kernel.errors import ApplianceError, Invalid  # noqa: E402
+from appliance.process import daemon  # noqa: E402
 from appliance.sdk.discovery import find_hub  # noqa: E402
 from appliance.sdk.http import PATIENT, HubClient  # noqa: E402
-from appliance.sdk.importer import Importer, Item, item_key  # noqa: E402
+from appliance.sdk.importer import Importer, ImportItem, item_key  # noqa: E402
 
 SENDERS_MAX = 32
 ASK_ABOVE_MESSAGES = 1000  # in a workspace of its own; in another one it always asks
 CATCH_UP_SECONDS_MAX = 120.0
-LOOK_EVERY_SECONDS = 0.05
+POLL_SECONDS = 0.05
 CHANNELS = ("history-git", "history-debian")
 
 
@@ -97,28 +97,32 @@ def confirm(flags: argparse.Namespace, count: int) -> None:
         raise Invalid("nothing was posted", hint="fewer messages: ops/demo --limit 500")
 
 
-def gather(flags: argparse.Namespace, say: Any) -> list[Item]:
+def gather(flags: argparse.Namespace, say: Any) -> list[ImportItem]:
     """What will be said, by whom, where; with a limit, half from each source."""
-    told: dict[str, list[Entry]] = {name: [] for name in CHANNELS}
+    by_channel: dict[str, list[PastMessage]] = {name: [] for name in CHANNELS}
     try:
-        told["history-git"] = commits(flags.repo)
+        by_channel["history-git"] = commits(flags.repo)
     except (OSError, subprocess.TimeoutExpired) as error:
         say(f"no git history: {error}")
     if not flags.no_changelogs:
-        told["history-debian"] = changelogs()
-        if not told["history-debian"]:
+        by_channel["history-debian"] = changelogs()
+        if not by_channel["history-debian"]:
             say("no Debian changelogs on this machine: skipped")
     if flags.limit:
-        half = flags.limit // 2 if all(told.values()) else flags.limit
-        git = told["history-git"][: max(half, flags.limit - len(told["history-debian"]))]
-        told["history-git"] = git
-        told["history-debian"] = told["history-debian"][: flags.limit - len(git)]
-    for name, entries in told.items():
+        half = flags.limit // 2 if all(by_channel.values()) else flags.limit
+        git = by_channel["history-git"][
+            : max(half, flags.limit - len(by_channel["history-debian"]))
+        ]
+        by_channel["history-git"] = git
+        by_channel["history-debian"] = by_channel["history-debian"][: flags.limit - len(git)]
+    for name, entries in by_channel.items():
         say(f"{name}: {len(entries):,} entries")
     return [
-        Item(place, channel, each.topic, each.sender, each.content, item_key("demo", each.key))
-        for channel, entries in told.items()
-        for place, each in enumerate(entries, 1)
+        ImportItem(
+            number, channel, each.topic, each.sender, each.content, item_key("demo", each.key)
+        )
+        for channel, entries in by_channel.items()
+        for number, each in enumerate(entries, 1)
     ]
 
 
@@ -141,8 +145,8 @@ def a_hub(workspace: Path | None, say: Any) -> Iterator[DataDir]:
             daemon.stop(datadir, say)
 
 
-class Listener:
-    """`agentlip listen` as a process of its own, writing what it hears into a file."""
+class DemoListener:
+    """`agentlip listen` as a child process that writes its events to a file."""
 
     def __init__(self, name: str, datadir: DataDir, since: int, out: Path) -> None:
         self.name = name
@@ -163,7 +167,7 @@ class Listener:
             lines = file.read().rpartition(b"\n")[0].splitlines()
         return int(json.loads(lines[-1])["event_id"]) if lines else self._since
 
-    def heard(self) -> list[int]:
+    def event_ids(self) -> list[int]:
         with self._out.open("rb") as file:
             return [int(json.loads(line)["event_id"]) for line in file]
 
@@ -173,28 +177,28 @@ class Listener:
 
 
 def feed(
-    datadir: DataDir, items: list[Item], count: int, scratch: Path, say: Any
+    datadir: DataDir, items: list[ImportItem], count: int, scratch: Path, say: Any
 ) -> dict[str, Any]:
     client = HubClient(lambda: find_hub(datadir.workspace), PATIENT)
     before = newest_event(client)
-    listeners = [Listener("from the start", datadir, before, scratch / "first")]
+    listeners = [DemoListener("from the start", datadir, before, scratch / "first")]
     try:
         began = time.monotonic()
         sent, already, bad = send_all(datadir, items, count, lambda: listeners.append(
-            Listener("from midway", datadir, before, scratch / "second")
+            DemoListener("from midway", datadir, before, scratch / "second")
         ))  # fmt: skip
         seconds = time.monotonic() - began
-        say(f"sent; waiting for the listeners to have heard event {newest_event(client):,}")
+        say(f"sent; waiting until the listeners have event {newest_event(client):,}")
         last = newest_event(client)
         deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
         while any(each.newest() < last for each in listeners) and time.monotonic() < deadline:
-            time.sleep(LOOK_EVERY_SECONDS)
+            time.sleep(POLL_SECONDS)
         caught_up = time.monotonic() - began
     finally:
         for each in listeners:
             each.end()
     log, created = read_log(client, before, last)
-    heard = [compare(each, log, last) for each in listeners]
+    reports = [compare(each, log, last) for each in listeners]
     return {
         "messages": len(items),
         "sent": sent,
@@ -206,14 +210,16 @@ def feed(
         "seconds_until_heard": round(caught_up, 3),
         "events": len(log),
         "messages_in_log": created,
-        "listeners": heard,
-        "agree": created == sent and not bad and all(each["complete"] for each in heard),
+        "listeners": reports,
+        "agree": created == sent and not bad and all(each["complete"] for each in reports),
     }
 
 
-def send_all(datadir: DataDir, items: list[Item], count: int, midway: Any) -> tuple[int, int, int]:
+def send_all(
+    datadir: DataDir, items: list[ImportItem], count: int, midway: Any
+) -> tuple[int, int, int]:
     """Shares the topics among `count` senders, so that a topic keeps its order."""
-    shares: list[list[Item]] = [[] for _ in range(count)]
+    shares: list[list[ImportItem]] = [[] for _ in range(count)]
     for item in items:
         shares[hash((item.channel, item.topic)) % count].append(item)
     importers = [new_importer(datadir) for _ in shares]
@@ -225,7 +231,7 @@ def send_all(datadir: DataDir, items: list[Item], count: int, midway: Any) -> tu
         ]
         for each in running:
             each.add_done_callback(
-                lambda _: done.set() if all(one.done() for one in running) else None
+                lambda _: done.set() if all(task.done() for task in running) else None
             )
         while sum(each.summary.read for each in importers) < len(items) / 2:
             if done.wait(0.005):
@@ -265,26 +271,26 @@ def read_log(client: HubClient, after: int, until: int) -> tuple[set[int], int]:
     return ids, created
 
 
-def compare(listener: Listener, log: set[int], last: int) -> dict[str, Any]:
-    heard = [each for each in listener.heard() if each <= last]
-    once = set(heard)
+def compare(listener: DemoListener, log: set[int], last: int) -> dict[str, Any]:
+    ids = [each for each in listener.event_ids() if each <= last]
+    unique = set(ids)
     return {
         "name": listener.name,
-        "events": len(once),
-        "repeated": len(heard) - len(once),
-        "missing": len(log - once),
-        "unknown": len(once - log),
-        "complete": once == log,
+        "events": len(unique),
+        "repeated": len(ids) - len(unique),
+        "missing": len(log - unique),
+        "unknown": len(unique - log),
+        "complete": unique == log,
     }
 
 
 def spell(report: dict[str, Any]) -> str:
     lines = [
         f"{report['sent']:,} messages sent, {report['already_there']:,} were already there,"
-        f" {report['bad']:,} refused",
+        f" {report['bad']:,} rejected",
         f"{report['senders']} senders, {report['seconds']:.1f} s,"
         f" {report['messages_per_second']:,} messages/s;"
-        f" all heard after {report['seconds_until_heard']:.1f} s",
+        f" all received after {report['seconds_until_heard']:.1f} s",
         f"log: {report['events']:,} events, {report['messages_in_log']:,} of them messages",
     ]
     for each in report["listeners"]:

@@ -18,8 +18,8 @@ HEADER = re.compile(r"^\w[\w+.-]* \([^()\s]+\)")
 TRAILER = re.compile(r"^ --\s*(.*?)\s*<([^>]*)>\s*(.*)$")
 
 
-class Entry(NamedTuple):
-    """One thing somebody once said. `key` tells it from all others."""
+class PastMessage(NamedTuple):
+    """One message of the history. `key` identifies it."""
 
     topic: str
     sender: str
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     key: str
 
 
-def commits(repository: Path) -> list[Entry]:
+def commits(repository: Path) -> list[PastMessage]:
     """The history of a git repository, oldest first; sender: author, topic: month."""
     form = "%H%x1f%an%x1f%ad%x1f%B"
     done = subprocess.run(
@@ -43,18 +43,18 @@ def commits(repository: Path) -> list[Entry]:
         fields = [each.decode("utf-8", "replace") for each in record.split(FIELD, 3)]
         if len(fields) == 4:
             digest, author, month, text = fields
-            entries.append(Entry(month, _name(author), text.strip() or "(empty)", digest))
+            entries.append(PastMessage(month, _name(author), text.strip() or "(empty)", digest))
     return entries
 
 
-def changelogs(folder: Path = CHANGELOGS) -> list[Entry]:
+def changelogs(folder: Path = CHANGELOGS) -> list[PastMessage]:
     """Every entry of every package's Debian changelog; sender: maintainer, topic: package."""
     entries = []
     for path in sorted(folder.glob("*/changelog.Debian.gz")):
         package = path.parent.name
         oldest_first = reversed(list(_entries(_text(path))))
         for number, (sender, text) in enumerate(oldest_first):
-            entries.append(Entry(package, sender, text, f"{package} {number} {text[:200]}"))
+            entries.append(PastMessage(package, sender, text, f"{package} {number} {text[:200]}"))
     return entries
 
 
@@ -63,7 +63,7 @@ def _text(path: Path) -> str:
         with gzip.open(path) as file:
             raw = file.read(FILE_BYTES_MAX)
     except (OSError, EOFError, zlib.error):
-        return ""  # a dangling link, or a damaged file: nothing to tell
+        return ""  # a dangling link or a damaged file: skip it
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -11,8 +11,8 @@ MADE = "<!-- Made by ops/write_docs.py from the code: `just docs`. Not edited by
 PLAIN = {"str": "text", "int": "integer", "float": "number", "bool": "boolean"}
 
 
-def page(parts: Sequence[str]) -> str:
-    title, *rest = parts
+def page(sections: Sequence[str]) -> str:
+    title, *rest = sections
     return "\n\n".join([title, MADE, *filter(None, rest)]) + "\n"
 
 
@@ -65,13 +65,13 @@ def fields(struct: Any) -> list[tuple[str, str, str]]:
 
 def inner_structs(struct: Any) -> list[Any]:
     """Structs in the fields of another struct, and in its lists."""
-    found = []
+    structs = []
     for field in shapes.type_info(struct).fields:  # type: ignore[attr-defined]
         bare = _bare(field.type)
         for inner in (bare, _bare(getattr(bare, "item_type", None)), *getattr(bare, "types", ())):
             if isinstance(inner, shapes.StructType):
-                found.append(inner.cls)
-    return found
+                structs.append(inner.cls)
+    return structs
 
 
 def _row(field: shapes.Field) -> tuple[str, str, str]:

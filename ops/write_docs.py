@@ -1,5 +1,5 @@
-"""Writes the generated pages of docs/ (settings, errors, metrics, routes, events, checks) and the
-unit in ops/systemd.
+"""Writes the generated pages of docs/ (settings, errors, metrics, routes, events, checks, the list
+of decisions) and the unit in ops/systemd.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale and exits with 1
@@ -27,7 +27,6 @@ import msgspec
 from prometheus_client.metrics import MetricWrapperBase
 
 import doctor
-from appliance import systemd
 from appliance.app import Appliance
 from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
@@ -45,18 +44,19 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
+from appliance.process import systemd
 from appliance.settings import Settings
 from appliance.web.errors import STATUS_OF_KIND
 from appliance.web.guard import FREE_ON_LOOPBACK
-from doctor.checks import CHECKS
+from ops.check_pages import check_pages
 from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
 from ops.write_settings import notes, summary, toml
 
-FOLDER = Path(__file__).parents[1] / "docs"
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 
 # Under which heading an error stands, by the module that declares it.
 AT_START = (
-    "appliance.listeners",
+    "appliance.process.listeners",
     "appliance.server",
     "appliance.kernel.config",
     "appliance.kernel.datadir",
@@ -76,54 +76,55 @@ ANSWERS = (
 )
 
 SETTINGS = """\
-`agentlip.toml` beside `.agentlip/`, then the environment, then flags; later wins. In the
-environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, as in `AGENTLIP_HTTP__PORT=8080`;
-its text is read as JSON where it is JSON. An unknown key is refused with its path. Settings
-are read once, at the start. The same as a file to copy from: `ops/agentlip.toml`."""
+The appliance reads `agentlip.toml` beside `.agentlip/`, then the environment, then flags; later
+values win. In the environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, for example
+`AGENTLIP_HTTP__PORT=8080`. Valid JSON is read as JSON, other values as text. An unknown key is
+refused with its path. Settings are read once, at the start. To copy settings, use
+`ops/agentlip.toml`."""
 
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
 ERRORS = """\
-Every failure has a machine code, a sentence and a hint: what to do next.
-The sentences here are those without facts; an occurrence may say more. A code never changes
-its meaning; several failures may share one, and `details` tells them apart."""
+Every failure has a code for programs, a message, and a hint that names a remedy. This page has
+the general messages; a response may contain more facts. A code never changes its meaning.
+Several failures may share a code, and `details` distinguishes them."""
 
 METRICS = """\
-`GET /metrics` gives Prometheus text, or OpenMetrics to who asks for it. Labels come from
-closed sets (route templates, verbs, states), never from names or ids that users give. Beside
-these stand the usual `process_*` and `python_*`."""
+`GET /metrics` returns Prometheus text, or OpenMetrics for clients that accept it. Labels have a
+fixed set of values (route templates, operations, states), never names or ids of users. The
+standard metrics `process_*` and `python_*` are included too."""
 
 ROUTES = """\
-All HTTP routes; the socket is `GET /ws` ([protocol](protocol.md#websocket)). *Free* means:
-on a loopback bind callers from this machine need no token. That includes every change of the
-courier (`/v1/…`) and its sockets, until `[[courier.tokens]]` are set. `HEAD` works where `GET`
-does, `OPTIONS` everywhere.
-Replies in detail: `GET /api/v1/openapi.json` of a running appliance."""
+This page lists all HTTP routes. The socket is `GET /ws` ([protocol](protocol.md#websocket)).
+*Free* means that on a loopback bind, callers from this machine need no token. That includes every
+change of the courier (`/v1/…`) and its sockets, until `[[courier.tokens]]` are set. Every `GET`
+route also supports `HEAD`, and every route `OPTIONS`. For the responses, see
+`GET /api/v1/openapi.json` of a running appliance."""
 
 EVENTS = """\
-One event for every change, in the order of the commits, never altered, never removed. Shown
-is `data` of the envelope on sockets and streams, which is `data_json` in
-`GET /api/v1/events`; ids are shortened. Fields may be added, never removed."""
+Every change writes one event, in the order of the commits. Events are never altered or removed.
+The examples show `data` of the envelope on sockets and streams, which is `data_json` in
+`GET /api/v1/events`; ids are shortened. Fields may be added, but are never removed."""
 
-CHECKS_TEXT = """\
-What `agentlip doctor` looks at; `--all` adds the expensive rows, which read all there is.
-Rows marked *ready* are asked at every `GET /-/ready`; a critical finding of theirs makes
-the answer 503."""
+DECISIONS = """\
+A decision that excludes alternatives has a page: the situation, the choice, and what the choice
+costs."""
 
 
 def pages() -> dict[str, str]:
     """File name → text, for every generated page."""
     import_everything()
     with tempfile.TemporaryDirectory() as folder:
-        routes, events = look_at_an_appliance(Path(folder))
+        routes, events = sample_appliance(Path(folder))
     return {
         "settings.md": settings_page(),
         "errors.md": errors_page(),
         "metrics.md": metrics_page(),
         "routes.md": routes_page(routes),
         "events.md": events_page(events),
-        "checks.md": checks_page(),
-        "../ops/systemd/agentlip.service": systemd.reference(),
+        **check_pages(),
+        "../decisions/index.md": decisions_page(),
+        "../../ops/systemd/agentlip.service": systemd.reference(),
     }
 
 
@@ -133,12 +134,12 @@ WRITER = Principal("docs", "ci", frozenset({ADMIN}))
 def import_everything() -> None:
     """Errors and metrics are known once their modules are."""
     for package in (appliance, doctor):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__"):
-                importlib.import_module(found.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
 
 
-def look_at_an_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
+def sample_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
     """The routes of a whole appliance, and one event of every verb of its hub."""
     datadir, clock, log = DataDir(folder), SystemClock(), Log(sys.stderr.buffer, level="error")
     schema.create_workspace(datadir, clock=clock, log=log)
@@ -147,7 +148,9 @@ def look_at_an_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]
     try:
         whole = Appliance(Settings(), datadir, lock, clock, log, "docs")
         try:
-            hub = next(one for one in whole.subsystems if isinstance(one, HubSubsystem))
+            hub = next(
+                subsystem for subsystem in whole.subsystems if isinstance(subsystem, HubSubsystem)
+            )
             exercise(hub)
             logged = hub.hub.list_events(wire.EventsQuery(limit=1000), WRITER)
             return whole.routes(), msgspec.json.decode(logged)["events"]
@@ -174,9 +177,9 @@ def exercise(whole: HubSubsystem) -> None:
     attached = wire.AddAttachment("url", link, None, "run 7", message_id)
     hub.add_attachment(topic_id, attached, who)
     hub.patch_message(message_id, wire.EditMessage("passed, 2 skipped", 1), who)
-    found = plugin_wire.Finding("count", plugin_wire.Span(8, 17), {"skipped": 2})
-    seen = plugin_writes.Seen(message_id, 2, "passed, 2 skipped")
-    whole.store.write(plugin_writes.keep_enrichments, "counts", seen, [found])
+    finding = plugin_wire.EnrichmentFinding("count", plugin_wire.TextSpan(8, 17), {"skipped": 2})
+    seen = plugin_writes.SeenMessage(message_id, 2, "passed, 2 skipped")
+    whole.store.write(plugin_writes.store_enrichments, "counts", seen, [finding])
     hub.patch_message(message_id, wire.MoveMessage(other, "later", 2), who)
     hub.patch_message(message_id, wire.DeleteMessage("ci", 3), who)
 
@@ -185,7 +188,7 @@ def exercise(whole: HubSubsystem) -> None:
 
 
 def settings_page() -> str:
-    parts = ["# Settings", SETTINGS]
+    sections = ["# Settings", SETTINGS]
     for section in msgspec.structs.fields(Settings):
         words = notes(section.type)
         rows = [
@@ -197,50 +200,50 @@ def settings_page() -> str:
             )
             for field in msgspec.structs.fields(section.type)
         ]
-        parts += [f"## [{section.encode_name}]", sentence(summary(section.type))]
-        parts.append(table(("Setting", "Type", "Default", "What it is for"), rows))
-    return page(parts)
+        sections += [f"## [{section.encode_name}]", sentence(summary(section.type))]
+        sections.append(table(("Setting", "Type", "Default", "Meaning"), rows))
+    return page(sections)
 
 
 def errors_page() -> str:
     answers, start, terminal = [], [], []
     for kind in error_classes():
         if kind.__module__.startswith(AT_START):
-            start.append((code(kind.code), kind.sentence, kind.advice))
+            start.append((code(kind.code), kind.default_message, kind.default_hint))
         elif kind.__module__.startswith(ANSWERS) and ".cli" not in kind.__module__:
             answers.append(answer_row(kind))
         else:
             left = getattr(kind, "exit_code", EXIT_BY_KIND.get(kind.kind, EXIT_GENERAL))
-            terminal.append((code(kind.code), kind.sentence, kind.advice, str(left)))
+            terminal.append((code(kind.code), kind.default_message, kind.default_hint, str(left)))
     return page(
         [
             "# Errors",
             ERRORS,
-            "## Answers over HTTP, on sockets and in batches",
-            "The last column is the exit code with which the command line passes them on.",
-            table(("Code", "HTTP", "Says", "Hint", "Exit"), answers),
-            "## When the appliance starts, or a workspace is looked for",
-            table(("Code", "Says", "Hint"), start),
-            "## Of the command line and the SDK alone",
-            table(("Code", "Says", "Hint", "Exit"), terminal),
+            "## Responses over HTTP, on sockets and in batches",
+            "The last column is the exit code of the command line.",
+            table(("Code", "HTTP", "Message", "Hint", "Exit"), answers),
+            "## At the start of the appliance, and in the search for a workspace",
+            table(("Code", "Message", "Hint"), start),
+            "## Only in the command line and the SDK",
+            table(("Code", "Message", "Hint", "Exit"), terminal),
         ]
     )
 
 
 def error_classes() -> list[type[ApplianceError]]:
-    found, waiting = set(), [ApplianceError]
+    classes, waiting = set(), [ApplianceError]
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if {"code", "sentence", "advice"} & set(vars(kind)):
-            found.add(kind)
-    return sorted(found, key=lambda kind: (kind.code, kind.sentence, kind.__name__))
+        if {"code", "default_message", "default_hint"} & set(vars(kind)):
+            classes.add(kind)
+    return sorted(classes, key=lambda kind: (kind.code, kind.default_message, kind.__name__))
 
 
 def answer_row(kind: type[ApplianceError]) -> tuple[str, ...]:
     status = kind.status or STATUS_OF_KIND[kind.kind]
     left = EXIT_BY_STATUS.get(status, EXIT_GENERAL)
-    return code(kind.code), str(status), kind.sentence, kind.advice, str(left)
+    return code(kind.code), str(status), kind.default_message, kind.default_hint, str(left)
 
 
 def metrics_page() -> str:
@@ -250,7 +253,7 @@ def metrics_page() -> str:
             name = metric._name + ("_total" if metric._type == "counter" else "")
             labels = ", ".join(code(label) for label in metric._labelnames)
             rows.add((code(name), metric._type, labels, metric._documentation))
-    heads = ("Name", "Type", "Labels", "What it counts")
+    heads = ("Name", "Type", "Labels", "Meaning")
     return page(["# Metrics", METRICS, table(heads, sorted(rows))])
 
 
@@ -265,20 +268,20 @@ def routes_page(routes: Sequence[Route]) -> str:
                 (
                     code(f"{method} {route.path}"),
                     operation.summary,
-                    code(operation.scope) if operation.scope else "nothing",
+                    code(operation.scope) if operation.scope else "none",
                     "yes" if operation.scope in FREE else "",
                     ", ".join(map(link, kinds)),
                     str(operation.status),
                 )
             )
     structs.update(inner for struct in tuple(structs) for inner in inner_structs(struct))
-    heads = ("Route", "What it does", "Needs", "Free", "Takes", "Answers")
-    parts = ["# Routes", ROUTES, table(heads, rows), "## What they take"]
-    parts.append("Unknown fields of a body are ignored; unknown query parameters are refused.")
+    heads = ("Route", "Effect", "Scope", "Free", "Request", "Status")
+    sections = ["# Routes", ROUTES, table(heads, rows), "## Requests"]
+    sections.append("Unknown fields of a body are ignored; unknown query parameters are refused.")
     for struct in sorted(structs, key=lambda kind: kind.__name__):
-        parts.append(f"### {struct.__name__}")
-        parts.append(table(("Field", "Type", "Default"), fields(struct)))
-    return page(parts)
+        sections.append(f"### {struct.__name__}")
+        sections.append(table(("Field", "Type", "Default"), fields(struct)))
+    return page(sections)
 
 
 def events_page(events: Sequence[dict[str, Any]]) -> str:
@@ -288,11 +291,11 @@ def events_page(events: Sequence[dict[str, Any]]) -> str:
         (code(e["name"]), e["entity"]["type"], ", ".join(code(name) for name in e["scope"]))
         for e in events
     ]
-    parts = ["# Events", EVENTS, table(("Event", "Of", "Scope"), rows)]
+    sections = ["# Events", EVENTS, table(("Event", "Entity", "Scope"), rows)]
     for event in events:
         text = msgspec.json.format(msgspec.json.encode(event["data_json"]), indent=2).decode()
-        parts += [f"## {event['name']}", f"```json\n{anonymous(text)}\n```"]
-    return page(parts)
+        sections += [f"## {event['name']}", f"```json\n{anonymous(text)}\n```"]
+    return page(sections)
 
 
 def anonymous(text: str) -> str:
@@ -301,12 +304,12 @@ def anonymous(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
 
 
-def checks_page() -> str:
-    rows = [
-        (code(check.name), check.inspects, check.cost.value, "yes" if check.ready else "")
-        for check in CHECKS
-    ]
-    return page(["# Checks", CHECKS_TEXT, table(("Check", "Inspects", "Cost", "Ready"), rows)])
+def decisions_page() -> str:
+    rows = []
+    for file in sorted((FOLDER.parent / "decisions").glob("[0-9]*.md")):
+        number, _, title = file.read_text("utf-8").partition("\n")[0].lstrip("# ").partition(". ")
+        rows.append((number, f"[{title}]({file.name})"))
+    return page(["# Decisions", DECISIONS, table(("Number", "Decision"), rows)])
 
 
 def main() -> int:
@@ -319,9 +322,10 @@ def main() -> int:
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             stale.append(name)
             if not check:
+                file.parent.mkdir(exist_ok=True)
                 file.write_text(text, encoding="utf-8")
     for name in stale:
-        print(f"docs/{name}" + (" is stale; run: just docs" if check else ""))
+        print(f"docs/reference/{name}" + (" is stale; run: just docs" if check else ""))
     return 1 if stale and check else 0
 
 

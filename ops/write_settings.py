@@ -60,17 +60,17 @@ def notes(kind: type[msgspec.Struct]) -> dict[str, str]:
     lines = source.splitlines()
     [klass] = ast.parse(source).body
     assert isinstance(klass, ast.ClassDef)
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     last = ""
     for node in klass.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             last = node.target.id
-            found[last] = (
+            comments[last] = (
                 lines[node.end_lineno - 1][node.end_col_offset :].partition("#")[2].strip()
             )
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
-            found[last] = inspect.cleandoc(str(node.value.value))
-    return found
+            comments[last] = inspect.cleandoc(str(node.value.value))
+    return comments
 
 
 def comment(text: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""Data quality as rows: what must hold of a table, how bad it is if not, and one pass to count.
+"""Data quality checks as rows: a condition of a table, its severity, and one pass to count.
 
-    Check("messages.sender", "messages", NOT_NULL, ("sender",), WARN)
+    TableCheck("messages.sender", "messages", NOT_NULL, ("sender",), WARN)
 
-An error keeps the new version from being published; a warning is told and counted.
+A failed error prevents the new version from being published; a warning is reported.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ WARN, ERROR = "warn", "error"
 NOT_NULL, UNIQUE, RANGE, REFERENCE, FRESH, GAPS = (
     "not null", "unique", "range", "reference", "freshness", "gaps",
 )  # fmt: skip
-AT_ONCE = 4  # queries
+CONCURRENT_QUERIES_MAX = 4  # queries
 
 
-class Check(NamedTuple):
-    """`low`/`high` bound a range; `other` is (table, column) that a reference must be in;
-    `seconds` is how old the newest value may be at the run."""
+class TableCheck(NamedTuple):
+    """`low` and `high` limit a range; `other` is the (table, column) of a reference; `seconds` is
+    the largest age of the newest value."""
 
     name: str
     table: str
@@ -36,56 +36,57 @@ class Check(NamedTuple):
     seconds: float | None = None
 
 
-class Result(NamedTuple):
+class CheckResult(NamedTuple):
     name: str
     table: str
     severity: str
     failed: int
     rows: int
-    said: str = ""
+    note: str = ""
 
     @property
     def is_error(self) -> bool:
         return self.failed > 0 and self.severity == ERROR
 
+    def as_json(self) -> dict[str, Any]:
+        return {name if name != "note" else "said": value for name, value in self._asdict().items()}
+
 
 Tables = Callable[[str], DataFrame]
 
 
-def run(checks: Sequence[Check], tables: Tables, now: datetime) -> list[Result]:
-    """In the order of `checks`. One query a table for what its rows tell, one for each reference:
-    a few at a time, for on few rows a query is mostly planning."""
-    queries: list[Callable[[], list[Result]]] = []
+def run(checks: Sequence[TableCheck], tables: Tables, now: datetime) -> list[CheckResult]:
+    """Results in the order of `checks`. One query per table and one per reference, a few at a
+    time: with few rows a query is mostly planning."""
+    queries: list[Callable[[], list[CheckResult]]] = []
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
         simple = [check for check in mine if check.kind in (NOT_NULL, RANGE, FRESH)]
-        unique: list[Check | None] = [check for check in mine if check.kind == UNIQUE]
+        unique: list[TableCheck | None] = [check for check in mine if check.kind == UNIQUE]
         first, *others = unique or [None]
         if first or simple:
             queries.append(partial(_rows, first, simple, tables(table), now))
         queries += [partial(_rows, check, (), tables(table), now) for check in others]
         references = [check for check in mine if check.kind == REFERENCE]
         queries += [partial(_reference, check, tables) for check in references]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = [result for some in pool.map(_call, queries) for result in some]
+    with ThreadPoolExecutor(CONCURRENT_QUERIES_MAX) as pool:
+        results = [result for some in pool.map(lambda query: query(), queries) for result in some]
     names = [check.name for check in checks]
-    return sorted(found, key=lambda result: names.index(result.name))
+    return sorted(results, key=lambda result: names.index(result.name))
 
 
-def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) -> Result:
-    """What is missing between segments, which no row can tell."""
-    return Result(name, table, severity, len(sentences), len(sentences), "; ".join(sentences[:5]))
-
-
-def _call(query: Callable[[], list[Result]]) -> list[Result]:
-    return query()
+def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) -> CheckResult:
+    """The gaps between segments as a result; rows cannot show them."""
+    return CheckResult(
+        name, table, severity, len(sentences), len(sentences), "; ".join(sentences[:5])
+    )
 
 
 def _rows(
-    unique: Check | None, simple: Sequence[Check], frame: DataFrame, now: datetime
-) -> list[Result]:
-    """What is counted of single rows is counted beside the groups of what must be unique."""
-    names = [f"c{place}" for place in range(len(simple))]
+    unique: TableCheck | None, simple: Sequence[TableCheck], frame: DataFrame, now: datetime
+) -> list[CheckResult]:
+    """Count the failing rows, in the same query as the groups of a UNIQUE check."""
+    names = [f"c{index}" for index in range(len(simple))]
     sums = [_expression(check).alias(name) for check, name in zip(simple, names, strict=True)]
     sums.append(f.count(f.lit(1)).alias("n"))
     if unique is not None:
@@ -101,14 +102,14 @@ def _rows(
         _result(check, row[name], rows, now) for check, name in zip(simple, names, strict=True)
     ]
     if unique is not None:
-        again = rows - (row["different"] or 0)
-        results.append(Result(unique.name, unique.table, unique.severity, again, rows))
+        duplicates = rows - (row["different"] or 0)
+        results.append(CheckResult(unique.name, unique.table, unique.severity, duplicates, rows))
     return results
 
 
-def _groups(unique: Check, frame: DataFrame) -> tuple[GroupedData, Column]:
-    """Groups of rows, and how many different ones each holds. Where the last column is a number,
-    as bits, a word for 64 of them: exact, and no row is moved or sorted."""
+def _groups(unique: TableCheck, frame: DataFrame) -> tuple[GroupedData, Column]:
+    """Groups of rows, and the number of different rows in each. A numeric last column is counted
+    as bits in words of 64, which is exact and needs no shuffle or sort."""
     *others, last = unique.columns
     if dict(frame.dtypes)[last] != "bigint":
         return frame.groupBy(*unique.columns), f.lit(1)
@@ -116,7 +117,7 @@ def _groups(unique: Check, frame: DataFrame) -> tuple[GroupedData, Column]:
     return frame.groupBy(*others, f.shiftright(last, 6).alias("word")), f.bit_count(f.bit_or(bit))
 
 
-def _expression(check: Check) -> Column:
+def _expression(check: TableCheck) -> Column:
     column = f.col(check.columns[0])
     if check.kind == NOT_NULL:
         return f.count_if(column.isNull())
@@ -130,30 +131,32 @@ def _expression(check: Check) -> Column:
     return f.unix_micros(f.max(column))
 
 
-def _result(check: Check, value: Any, rows: int, now: datetime) -> Result:
+def _result(check: TableCheck, value: Any, rows: int, now: datetime) -> CheckResult:
     if check.kind != FRESH:
-        return Result(check.name, check.table, check.severity, int(value or 0), rows)
+        return CheckResult(check.name, check.table, check.severity, int(value or 0), rows)
     if value is None:
-        return Result(check.name, check.table, check.severity, 0, rows, "nothing there yet")
+        return CheckResult(check.name, check.table, check.severity, 0, rows, "no rows yet")
     age = now.astimezone(UTC).timestamp() - value / 1e6
     old = check.seconds is not None and age > check.seconds
-    said = f"the newest is {age:.0f} s old"
-    return Result(check.name, check.table, check.severity, int(old), rows, said)
+    note = f"the newest is {age:.0f} s old"
+    return CheckResult(check.name, check.table, check.severity, int(old), rows, note)
 
 
-def _reference(check: Check, tables: Tables) -> list[Result]:
+def _reference(check: TableCheck, tables: Tables) -> list[CheckResult]:
     assert check.other is not None
     table, column = check.other
     mine = tables(check.table).select(f.col(check.columns[0]).alias("id")).distinct()
     others = tables(table).select(f.col(column).alias("id"))
     failed = mine.where("id is not null").join(others, "id", "left_anti").count()
-    return [Result(check.name, check.table, check.severity, failed, -1)]
+    return [CheckResult(check.name, check.table, check.severity, failed, -1)]
 
 
-def spell(results: Sequence[Result]) -> list[str]:
-    """A line for each, the failed ones first."""
+def describe(results: Sequence[CheckResult]) -> list[str]:
+    """A line for each result, failed ones first."""
     lines = []
-    for one in sorted(results, key=lambda each: (each.failed == 0, each.severity != ERROR)):
-        verdict = "holds" if one.failed == 0 else f"{one.severity.upper()}: {one.failed:,} fail"
-        lines.append(f"check {one.name}: {verdict}{f' ({one.said})' if one.said else ''}")
+    for result in sorted(results, key=lambda each: (each.failed == 0, each.severity != ERROR)):
+        outcome = (
+            "passed" if result.failed == 0 else f"{result.severity.upper()}: {result.failed:,} fail"
+        )
+        lines.append(f"check {result.name}: {outcome}{f' ({result.note})' if result.note else ''}")
     return lines

@@ -1,8 +1,8 @@
-"""The way out: versions of a dataset, each complete, of which `current` names one.
+"""Output: complete versions of a dataset, one of which is `current`.
 
-    <root>/current -> v00000003          what a reader opens; one rename makes it the next
+    <root>/current -> v00000003          what readers open; one rename switches the version
     <root>/v00000003/<table>/[day=…/]*.parquet
-    <root>/v00000003/manifest.json       files, bytes, and what the job has to remember
+    <root>/v00000003/manifest.json       files, bytes, and the state of the job
     <root>/v00000003/_SUCCESS            written last
 
 A version that shares days with the former holds hard links to the same files.
@@ -30,11 +30,11 @@ from spark.errors import (
 
 VERSIONS_KEPT = 2
 DRAFT = ".draft-"
-LOST = "run the job anew into another directory"
+LOST = "run the job again with another output directory"
 
 
 class Version:
-    """A complete version. Opened through `current` once, so a newer one does not disturb."""
+    """A complete version. `current` is resolved once, so a newer version does not disturb."""
 
     def __init__(self, path: Path, schema: str) -> None:
         self.path = path
@@ -44,10 +44,12 @@ class Version:
         except FileNotFoundError:
             raise SegmentMissing(f"{path} has no manifest.json", LOST) from None
         except (OSError, ValueError, TypeError):
-            raise SegmentTorn(f"{path}/manifest.json is cut off or malformed", LOST) from None
+            raise SegmentTorn(f"{path}/manifest.json is truncated or malformed", LOST) from None
         if self.manifest.get("schema") != schema:
-            found = self.manifest.get("schema")
-            raise SchemaVersionUnknown(f"{path} is written as {found}, this program reads {schema}")
+            written_as = self.manifest.get("schema")
+            raise SchemaVersionUnknown(
+                f"{path} has schema {written_as}, this program reads {schema}"
+            )
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -67,7 +69,7 @@ class Version:
         }
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """The table with its promised columns; an empty one where nothing was ever written."""
+        """The table with the columns of its schema; empty if nothing was written."""
         promised = schemas.tables(self._schema)[table]
         if not self.has(table):
             return spark.createDataFrame([], promised)
@@ -77,12 +79,12 @@ class Version:
             if name.startswith(f"{table}/") and not (self.path / name).is_file()
         ]
         if missing:
-            raise SegmentTorn(f"{self.path / missing[0]} is in the manifest, but not there")
+            raise SegmentTorn(f"{self.path / missing[0]} is in the manifest but does not exist")
         return spark.read.schema(promised).parquet(str(self.path / table)).select(*promised.names)
 
 
 class Draft:
-    """A version in the making: nobody sees it before `commit`."""
+    """A version in progress, invisible to readers until `commit`."""
 
     def __init__(self, path: Path, schema: str) -> None:
         self.path = path
@@ -91,11 +93,13 @@ class Draft:
         self.schema = schema
 
     def write(self, frame: DataFrame, table: str, distinct: Collection[str] = ()) -> None:
-        """`distinct`: columns whose values hardly repeat, for which a dictionary is in vain."""
+        """`distinct`: columns with few repeated values, for which a dictionary is useless."""
         promised = self._promised[table]
         wrong = schemas.differences(frame.schema, promised)
         if wrong:
-            raise SchemaVersionUnknown(f"table {table} would break its schema: {'; '.join(wrong)}")
+            raise SchemaVersionUnknown(
+                f"table {table} does not match its schema: {'; '.join(wrong)}"
+            )
         writer = frame.select(*promised.names).write.mode("append")
         if day := self._partitions[table]:
             writer = writer.partitionBy(day)
@@ -104,29 +108,29 @@ class Draft:
         writer.parquet(str(self.path / table))
 
     def keep(self, former: Version, table: str, without_days: Collection[str] = ()) -> None:
-        """The former version's files of the table, all but those of some days."""
+        """Link the files of the former version of a table, except some days."""
         for name in former.manifest["files"]:
-            parts = name.split("/")
-            if parts[0] != table or parts[1].removeprefix("day=") in without_days:
+            segments = name.split("/")
+            if segments[0] != table or segments[1].removeprefix("day=") in without_days:
                 continue
             target = self.path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(former.path / name, target)
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """What is written so far, for the checks before it is shown."""
+        """The rows written so far, for checks before the commit."""
         promised = self._promised[table]
         if not any((self.path / table).rglob("*.parquet")):
             return spark.createDataFrame([], promised)
         return spark.read.schema(promised).parquet(str(self.path / table)).select(*promised.names)
 
     def files(self) -> dict[str, int]:
-        found = (file for file in self.path.rglob("*.parquet") if file.is_file())
-        return {str(file.relative_to(self.path)): file.stat().st_size for file in sorted(found)}
+        files = (file for file in self.path.rglob("*.parquet") if file.is_file())
+        return {str(file.relative_to(self.path)): file.stat().st_size for file in sorted(files)}
 
 
 class Dataset:
-    """All versions of one thing, such as `silver`."""
+    """All versions of a dataset, such as `silver`."""
 
     def __init__(self, root: Path, schema: str) -> None:
         self.root = root
@@ -138,7 +142,7 @@ class Dataset:
 
     @contextmanager
     def writing(self) -> Iterator["Dataset"]:
-        """For one writer at a time, also among containers over one volume."""
+        """Lock the dataset for one writer, also between containers that share a volume."""
         with writable(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".lock").open("w")
@@ -146,8 +150,8 @@ class Dataset:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise OutputBusy(f"another job writes into {self.root}") from None
-            for left in self.root.glob(f"{DRAFT}*"):  # of a job that was killed
+                raise OutputBusy(f"another job is writing to {self.root}") from None
+            for left in self.root.glob(f"{DRAFT}*"):  # left by a killed job
                 shutil.rmtree(left, ignore_errors=True)
             yield self
 
@@ -159,7 +163,7 @@ class Dataset:
         return Draft(path, self.schema)
 
     def commit(self, draft: Draft, memory: dict[str, Any]) -> Version:
-        """Complete it, then turn `current` to it in one rename."""
+        """Complete the version, then switch `current` to it with one rename."""
         number = self._newest() + 1
         target = self.root / f"v{number:08d}"
         manifest = {"schema": self.schema, "files": draft.files(), "memory": memory}
@@ -182,17 +186,17 @@ class Dataset:
 
 @contextmanager
 def writable(root: Path) -> Iterator[None]:
-    """What the file system refuses, in our words."""
+    """Convert OSError to OutputNotWritable."""
     try:
         yield
     except OSError as error:
-        raise OutputNotWritable(f"{root} can't be written: {error.strerror}") from None
+        raise OutputNotWritable(f"{root} cannot be written: {error.strerror}") from None
 
 
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or no support for links
         shutil.copyfile(source, target)
 
 

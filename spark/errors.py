@@ -1,19 +1,19 @@
-"""What can end a job: one sentence, what to do, and an exit code of its own."""
+"""The errors that end a job, each with a message, a hint and its own exit code."""
 
 
 class JobError(Exception):
-    """`exit_code` tells a script which of them it was; 10 to 16 as `agentlip export` has them."""
+    """An error with an exit code for scripts; 10 to 16 are those of `agentlip export`."""
 
     exit_code = 70
     hint = "run it again with --verbose for the engine's own words"
 
     def __init__(self, sentence: str, hint: str | None = None) -> None:
         super().__init__(sentence)
-        self.sentence = sentence
+        self.message = sentence
         self.hint = hint or self.hint
 
     def __reduce__(self) -> tuple[type["JobError"], tuple[str, str]]:
-        return type(self), (self.sentence, self.hint)
+        return type(self), (self.message, self.hint)
 
 
 class Usage(JobError):
@@ -23,7 +23,7 @@ class Usage(JobError):
 
 class SegmentMissing(JobError):
     exit_code = 10
-    hint = "copy the segment beside its manifest again, or export anew into another directory"
+    hint = "copy the segment beside its manifest again, or export again to another directory"
 
 
 class SegmentTorn(JobError):
@@ -33,7 +33,7 @@ class SegmentTorn(JobError):
 
 class WrongHash(JobError):
     exit_code = 12
-    hint = "take the segment from a copy, or remove it with its manifest and export anew"
+    hint = "take the segment from a copy, or remove it with its manifest and export again"
 
 
 class SchemaVersionUnknown(JobError):

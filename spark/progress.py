@@ -1,4 +1,4 @@
-"""What a person sees while stages run: the step, how many tasks are done, how long it took."""
+"""Prints progress: the step, the number of finished tasks, the time it took."""
 
 import sys
 import threading
@@ -9,11 +9,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-LOOK_EVERY_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
-class Progress:
-    """Lines on standard error. On a terminal the line of a running step is written over."""
+class ProgressReporter:
+    """Prints lines to standard error. On a terminal, a running step updates its line."""
 
     def __init__(self, say: Callable[[str], Any] | None = None, quiet: bool = False) -> None:
         self._out = say
@@ -31,7 +31,7 @@ class Progress:
 
     @contextmanager
     def step(self, spark: SparkSession, name: str) -> Iterator[None]:
-        """Times what is done inside, and says each second how far its tasks are."""
+        """Measure the time of the block and print the progress of its tasks every second."""
         began, done = time.monotonic(), threading.Event()
         watcher = threading.Thread(target=self._watch, args=(spark, name, done), daemon=True)
         if not self._quiet:
@@ -47,12 +47,12 @@ class Progress:
         self.say(f"{name}: {took:.1f} s")
 
     def _watch(self, spark: SparkSession, name: str, done: threading.Event) -> None:
-        said = ""
-        while not done.wait(LOOK_EVERY_SECONDS):
+        previous = ""
+        while not done.wait(POLL_SECONDS):
             text = f"{name}: {tasks(spark)}"
-            if text == said:
+            if text == previous:
                 continue
-            said = text
+            previous = text
             if self._terminal:
                 print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             else:
@@ -60,15 +60,15 @@ class Progress:
 
 
 def tasks(spark: SparkSession) -> str:
-    """Of the stages that run now, from the engine's own tracker; a remote one has none here."""
+    """The progress of running stages; a remote engine does not report it."""
     context = getattr(spark, "_sc", None)
     if context is None:
         return "running"
     tracker = context.statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-    known = [stage for stage in stages if stage is not None]
-    if not known:
+    running = [stage for stage in stages if stage is not None]
+    if not running:
         return "planning"
-    total = sum(stage.numTasks for stage in known)
-    finished = sum(stage.numCompletedTasks for stage in known)
-    return f"{finished} of {total} tasks, {sum(stage.numActiveTasks for stage in known)} running"
+    total = sum(stage.numTasks for stage in running)
+    finished = sum(stage.numCompletedTasks for stage in running)
+    return f"{finished} of {total} tasks, {sum(stage.numActiveTasks for stage in running)} running"

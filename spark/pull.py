@@ -1,7 +1,6 @@
-"""Segments and snapshots straight from an appliance: listed, downloaded with resumption, verified,
-then told.
+"""Downloads segments and snapshots from an appliance, with resumption, and verifies them.
 
-They become the same files below `<out>/bronze` that an export writes, the manifest last.
+The files below `<out>/bronze` are those that an export writes, the manifest last.
 """
 
 import json
@@ -20,7 +19,7 @@ from spark.dataset import writable
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage
 
 TIMEOUT_SECONDS = 30
-TRIES_MAX = 4  # of one segment; each goes on where the last one broke off
+ATTEMPTS_MAX = 4  # per segment; each continues where the last one ended
 PAGE = 100
 CHUNK_BYTES = 1024 * 1024
 TOKEN_BYTES_MAX = 4096
@@ -39,14 +38,14 @@ def read_token(file: Path | None) -> str | None:
         with file.open("rb") as opened:
             token = opened.read(TOKEN_BYTES_MAX).decode().strip()
     except (OSError, UnicodeDecodeError):
-        raise Usage(f"the token file {file} can't be read") from None
-    if not token or any(not " " < letter < "\x7f" for letter in token):
-        raise Usage(f"the token file {file} holds no token")
+        raise Usage(f"the token file {file} cannot be read") from None
+    if not token or any(not " " < character < "\x7f" for character in token):
+        raise Usage(f"the token file {file} contains no valid token")
     return token
 
 
-class Appliance:
-    """The requests that it takes. The token goes to this address only, never to a log."""
+class ApplianceClient:
+    """The requests to an appliance. The token is sent only to this address and never logged."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url = url.rstrip("/")
@@ -57,26 +56,26 @@ class Appliance:
         while True:
             page = self._listed("segments", after=after, limit=PAGE)
             try:
-                found, following = page["segments"], page["next"]
+                rows, following = page["segments"], page["next"]
             except (KeyError, TypeError):
                 raise SourceUnreachable(f"{self._url} does not list segments") from None
-            if not isinstance(found, list) or type(following) is not int:
+            if not isinstance(rows, list) or type(following) is not int:
                 raise SourceUnreachable(f"{self._url} does not list segments")
-            yield from found
+            yield from rows
             if not page.get("has_more") or following <= after:
                 return
             after = following
 
     def snapshots(self) -> list[dict[str, Any]]:
-        """The newest that it tells of, newest first."""
-        found: list[dict[str, Any]] = []
+        """The newest snapshots, newest first."""
+        rows: list[dict[str, Any]] = []
         after: dict[str, Any] = {}
         try:
             while True:
                 page = self._listed("snapshots", limit=PAGE, **after)
-                found += page["snapshots"]
-                if not page.get("has_more") or not page["snapshots"] or len(found) >= PAGE:
-                    return found
+                rows += page["snapshots"]
+                if not page.get("has_more") or not page["snapshots"] or len(rows) >= PAGE:
+                    return rows
                 after = {"after": page["next"]}
         except (KeyError, TypeError):
             raise SourceUnreachable(f"{self._url} does not list snapshots") from None
@@ -86,13 +85,15 @@ class Appliance:
             try:
                 return json.loads(reply.read())
             except (OSError, HTTPException) as error:
-                raise SourceUnreachable(f"{self._url} broke off: {error!r}") from None
+                raise SourceUnreachable(
+                    f"the download from {self._url} broke off: {error!r}"
+                ) from None
             except ValueError:
                 raise SourceUnreachable(f"{self._url} does not list {what}") from None
 
     def bring(self, path: str, part: Path, size: int, sha256: str) -> None:
-        """Whole and verified in `part`; it goes on where a former run broke off."""
-        for left in reversed(range(TRIES_MAX)):
+        """Download to `part` and verify it. Continues an interrupted download."""
+        for left in reversed(range(ATTEMPTS_MAX)):
             try:
                 self._download(path, part, size)
                 if part.exists() and part.stat().st_size >= size:
@@ -102,7 +103,9 @@ class Appliance:
                     raise
             except (OSError, HTTPException) as error:
                 if not left:
-                    raise SourceUnreachable(f"{self._url} broke off: {error!r}") from None
+                    raise SourceUnreachable(
+                        f"the download from {self._url} broke off: {error!r}"
+                    ) from None
         try:
             source.verify_file(part, size, sha256)
         except Exception:
@@ -110,7 +113,7 @@ class Appliance:
             raise
 
     def _download(self, path: str, part: Path, size: int) -> None:
-        """Into `part`, from where it ends by now."""
+        """Append to `part` from its current end."""
         have = part.stat().st_size if part.exists() else 0
         if have > size:
             part.unlink()
@@ -122,7 +125,7 @@ class Appliance:
             mode = "ab" if reply.status == 206 else "wb"
             have = have if reply.status == 206 else 0
             with writable(part), part.open(mode) as file:
-                # One byte more than promised is enough to see that it is another file.
+                # One extra byte is enough to detect another file.
                 while have <= size and (chunk := _read(reply, size + 1 - have)):
                     file.write(chunk)
                     have += len(chunk)
@@ -131,87 +134,89 @@ class Appliance:
         sent = {"Accept": "application/json, */*", **(headers or {})}
         try:
             request = Request(self._url + path, headers=sent)
-            if self._token:  # not to where a redirection leads
+            if self._token:  # never to the target of a redirect
                 request.add_unredirected_header("Authorization", f"Bearer {self._token}")
             return urlopen(request, timeout=TIMEOUT_SECONDS)
         except HTTPError as error:
             raise SourceUnreachable(_refusal(self._url, error)) from None
         except (URLError, OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise SourceUnreachable(f"{self._url} can't be reached: {reason}") from None
+            raise SourceUnreachable(f"{self._url} cannot be reached: {reason}") from None
 
 
-def _read(reply: Any, most: int) -> bytes:
-    """Told apart from writing: what the network does is not the disk's fault."""
+def _read(reply: Any, bytes_max: int) -> bytes:
+    """Read a chunk. Network errors must not be reported as errors of the disk."""
     try:
-        found: bytes = reply.read(min(CHUNK_BYTES, most))
+        chunk: bytes = reply.read(min(CHUNK_BYTES, bytes_max))
     except (OSError, HTTPException) as error:
         raise _BrokenOff(repr(error)) from None
-    return found
+    return chunk
 
 
 class _BrokenOff(HTTPException):
-    """While a body was read."""
+    """The connection failed while a body was read."""
 
 
 def pull(url: str, token: str | None, target: Path) -> int:
-    """What is not below `target` yet; how many segments came."""
-    appliance = Appliance(url, token)
+    """Download the segments that are missing below `target`. Returns their number."""
+    appliance = ApplianceClient(url, token)
     count = 0
-    for said in appliance.segments():
-        count += _one(appliance, said, target / "events")
+    for listed in appliance.segments():
+        count += _bring_segment(appliance, listed, target / "events")
     return count
 
 
-def _one(appliance: Appliance, said: dict[str, Any], events: Path) -> int:
+def _bring_segment(appliance: ApplianceClient, listed: dict[str, Any], events: Path) -> int:
     try:
-        name, date, stem = said["name"], said["date"], said["name"].rsplit(".", 1)[0]
+        name, date, stem = listed["name"], listed["date"], listed["name"].rsplit(".", 1)[0]
         for word in (name, date):
             if not source.FILE_NAME.fullmatch(word):
                 raise ValueError(word)
-        manifest = {**said, "kind": "events", "file": name}
+        manifest = {**listed, "kind": "events", "file": name}
         manifest.pop("name")
-        size, sha256 = int(said["bytes"]), str(said["sha256"])
+        size, sha256 = int(listed["bytes"]), str(listed["sha256"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise SegmentTorn("the appliance lists a segment that is malformed") from None
+        raise SegmentTorn("the appliance lists a malformed segment") from None
     folder = events / f"date={date}"
-    told = folder / f"{stem}{source.MANIFEST}"
-    if told.exists():
+    manifest_path = folder / f"{stem}{source.MANIFEST}"
+    if manifest_path.exists():
         return 0
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{name}.part"
     appliance.bring(f"/api/v1/segments/{quote(name)}", part, size, sha256)
-    draft = told.with_suffix(".part")
+    draft = manifest_path.with_suffix(".part")
     with writable(folder):
         part.rename(folder / name)
         draft.write_text(json.dumps(manifest), encoding="utf-8")
-        draft.replace(told)
+        draft.replace(manifest_path)
     return 1
 
 
 def pull_snapshot(url: str, token: str | None, target: Path) -> str:
-    """The name of the newest snapshot that the segments below `target` reach; without any such
-    the newest at all. It is below `target` then, the folder whole or not there."""
-    appliance = Appliance(url, token)
+    """Download the newest snapshot that the segments below `target` reach, or else the newest one.
+    Returns its name. An incomplete folder is never visible."""
+    appliance = ApplianceClient(url, token)
     listed = appliance.snapshots()
     if not listed:
         raise SegmentMissing(
-            f"{url} has no snapshot of its tables", "there: agentlip export snapshot"
+            f"{url} has no snapshot of its tables", "run on the appliance: agentlip export snapshot"
         )
-    reach = max((one.last for one in source.manifests(target)), default=0)
+    last_event = max((entry.last for entry in source.manifests(target)), default=0)
     try:
-        said = next((one for one in listed if one["as_of_event_id"] <= reach), listed[0])
-        name, files = said["name"], list(said["files"].values())
-        wanted = [(one["file"], int(one["bytes"]), str(one["sha256"])) for one in files]
+        newest = next(
+            (entry for entry in listed if entry["as_of_event_id"] <= last_event), listed[0]
+        )
+        name, files = newest["name"], list(newest["files"].values())
+        wanted = [(entry["file"], int(entry["bytes"]), str(entry["sha256"])) for entry in files]
         for word in (name, *(file for file, _, _ in wanted)):
             if not source.FILE_NAME.fullmatch(word):
                 raise ValueError(word)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise SegmentTorn("the appliance lists a snapshot that is malformed") from None
+        raise SegmentTorn("the appliance lists a malformed snapshot") from None
     folder, draft = target / "snapshot" / name, target / "snapshot" / f".{name}.part"
     if not folder.exists():
-        _bring_snapshot(appliance, said, wanted, draft)
+        _bring_snapshot(appliance, newest, wanted, draft)
         with writable(draft):
             draft.rename(folder)
     _keep_few(folder)
@@ -219,32 +224,34 @@ def pull_snapshot(url: str, token: str | None, target: Path) -> str:
 
 
 def _bring_snapshot(
-    appliance: Appliance, said: dict[str, Any], wanted: list[tuple[str, int, str]], draft: Path
+    appliance: ApplianceClient,
+    listed: dict[str, Any],
+    wanted: list[tuple[str, int, str]],
+    draft: Path,
 ) -> None:
     with writable(draft):
         draft.mkdir(parents=True, exist_ok=True)
     for file, size, sha256 in wanted:
-        path = f"/api/v1/snapshots/{quote(said['name'])}/{quote(file)}"
+        path = f"/api/v1/snapshots/{quote(listed['name'])}/{quote(file)}"
         appliance.bring(path, draft / file, size, sha256)
-    manifest = {key: value for key, value in said.items() if key != "name"}
+    manifest = {key: value for key, value in listed.items() if key != "name"}
     with writable(draft):
         (draft / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def _keep_few(newest: Path) -> None:
-    """Older snapshots are at the appliance, or nobody's any more; and nobody goes on with a part
-    of one for so long."""
+    """Remove old snapshots and old partial downloads."""
     ages = {each: time.time() - each.stat().st_mtime for each in newest.parent.iterdir()}
     whole = [each for each in ages if each != newest and not each.name.startswith(".")]
     old = sorted(whole, key=lambda each: ages[each])[SNAPSHOTS_KEPT - 1 :]
-    parts = [each for each in ages if each.name.startswith(".") and ages[each] > PART_SECONDS_MAX]
-    for each in (*old, *parts):
+    partial = [each for each in ages if each.name.startswith(".") and ages[each] > PART_SECONDS_MAX]
+    for each in (*old, *partial):
         shutil.rmtree(each, ignore_errors=True)
 
 
 def _refusal(url: str, error: HTTPError) -> str:
     if error.code in (401, 403):
-        return f"{url} refuses the token (HTTP {error.code}): name one with --token-file"
+        return f"{url} rejected the token (HTTP {error.code}): set one with --token-file"
     if error.code == 404:
-        return f"{url} has no such file (HTTP 404): does it export? see [jobs] export"
-    return f"{url} answers HTTP {error.code}"
+        return f"{url} has no such file (HTTP 404): check the setting export.export"
+    return f"{url} answered with HTTP {error.code}"

@@ -1,4 +1,4 @@
-"""What a job is asked, what it answers, and what the table says of it."""
+"""The request and the report of a job, and its row in the table of jobs."""
 
 from collections.abc import Callable
 from datetime import date, datetime
@@ -7,37 +7,37 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from spark.checks import Result
-from spark.progress import Progress
+from spark.checks import CheckResult
+from spark.progress import ProgressReporter
 
 
-class Request(NamedTuple):
-    """What a job is asked: a session, where to read, where to write, which days."""
+class JobRequest(NamedTuple):
+    """A request: the session, the source, the output and the days."""
 
     spark: SparkSession
     source: Path
     out: Path
-    progress: Progress
+    progress: ProgressReporter
     now: datetime
     first_day: date | None = None
     last_day: date | None = None
     remote: bool = False
 
 
-class Report(NamedTuple):
-    """What a run did: numbers for people and machines, and the checks it passed or not."""
+class JobReport(NamedTuple):
+    """The result of a run: counts, and the results of its checks."""
 
     counts: dict[str, Any]
-    results: list[Result]
-    path: Path | None  # the version it published; None where there was nothing to do
+    results: list[CheckResult]
+    path: Path | None  # the published version; None if there was nothing to do
     differences: int = 0
 
 
-class Job(NamedTuple):
-    """`needs`: bronze (segments) or silver; `days` are required where they are asked for;
-    `snapshot`: it reads one beside the segments."""
+class JobDefinition(NamedTuple):
+    """`needs` is bronze (segments) or silver; `days`: the job requires a range of days;
+    `snapshot`: the job also reads a snapshot."""
 
-    run: Callable[[Request], Report]
+    run: Callable[[JobRequest], JobReport]
     about: str
     needs: str
     days: bool = False

@@ -1,4 +1,4 @@
-"""The only main: arguments, session, job, and one sentence with an exit code if it fails.
+"""The entry point: arguments, session, job, and an error message with an exit code.
 
 run.py ingest --in EXPORT --out LAKE
 run.py activity --in LAKE --from 2026-02-01 --to 2026-02-28
@@ -19,22 +19,22 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
 from spark import checks, errors, pull, session
 from spark.dataset import writable
 from spark.jobs import JOBS
-from spark.progress import Progress
-from spark.request import Job, Report, Request
+from spark.progress import ProgressReporter
+from spark.request import JobDefinition, JobReport, JobRequest
 
 HINT = "  hint: "
 PATTERN = "*?[]{}\\"
-# What the engine says, and what it means. The first that fits.
+# Texts in errors of the engine, and their meaning. The first match applies.
 TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("No space left on device", errors.OutputNotWritable, "the disk is full"),
-    ("Permission denied", errors.OutputNotWritable, "the file system refuses to write there"),
+    ("Permission denied", errors.OutputNotWritable, "no permission to write to the output"),
     ("Read-only file system", errors.OutputNotWritable, "the file system is read-only"),
-    ("is not a Parquet file", errors.SegmentTorn, "a segment is no Parquet file"),
-    ("Could not read footer", errors.SegmentTorn, "a segment is no Parquet file"),
-    ("CANNOT_READ_FILE", errors.SegmentTorn, "a segment can't be read as what it claims to be"),
-    ("FAILED_READ_FILE", errors.SegmentTorn, "a segment can't be read as what it claims to be"),
-    ("Connection refused", errors.EngineUnreachable, "the engine does not answer"),
-    ("All masters are unresponsive", errors.EngineUnreachable, "the master does not answer"),
+    ("is not a Parquet file", errors.SegmentTorn, "a segment is not a Parquet file"),
+    ("Could not read footer", errors.SegmentTorn, "a segment is not a Parquet file"),
+    ("CANNOT_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
+    ("FAILED_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
+    ("Connection refused", errors.EngineUnreachable, "the engine does not respond"),
+    ("All masters are unresponsive", errors.EngineUnreachable, "the master does not respond"),
 )
 
 
@@ -52,33 +52,33 @@ def main(words: list[str] | None = None) -> int:
 
 
 def fail(error: errors.JobError, with_stack: bool) -> int:
-    print(f"Error: {error.sentence}\n{HINT}{error.hint}", file=sys.stderr, flush=True)
+    print(f"Error: {error.message}\n{HINT}{error.hint}", file=sys.stderr, flush=True)
     if with_stack:
         traceback.print_exc()
     return error.exit_code
 
 
 def translate(error: Exception) -> errors.JobError:
-    said = f"{error}\n{error.__cause__ or ''}"
+    text = f"{error}\n{error.__cause__ or ''}"
     for words, kind, sentence in TRANSLATED:
-        if words in said:
+        if words in text:
             return kind(sentence)
     first = str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
-    return errors.JobError(f"the job failed: {first}", "the engine's own words follow")
+    return errors.JobError(f"the job failed: {first}", "the error of the engine follows")
 
 
 # -- arguments --------------------------------------------------------------------------
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="agentlip-spark", description="Jobs over the log.")
-    found = parser.add_subparsers(dest="job", required=True, metavar="JOB")
+    parser = argparse.ArgumentParser(prog="agentlip-spark", description="Spark jobs over the log.")
+    subparsers = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     for name, job in JOBS.items():
-        add_arguments(found.add_parser(name, help=job.about, description=job.about), name, job)
+        add_arguments(subparsers.add_parser(name, help=job.about, description=job.about), name, job)
     return parser.parse_args(words)
 
 
-def add_arguments(parser: argparse.ArgumentParser, name: str, job: Job) -> None:
+def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition) -> None:
     lake = " (or a lake that has it)" if job.needs == "silver" else ""
     parser.add_argument(
         "--in",
@@ -92,35 +92,49 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: Job) -> None:
         type=Path,
         required=job.needs != "silver",
         metavar="LAKE",
-        help="where the tables go; of a job that reads a lake: that one, unless given",
+        help="output directory of the tables (default: the lake that the job reads)",
     )
-    parser.add_argument("--token-file", type=Path, help="of the appliance")
+    parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
     if job.days:
-        parser.add_argument("--from", dest="first", type=day, required=True, metavar="DAY")
+        parser.add_argument(
+            "--from", dest="first", type=day, required=True, metavar="DAY", help="the first day"
+        )
         parser.add_argument("--to", dest="last", type=day, required=True, metavar="DAY",
-                            help="the last day, it too")  # fmt: skip
+                            help="the last day, inclusive")  # fmt: skip
     engine = parser.add_argument_group("engine")
-    engine.add_argument("--master", help="local[*] unless given; spark://HOST:7077, k8s://…")
-    engine.add_argument("--remote", help="a Spark Connect server, sc://HOST:15002")
-    heap = "heap of the engine here: 60 %% of the container's limit, else 1g, unless given"
+    engine.add_argument(
+        "--master", help="Spark master, such as spark://HOST:7077 or k8s://… (default: local[*])"
+    )
+    engine.add_argument("--remote", help="Spark Connect server, such as sc://HOST:15002")
+    heap = "heap of a local engine (default: 60 %% of the container's limit, else 1g)"
     engine.add_argument("--driver-memory", metavar="SIZE", help=heap)
-    engine.add_argument("--partitions", type=int, default=16, help="of a shuffle, before merging")
-    engine.add_argument("--event-log", metavar="DIR", help="for Spark's history server")
-    engine.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--json", action="store_true", help="the report as JSON on stdout")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--verbose", action="store_true", help="the stack behind every error")
+    engine.add_argument(
+        "--partitions", type=int, default=16, help="partitions of a shuffle, before merging"
+    )
+    engine.add_argument(
+        "--event-log", metavar="DIR", help="directory of event logs, for Spark's history server"
+    )
+    engine.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of Spark; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print no progress")
+    parser.add_argument("--verbose", action="store_true", help="print the traceback of every error")
     parser.set_defaults(job=name, first=None, last=None)
 
 
 def day(text: str) -> date:
-    """A day, or how many days before today (UTC), for schedules: -1 is yesterday."""
+    """Parse a date, or a number of days relative to today (UTC): -1 is yesterday."""
     try:
         if text == "0" or (text.startswith("-") and text[1:].isdigit()):
             return datetime.now(UTC).date() + timedelta(days=int(text))
         return date.fromisoformat(text)
     except (ValueError, OverflowError):
-        sentence = f"{text!r} is no day such as 2026-02-01, nor -7 for a week ago"
+        sentence = f"{text!r} is not a date: use 2026-02-01, or -7 for a week ago"
         raise argparse.ArgumentTypeError(sentence) from None
 
 
@@ -129,17 +143,17 @@ def day(text: str) -> date:
 
 def work(flags: argparse.Namespace) -> int:
     refuse_nonsense(flags)
-    job, progress = JOBS[flags.job], Progress(quiet=flags.quiet)
+    job, progress = JOBS[flags.job], ProgressReporter(quiet=flags.quiet)
     out = Path(flags.out or flags.source).resolve()
     require_plain(out)
     source = bring(flags, job, out, progress)
-    engine = session.Engine(
+    engine = session.EngineSettings(
         flags.master, flags.remote, flags.driver_memory, flags.partitions, flags.event_log,
         tuple(flags.conf), "WARN" if flags.verbose else "FATAL",
     )  # fmt: skip
     progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
     spark = session.build(flags.job, engine)
-    ask = Request(
+    ask = JobRequest(
         spark, source, out, progress, datetime.now(UTC), flags.first, flags.last,
         remote=bool(flags.remote),
     )  # fmt: skip
@@ -148,14 +162,14 @@ def work(flags: argparse.Namespace) -> int:
             JOBS["ingest"].run(ask)
             ask = ask._replace(source=out)
             if not (out / "silver" / "current").exists():
-                raise errors.EmptyRange(f"no events are in {source} yet")
+                raise errors.EmptyRange(f"{source} contains no events yet")
         report = job.run(ask)
     finally:
         spark.stop()
-    tell(flags, report, progress)
+    print_report(flags, report, progress)
     if report.differences:
         raise errors.DifferencesFound(
-            f"the log and the snapshot differ in {report.differences:,} places",
+            f"the log and the snapshot differ in {report.differences:,} rows",
             f"read the table: {report.path}/differences",
         )
     return 0
@@ -163,31 +177,33 @@ def work(flags: argparse.Namespace) -> int:
 
 def refuse_nonsense(flags: argparse.Namespace) -> None:
     if flags.master and flags.remote:
-        raise errors.Usage("--master and --remote exclude each other")
+        raise errors.Usage("--master and --remote are mutually exclusive")
     if flags.first and flags.last and flags.last < flags.first:
         raise errors.EmptyRange(f"--to {flags.last} lies before --from {flags.first}")
     if pull.is_url(flags.source) and flags.out is None:
-        raise errors.Usage("an appliance's URL needs --out, a directory for the tables")
+        raise errors.Usage("with the URL of an appliance, --out is required")
     if any("=" not in pair for pair in flags.conf):
-        raise errors.Usage("--conf wants KEY=VALUE")
+        raise errors.Usage("--conf must be KEY=VALUE")
     if flags.partitions < 1:
         raise errors.Usage("--partitions must be at least 1")
 
 
-def bring(flags: argparse.Namespace, job: Job, out: Path, progress: Progress) -> Path:
-    """The directory to read: the one that was named, or what an appliance gave."""
+def bring(
+    flags: argparse.Namespace, job: JobDefinition, out: Path, progress: ProgressReporter
+) -> Path:
+    """The directory to read: the given one, or a download from an appliance."""
     if not pull.is_url(flags.source):
         source = Path(flags.source).resolve()
         require_plain(source)
         if not source.is_dir():
-            raise errors.SegmentMissing(f"there is no directory {source}", "look at --in")
+            raise errors.SegmentMissing(f"{source} is not a directory", "check --in")
         if not any((source / part).is_dir() for part in ("events", "silver")):
             raise errors.SegmentMissing(
-                f"{source} holds neither exported segments nor tables",
+                f"{source} contains neither exported segments nor tables",
                 "export first: agentlip export segments --out DIR",
             )
         if flags.out is None and not (source / "silver" / "current").exists():
-            raise errors.Usage(f"{source} holds no tables yet: name a directory with --out")
+            raise errors.Usage(f"{source} contains no tables yet: set a directory with --out")
     else:
         with writable(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -205,11 +221,11 @@ def bring(flags: argparse.Namespace, job: Job, out: Path, progress: Progress) ->
 
 
 def require_plain(path: Path) -> None:
-    """The engine takes some letters of a path for a pattern, and finds nothing."""
-    if found := sorted(set(str(path)) & set(PATTERN)):
+    """Refuse paths with characters that Spark interprets as a pattern."""
+    if special := sorted(set(str(path)) & set(PATTERN)):
         raise errors.Usage(
-            f"{path} has {' '.join(found)} in it, which the engine takes for a pattern",
-            "name a directory, or a link to it, without these letters",
+            f"{path} contains {' '.join(special)}, which Spark interprets as a pattern",
+            "use a directory, or a link to it, without these characters",
         )
 
 
@@ -221,21 +237,21 @@ def require_writable(out: Path) -> None:
         probe.unlink()
 
 
-def tell(flags: argparse.Namespace, report: Report, progress: Progress) -> None:
-    told: dict[str, Any] = {
+def print_report(flags: argparse.Namespace, report: JobReport, progress: ProgressReporter) -> None:
+    answer: dict[str, Any] = {
         "job": flags.job,
         "published": str(report.path) if report.path else None,
         "counts": report.counts,
-        "checks": [result._asdict() for result in report.results],
+        "checks": [result.as_json() for result in report.results],
         "seconds": progress.seconds,
     }
     if flags.json:
-        print(json.dumps(told))
+        print(json.dumps(answer))
         return
     if report.path is None:
         print(f"{flags.job}: nothing new")
         return
-    for line in checks.spell(report.results):
+    for line in checks.describe(report.results):
         print(line)
     counts = ", ".join(
         f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}"

@@ -1,4 +1,4 @@
-"""Schemas are JSON files: those of the segments as the appliance ships them, and our tables."""
+"""Loads schemas from JSON files: those of the appliance for segments, and those of our tables."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def segments(kind: str = "events", version: int = 1) -> t.StructType:
 
 
 def tables(name: str) -> dict[str, t.StructType]:
-    """Table name → its columns, the partition's last, as files are read back."""
+    """The columns of each table, the partition column last, as Spark reads files."""
     return {each["name"]: struct(each["columns"]) for each in load(name)["tables"]}
 
 
@@ -54,20 +54,22 @@ def partitions(name: str) -> dict[str, str | None]:
     return {each["name"]: each.get("partition") for each in load(name)["tables"]}
 
 
-def differences(found: t.StructType, promised: t.StructType) -> list[str]:
-    """Why rows of `found` are not rows of `promised`, a sentence each."""
-    there = {field.name: field.dataType for field in found}
-    said = []
+def differences(actual: t.StructType, promised: t.StructType) -> list[str]:
+    """A message for each difference between the columns of `actual` and `promised`."""
+    there = {field.name: field.dataType for field in actual}
+    problems = []
     for field in promised:
         if field.name not in there:
-            said.append(f"column {field.name} is missing")
+            problems.append(f"column {field.name} is missing")
         elif _plain(there[field.name]) != _plain(field.dataType):
             kind = there[field.name].simpleString()
-            said.append(f"{field.name} is {kind}, not {field.dataType.simpleString()}")
-    known = set(promised.names)
-    return said + [f"column {name} is not promised" for name in found.names if name not in known]
+            problems.append(f"{field.name} is {kind}, not {field.dataType.simpleString()}")
+    expected = set(promised.names)
+    return problems + [
+        f"column {name} is not in the schema" for name in actual.names if name not in expected
+    ]
 
 
 def _plain(kind: t.DataType) -> str:
-    """The type without what it says of nulls inside arrays and maps."""
+    """The type without the nullability inside arrays and maps."""
     return str(kind.simpleString())

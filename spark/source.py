@@ -1,4 +1,4 @@
-"""The way in: closed segments with a manifest, verified before a row of them is read."""
+"""Input: closed segments with a manifest, verified before they are read."""
 
 import hashlib
 import json
@@ -25,8 +25,8 @@ WORDS = ("kind", "epoch", "file", "format", "sha256", "date")
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-class Segment(NamedTuple):
-    """What a manifest says. `previous` is the log's newest event before the first, None unknown."""
+class SegmentFile(NamedTuple):
+    """A manifest. `previous` is the newest event before the first; None if unknown."""
 
     path: Path
     stem: str
@@ -42,98 +42,102 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Told apart also across epochs, whose numbers do not meet but may."""
+        """The name with the epoch, because ids of two epochs might overlap."""
         return f"{self.epoch}/{self.stem}"
 
 
-class Cut(NamedTuple):
-    """A restore took the log back: events of `epoch` above `last` never happened."""
+class EpochEnd(NamedTuple):
+    """A restore removed the events of `epoch` above `last`."""
 
     epoch: str
     last: int
 
 
-def manifests(root: Path) -> list[Segment]:
+def manifests(root: Path) -> list[SegmentFile]:
     """Every segment below `root`, a replaced one left out, in the order of events."""
     if not root.is_dir():
-        raise SegmentMissing(f"there is no directory {root}")
+        raise SegmentMissing(f"{root} is not a directory")
     return live(read_manifest(file) for file in root.rglob(f"*{MANIFEST}"))
 
 
-def live(segments: Iterable[Segment]) -> list[Segment]:
-    known = list(segments)
-    replaced = {f"{one.epoch}/{stem}" for one in known for stem in one.replaces}
-    return sorted((one for one in known if one.name not in replaced), key=lambda one: one.first)
+def live(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
+    manifests = list(segments)
+    replaced = {f"{segment.epoch}/{stem}" for segment in manifests for stem in segment.replaces}
+    return sorted(
+        (segment for segment in manifests if segment.name not in replaced),
+        key=lambda segment: segment.first,
+    )
 
 
-def read_manifest(file: Path) -> Segment:
+def read_manifest(file: Path) -> SegmentFile:
     try:
-        said: dict[str, Any] = json.loads(file.read_bytes())
-        version = said["schema_version"]
+        fields: dict[str, Any] = json.loads(file.read_bytes())
+        version = fields["schema_version"]
     except FileNotFoundError:
-        raise SegmentMissing(f"the manifest {file} is gone") from None
+        raise SegmentMissing(f"the manifest {file} does not exist") from None
     except OSError as error:
-        raise SegmentTorn(f"the manifest {file} can't be read: {error.strerror}") from None
+        raise SegmentTorn(f"the manifest {file} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise SegmentTorn(f"the manifest {file} is cut off or malformed") from None
-    if version not in SCHEMA_VERSIONS or said.get("kind") != "events":
-        what = f"{said.get('kind')!r} in schema version {version!r}"
-        raise SchemaVersionUnknown(f"{file} speaks of {what}, which this program does not know")
+        raise SegmentTorn(f"the manifest {file} is truncated or malformed") from None
+    if version not in SCHEMA_VERSIONS or fields.get("kind") != "events":
+        what = f"{fields.get('kind')!r} in schema version {version!r}"
+        raise SchemaVersionUnknown(f"{file} has {what}, which this program does not support")
     sound = (
-        all(type(said.get(name)) is int for name in NUMBERS)
-        and all(isinstance(said.get(name), str) for name in WORDS)
-        and said["format"] in ("parquet", "jsonl")
-        and FILE_NAME.fullmatch(said["file"])
+        all(type(fields.get(name)) is int for name in NUMBERS)
+        and all(isinstance(fields.get(name), str) for name in WORDS)
+        and fields["format"] in ("parquet", "jsonl")
+        and FILE_NAME.fullmatch(fields["file"])
     )
     if not sound:
-        raise SegmentTorn(f"the manifest {file} lacks a field or has one of another type")
+        raise SegmentTorn(f"the manifest {file} has a missing field or a field of another type")
     stem = file.name.removesuffix(MANIFEST)
-    named = f"segment-{said['first_event_id']:020d}-{said['last_event_id']:020d}"
-    if stem != named or said["file"] != f"{named}.{said['format']}":
-        raise SegmentTorn(f"the manifest {file} speaks of another segment: {said['file']}")
-    return Segment(
-        path=file.parent / said["file"],
+    named = f"segment-{fields['first_event_id']:020d}-{fields['last_event_id']:020d}"
+    if stem != named or fields["file"] != f"{named}.{fields['format']}":
+        raise SegmentTorn(f"the manifest {file} describes another segment: {fields['file']}")
+    return SegmentFile(
+        path=file.parent / fields["file"],
         stem=stem,
-        epoch=said["epoch"],
-        first=said["first_event_id"],
-        last=said["last_event_id"],
-        previous=said.get("previous_event_id"),
-        rows=said["rows"],
-        format=said["format"],
-        bytes=said["bytes"],
-        sha256=said["sha256"],
-        replaces=tuple(said.get("replaces") or ()),
+        epoch=fields["epoch"],
+        first=fields["first_event_id"],
+        last=fields["last_event_id"],
+        previous=fields.get("previous_event_id"),
+        rows=fields["rows"],
+        format=fields["format"],
+        bytes=fields["bytes"],
+        sha256=fields["sha256"],
+        replaces=tuple(fields.get("replaces") or ()),
     )
 
 
-def verify(segment: Segment) -> None:
-    """Size first: it tells a torn segment from an altered one. Then what the file itself says."""
+def verify(segment: SegmentFile) -> None:
+    """Compare the size, which detects a truncated segment, then the hash and the rows."""
     verify_file(segment.path, segment.bytes, segment.sha256)
     rows = _lines(segment.path) if segment.format == "jsonl" else _rows(segment)
     if rows != segment.rows:
         raise SegmentTorn(
-            f"{segment.path} holds {rows:,} events, its manifest says {segment.rows:,}"
+            f"{segment.path} has {rows:,} events; its manifest lists {segment.rows:,}"
         )
 
 
-def _rows(segment: Segment) -> int:
-    """By the footer of Parquet; its events must be those that the manifest names."""
+def _rows(segment: SegmentFile) -> int:
+    """Read the Parquet footer. Its event ids must be in the range of the manifest."""
     try:
-        said = parquet.read_metadata(segment.path)
+        metadata = parquet.read_metadata(segment.path)
     except (ArrowException, OSError) as error:
         what = str(error).split("\n", 1)[0][:200]
-        raise SegmentTorn(f"{segment.path} is no Parquet file: {what}") from None
-    groups = [said.row_group(place) for place in range(said.num_row_groups)]
-    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    ids = [one.statistics for one in columns if one.path_in_schema == "event_id"]
-    for one in ids:
-        if one is None or not one.has_min_max:
+        raise SegmentTorn(f"{segment.path} is not a Parquet file: {what}") from None
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    ids = [column.statistics for column in columns if column.path_in_schema == "event_id"]
+    for column in ids:
+        if column is None or not column.has_min_max:
             continue
-        if one.min < segment.first or one.max > segment.last:
+        if column.min < segment.first or column.max > segment.last:
             raise SegmentTorn(
-                f"{segment.path} holds events {one.min} to {one.max}, which its name does not say"
+                f"{segment.path} holds events {column.min} to {column.max}; its name says"
+                f" {segment.first} to {segment.last}"
             )
-    return int(said.num_rows)
+    return int(metadata.num_rows)
 
 
 def _lines(path: Path) -> int:
@@ -144,40 +148,42 @@ def _lines(path: Path) -> int:
 def verify_file(path: Path, size: int, sha256: str) -> None:
     try:
         with path.open("rb") as file:
-            found = file.seek(0, 2)
-            if found != size:
-                raise SegmentTorn(f"{path} has {found:,} bytes, its manifest says {size:,}")
+            actual = file.seek(0, 2)
+            if actual != size:
+                raise SegmentTorn(f"{path} has {actual:,} bytes; its manifest requires {size:,}")
             file.seek(0)
             digest = hashlib.sha256()
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
     except FileNotFoundError:
-        raise SegmentMissing(f"the manifest of {path} is there, but the segment is not") from None
+        raise SegmentMissing(f"{path} is missing, but its manifest exists") from None
     except OSError as error:
-        raise SegmentTorn(f"{path} can't be read: {error.strerror}") from None
+        raise SegmentTorn(f"{path} cannot be read: {error.strerror}") from None
     if digest.hexdigest() != sha256:
-        raise WrongHash(f"{path} holds other bytes than its manifest says")
+        raise WrongHash(f"{path} has another hash than its manifest")
 
 
-def read(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
-    """The events of these segments, with the promised columns whatever the format."""
+def read(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
+    """The events of these segments, with the columns of the schema in any format."""
     schema = schemas.segments()
     frames = []
     by_format = {kind: [s for s in segments if s.format == kind] for kind in ("parquet", "jsonl")}
     if parquet := by_format["parquet"]:
-        frames.append(spark.read.schema(schema).parquet(*[str(one.path) for one in parquet]))
+        frames.append(
+            spark.read.schema(schema).parquet(*[str(segment.path) for segment in parquet])
+        )
     if lines := by_format["jsonl"]:
         reader = spark.read.schema(schema).option("mode", "PERMISSIVE")
-        frames.append(reader.json([str(one.path) for one in lines]))
+        frames.append(reader.json([str(segment.path) for segment in lines]))
     if not frames:
         return spark.createDataFrame([], schema)
     return reduce(DataFrame.unionByName, frames).select(*schema.names)
 
 
-def gaps(segments: Sequence[Segment]) -> list[str]:
-    """What is missing between segments, where the manifests tell; a sentence each."""
-    said = []
-    ordered = sorted(segments, key=lambda one: one.first)
+def gaps(segments: Sequence[SegmentFile]) -> list[str]:
+    """A message for each gap between segments that the manifests show."""
+    sentences = []
+    ordered = sorted(segments, key=lambda segment: segment.first)
     for before, after in pairwise(ordered):
         if after.previous is None:
             missing = after.first > before.last + 1 and after.epoch == before.epoch
@@ -185,40 +191,42 @@ def gaps(segments: Sequence[Segment]) -> list[str]:
             missing = after.previous > before.last
         if missing:
             last = after.first - 1 if after.previous is None else after.previous
-            said.append(f"events {before.last + 1} to {last} are in no segment")
-    return said
+            sentences.append(f"events {before.last + 1} to {last} are in no segment")
+    return sentences
 
 
-def cuts(segments: Sequence[Segment]) -> list[Cut]:
-    """Where a restore began a new epoch: what the old one wrote after the backup is void."""
-    begins: dict[str, Segment] = {}
-    for one in sorted(segments, key=lambda each: each.first):
-        begins.setdefault(one.epoch, one)
-    ordered = sorted(begins.values(), key=lambda one: one.first)
-    found: dict[str, int] = {}
-    for place, after in enumerate(ordered):
+def cuts(segments: Sequence[SegmentFile]) -> list[EpochEnd]:
+    """The ends of epochs: a restore discards the events after the backup."""
+    begins: dict[str, SegmentFile] = {}
+    for segment in sorted(segments, key=lambda each: each.first):
+        begins.setdefault(segment.epoch, segment)
+    ordered = sorted(begins.values(), key=lambda segment: segment.first)
+    lasts: dict[str, int] = {}
+    for index, after in enumerate(ordered):
         if after.previous is None:
             continue
-        for before in ordered[:place]:
-            found[before.epoch] = min(after.previous, found.get(before.epoch, after.previous))
+        for before in ordered[:index]:
+            lasts[before.epoch] = min(after.previous, lasts.get(before.epoch, after.previous))
     return [
-        Cut(epoch, last)
-        for epoch, last in sorted(found.items())
-        if any(one.epoch == epoch and one.last > last for one in segments)
+        EpochEnd(epoch, last)
+        for epoch, last in sorted(lasts.items())
+        if any(segment.epoch == epoch and segment.last > last for segment in segments)
     ]
 
 
-def is_covered(one: Segment, done: set[str]) -> bool:
-    """Whether all that a compaction put into it was taken before."""
-    return bool(one.replaces) and all(f"{one.epoch}/{stem}" in done for stem in one.replaces)
+def is_covered(segment: SegmentFile, done: set[str]) -> bool:
+    """Whether all segments that it replaces were ingested before."""
+    return bool(segment.replaces) and all(
+        f"{segment.epoch}/{stem}" in done for stem in segment.replaces
+    )
 
 
-def void(frame: DataFrame, cut: Cut) -> DataFrame:
+def void(frame: DataFrame, cut: EpochEnd) -> DataFrame:
     return frame.where((f.col("epoch") == cut.epoch) & (f.col("event_id") > cut.last))
 
 
-def happened(frame: DataFrame, known: Sequence[Cut]) -> DataFrame:
-    """Without what restores took back."""
-    for cut in known:
+def happened(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
+    """The rows without events that restores removed."""
+    for cut in ends:
         frame = frame.where(~((f.col("epoch") == cut.epoch) & (f.col("event_id") > cut.last)))
     return frame

@@ -1,8 +1,7 @@
-"""What is new since the last run: a stream over the manifests that ends when it has seen all.
+"""Finds new segments with a stream over the manifests, which ends after all available ones.
 
-The files of a batch are noted in the checkpoint before the batch is done, and the batch as
-done after it. So a run that was killed gets the same manifests again, and `handle` must leave
-out what the published version remembers.
+Spark records the files of a batch before it processes the batch. A run after a crash gets the same
+manifests again, so `handle` has to skip segments that the published version contains.
 """
 
 from collections.abc import Callable
@@ -15,11 +14,11 @@ from pyspark.sql.utils import StreamingQueryException
 
 from spark import source
 
-Handle = Callable[[list[source.Segment]], None]
+Handle = Callable[[list[source.SegmentFile]], None]
 
 
 def new_segments(spark: SparkSession, folder: Path, checkpoint: Path, handle: Handle) -> None:
-    """Calls `handle` with the segments of each batch; what it raises comes out as it was."""
+    """Call `handle` with the segments of each batch. Its exceptions are raised unchanged."""
     raised: list[Exception] = []
 
     def each(rows: DataFrame, _number: int) -> None:
@@ -33,7 +32,7 @@ def new_segments(spark: SparkSession, folder: Path, checkpoint: Path, handle: Ha
         spark.readStream.schema("file string")
         .option("pathGlobFilter", f"*{source.MANIFEST}")
         .option("recursiveFileLookup", "true")
-        .option("ignoreMissingFiles", "true")  # a compaction may have removed one since
+        .option("ignoreMissingFiles", "true")  # a compaction may have removed a file meanwhile
         .option("multiLine", "true")
         .json(str(folder))
     )

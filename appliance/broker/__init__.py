@@ -1,17 +1,17 @@
-"""The broker: the receiver's promise. What it has accepted once, it has accepted exactly once.
+"""The broker: accepts each send of a mesh's members exactly once, and delivers it until acked.
 
-    mesh          a closed company of members; everything below belongs to one
-    member        an ed25519 key with a name; signs what it sends, receives what is meant for it
-    topic, queue  places: every subscriber of a topic gets a message, one consumer of a queue does
+    mesh          a closed group of members; everything below belongs to one mesh
+    member        an ed25519 key with a name; it signs what it sends, and receives messages
+    destination   a topic (every subscriber gets a message) or a queue (one consumer gets it)
     dedupe row    (mesh, client_message_id) → fingerprint and message; exists iff accepted
-    delivery row  one receiver's copy that is still outstanding; goes when the receiver has said so
+    delivery row  one recipient's outstanding copy; deleted when the recipient has acked it
 
-    accept:    B1 ──refused──▶ nothing        B0 known? ──▶ 200 or 409, whatever the limits say
-               └─▶ limit ──▶ one transaction { B2 ──refused──▶ nothing ; B3 all rows } ──▶ 201
-    delivery:  ready ──claimed──▶ leased ──client_ack──▶ gone
-                 ▲                  │
-                 └── lease expired, connection gone, receiver failed
+    accept:    B1 ──refused──▶ nothing        B0 known id? ──▶ 200 or 409, whatever the rate limit
+               └─▶ rate limit ──▶ one transaction { B2 ──refused──▶ nothing ; B3 all rows } ──▶ 201
+    delivery:  ready ──claim──▶ leased ──client_ack──▶ deleted
+                 ▲                 │
+                 └── lease expired, connection closed, webhook failed
 
-What always holds: a dedupe row is written in the transaction of message, history, deliveries and
-mentions, or not at all; `inspect.orphans` finds nothing. A refusal leaves no row behind.
+Invariants: a dedupe row is written in the same transaction as its message, history, deliveries and
+mentions. A refusal writes no row. `orphans.find_orphans` returns nothing.
 """

@@ -1,8 +1,8 @@
-"""Who is asking: a member that signed its request, or a token of the appliance.
+"""Authenticates requests: by a member's signature, or by a token of the appliance.
 
-A signed request needs no token. Its principal is `member:` and the key; what it may do is only
-what a member may do for itself. A token with `broker:accept` may send for any member, which it
-names in the same header.
+A signed request needs no token. Its principal is `member:` and the key, and it may do what a
+member may do for itself. A token with `broker:accept` may send for any member, which it names in
+X-Agentlip-Member.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from appliance.broker import metrics, wire
 from appliance.broker.directory import Directory
 from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.writes import UsedNonce
+from appliance.broker.writes import NonceRecord
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
@@ -36,53 +36,36 @@ MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE, VERSION = (
     "HTTP_X_AGENTLIP_SIGNATURE_VERSION",
 )
 PREFIX = "member:"
-OF_MEMBERS = frozenset({wire.ACCEPT, wire.READ, wire.SUBSCRIBE})
+MEMBER_SCOPES = frozenset({wire.ACCEPT, wire.READ, wire.SUBSCRIBE})
 Environ = Mapping[str, Any]
 
 
 def member_of(principal: Principal) -> str | None:
-    """The key with which the request was signed; None: it came with a token."""
-    found = principal.id.removeprefix(PREFIX)
-    return found if found != principal.id else None
+    """The key that signed the request; None: it was authenticated by a token."""
+    key = principal.id.removeprefix(PREFIX)
+    return key if key != principal.id else None
 
 
 def sender_of(principal: Principal, environ: Environ) -> str:
-    """The member in whose name is sent."""
+    """The member that the request sends for."""
     signed = member_of(principal)
     if signed is not None:
         return signed
     named = str(environ.get(MEMBER, ""))
     if not named:
         raise Invalid(
-            "X-Agentlip-Member must name the member that sends",
+            "X-Agentlip-Member must name the sending member",
             details={"field": "X-Agentlip-Member"},
-            hint="its whole public key; agentlip mesh members MESH",
+            hint="set it to the whole public key, as listed by agentlip mesh members MESH",
         )
     return named
 
 
-def only_itself(principal: Principal, mesh_id: str, pubkey: str, directory: Directory) -> None:
-    """A member does that for itself; a token does it for anybody."""
-    signed = member_of(principal)
-    if signed is not None:
-        directory.member(mesh_id, signed)
-        if signed != pubkey:
-            raise wire.NotYours
-
-
-def within(principal: Principal, mesh_id: str, directory: Directory) -> str | None:
-    """The member that asks, who must be one of this mesh; None for a token."""
-    signed = member_of(principal)
-    if signed is not None:
-        directory.member(mesh_id, signed)
-    return signed
-
-
 class Signatures:
-    """Verifies signatures of requests and of hellos, and refuses what was used before.
+    """Verifies signatures of requests and hellos, and refuses replays.
 
-    broker_id  what members sign for; known once the store is open
-    unsaved    nonces of requests that change something and are not in the store yet
+    broker_id  the id that members sign for, set when the store is open
+    unsaved    nonces of changing requests that are not in the store yet
     """
 
     def __init__(
@@ -94,27 +77,27 @@ class Signatures:
         self._clock = clock
         self._nonces = UsedNonces(settings.nonces_max, settings.nonces_member_max)
         self.broker_id = ""
-        self.unsaved: list[UsedNonce] = []
+        self.unsaved: list[NonceRecord] = []
 
-    def restore(self, broker_id: str, used: Sequence[UsedNonce]) -> None:
-        """What an earlier process stored: its id, and nonces in the order of their expiry."""
+    def restore(self, broker_id: str, used: Sequence[NonceRecord]) -> None:
+        """Set the broker's id and the stored nonces, in the order of their expiry."""
         self.broker_id = broker_id
         now_ms, longest_ms = self._clock.now_ms(), 2 * self._skew_ms
         self._nonces.restore(
-            ((one.member, one.digest, min(one.expires_ms - now_ms, longest_ms) / 1000)
-             for one in used),
+            ((nonce.member, nonce.digest, min(nonce.expires_ms - now_ms, longest_ms) / 1000)
+             for nonce in used),
             self._clock.monotonic(),
         )  # fmt: skip
 
     def forget(self) -> int:
-        """Drop nonces whose time is over; how many are left."""
+        """Drop expired nonces; how many are left."""
         self._nonces.forget(self._clock.monotonic())
         return len(self._nonces)
 
     def request(self, environ: Environ) -> Callable[[bytes], Principal] | None:
-        """For `Operation.signer`: None if nobody signed; else what verifies the body.
+        """For `Operation.signer`: a function that verifies the body, or None without a signature.
 
-        Everything cheap is checked before a byte of the body is read.
+        Everything but the signature itself is checked before the body is read.
         """
         given = environ.get(SIGNATURE)
         if given is None:
@@ -148,10 +131,10 @@ class Signatures:
         return verify_once if is_nonce(nonce) else self._wrong
 
     def hello(self, hello: frames.Hello, challenge: str) -> bool:
-        """Whether this frame proves who its sender is; False: it asks for a challenge.
+        """Whether this frame authenticates its member; False: it needs a challenge first.
 
-        Raises what is wrong with a signature. A challenge belongs to one connection, so that
-        nobody can use a hello again; of version 1 signatures are remembered.
+        Raises if the signature is wrong. A challenge belongs to one connection, so a hello cannot
+        be replayed on another; version 1 has no challenge, so its signatures are remembered.
         """
         self._check_member(hello.member)
         if not hello.signature:
@@ -178,7 +161,7 @@ class Signatures:
             if not is_good(member, text_of(body), given):
                 self._wrong(body)
             self._count("good")
-            return Principal(PREFIX + member, member[:16], OF_MEMBERS)
+            return Principal(PREFIX + member, member[:16], MEMBER_SCOPES)
 
         return verify
 
@@ -193,10 +176,10 @@ class Signatures:
             self._count("full")
             raise wire.TooManySignatures(retry_after=full.seconds) from None
         if changes:
-            self.unsaved.append(UsedNonce(expires_ms, member, digest))
+            self.unsaved.append(NonceRecord(expires_ms, member, digest))
 
     def _check_member(self, member: str) -> None:
-        if not self._directory().knows(member):
+        if not self._directory().has_key(member):
             self._count("unknown")
             if not is_hex_key(member):
                 raise wire.BadSignature

@@ -1,14 +1,15 @@
-"""Changes of meshes, members, topics, queues and subscriptions, each in its transaction."""
+"""Changes of meshes, members, destinations, subscriptions and webhooks, each in a transaction."""
 
 import msgspec
 
 from appliance.broker import queries, webhook_wire, wire
 from appliance.broker.directory import MeshRow
+from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
 
 
-def create_mesh(tx: Tx, command: wire.CreateMesh, most: int) -> MeshRow:
-    _check_room(tx, "SELECT count(*) FROM mesh", (), most)
+def create_mesh(tx: Tx, command: wire.CreateMesh, limit: int) -> MeshRow:
+    _check_limit(tx, "SELECT count(*) FROM mesh", (), limit)
     row = MeshRow(
         tx.new_id("mesh_"),
         command.slug,
@@ -35,8 +36,8 @@ def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
             tx.execute(f"UPDATE mesh SET {column} = ? WHERE id = ?", (value, mesh_id))
 
 
-def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str, most: int) -> None:
-    _check_room(tx, "SELECT count(*) FROM member", (), most)
+def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str, limit: int) -> None:
+    _check_limit(tx, "SELECT count(*) FROM member", (), limit)
     _insert_member(tx, mesh_id, pubkey, name)
 
 
@@ -54,17 +55,17 @@ def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
 
 
 def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
-    """Its subscriptions and what was on its way to it go as well. False: it was revoked before."""
+    """Also deletes its subscriptions and deliveries. False: it was revoked before."""
     done = tx.execute(
         "UPDATE member SET revoked_ms = ? WHERE mesh_id = ? AND pubkey = ? AND revoked_ms IS NULL",
         (tx.now_ms, mesh_id, pubkey),
     ).rowcount
-    _forget_receiver(tx, mesh_id, pubkey)
+    _remove_recipient(tx, mesh_id, pubkey)
     return done == 1
 
 
 def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
-    """The member goes on under another key: subscriptions and deliveries move, in one commit."""
+    """Move the member's subscriptions and deliveries to its new key, in one commit."""
     tx.execute(
         "UPDATE member SET revoked_ms = ?, successor = ? WHERE mesh_id = ? AND pubkey = ?",
         (tx.now_ms, new, mesh_id, old),
@@ -75,16 +76,15 @@ def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
         (new, mesh_id, old),
     )
     tx.execute(
-        "UPDATE delivery_queue SET recipient = ?, lease_owner = NULL, lease_until_ms = NULL"
-        " WHERE mesh_id = ? AND recipient = ?",
+        f"UPDATE delivery_queue SET recipient = ?, {FREE} WHERE mesh_id = ? AND recipient = ?",
         (new, mesh_id, old),
     )
 
 
-def create_place(tx: Tx, mesh_id: str, kind: str, name: str, most: int) -> bool:
-    """False: it was there."""
-    _check_room(
-        tx, "SELECT count(*) FROM place WHERE mesh_id = ? AND kind = ?", (mesh_id, kind), most
+def create_destination(tx: Tx, mesh_id: str, kind: str, name: str, limit: int) -> bool:
+    """False: it exists already."""
+    _check_limit(
+        tx, "SELECT count(*) FROM place WHERE mesh_id = ? AND kind = ?", (mesh_id, kind), limit
     )
     return (
         tx.execute(
@@ -96,19 +96,19 @@ def create_place(tx: Tx, mesh_id: str, kind: str, name: str, most: int) -> bool:
     )
 
 
-def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, most: int) -> bool:
-    """False: it was subscribed."""
-    if not queries.has_place(tx, mesh_id, kind, name):
+def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, limit: int) -> bool:
+    """False: it was subscribed before."""
+    if not queries.destination_exists(tx, mesh_id, kind, name):
         raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
     if subscriber.startswith("webhook:"):
-        queries.hook(tx, mesh_id, subscriber.removeprefix("webhook:"))
+        queries.webhook(tx, mesh_id, subscriber.removeprefix("webhook:"))
     elif not queries.is_active(tx, mesh_id, subscriber):
         raise wire.NoSuchMember(details={"member": subscriber[:100]})
-    _check_room(
+    _check_limit(
         tx,
         "SELECT count(*) FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?",
         (mesh_id, kind, name),
-        most,
+        limit,
     )
     return (
         tx.execute(
@@ -121,7 +121,7 @@ def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, most:
 
 
 def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
-    """What is on its way already still arrives."""
+    """Deliveries that exist already are still made. False: it was not subscribed."""
     return (
         tx.execute(
             "DELETE FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?"
@@ -132,56 +132,56 @@ def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> 
     )
 
 
-def add_hook(tx: Tx, mesh_id: str, url: str, secret: str, most: int) -> str:
-    _check_room(tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), most)
-    hook_id = tx.new_id("bhook_")
+def add_webhook(tx: Tx, mesh_id: str, url: str, secret: str, limit: int) -> str:
+    _check_limit(tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), limit)
+    webhook_id = tx.new_id("bhook_")
     tx.execute(
         "INSERT INTO webhook (mesh_id, id, url, added_ms, secret) VALUES (?, ?, ?, ?, ?)",
-        (mesh_id, hook_id, url, tx.now_ms, secret),
+        (mesh_id, webhook_id, url, tx.now_ms, secret),
     )
-    return hook_id
+    return webhook_id
 
 
-def change_hook(
+def change_webhook(
     tx: Tx,
     mesh_id: str,
-    hook_id: str,
-    command: webhook_wire.ChangeHook,
+    webhook_id: str,
+    command: webhook_wire.ChangeMeshWebhook,
     secret: str | None,
     grace_ms: int,
 ) -> None:
-    """`secret` is the new one, if there is one; the former signs beside it for `grace_ms`."""
-    row = queries.hook(tx, mesh_id, hook_id)
-    given: dict[str, str | int | None] = {}
+    """`secret`: a new secret, or None. The former one also signs for another `grace_ms`."""
+    row = queries.webhook(tx, mesh_id, webhook_id)
+    changed: dict[str, str | int | None] = {}
     if command.url is not None:
-        given["url"] = command.url
+        changed["url"] = command.url
     if command.enabled is not None:
-        given["enabled"] = int(command.enabled)
+        changed["enabled"] = int(command.enabled)
     if command.enabled:
-        given |= {"failing_since_ms": None, "disabled_because": None}
+        changed |= {"failing_since_ms": None, "disabled_because": None}
         tx.execute(
             "UPDATE delivery_queue SET ready_ms = ? WHERE mesh_id = ? AND recipient = ?"
             " AND lease_owner IS NULL AND ready_ms > ?",
-            (tx.now_ms, mesh_id, f"webhook:{hook_id}", tx.now_ms),
+            (tx.now_ms, mesh_id, f"webhook:{webhook_id}", tx.now_ms),
         )
     if secret is not None and secret != row.secret:
-        given |= {
+        changed |= {
             "secret": secret,
             "former_secret": row.secret if grace_ms else None,
             "former_until_ms": tx.now_ms + grace_ms if grace_ms else None,
         }
-    for column, value in given.items():
+    for column, value in changed.items():
         tx.execute(
             f"UPDATE webhook SET {column} = ? WHERE mesh_id = ? AND id = ?",
-            (value, mesh_id, hook_id),
+            (value, mesh_id, webhook_id),
         )
 
 
-def remove_hook(tx: Tx, mesh_id: str, hook_id: str) -> bool:
+def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str) -> bool:
     done = tx.execute(
-        "DELETE FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
+        "DELETE FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
     ).rowcount
-    _forget_receiver(tx, mesh_id, f"webhook:{hook_id}")
+    _remove_recipient(tx, mesh_id, f"webhook:{webhook_id}")
     return done == 1
 
 
@@ -195,13 +195,15 @@ def _insert_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
         raise wire.MemberTaken(details={"name": name})
 
 
-def _forget_receiver(tx: Tx, mesh_id: str, receiver: str) -> None:
-    tx.execute("DELETE FROM subscription WHERE mesh_id = ? AND subscriber = ?", (mesh_id, receiver))
+def _remove_recipient(tx: Tx, mesh_id: str, recipient: str) -> None:
     tx.execute(
-        "DELETE FROM delivery_queue WHERE mesh_id = ? AND recipient = ?", (mesh_id, receiver)
+        "DELETE FROM subscription WHERE mesh_id = ? AND subscriber = ?", (mesh_id, recipient)
+    )
+    tx.execute(
+        "DELETE FROM delivery_queue WHERE mesh_id = ? AND recipient = ?", (mesh_id, recipient)
     )
 
 
-def _check_room(tx: Tx, sql: str, parameters: tuple[str, ...], most: int) -> None:
-    if tx.execute(sql, parameters).fetchone()[0] >= most:
-        raise wire.TooManyRows(details={"limit": most})
+def _check_limit(tx: Tx, sql: str, parameters: tuple[str, ...], limit: int) -> None:
+    if tx.execute(sql, parameters).fetchone()[0] >= limit:
+        raise wire.TooManyRows(details={"limit": limit})

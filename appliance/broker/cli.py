@@ -1,4 +1,4 @@
-"""`agentlip mesh` and `agentlip broker`: through the appliance that runs here."""
+"""`agentlip mesh` and `agentlip broker`, which call the running appliance."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,32 +10,36 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
-meshes = plain_app("Meshes of the broker: members, topics, queues, subscriptions.")
-app = plain_app("The broker: status, history, orphans.")
+meshes = plain_app("Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.")
+app = plain_app("Inspect the broker: status, history, orphans.")
 
 ROOT = "/broker/v1/meshes"
 
 MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help="Name of the mesh.")]
-MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="Its key, or its name.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
-HookArgument = Annotated[str, typer.Argument(metavar="ID", help="Of the webhook.")]
+MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="Key or name of the member.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic or queue.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
 SecretFlag = Annotated[
     Path | None,
-    typer.Option("--secret-file", help="Sign with the secret in this file (whsec_…)."),
+    typer.Option("--secret-file", help="File with the secret to sign with (whsec_…)."),
 ]
-QueueFlag = Annotated[bool, typer.Option("--queue", help="A queue: one consumer gets each.")]
+QueueFlag = Annotated[
+    bool, typer.Option("--queue", help="A queue: each message goes to one consumer.")
+]
 DedupeFlag = Annotated[
-    int | None, typer.Option("--dedupe-days", help="How long ids are remembered (7 to 3999).")
+    int | None, typer.Option("--dedupe-days", help="Days that ids of sends are kept (7 to 3999).")
 ]
-KeepFlag = Annotated[int | None, typer.Option("--keep-days", help="How long messages are kept.")]
+KeepFlag = Annotated[int | None, typer.Option("--keep-days", help="Days that messages are kept.")]
 PermanentFlag = Annotated[
-    bool | None, typer.Option("--permanent/--scoped", help="Remember ids for ever, or not.")
+    bool | None,
+    typer.Option("--permanent/--scoped", help="Keep ids of sends forever, or for --dedupe-days."),
 ]
 PolicyFlag = Annotated[
     str | None,
     typer.Option(
         "--concurrency",
-        help="Two connections of a member: prefer_newest, prefer_oldest, allow_concurrent.",
+        help="If a member connects twice: prefer_newest, prefer_oldest or allow_concurrent.",
     ),
 ]
 
@@ -50,21 +54,21 @@ def create_mesh(
     permanent: PermanentFlag = None,
     concurrency: PolicyFlag = None,
 ) -> None:
-    """Make a mesh.
+    """Create a mesh.
 
     Example: agentlip mesh create lab --keep-days 30
     """
     body = {"slug": slug, **_retention(dedupe_days, keep_days, permanent, concurrency)}
-    answer = _hub(session).post(ROOT, body)
-    session.answer(answer, f"made mesh {slug}")
+    answer = session.hub().post(ROOT, body)
+    session.answer(answer, f"created mesh {slug}")
 
 
 @meshes.command("list")
 @common
 def list_meshes(session: Session) -> None:
-    """All meshes."""
+    """List all meshes."""
     session.table(
-        _hub(session).get(ROOT)["meshes"],
+        session.hub().get(ROOT)["meshes"],
         [
             ("MESH", "slug"),
             ("IDS", "dedupe_mode"),
@@ -72,7 +76,7 @@ def list_meshes(session: Session) -> None:
             ("KEEP", "message_retention_days"),
             ("CONCURRENCY", "concurrency"),
         ],
-        empty="no meshes yet; make one with 'agentlip mesh create NAME'",
+        empty="no meshes yet; create one with 'agentlip mesh create NAME'",
     )
 
 
@@ -86,23 +90,25 @@ def update_mesh(
     permanent: PermanentFlag = None,
     concurrency: PolicyFlag = None,
 ) -> None:
-    """Change what is named. Ids that were given an end keep it.
+    """Change the named settings of a mesh. A new --dedupe-days applies to sends from now on.
 
     Example: agentlip mesh update lab --concurrency allow_concurrent
     """
     body = _retention(dedupe_days, keep_days, permanent, concurrency)
     if not body:
-        raise Invalid("nothing to change", hint="agentlip mesh update --help")
-    session.answer(_hub(session).patch(_path(mesh), body), f"changed {mesh}")
+        raise Invalid("nothing to change", hint="agentlip mesh update --help lists the options")
+    session.answer(session.hub().patch(_path(mesh), body), f"changed {mesh}")
 
 
 @meshes.command("keygen")
 @common
 def make_key(
     session: Session,
-    out: Annotated[Path, typer.Option("--out", help="File for the private seed; must not exist.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="New file for the private seed; it must not exist.")
+    ],
 ) -> None:
-    """Make a member's key pair: the seed into a file, the public key on standard output.
+    """Generate a member's key pair: write the seed to a file and print the public key.
 
     Example: agentlip mesh keygen --out anna.key
     """
@@ -115,7 +121,9 @@ def make_key(
     try:
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Conflict(f"{out} exists", hint="a key is never written over") from None
+        raise Conflict(
+            f"{out} exists", hint="choose another file; existing keys are not overwritten"
+        ) from None
     with os.fdopen(descriptor, "w") as file:
         file.write(seed + "\n")
     key = public_key(seed)
@@ -128,22 +136,22 @@ def add_member(
     session: Session,
     mesh: MeshArgument,
     name: NameArgument,
-    key: Annotated[str, typer.Option("--key", help="Its ed25519 public key, hexadecimal.")],
+    key: Annotated[str, typer.Option("--key", help="Its ed25519 public key in hexadecimal.")],
 ) -> None:
     """Add a member by its public key.
 
     Example: agentlip mesh add-member lab anna --key $(agentlip mesh keygen --out anna.key)
     """
-    answer = _hub(session).post(f"{_path(mesh)}/members", {"pubkey": key, "name": name})
+    answer = session.hub().post(f"{_path(mesh)}/members", {"pubkey": key, "name": name})
     session.answer(answer, f"added {name} to {mesh}")
 
 
 @meshes.command("members")
 @common
 def list_members(session: Session, mesh: MeshArgument) -> None:
-    """Members of a mesh, and who is connected."""
+    """List the members of a mesh and whether they are connected."""
     session.table(
-        _hub(session).rows(_path(mesh, "members"), "members"),
+        session.hub().rows(_path(mesh, "members"), "members"),
         [("NAME", "name"), ("STATE", "state"), ("CONNECTED", "connected"), ("KEY", "pubkey")],
         empty="no members yet; add one with 'agentlip mesh add-member'",
     )
@@ -154,16 +162,16 @@ def list_members(session: Session, mesh: MeshArgument) -> None:
 def rename_member(
     session: Session, mesh: MeshArgument, member: MemberArgument, name: NameArgument
 ) -> None:
-    """Give a member another name. Messages keep the name that their sender had."""
-    answer = _hub(session).patch(f"{_path(mesh, 'members', member)}", {"name": name})
-    session.answer(answer, f"{member} is {name} now")
+    """Rename a member. Messages that were accepted before keep the old name."""
+    answer = session.hub().patch(f"{_path(mesh, 'members', member)}", {"name": name})
+    session.answer(answer, f"renamed {member} to {name}")
 
 
 @meshes.command("revoke-member")
 @common
 def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) -> None:
-    """End a member: at once and for good. Its connections are closed, its key never comes back."""
-    session.answer(_hub(session).delete(_path(mesh, "members", member)), f"revoked {member}")
+    """Revoke a member immediately and permanently. Its connections are closed."""
+    session.answer(session.hub().delete(_path(mesh, "members", member)), f"revoked {member}")
 
 
 @meshes.command("add-topic")
@@ -171,27 +179,27 @@ def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) 
 def add_topic(
     session: Session, mesh: MeshArgument, name: NameArgument, queue: QueueFlag = False
 ) -> None:
-    """Make a topic, or with --queue a queue.
+    """Create a topic, or a queue with --queue.
 
     Example: agentlip mesh add-topic lab alerts
     """
-    answer = _hub(session).post(_path(mesh, _kinds(queue)), {"name": name})
+    answer = session.hub().post(_path(mesh, _kinds(queue)), {"name": name})
     session.answer(answer, f"{_kinds(queue)[:-1]} {name}")
 
 
 @meshes.command("topics")
 @common
 def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) -> None:
-    """Topics of a mesh, or with --queue its queues, and who is subscribed."""
-    rows = _hub(session).rows(_path(mesh, _kinds(queue)), "places")
+    """List the topics of a mesh, or its queues with --queue, and their subscribers."""
+    rows = session.hub().rows(_path(mesh, _kinds(queue)), "places")
     if not session.machine:
         rows = [
-            {**row, "subscribers": " ".join(one[:16] for one in row["subscribers"])} for row in rows
+            {**row, "subscribers": " ".join(key[:16] for key in row["subscribers"])} for row in rows
         ]
     session.table(
         rows,
         [("NAME", "name"), ("SUBSCRIBERS", "subscribers")],
-        empty="none yet; make one with 'agentlip mesh add-topic'",
+        empty="none yet; create one with 'agentlip mesh add-topic'",
     )
 
 
@@ -200,16 +208,18 @@ def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) 
 def subscribe(
     session: Session,
     mesh: MeshArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    member: Annotated[str, typer.Argument(metavar="MEMBER", help="Key, name, or webhook:ID.")],
+    topic: TopicArgument,
+    member: Annotated[
+        str, typer.Argument(metavar="MEMBER", help="Key or name of a member, or webhook:ID.")
+    ],
     queue: QueueFlag = False,
 ) -> None:
-    """Have a member get what is sent to a topic, or its share of a queue.
+    """Subscribe a member to a topic, or make it a consumer of a queue with --queue.
 
     Example: agentlip mesh subscribe lab alerts anna
     """
     path = _path(mesh, _kinds(queue), topic, "subscribers", member)
-    session.answer(_hub(session).put(path), f"{member} is subscribed to {topic}")
+    session.answer(session.hub().put(path), f"{member} is subscribed to {topic}")
 
 
 @meshes.command("unsubscribe")
@@ -217,62 +227,65 @@ def subscribe(
 def unsubscribe(
     session: Session,
     mesh: MeshArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicArgument,
     member: MemberArgument,
     queue: QueueFlag = False,
 ) -> None:
-    """End a subscription. What is on its way already still arrives."""
+    """End a subscription. Messages that were accepted before are still delivered."""
     path = _path(mesh, _kinds(queue), topic, "subscribers", member)
-    session.answer(_hub(session).delete(path), f"{member} is not subscribed to {topic}")
+    session.answer(session.hub().delete(path), f"{member} is not subscribed to {topic}")
 
 
 @meshes.command("webhooks")
 @common
-def list_hooks(session: Session, mesh: MeshArgument) -> None:
-    """Webhooks that can be subscribed to topics."""
-    rows = _hub(session).rows(_path(mesh, "webhooks"), "webhooks")
+def list_webhooks(session: Session, mesh: MeshArgument) -> None:
+    """List the webhooks of a mesh, which can be subscribed to topics."""
+    rows = session.hub().rows(_path(mesh, "webhooks"), "webhooks")
     if not session.machine:
-        rows = [{**row, "state": _hook_state(row)} for row in rows]
-    session.table(
-        rows,
-        [("ID", "id"), ("STATE", "state"), ("URL", "url")],
-        empty="no webhooks",
-    )
+        rows = [{**row, "state": _webhook_state(row)} for row in rows]
+    columns = [("ID", "id"), ("STATE", "state"), ("URL", "url")]
+    session.table(rows, columns, empty="no webhooks")
 
 
 @meshes.command("add-webhook")
 @common
-def add_hook(
+def add_webhook(
     session: Session,
     mesh: MeshArgument,
-    url: Annotated[str, typer.Argument(metavar="URL")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL to call.")],
     secret_file: SecretFlag = None,
 ) -> None:
-    """Add a webhook; subscribe it as webhook:ID. Its secret is shown this once.
+    """Add a webhook and print its secret, this once. Subscribe it as webhook:ID.
 
     Example: agentlip mesh add-webhook lab https://ci.example.com/hook
     """
     body = {"url": url, **_secret(secret_file)}
-    answer = _hub(session).post(_path(mesh, "webhooks"), body)
+    answer = session.hub().post(_path(mesh, "webhooks"), body)
     session.answer(answer, f"webhook:{answer['webhook']['id']}\n{answer['secret']}")
 
 
 @meshes.command("update-webhook")
 @common
-def update_hook(
+def update_webhook(
     session: Session,
     mesh: MeshArgument,
-    webhook: HookArgument,
-    url: Annotated[str | None, typer.Option("--url", help="Where it points from now on.")] = None,
+    webhook: WebhookArgument,
+    url: Annotated[str | None, typer.Option("--url", help="New URL to call.")] = None,
     enabled: Annotated[
-        bool | None, typer.Option("--enable/--disable", help="Call it, or not.")
+        bool | None,
+        typer.Option(
+            "--enable/--disable", help="Call the webhook, or keep its messages until it is enabled."
+        ),
     ] = None,
     new_secret: Annotated[
-        bool, typer.Option("--new-secret", help="Have one made; the former signs too for a day.")
+        bool,
+        typer.Option(
+            "--new-secret", help="Generate a new secret; for a day the old one signs too."
+        ),
     ] = False,
     secret_file: SecretFlag = None,
 ) -> None:
-    """Change a webhook, its switch or its secret.
+    """Change a webhook's URL or secret, or enable or disable it.
 
     Example: agentlip mesh update-webhook lab bhook_01K… --enable
     """
@@ -280,9 +293,11 @@ def update_hook(
     body = {name: value for name, value in given.items() if value is not None}
     body |= _secret(secret_file)
     if not body:
-        raise Invalid("nothing to change", hint="agentlip mesh update-webhook --help")
-    answer = _hub(session).patch(_hook_path(mesh, webhook), body)
-    lines = [f"{webhook} is {_hook_state(answer['webhook'])}"]
+        raise Invalid(
+            "nothing to change", hint="agentlip mesh update-webhook --help lists the options"
+        )
+    answer = session.hub().patch(_webhook_path(mesh, webhook), body)
+    lines = [f"{webhook} is {_webhook_state(answer['webhook'])}"]
     if "secret" in answer:
         lines.append(answer["secret"])
     session.answer(answer, "\n".join(lines))
@@ -290,45 +305,37 @@ def update_hook(
 
 @meshes.command("webhook-deliveries")
 @common
-def list_hook_deliveries(
+def list_webhook_deliveries(
     session: Session,
     mesh: MeshArgument,
-    webhook: HookArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 100,
+    webhook: WebhookArgument,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 100,
 ) -> None:
-    """What a webhook has not taken yet, and why.
+    """List the outstanding deliveries of a webhook with their errors.
 
     Example: agentlip mesh webhook-deliveries lab bhook_01K…
     """
-    path = f"{_hook_path(mesh, webhook)}/deliveries"
-    rows, more = _hub(session).page(path, "deliveries", limit)
-    session.table(
-        rows,
-        [
-            ("MESSAGE", "message_id"),
-            ("STATE", "state"),
-            ("TRIES", "attempts"),
-            ("NEXT", "next_attempt_at"),
-            ("LAST ERROR", "last_error"),
-        ],
-        empty="nothing waits for it",
-    )
+    path = f"{_webhook_path(mesh, webhook)}/deliveries"
+    rows, more = session.hub().page(path, "deliveries", limit)
+    columns = [("MESSAGE", "message_id"), ("STATE", "state"), ("ATTEMPTS", "attempts"),
+               ("NEXT", "next_attempt_at"), ("LAST ERROR", "last_error")]  # fmt: skip
+    session.table(rows, columns, empty="no outstanding deliveries")
     if more and not session.machine:
-        note(f"only {limit} are shown")
+        note(f"only the first {limit} are listed; raise --limit for more")
 
 
 @meshes.command("remove-webhook")
 @common
-def remove_hook(session: Session, mesh: MeshArgument, webhook: HookArgument) -> None:
-    """Forget a webhook, its subscriptions, and what waits for it."""
-    session.answer(_hub(session).delete(_hook_path(mesh, webhook)), f"removed {webhook}")
+def remove_webhook(session: Session, mesh: MeshArgument, webhook: WebhookArgument) -> None:
+    """Delete a webhook, its subscriptions and its outstanding deliveries."""
+    session.answer(session.hub().delete(_webhook_path(mesh, webhook)), f"removed {webhook}")
 
 
-def _hook_path(mesh: str, webhook: str) -> str:
+def _webhook_path(mesh: str, webhook: str) -> str:
     return _path(mesh, "webhooks", webhook.removeprefix("webhook:"))
 
 
-def _hook_state(row: Mapping[str, Any]) -> str:
+def _webhook_state(row: Mapping[str, Any]) -> str:
     if not row["enabled"]:
         return "off"
     return "on" if row["failing_since"] is None else "failing"
@@ -341,10 +348,12 @@ def _secret(file: Path | None) -> dict[str, str]:
 @app.command("status")
 @common
 def show_status(session: Session) -> None:
-    """Counts of everything, and what the last looks found."""
-    answer = _hub(session).get("/broker/v1/status")
-    told = ", ".join(f"{value} {name}" for name, value in answer.items() if isinstance(value, int))
-    session.answer(answer, told)
+    """Print counts over all meshes and the result of the last orphan check."""
+    answer = session.hub().get("/broker/v1/status")
+    summary = ", ".join(
+        f"{value} {name}" for name, value in answer.items() if isinstance(value, int)
+    )
+    session.answer(answer, summary)
 
 
 @app.command("history")
@@ -352,39 +361,31 @@ def show_status(session: Session) -> None:
 def show_history(
     session: Session,
     mesh: MeshArgument,
-    after: Annotated[str, typer.Option("--after", help="Behind this history_id.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 100,
+    after: Annotated[str, typer.Option("--after", help="Begin after this history_id.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 100,
 ) -> None:
-    """Messages of a mesh in the order of acceptance.
+    """List the messages of a mesh in the order of acceptance.
 
     Example: agentlip broker history lab --limit 10
     """
-    page = _hub(session).get(_path(mesh, "history"), after=after or None, limit=limit)
+    page = session.hub().get(_path(mesh, "history"), after=after or None, limit=limit)
     rows = page["history"]
     if not session.machine:
         rows = [{"history_id": row["history_id"], **row["message"]} for row in rows]
-    session.table(
-        rows,
-        [
-            ("HISTORY", "history_id"),
-            ("FROM", "sender_name"),
-            ("KIND", "destination_kind"),
-            ("TO", "destination_ref"),
-            ("BODY", "body"),
-        ],
-        empty="nothing was accepted yet",
-    )
+    columns = [("HISTORY", "history_id"), ("FROM", "sender_name"), ("KIND", "destination_kind"),
+               ("TO", "destination_ref"), ("BODY", "body")]  # fmt: skip
+    session.table(rows, columns, empty="no messages yet")
 
 
 @app.command("orphans")
 @common
 def find_orphans(session: Session) -> None:
-    """Look for rows that break the broker's promise. Exit code 1 when there are any."""
-    rows = _hub(session).post("/broker/v1/orphans", {})["orphans"]
+    """Check for orphaned rows. The exit code is 1 if there are any."""
+    rows = session.hub().post("/broker/v1/orphans", {})["orphans"]
     columns = [("RULE", "rule"), ("MESH", "mesh"), ("MESSAGE", "broker_message_id"),
                ("WHAT", "sentence")]  # fmt: skip
     if not rows and not session.machine:
-        session.answer(rows, "no orphans: all accepted messages are complete")
+        session.answer(rows, "no orphaned rows")
         return
     session.table(rows, columns, empty="")
     if rows:
@@ -396,13 +397,13 @@ def find_orphans(session: Session) -> None:
 def recover(
     session: Session,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Confirm; without it, nothing is changed.")
+        bool, typer.Option("--yes", help="Confirm; without it nothing is changed.")
     ] = False,
 ) -> None:
-    """Copy what can be read of a damaged broker into a new file. The damaged file is kept.
+    """Copy what can be read of a damaged broker database into a new file and keep the old one.
 
-    Stop the appliance first. Exit code 1 when anything was lost; `agentlip broker orphans` then
-    lists what no longer belongs together.
+    Stop the appliance first. The exit code is 1 if rows were lost; `agentlip broker orphans` then
+    lists rows whose counterpart is missing.
 
     Example: agentlip broker recover --yes
     """
@@ -413,33 +414,37 @@ def recover(
 
 @app.command("accept")
 @common
-def accept_one(
+def accept_message(
     session: Session,
     mesh: MeshArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT")],
-    sender: Annotated[str, typer.Option("--as", help="Member that sends: key or name.")],
-    topic: Annotated[str | None, typer.Option("--topic")] = None,
-    queue: Annotated[str | None, typer.Option("--queue")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="A member: key or name.")] = None,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
+    sender: Annotated[str, typer.Option("--as", help="Sending member: key or name.")],
+    topic: Annotated[str | None, typer.Option("--topic", help="Send to this topic.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="Send to this queue.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Send to this member: key or name.")
+    ] = None,
     client_message_id: Annotated[
-        str | None, typer.Option("--id", help="The same id again sends nothing twice.")
+        str | None, typer.Option("--id", help="Id of the send; repeating it does not send twice.")
     ] = None,
 ) -> None:
-    """Hand one message to the broker without the outbox, to try a mesh out.
+    """Send one message to the broker without the outbox, to try out a mesh.
 
-    To send for real use agentlip outbox send: it keeps the message until the broker has it.
+    In normal use, send with agentlip outbox send: it keeps the message until it is accepted.
 
     Example: agentlip broker accept lab --as anna --topic alerts 'build done'
     """
     from appliance.kernel.ids import random_id
     from appliance.mesh.fingerprint import fingerprint
 
-    hub = _hub(session)
-    keys = {one["name"]: one["pubkey"] for one in hub.rows(_path(mesh, "members"), "members")}
+    hub = session.hub()
+    keys = {
+        member["name"]: member["pubkey"] for member in hub.rows(_path(mesh, "members"), "members")
+    }
     chosen = {"topic": topic, "queue": queue, "dm": None if to is None else keys.get(to, to)}
     given = [(kind, ref) for kind, ref in chosen.items() if ref is not None]
     if len(given) != 1:
-        raise Invalid("name one of --topic, --queue and --to")
+        raise Invalid("exactly one destination is required", hint="pass --topic, --queue or --to")
     kind, ref = given[0]
     item: dict[str, Any] = {
         "mesh": mesh,
@@ -454,7 +459,7 @@ def accept_one(
     )
     session.answer(answer, str(answer["broker_message_id"]))
     if answer["duplicate"] and not session.machine:
-        note("it was accepted before; nothing was sent again")
+        note("this id was accepted before; nothing was sent again")
 
 
 def _retention(
@@ -474,16 +479,9 @@ def _kinds(queue: bool) -> str:
     return "queues" if queue else "topics"
 
 
-def _path(mesh: str, *parts: str) -> str:
+def _path(mesh: str, *segments: str) -> str:
     from urllib.parse import quote
 
-    if not mesh or not all(parts):
-        raise Invalid("a name must not be empty")
-    return "/".join([ROOT, *(quote(part, safe=":") for part in (mesh, *parts))])
-
-
-def _hub(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))
+    if not mesh or not all(segments):
+        raise Invalid("a name must not be empty", hint="agentlip mesh --help")
+    return "/".join([ROOT, *(quote(part, safe=":") for part in (mesh, *segments))])

@@ -1,4 +1,4 @@
-"""Rows as structs, and the picture of all meshes that is kept in memory."""
+"""Rows as structs, and all meshes and members in memory."""
 
 from collections.abc import Iterable
 
@@ -8,25 +8,25 @@ from appliance.broker import webhook_wire, wire
 from appliance.kernel.clock import iso
 
 KEY_EPOCHS_MAX = 100
-"""Keys of one member, the one in force and former ones, to which a dm may be addressed."""
+"""How many keys of one member, current and former, a dm may be addressed to."""
 
 
 class MeshRow(Struct, frozen=True):
     id: str
     slug: str
-    dedupe_mode: str
+    dedupe_mode: wire.Mode
     dedupe_retention_days: int
     message_retention_days: int
-    concurrency: str
+    concurrency: wire.Concurrency
     created_ms: int
 
-    def shown(self) -> wire.Mesh:
+    def to_wire(self) -> wire.Mesh:
         return wire.Mesh(
             self.slug,
-            self.dedupe_mode,  # type: ignore[arg-type]
+            self.dedupe_mode,
             self.dedupe_retention_days,
             self.message_retention_days,
-            self.concurrency,  # type: ignore[arg-type]
+            self.concurrency,
             iso(self.created_ms),
         )
 
@@ -39,20 +39,19 @@ class MemberRow(Struct, frozen=True):
     revoked_ms: int | None
     successor: str | None
 
-    def shown(self, connected: bool = False) -> wire.Member:
-        state = "active" if self.revoked_ms is None else "revoked"
+    def to_wire(self, connected: bool = False) -> wire.Member:
         return wire.Member(
             self.pubkey,
             self.name,
-            state,  # type: ignore[arg-type]
+            "active" if self.revoked_ms is None else "revoked",
             iso(self.added_ms),
             connected,
             self.successor,
         )
 
 
-class HookRow(Struct, frozen=True):
-    """A webhook as it is stored, secrets included: never shown as it is."""
+class MeshWebhookRow(Struct, frozen=True):
+    """A stored webhook with its secrets. Replies contain `to_wire()` only."""
 
     mesh_id: str
     id: str
@@ -66,14 +65,14 @@ class HookRow(Struct, frozen=True):
     disabled_because: str | None = None
 
     def secrets(self, now_ms: int) -> list[str]:
-        """Those that sign now: the one in force first."""
+        """The secrets that sign now: the current one first."""
         if self.former_secret is None or now_ms >= (self.former_until_ms or 0):
             return [self.secret]
         return [self.secret, self.former_secret]
 
-    def shown(self, now_ms: int) -> webhook_wire.Hook:
+    def to_wire(self, now_ms: int) -> webhook_wire.MeshWebhook:
         rotating = len(self.secrets(now_ms)) > 1 and self.former_until_ms is not None
-        return webhook_wire.Hook(
+        return webhook_wire.MeshWebhook(
             self.id,
             self.url,
             iso(self.added_ms),
@@ -85,14 +84,14 @@ class HookRow(Struct, frozen=True):
 
 
 class Directory:
-    """Meshes and members as of the last change. The store is the truth; this is read often."""
+    """Meshes and members as of the last change. The store is authoritative."""
 
     def __init__(
         self,
         meshes: Iterable[MeshRow] = (),
         members: Iterable[MemberRow] = (),
         queues: Iterable[tuple[str, str, str]] = (),
-        hooks: Iterable[HookRow] = (),
+        webhooks: Iterable[MeshWebhookRow] = (),
     ) -> None:
         """`queues`: (mesh_id, name, consumer)."""
         self.by_slug: dict[str, MeshRow] = {}
@@ -100,27 +99,27 @@ class Directory:
         for mesh in meshes:
             self.by_slug[mesh.slug] = self.by_id[mesh.id] = mesh
         self._members: dict[tuple[str, str], MemberRow] = {}
-        self.hooks = tuple(hooks)
+        self.webhooks = tuple(webhooks)
         self._keys: set[str] = set()
         for member in members:
             self._members[member.mesh_id, member.pubkey] = member
             self._keys.add(member.pubkey)
         self._queues: dict[tuple[str, str], tuple[str, ...]] = {}
         for mesh_id, name, consumer in queues:
-            held = self._queues.get((mesh_id, consumer), ())
-            self._queues[mesh_id, consumer] = (*held, name)
+            names = self._queues.get((mesh_id, consumer), ())
+            self._queues[mesh_id, consumer] = (*names, name)
 
     @property
     def members(self) -> int:
         return len(self._members)
 
-    def knows(self, pubkey: str) -> bool:
+    def has_key(self, pubkey: str) -> bool:
         return pubkey in self._keys
 
     def mesh(self, slug: str) -> MeshRow:
         mesh = self.by_slug.get(slug)
         if mesh is None:
-            raise wire.NoSuchMesh(details={"mesh": slug[:100]})
+            raise wire.MeshNotFound(details={"mesh": slug[:100]})
         return mesh
 
     def member(self, mesh_id: str, pubkey: str) -> MemberRow:
@@ -140,17 +139,17 @@ class Directory:
         member = self._members.get((mesh_id, key_or_name))
         if member is not None:
             return member
-        for one in self._members.values():
-            if one.mesh_id == mesh_id and one.name == key_or_name and one.revoked_ms is None:
-                return one
+        for row in self._members.values():
+            if row.mesh_id == mesh_id and row.name == key_or_name and row.revoked_ms is None:
+                return row
         raise wire.NoSuchMember(details={"member": key_or_name[:100]})
 
-    def of_key(self, pubkey: str) -> list[MemberRow]:
-        """The meshes in which that key is an active member."""
-        found = [one for one in self._members.values() if one.pubkey == pubkey]
-        return [one for one in found if one.revoked_ms is None]
+    def memberships(self, pubkey: str) -> list[MemberRow]:
+        """The active members with that key, one per mesh."""
+        rows = [row for row in self._members.values() if row.pubkey == pubkey]
+        return [row for row in rows if row.revoked_ms is None]
 
     def recipients(self, mesh_id: str, pubkey: str) -> tuple[str, ...]:
-        """What this member may claim: its own deliveries, and those of its queues."""
+        """The recipients whose deliveries this member may claim: itself and its queues."""
         queues = self._queues.get((mesh_id, pubkey), ())
         return (pubkey, *(f"queue:{name}" for name in queues))

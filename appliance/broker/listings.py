@@ -1,4 +1,4 @@
-"""The broker's listings: messages of the past, members, places, webhooks and what they wait for."""
+"""The broker's listings: history, members, destinations, webhooks and their deliveries."""
 
 from contextlib import closing
 from functools import cache
@@ -9,14 +9,14 @@ import msgspec
 from peewee import JOIN, SQL, Tuple, fn
 
 from appliance.broker import webhook_wire, wire
-from appliance.broker.directory import HookRow, MemberRow
+from appliance.broker.directory import MemberRow, MeshWebhookRow
 from appliance.broker.model import (
-    Delivery,
+    Destination,
+    DestinationSubscription,
     History,
     Member,
-    Place,
+    QueuedDelivery,
     QueuedMessage,
-    Subscription,
     TopicMessage,
     Webhook,
 )
@@ -30,7 +30,7 @@ _ROWS = given("rows")
 
 
 def _either(name: str) -> Any:
-    """Of a message: it is in one of the two tables."""
+    """A column of a message, which is in one of the two tables."""
     return fn.COALESCE(getattr(TopicMessage, name), getattr(QueuedMessage, name))
 
 
@@ -39,7 +39,7 @@ def _history(of_member: bool) -> str:
     query = (
         History.select(
             History.id, History.broker_message_id,
-            # The rest as `push_of` takes it.
+            # The rest is what `push_of` expects.
             _either("client_message_id"), TopicMessage.topic,
             fn.COALESCE(QueuedMessage.destination_kind, literal("topic")),
             fn.COALESCE(TopicMessage.topic, QueuedMessage.destination_ref),
@@ -61,11 +61,11 @@ def _history(of_member: bool) -> str:
 
 
 def _seen_by(member: Any) -> Any:
-    subscribed = Subscription.select(SQL("1")).where(
-        Subscription.mesh_id == History.mesh_id,
-        Subscription.kind == History.destination_kind,
-        Subscription.name == History.destination_ref,
-        Subscription.subscriber == member,
+    subscribed = DestinationSubscription.select(SQL("1")).where(
+        DestinationSubscription.mesh_id == History.mesh_id,
+        DestinationSubscription.kind == History.destination_kind,
+        DestinationSubscription.name == History.destination_ref,
+        DestinationSubscription.subscriber == member,
         History.destination_kind == literal("topic"),
     )
     to_it = (History.destination_kind == literal("dm")) & (History.destination_ref == member)
@@ -81,14 +81,18 @@ _MEMBERS = statement(
     .order_by(Member.name, Member.pubkey)
     .limit(_ROWS)
 )
-_PLACES = statement(
-    Place.select(Place.name, Place.created_ms)
-    .where(Place.mesh_id == given("mesh"), Place.kind == given("kind"), Place.name > given("after"))
-    .order_by(Place.name)
+_DESTINATIONS = statement(
+    Destination.select(Destination.name, Destination.created_ms)
+    .where(
+        Destination.mesh_id == given("mesh"),
+        Destination.kind == given("kind"),
+        Destination.name > given("after"),
+    )
+    .order_by(Destination.name)
     .limit(_ROWS)
 )
 _WEBHOOKS = statement(
-    Webhook.select(*fields(Webhook, HookRow.__struct_fields__))
+    Webhook.select(*fields(Webhook, MeshWebhookRow.__struct_fields__))
     .where(Webhook.mesh_id == given("mesh"), Webhook.id > given("after"))
     .order_by(Webhook.id)
     .limit(_ROWS)
@@ -96,49 +100,55 @@ _WEBHOOKS = statement(
 
 
 def _deliveries(part: int, order: Any, *conditions: Any) -> str:
-    """One part of the deliveries of a webhook, behind the row where the page begins."""
-    query = Delivery.select(
-        SQL(str(part)), order, Delivery.id,
-        Delivery.broker_message_id, Delivery.attempts, Delivery.ready_ms, Delivery.lease_until_ms,
-        Delivery.created_ms, Delivery.last_error,
-    ).where(*conditions, Tuple(order, Delivery.id) > Tuple(given("key"), given("row")))  # fmt: skip
-    return statement(query.order_by(order, Delivery.id).limit(_ROWS))
+    """One part of a webhook's deliveries, after the row where the page begins."""
+    query = QueuedDelivery.select(
+        SQL(str(part)),
+        order,
+        QueuedDelivery.id,
+        QueuedDelivery.broker_message_id,
+        QueuedDelivery.attempts,
+        QueuedDelivery.ready_ms,
+        QueuedDelivery.lease_until_ms,
+        QueuedDelivery.created_ms,
+        QueuedDelivery.last_error,
+    ).where(*conditions, Tuple(order, QueuedDelivery.id) > Tuple(given("key"), given("row")))
+    return statement(query.order_by(order, QueuedDelivery.id).limit(_ROWS))
 
 
 _LEASED = _deliveries(
     0,
-    Delivery.lease_until_ms,
-    Delivery.lease_owner.is_null(False),
-    Delivery.lease_owner == given("owner"),
+    QueuedDelivery.lease_until_ms,
+    QueuedDelivery.lease_owner.is_null(False),
+    QueuedDelivery.lease_owner == given("owner"),
 )
 _WAITING = _deliveries(
     1,
-    Delivery.rank,
-    Delivery.lease_owner.is_null(),
-    Delivery.mesh_id == given("mesh"),
-    Delivery.recipient == given("recipient"),
+    QueuedDelivery.rank,
+    QueuedDelivery.lease_owner.is_null(),
+    QueuedDelivery.mesh_id == given("mesh"),
+    QueuedDelivery.recipient == given("recipient"),
 )
 
 
 def history(
     reader: Reader, mesh_id: str, mesh: str, member: str | None, after: str, limit: int
-) -> tuple[list[wire.Past], bool]:
-    """In the order of acceptance, and whether there is more; for a member what it may see, for
-    None everything."""
+) -> tuple[list[wire.HistoryEntry], bool]:
+    """In the order of acceptance, and whether there is another page. A member sees its own
+    messages; None sees all."""
     return reader.page(
         _history(member is not None),
         {"mesh": mesh_id, "after": after, "member": member, "rows": limit + 1},
         limit=limit,
-        make=lambda row: wire.Past(row[0], push_of(mesh, row[1], row[2:])),
-        size=_past_bytes,
+        make=lambda row: wire.HistoryEntry(row[0], push_of(mesh, row[1], row[2:])),
+        size=_entry_bytes,
     )
 
 
-def _past_bytes(past: wire.Past) -> int:
-    meta = past.message.meta
+def _entry_bytes(entry: wire.HistoryEntry) -> int:
+    meta = entry.message.meta
     return (
         ROW_BYTES
-        + text_bytes(past.message.body)
+        + text_bytes(entry.message.body)
         + (0 if meta is None else len(msgspec.json.encode(meta)))
     )
 
@@ -146,7 +156,7 @@ def _past_bytes(past: wire.Past) -> int:
 def members(
     reader: Reader, mesh_id: str, after: str, limit: int
 ) -> tuple[list[MemberRow], bool, str]:
-    """By name, behind `after`: `next` of the page before."""
+    """In the order of names, after the cursor `after`."""
     name, _, pubkey = after.partition(":")
     page, more = reader.page(
         _MEMBERS,
@@ -158,48 +168,57 @@ def members(
     return page, more, f"{page[-1].name}:{page[-1].pubkey}" if page else after
 
 
-def places(
-    reader: Reader, mesh_id: str, kind: str, after: str, limit: int, subscribers_max: int
-) -> tuple[list[wire.Place], bool]:
-    """By name, behind that of `after`."""
+def destinations(
+    reader: Reader,
+    mesh_id: str,
+    kind: wire.TopicOrQueue,
+    after: str,
+    limit: int,
+    subscribers_max: int,
+) -> tuple[list[wire.Destination], bool]:
+    """In the order of names, after the name `after`."""
     return reader.page(
-        _PLACES,
+        _DESTINATIONS,
         {"mesh": mesh_id, "kind": kind, "after": after, "rows": limit + 1},
         limit=limit,
-        make=lambda row: wire.Place(
-            kind,  # type: ignore[arg-type]
+        make=lambda row: wire.Destination(
+            kind,
             row[0],
             iso(row[1]),
             list(subscribers(reader, mesh_id, kind, row[0], subscribers_max)),
         ),
-        size=lambda place: ROW_BYTES + sum(len(one) + 3 for one in place.subscribers),
+        size=lambda destination: (
+            ROW_BYTES + sum(len(subscriber) + 3 for subscriber in destination.subscribers)
+        ),
     )
 
 
-def hooks(reader: Reader, mesh_id: str, after: str, limit: int) -> tuple[list[HookRow], bool]:
-    """In the order of ids, behind `after`."""
+def webhooks(
+    reader: Reader, mesh_id: str, after: str, limit: int
+) -> tuple[list[MeshWebhookRow], bool]:
+    """In the order of ids, after the id `after`."""
     return reader.page(
         _WEBHOOKS,
         {"mesh": mesh_id, "after": after, "rows": limit + 1},
         limit=limit,
-        make=lambda row: HookRow(*row),
+        make=lambda row: MeshWebhookRow(*row),
         size=lambda row: ROW_BYTES + text_bytes(row.url) + text_bytes(row.disabled_because),
     )
 
 
-def hook_deliveries(
-    reader: Reader, mesh_id: str, hook_id: str, owner: str, after: str, limit: int
-) -> tuple[list[webhook_wire.HookDelivery], bool, str]:
-    """What a webhook has not taken yet: what is being called first, then as it will go. `after`
-    is the position of the last row seen: whether it waits, the key of the order, the row."""
-    position = tuple(map(int, after.split("."))) if after else (0, -1, -1)
-    values = {"owner": owner, "mesh": mesh_id, "recipient": f"webhook:{hook_id}"}
+def webhook_deliveries(
+    reader: Reader, mesh_id: str, webhook_id: str, owner: str, after: str, limit: int
+) -> tuple[list[webhook_wire.WebhookDelivery], bool, str]:
+    """A webhook's outstanding deliveries: leased ones first, then waiting ones in their order.
+    `after` is the cursor of the last row: whether it waits, its sort key, its row id."""
+    cursor = tuple(map(int, after.split("."))) if after else (0, -1, -1)
+    values = {"owner": owner, "mesh": mesh_id, "recipient": f"webhook:{webhook_id}"}
     rows: list[Any] = []
-    with reader.snapshot():  # a delivery that is claimed meanwhile is in one of both
-        if not position[0]:
-            rows = reader.rows(_LEASED, _behind(position, values, limit), limit=limit + 1)
-            position = (1, -1, -1)
-        waiting = reader.execute(_WAITING, _behind(position, values, limit))
+    with reader.snapshot():  # so that a delivery that is claimed meanwhile is in one part only
+        if not cursor[0]:
+            rows = reader.rows(_LEASED, _after(cursor, values, limit), limit=limit + 1)
+            cursor = (1, -1, -1)
+        waiting = reader.execute(_WAITING, _after(cursor, values, limit))
         with closing(waiting):
             page, more = take_page(
                 chain(rows, waiting),
@@ -208,22 +227,22 @@ def hook_deliveries(
                 lambda row: ROW_BYTES + text_bytes(row[-1]),
             )
     last = ".".join(map(str, page[-1][:3])) if page else after
-    return [_hook_delivery(*row[3:]) for row in page], more, last
+    return [_webhook_delivery(*row[3:]) for row in page], more, last
 
 
-def _behind(position: tuple[int, ...], values: dict[str, Any], limit: int) -> dict[str, Any]:
-    return {**values, "key": position[1], "row": position[2], "rows": limit + 1}
+def _after(cursor: tuple[int, ...], values: dict[str, Any], limit: int) -> dict[str, Any]:
+    return {**values, "key": cursor[1], "row": cursor[2], "rows": limit + 1}
 
 
-def _hook_delivery(
+def _webhook_delivery(
     message_id: str,
     attempts: int,
     ready_ms: int,
     lease_ms: int | None,
     created_ms: int,
     last_error: str | None,
-) -> webhook_wire.HookDelivery:
-    return webhook_wire.HookDelivery(
+) -> webhook_wire.WebhookDelivery:
+    return webhook_wire.WebhookDelivery(
         message_id,
         "waiting" if lease_ms is None else "leased",
         attempts,

@@ -1,8 +1,8 @@
-"""The broker's background work: delivering, leases, retention, the orphan check."""
+"""The broker's background loops: deliveries, leases, retention, the orphan check."""
 
 from appliance.broker import metrics, queries, retention, writes
 from appliance.broker.registry import SWEPT, Registry
-from appliance.broker.service import TURNS_MAX, Broker
+from appliance.broker.service import BATCHES_MAX, Broker
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
@@ -10,7 +10,7 @@ CHECKED = "checked_ms"
 
 
 class Deliverer(Loop):
-    """Writes acks and claims, and hands out what was claimed. Woken by every commit and ack."""
+    """Writes acks and claims, and pushes what was claimed. Every commit and ack wakes it."""
 
     name = "broker_deliverer"
 
@@ -19,26 +19,26 @@ class Deliverer(Loop):
         self._broker = broker
         self.interval_seconds = broker.settings.deliver_seconds
         broker.dispatch.wake = self.nudge
-        self._quiet_until = 0.0
+        self._suspended_until = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        if self.clock.monotonic() < self._quiet_until:
-            return {"turns": 0}
-        turns = 0
+        if self.clock.monotonic() < self._suspended_until:
+            return {"batches": 0}
+        batches = 0
         try:
-            while turns < TURNS_MAX and self._broker.turn():
-                turns += 1
+            while batches < BATCHES_MAX and self._broker.deliver_batch():
+                batches += 1
         except Unavailable as error:
-            # The disk is full or the file is busy: acks stay, and wait.
-            self._quiet_until = self.clock.monotonic() + (error.retry_after or 1.0)
-            return {"turns": turns, "refused": 1}
+            # The disk is full or the file is busy: the acks are written later.
+            self._suspended_until = self.clock.monotonic() + (error.retry_after or 1.0)
+            return {"batches": batches, "refused": 1}
         if self._broker.dispatch.has_work:
             self.nudge()
-        return {"turns": turns}
+        return {"batches": batches}
 
 
 class LeaseSweeper(Loop):
-    """What was pushed and not acked within the lease is delivered again."""
+    """Ends leases that expired without an ack, so that the deliveries are made again."""
 
     name = "broker_leases"
 
@@ -49,18 +49,18 @@ class LeaseSweeper(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         expired = 0
-        while (found := self._broker.expire_leases()) > 0:
-            expired += found
+        while (rows := self._broker.expire_leases()) > 0:
+            expired += rows
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
         metrics.nonces.set(self._broker.signatures.forget())
         self._broker.save_nonces()
         if self._broker.directory.by_id:
-            self._broker.jumps.note()
+            self._broker.clock_jumps.note()
         return {"expired": expired}
 
 
 class DedupeRetention(Loop):
-    """Once a day: old messages go, their ids say so; then ids whose time is over are forgotten."""
+    """Deletes old messages and marks their ids as pruned, then deletes expired ids; once a day."""
 
     name = "broker_retention"
     interval_seconds = 60.0
@@ -72,28 +72,28 @@ class DedupeRetention(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         broker = self._broker
         last = broker.store.read(queries.noted_ms, SWEPT)
-        if not retention.is_due(now_ms, last, broker.settings.retention_hours):
+        if not retention.is_due(now_ms, last, broker.settings.retention_sweep_hours):
             return {"messages": 0, "ids": 0}
         return self.sweep(now_ms)
 
     def sweep(self, now_ms: int) -> dict[str, int]:
-        """Everything that is due, in pieces; also what an operator asks for."""
+        """Delete everything that is due now, in several transactions."""
         self._broker.check_clock()
-        now_ms -= self._broker.jumps.total_ms
+        now_ms -= self._broker.clock_jumps.total_ms
         store, settings = self._broker.store, self._broker.settings
         messages = ids = 0
         rounds = settings.sweep_rounds_max
-        most = settings.sweep_rows_max
+        limit = settings.sweep_rows_max
         for mesh in list(self._broker.directory.by_id.values()):
             before_ms = retention.oldest_kept_ms(now_ms, mesh.message_retention_days)
-            removed = most
-            while removed >= most and rounds > 0:
-                removed = store.write(writes.sweep_messages, mesh.id, before_ms, most)
+            removed = limit
+            while removed >= limit and rounds > 0:
+                removed = store.write(writes.sweep_messages, mesh.id, before_ms, limit)
                 messages += removed
                 rounds -= 1
-        removed = most
-        while removed >= most and rounds > 0:
-            removed = store.write(writes.sweep_dedupe, now_ms, most)
+        removed = limit
+        while removed >= limit and rounds > 0:
+            removed = store.write(writes.sweep_dedupe, now_ms, limit)
             ids += removed
             rounds -= 1
         if rounds > 0:
@@ -104,7 +104,7 @@ class DedupeRetention(Loop):
 
 
 class OrphanCheck(Loop):
-    """Once a day: looks for rows that break the promise; there must be none, ever."""
+    """Checks for orphaned rows once a day. There must never be any."""
 
     name = "broker_orphans"
     interval_seconds = 60.0
@@ -115,9 +115,9 @@ class OrphanCheck(Loop):
         self._registry = registry
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        store, hours = self._broker.store, self._broker.settings.retention_hours
+        store, hours = self._broker.store, self._broker.settings.retention_sweep_hours
         if not retention.is_due(now_ms, store.read(queries.noted_ms, CHECKED), hours):
-            return {"orphans": self._registry.orphans_found or 0}
-        # Noted first: a look that takes too long is not repeated at once.
+            return {"orphans": self._registry.orphan_count or 0}
+        # Noted first, so that a check that takes too long is not repeated at once.
         store.write(writes.note_time, CHECKED)
         return {"orphans": len(self._registry.orphans().orphans)}

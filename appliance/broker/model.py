@@ -48,7 +48,7 @@ class Webhook(Table):
         primary_key = peewee.CompositeKey("mesh_id", "id")
 
 
-class Place(Table):
+class Destination(Table):
     mesh_id = peewee.TextField()
     kind = peewee.TextField()
     name = peewee.TextField()
@@ -59,7 +59,7 @@ class Place(Table):
         primary_key = peewee.CompositeKey("mesh_id", "kind", "name")
 
 
-class Subscription(Table):
+class DestinationSubscription(Table):
     mesh_id = peewee.TextField()
     kind = peewee.TextField()
     name = peewee.TextField()
@@ -139,7 +139,7 @@ class History(Table):
         table_name = "message_history"
 
 
-class Delivery(Table):
+class QueuedDelivery(Table):
     id = peewee.IntegerField(primary_key=True)
     mesh_id = peewee.TextField()
     broker_message_id = peewee.TextField()

@@ -1,7 +1,8 @@
-"""Pure: what the broker offers on a link, and whether that is what the receiver requires.
+"""Pure: the features that the broker offers on a connection, and whether they are what the member
+requires.
 
-`key_epoch`: a member that rotated its key is still reached under its former keys; at most
-`max_concurrent_epochs` of its keys, with the one in force, lead to it.
+`key_epoch`: a member that rotated its key still receives what is addressed to its former keys, up
+to `max_concurrent_epochs` keys including the current one.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 from appliance.broker.directory import KEY_EPOCHS_MAX, MeshRow
 from appliance.mesh import frames
 from appliance.mesh.negotiation import (
-    BELOW_FLOOR,
+    BELOW_MINIMUM,
     PARAM_INVALID,
     UNAVAILABLE,
     NegotiationProblem,
@@ -22,7 +23,7 @@ Supported = dict[str, dict[str, dict[str, Any]]]
 
 
 def offered(mesh: MeshRow, inline_bytes: int) -> Supported:
-    """What this mesh's links support. Nothing larger than inline is carried: no blobs."""
+    """The features of this mesh's connections. There are no blobs: the inline limit applies."""
     dedupe: dict[str, Any] = {"version": 2, "mode": mesh.dedupe_mode, "request_fingerprint": True}
     if mesh.dedupe_mode == "retention_scoped":
         dedupe["dedupe_retention_days"] = mesh.dedupe_retention_days
@@ -40,32 +41,37 @@ def offered(mesh: MeshRow, inline_bytes: int) -> Supported:
     }
 
 
-def judge(
+def check_requirements(
     require: Sequence[str | frames.Feature], supported: Supported
 ) -> tuple[list[str], NegotiationProblem | None]:
-    """(missing features, the first thing that stands against opening the link)."""
-    wanted = [one if isinstance(one, frames.Feature) else frames.Feature(one) for one in require]
-    missing = [one.name for one in wanted if one.name not in supported]
+    """(missing features, the first problem that prevents the connection)."""
+    features = [
+        feature if isinstance(feature, frames.Feature) else frames.Feature(feature)
+        for feature in require
+    ]
+    missing = [feature.name for feature in features if feature.name not in supported]
     if missing:
         return missing, NegotiationProblem(UNAVAILABLE, missing[0])
-    for one in wanted:
-        params = supported[one.name]["params"]
-        problem = check_offer(one.name, params) or check_wish(one, params)
+    for feature in features:
+        params = supported[feature.name]["params"]
+        problem = check_offer(feature.name, params) or check_requirement(feature, params)
         if problem is not None:
             return [], problem
     return [], None
 
 
-def check_wish(wanted: frames.Feature, params: dict[str, Any]) -> NegotiationProblem | None:
-    """Numbers a receiver asks for are minima; everything else has to be the same."""
-    for param, wish in wanted.params.items():
-        have = params.get(param)
-        number = is_number(wish) and param != "version"
+def check_requirement(
+    features: frames.Feature, params: dict[str, Any]
+) -> NegotiationProblem | None:
+    """Required numbers are minima; all other values must be equal."""
+    for param, required in features.params.items():
+        offered_value = params.get(param)
+        number = is_number(required) and param != "version"
         if number and param == "dedupe_retention_days" and params.get("mode") == "permanent":
             continue
-        if number and isinstance(have, int):
-            if have < wish:
-                return NegotiationProblem(BELOW_FLOOR, wanted.name, param)
-        elif have != wish:
-            return NegotiationProblem(PARAM_INVALID, wanted.name, param)
+        if number and isinstance(offered_value, int):
+            if offered_value < required:
+                return NegotiationProblem(BELOW_MINIMUM, features.name, param)
+        elif offered_value != required:
+            return NegotiationProblem(PARAM_INVALID, features.name, param)
     return None

@@ -1,7 +1,7 @@
-"""Pure: the nonces of signed requests that can still be replayed, in memory.
+"""Pure: the nonces of signed requests that could still be replayed, in memory.
 
 A nonce is kept until the timestamp signed with it is too old to be accepted. Both the total and
-the share of one member are limited, so that no member can keep others from being heard.
+the number per member are limited, so that one member cannot lock out the others.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ class NonceUsed(Exception):
 
 
 class NoncesFull(Exception):
-    """No more nonces can be remembered now; `seconds` until one is forgotten."""
+    """No more nonces can be stored now; `seconds` until one expires."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class NoncesFull(Exception):
 
 
 class UsedNonces:
-    """Times are seconds of a monotonic clock: setting the wall clock makes no replay possible."""
+    """Times are seconds of a monotonic clock, so setting the wall clock does not allow replays."""
 
     def __init__(self, total_max: int, member_max: int) -> None:
         self._total_max = total_max
@@ -36,63 +36,63 @@ class UsedNonces:
         return self._total
 
     def use(self, member: str, nonce: str, now: float, seconds: float) -> bytes:
-        """Remember a nonce for at least `seconds`; what to store of it.
+        """Remember a nonce for at least `seconds`; returns the digest to store.
 
         Raises NonceUsed or NoncesFull.
         """
         digest = digest_of(member, nonce)
-        held = self._by_member.get(member)
-        if held is not None and digest in held:
+        digests = self._by_member.get(member)
+        if digests is not None and digest in digests:
             raise NonceUsed
-        self._check_room(member, now)
+        self._check_limits(member, now)
         self._add(member, digest, now + seconds)
         return digest
 
     def restore(self, rows: Iterable[tuple[str, bytes, float]], now: float) -> None:
-        """(member, digest, seconds left) as they were stored by an earlier process."""
+        """Add stored nonces: (member, digest, seconds left)."""
         for member, digest, seconds in rows:
             if self._total < self._total_max:
                 self._add(member, digest, now + seconds)
 
     def forget(self, now: float) -> int:
-        """Drop those whose time is over; how many."""
+        """Drop expired nonces; how many."""
         before = self._total
         for member in list(self._by_member):
             self._forget_of(member, now)
         return before - self._total
 
     def _add(self, member: str, digest: bytes, until: float) -> None:
-        held = self._by_member.setdefault(member, {})
-        if digest not in held:
-            held[digest] = int(until) + 1
+        digests = self._by_member.setdefault(member, {})
+        if digest not in digests:
+            digests[digest] = int(until) + 1
             self._total += 1
 
-    def _check_room(self, member: str, now: float) -> None:
-        held = self._by_member.get(member, {})
-        if len(held) >= self._member_max:
+    def _check_limits(self, member: str, now: float) -> None:
+        digests = self._by_member.get(member, {})
+        if len(digests) >= self._member_max:
             self._forget_of(member, now)
-            held = self._by_member.get(member, {})
-            if len(held) >= self._member_max:
-                raise NoncesFull(max(next(iter(held.values())) - now, FORGET_SECONDS))
+            digests = self._by_member.get(member, {})
+            if len(digests) >= self._member_max:
+                raise NoncesFull(max(next(iter(digests.values())) - now, FORGET_SECONDS))
         if self._total >= self._total_max:
-            if now >= self._next_forget:  # not for every request: it looks at all members
+            if now >= self._next_forget:  # not for every request: this goes through all members
                 self._next_forget = now + FORGET_SECONDS
                 self.forget(now)
             if self._total >= self._total_max:
                 raise NoncesFull(FORGET_SECONDS)
 
     def _forget_of(self, member: str, now: float) -> None:
-        """From the oldest on, up to the first that is still needed."""
-        held = self._by_member[member]
-        over = []
-        for digest, until in held.items():
+        """Drop the expired nonces of one member, which come first."""
+        digests = self._by_member[member]
+        expired = []
+        for digest, until in digests.items():
             if until > now:
                 break
-            over.append(digest)
-        for digest in over:
-            del held[digest]
-        self._total -= len(over)
-        if not held:
+            expired.append(digest)
+        for digest in expired:
+            del digests[digest]
+        self._total -= len(expired)
+        if not digests:
             del self._by_member[member]
 
 

@@ -1,4 +1,4 @@
-"""The broker's reads. `reader` is a Reader or a Tx: both execute; every list has a limit."""
+"""The broker's reads. `reader` is a Reader or a Tx; every list has a limit."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,27 +6,28 @@ from typing import Any
 import msgspec
 
 from appliance.broker import webhook_wire, wire
-from appliance.broker.directory import KEY_EPOCHS_MAX, Directory, HookRow, MemberRow, MeshRow
-from appliance.broker.validation import RANKS, Known
-from appliance.kernel.auth import Executor
+from appliance.broker.directory import KEY_EPOCHS_MAX, Directory, MemberRow, MeshRow, MeshWebhookRow
+from appliance.broker.validation import RANKS, DedupeRecord
 from appliance.kernel.clock import iso
+from appliance.kernel.meta import Executor
+from appliance.mesh.push import Push
 
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
-HOOK_COLUMNS = ", ".join(HookRow.__struct_fields__)
+WEBHOOK_COLUMNS = ", ".join(MeshWebhookRow.__struct_fields__)
 LOWEST = max(RANKS.values())
 
 
-def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> wire.Push:
-    """`row`: a message, from its client's id to its time."""
+def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> Push:
+    """`row`: the columns of a message, from client_message_id to created_ms."""
     client_id, topic, kind, ref, pubkey, name, priority, meta, body, reply_to, created_ms = row
-    return wire.Push(
+    return Push(
         message_id, client_id, mesh, topic, kind, ref, pubkey, name, priority,
         None if meta is None else _meta(meta), body, reply_to, iso(created_ms),
     )  # fmt: skip
 
 
-# -- the picture in memory -------------------------------------------------------------------
+# -- meshes and members ---------------------------------------------------------------------
 
 
 def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
@@ -45,14 +46,14 @@ def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
         " ORDER BY mesh_id, name LIMIT ?",
         (members_max * 10,),
     )
-    hooks = reader.execute(
-        f"SELECT {HOOK_COLUMNS} FROM webhook ORDER BY id LIMIT ?", (members_max,)
+    webhooks = reader.execute(
+        f"SELECT {WEBHOOK_COLUMNS} FROM webhook ORDER BY id LIMIT ?", (members_max,)
     )
     return Directory(
         [MeshRow(*row) for row in meshes.fetchall()],
         [MemberRow(*row) for row in members.fetchall()],
         queues.fetchall(),
-        [HookRow(*row) for row in hooks.fetchall()],
+        [MeshWebhookRow(*row) for row in webhooks.fetchall()],
     )
 
 
@@ -62,13 +63,13 @@ def last_history(reader: Executor) -> str | None:
 
 
 def broker_id(reader: Executor) -> str:
-    """What members sign for; made with the store."""
+    """The id that members sign requests for; created with the store."""
     row = reader.execute("SELECT value FROM meta WHERE key = 'broker_id'").fetchone()
     return str(row[0])
 
 
 def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[tuple[int, str, bytes]]:
-    """(expires_ms, member, digest) of those that can still be replayed, in the order of expiry."""
+    """(expires_ms, member, digest) of nonces that have not expired, in the order of expiry."""
     return reader.execute(
         "SELECT expires_ms, member, digest FROM used_nonce WHERE expires_ms >= ?"
         " ORDER BY expires_ms LIMIT ?",
@@ -77,7 +78,7 @@ def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[tuple[int, st
 
 
 def noted_ms(reader: Executor, key: str) -> int | None:
-    """When that was done last."""
+    """The time stored under `key` by `writes.note_time`."""
     row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else int(row[0])
 
@@ -85,7 +86,7 @@ def noted_ms(reader: Executor, key: str) -> int | None:
 # -- accepting -------------------------------------------------------------------------------
 
 
-def known(reader: Executor, mesh_id: str, client_message_id: str) -> Known | None:
+def dedupe_record(reader: Executor, mesh_id: str, client_message_id: str) -> DedupeRecord | None:
     row = reader.execute(
         "SELECT d.broker_message_id, d.history_id, d.request_fingerprint, d.history_available,"
         " d.first_seen_ms, coalesce(d.sender_pubkey, (SELECT h.sender_pubkey"
@@ -96,14 +97,14 @@ def known(reader: Executor, mesh_id: str, client_message_id: str) -> Known | Non
     if row is None:
         return None
     sender = row[5] and (current_key(reader, mesh_id, row[5]) or row[5])
-    return Known(row[0], row[1], bytes(row[2]), bool(row[3]), row[4], sender)
+    return DedupeRecord(row[0], row[1], bytes(row[2]), bool(row[3]), row[4], sender)
 
 
-def known_many(reader: Executor, ids: Iterable[tuple[str, str]]) -> list[Known | None]:
-    return [known(reader, *one) for one in ids]
+def dedupe_records(reader: Executor, ids: Iterable[tuple[str, str]]) -> list[DedupeRecord | None]:
+    return [dedupe_record(reader, *key) for key in ids]
 
 
-def has_place(reader: Executor, mesh_id: str, kind: str, name: str) -> bool:
+def destination_exists(reader: Executor, mesh_id: str, kind: str, name: str) -> bool:
     sql = "SELECT 1 FROM place WHERE mesh_id = ? AND kind = ? AND name = ?"
     return reader.execute(sql, (mesh_id, kind, name)).fetchone() is not None
 
@@ -114,7 +115,7 @@ def is_active(reader: Executor, mesh_id: str, pubkey: str) -> bool:
 
 
 def current_key(reader: Executor, mesh_id: str, pubkey: str) -> str | None:
-    """The key under which that member is reached now; None: nobody is."""
+    """The member's key in force, given a current or former one; None: it is not a member."""
     for _ in range(KEY_EPOCHS_MAX):
         row = reader.execute(
             "SELECT revoked_ms, successor FROM member WHERE mesh_id = ? AND pubkey = ?",
@@ -142,17 +143,17 @@ def subscribers(
 
 
 def mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list[str]:
-    """Keys of the active members that go by these keys or names."""
-    found = []
-    for one in named:
+    """Keys of the active members with these keys or names."""
+    keys: list[str] = []
+    for key_or_name in named:
         row = reader.execute(
             "SELECT pubkey FROM member WHERE mesh_id = ? AND (pubkey = ? OR name = ?)"
             " AND revoked_ms IS NULL",
-            (mesh_id, one, one),
+            (mesh_id, key_or_name, key_or_name),
         ).fetchone()
-        if row is not None and row[0] not in found:
-            found.append(row[0])
-    return found
+        if row is not None and row[0] not in keys:
+            keys.append(row[0])
+    return keys
 
 
 # -- delivering ------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list[str]
 def ready(
     reader: Executor, mesh_id: str, recipient: str, rank_max: int, now_ms: int, limit: int
 ) -> list[tuple[int, str, str, int]]:
-    """(id, message, kind, attempts) of deliveries nobody has, urgent and old ones first."""
+    """(id, message, kind, attempts) of ready deliveries without a lease, by priority and age."""
     return reader.execute(
         "SELECT id, broker_message_id, kind, attempts FROM delivery_queue"
         " WHERE mesh_id = ? AND recipient = ? AND lease_owner IS NULL AND rank <= ?"
@@ -170,8 +171,8 @@ def ready(
     ).fetchall()
 
 
-def message(reader: Executor, mesh: str, message_id: str, kind: str) -> wire.Push | None:
-    """By its id; `kind` says in which table it is."""
+def message(reader: Executor, mesh: str, message_id: str, kind: str) -> Push | None:
+    """A message by its id; `kind` says in which table it is."""
     if kind == "topic":
         row = reader.execute(
             "SELECT client_message_id, topic, 'topic', topic, sender_pubkey, sender_name,"
@@ -198,46 +199,50 @@ def outstanding(reader: Executor) -> int:
     return int(reader.execute("SELECT count(*) FROM delivery_queue").fetchone()[0])
 
 
-def hooks_with_work(reader: Executor, hooks: Sequence[HookRow], now_ms: int) -> list[HookRow]:
-    """Those of `hooks` for which something is ready; a step in an index for each."""
+def webhooks_with_work(
+    reader: Executor, webhooks: Sequence[MeshWebhookRow], now_ms: int
+) -> list[MeshWebhookRow]:
+    """Those webhooks that have ready deliveries: one index lookup for each."""
     return [
-        hook
-        for hook in hooks
-        if ready(reader, hook.mesh_id, f"webhook:{hook.id}", LOWEST, now_ms, 1)
+        webhook
+        for webhook in webhooks
+        if ready(reader, webhook.mesh_id, f"webhook:{webhook.id}", LOWEST, now_ms, 1)
     ]
 
 
-# -- looking ---------------------------------------------------------------------------------
+# -- showing ---------------------------------------------------------------------------------
 
 
-def place(reader: Executor, mesh_id: str, kind: str, name: str, limit: int) -> wire.Place:
+def destination(
+    reader: Executor, mesh_id: str, kind: wire.TopicOrQueue, name: str, limit: int
+) -> wire.Destination:
     row = reader.execute(
         "SELECT created_ms FROM place WHERE mesh_id = ? AND kind = ? AND name = ?",
         (mesh_id, kind, name),
     ).fetchone()
     if row is None:
         raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
-    found = list(subscribers(reader, mesh_id, kind, name, limit))
-    return wire.Place(kind, name, iso(row[0]), found)  # type: ignore[arg-type]
+    keys = list(subscribers(reader, mesh_id, kind, name, limit))
+    return wire.Destination(kind, name, iso(row[0]), keys)
 
 
-def hook(reader: Executor, mesh_id: str, hook_id: str) -> HookRow:
+def webhook(reader: Executor, mesh_id: str, webhook_id: str) -> MeshWebhookRow:
     """Raises NoSuchHook."""
     row = reader.execute(
-        f"SELECT {HOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, hook_id)
+        f"SELECT {WEBHOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
     ).fetchone()
     if row is None:
-        raise webhook_wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
-    return HookRow(*row)
+        raise webhook_wire.WebhookNotFound(details={"webhook_id": webhook_id[:100]})
+    return MeshWebhookRow(*row)
 
 
 def counts(reader: Executor) -> dict[str, int]:
-    found = {}
+    totals = {}
     for name, sql in (
         ("messages", "SELECT count(*) FROM message_history"),
         ("dedupe", "SELECT count(*) FROM client_message_dedupe"),
         ("waiting", "SELECT count(*) FROM delivery_queue WHERE lease_owner IS NULL"),
         ("leased", "SELECT count(*) FROM delivery_queue WHERE lease_owner IS NOT NULL"),
     ):
-        found[name] = int(reader.execute(sql).fetchone()[0])
-    return found
+        totals[name] = int(reader.execute(sql).fetchone()[0])
+    return totals

@@ -1,16 +1,18 @@
-"""Meshes, members, topics, queues, webhooks: changed here, and told to who is connected."""
+"""Manages meshes, members, topics, queues and webhooks, and sends the resulting events."""
 
 from typing import Any
 
-from appliance.broker import admin_writes, inspect, listings, metrics, queries, webhook_wire, wire
+import msgspec
+
+from appliance.broker import admin_writes, listings, metrics, orphans, queries, webhook_wire, wire
 from appliance.broker.directory import MeshRow
 from appliance.broker.dispatch import REVOKED
 from appliance.broker.service import Broker
-from appliance.broker.webhook_caller import Caller
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh import signing
+from appliance.web.webhook_caller import WebhookCaller
 
 SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
@@ -21,27 +23,27 @@ class Registry:
         self._broker = broker
         self._store = broker.store
         self._settings = broker.settings
-        self.orphans_found: int | None = None
+        self.orphan_count: int | None = None
 
     # -- meshes ------------------------------------------------------------------------------
 
     def meshes(self, member: str | None) -> wire.MeshList:
-        """All; for a member its own."""
+        """All meshes; for a member, those that it belongs to."""
         rows = self._broker.directory.by_slug.values()
         if member is not None:
-            rows_of = {one.mesh_id for one in self._broker.directory.of_key(member)}
-            return wire.MeshList([row.shown() for row in rows if row.id in rows_of])
-        return wire.MeshList([row.shown() for row in rows])
+            mesh_ids = {row.mesh_id for row in self._broker.directory.memberships(member)}
+            return wire.MeshList([row.to_wire() for row in rows if row.id in mesh_ids])
+        return wire.MeshList([row.to_wire() for row in rows])
 
-    def create_mesh(self, command: wire.CreateMesh) -> wire.MeshShown:
+    def create_mesh(self, command: wire.CreateMesh) -> wire.MeshReply:
         row = self._store.write(admin_writes.create_mesh, command, self._settings.meshes_max)
         self._broker.reload()
-        return wire.MeshShown(row.shown())
+        return wire.MeshReply(row.to_wire())
 
-    def show_mesh(self, slug: str) -> wire.MeshShown:
-        return wire.MeshShown(self._mesh(slug).shown())
+    def show_mesh(self, slug: str) -> wire.MeshReply:
+        return wire.MeshReply(self._mesh(slug).to_wire())
 
-    def change_mesh(self, slug: str, command: wire.ChangeMesh) -> wire.MeshShown:
+    def change_mesh(self, slug: str, command: wire.ChangeMesh) -> wire.MeshReply:
         self._store.write(admin_writes.change_mesh, self._mesh(slug).id, command)
         self._broker.reload()
         return self.show_mesh(slug)
@@ -49,175 +51,189 @@ class Registry:
     # -- members -----------------------------------------------------------------------------
 
     def members(self, slug: str, query: wire.MeshRowsQuery = ALL) -> wire.MemberList:
-        mesh, connected = self._mesh(slug), self._broker.dispatch.connected
+        mesh, connections_of = self._mesh(slug), self._broker.dispatch.connections_of
         limit = min(query.limit, self._settings.members_max)
         page, more, last = self._store.read(listings.members, mesh.id, query.after, limit)
-        shown = [row.shown(bool(connected(mesh.id, row.pubkey))) for row in page]
-        return wire.MemberList(shown, more, last)
+        rows = [row.to_wire(bool(connections_of(mesh.id, row.pubkey))) for row in page]
+        return wire.MemberList(rows, more, last)
 
-    def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberShown:
+    def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberReply:
         mesh = self._mesh(slug)
         check_key(command.pubkey)
-        most = self._settings.members_max
-        self._store.write(admin_writes.add_member, mesh.id, command.pubkey, command.name, most)
+        limit = self._settings.members_max
+        self._store.write(admin_writes.add_member, mesh.id, command.pubkey, command.name, limit)
         self._broker.reload()
         return self._member(mesh, command.pubkey)
 
     def rename_member(
         self, slug: str, key_or_name: str, command: wire.RenameMember
-    ) -> wire.MemberShown:
-        """Messages keep the name that their sender had."""
+    ) -> wire.MemberReply:
+        """Messages that were accepted before keep the old name."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
         self._store.write(admin_writes.rename_member, mesh.id, pubkey, command.name)
         self._broker.reload()
-        self._tell(mesh, "member_renamed", pubkey, name=command.name)
+        self._broadcast(mesh, "member_renamed", pubkey, name=command.name)
         return self._member(mesh, pubkey)
 
-    def revoke_member(self, slug: str, key_or_name: str) -> wire.MemberShown:
-        """At once: what it sends is refused, its connections hear why and end."""
+    def revoke_member(self, slug: str, key_or_name: str) -> wire.MemberReply:
+        """Refuse its requests from now on, and close its connections."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
         done = self._store.write(admin_writes.revoke_member, mesh.id, pubkey)
         self._broker.reload()
         if done:
-            self._tell(mesh, "member_revoked", pubkey)
-        for receiver in self._broker.dispatch.connected(mesh.id, pubkey):
-            receiver.close(REVOKED, "member_revoked")
+            self._broadcast(mesh, "member_revoked", pubkey)
+        for connection in self._broker.dispatch.connections_of(mesh.id, pubkey):
+            connection.close(REVOKED, "member_revoked")
         return self._member(mesh, pubkey)
 
     def rotate_member(
         self, slug: str, key_or_name: str, command: wire.RotateMember
-    ) -> wire.MemberShown:
-        """The member goes on under a new key, whose possession the proof shows."""
+    ) -> wire.MemberReply:
+        """Replace the member's key; `proof` shows that it has the private half of the new one."""
         mesh = self._mesh(slug)
         old = self._broker.directory.find(mesh.id, key_or_name)
         self._broker.directory.member(mesh.id, old.pubkey)
         check_key(command.pubkey)
         text = signing.rotation_text(slug, old.pubkey, command.pubkey)
         if not signing.is_good(command.pubkey, text, command.proof):
-            raise wire.BadSignature("the proof is not the new key's signature")
+            raise wire.BadSignature("the proof is not a signature by the new key")
         self._store.write(admin_writes.rotate_member, mesh.id, old.pubkey, command.pubkey, old.name)
         self._broker.reload()
-        self._tell(mesh, "member_keypair_rotated", old.pubkey, successor=command.pubkey)
-        for receiver in self._broker.dispatch.connected(mesh.id, old.pubkey):
-            receiver.close(REVOKED, "member_keypair_rotated")
+        self._broadcast(mesh, "member_keypair_rotated", old.pubkey, successor=command.pubkey)
+        for connection in self._broker.dispatch.connections_of(mesh.id, old.pubkey):
+            connection.close(REVOKED, "member_keypair_rotated")
         return self._member(mesh, command.pubkey)
 
     # -- topics and queues ---------------------------------------------------------------------
 
-    def places(self, slug: str, kind: str, query: wire.MeshRowsQuery = ALL) -> wire.PlaceList:
+    def destinations(
+        self, slug: str, kind: wire.TopicOrQueue, query: wire.MeshRowsQuery = ALL
+    ) -> wire.DestinationList:
         mesh, settings = self._mesh(slug), self._settings
-        limit = min(query.limit, settings.places_max)
+        limit = min(query.limit, settings.destinations_max)
         page, more = self._store.read(
-            listings.places, mesh.id, kind, query.after, limit, settings.subscribers_max
+            listings.destinations, mesh.id, kind, query.after, limit, settings.subscribers_max
         )
-        return wire.PlaceList(page, more, page[-1].name if page else query.after)
+        return wire.DestinationList(page, more, page[-1].name if page else query.after)
 
-    def create_place(self, slug: str, kind: str, name: str) -> tuple[wire.PlaceShown, bool]:
+    def create_destination(
+        self, slug: str, kind: wire.TopicOrQueue, name: str
+    ) -> tuple[wire.DestinationReply, bool]:
         mesh = self._mesh(slug)
         made = self._store.write(
-            admin_writes.create_place, mesh.id, kind, name, self._settings.places_max
+            admin_writes.create_destination, mesh.id, kind, name, self._settings.destinations_max
         )
-        return self._place(mesh, kind, name), made
+        limit = self._settings.subscribers_max
+        destination = self._store.read(queries.destination, mesh.id, kind, name, limit)
+        return wire.DestinationReply(destination), made
 
-    def subscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.Done:
+    def subscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.ChangeReply:
         mesh = self._mesh(slug)
         if subscriber.startswith("webhook:"):
             if kind == "queue":
                 raise Invalid("webhooks subscribe to topics", details={"field": "subscriber"})
-            self._need_hooks()
+            self._webhook_caller()
         else:
             subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
-        most = self._settings.subscribers_max
-        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, subscriber, most)
+        limit = self._settings.subscribers_max
+        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, subscriber, limit)
         self._broker.reload()
-        return wire.Done(done)
+        return wire.ChangeReply(done)
 
-    def unsubscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.Done:
+    def unsubscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.ChangeReply:
         mesh = self._mesh(slug)
         if not subscriber.startswith("webhook:"):
             subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
         done = self._store.write(admin_writes.unsubscribe, mesh.id, kind, name, subscriber)
         self._broker.reload()
-        return wire.Done(done)
+        return wire.ChangeReply(done)
 
     # -- webhooks ------------------------------------------------------------------------------
 
-    def hooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> webhook_wire.HookList:
+    def webhooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> webhook_wire.MeshWebhookList:
         mesh, now_ms = self._mesh(slug), self._broker.clock.now_ms()
-        limit = min(query.limit, self._settings.places_max)
-        page, more = self._store.read(listings.hooks, mesh.id, query.after, limit)
+        limit = min(query.limit, self._settings.destinations_max)
+        page, more = self._store.read(listings.webhooks, mesh.id, query.after, limit)
         last = page[-1].id if page else query.after
-        return webhook_wire.HookList([row.shown(now_ms) for row in page], more, last)
+        return webhook_wire.MeshWebhookList([row.to_wire(now_ms) for row in page], more, last)
 
-    def show_hook(self, slug: str, hook_id: str) -> webhook_wire.HookShown:
-        row = self._store.read(queries.hook, self._mesh(slug).id, hook_id)
-        return webhook_wire.HookShown(row.shown(self._broker.clock.now_ms()))
+    def show_webhook(self, slug: str, webhook_id: str) -> webhook_wire.MeshWebhookReply:
+        row = self._store.read(queries.webhook, self._mesh(slug).id, webhook_id)
+        return webhook_wire.MeshWebhookReply(row.to_wire(self._broker.clock.now_ms()))
 
-    def add_hook(self, slug: str, command: webhook_wire.CreateHook) -> webhook_wire.HookChanged:
-        """The answer holds its secret, this once."""
-        mesh, most = self._mesh(slug), self._settings.places_max
-        self._need_hooks().check(command.url)
-        secret = checked(command.secret) or webhook_signature.new_secret()
-        hook_id = self._store.write(admin_writes.add_hook, mesh.id, command.url, secret, most)
+    def add_webhook(
+        self, slug: str, command: webhook_wire.CreateMeshWebhook
+    ) -> webhook_wire.MeshWebhookChanged:
+        """Add a webhook; only this reply contains its secret."""
+        mesh, limit = self._mesh(slug), self._settings.destinations_max
+        self._webhook_caller().check(command.url)
+        secret = check_secret(command.secret) or webhook_signature.new_secret()
+        webhook_id = self._store.write(
+            admin_writes.add_webhook, mesh.id, command.url, secret, limit
+        )
         self._broker.reload()
-        return webhook_wire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
+        return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
 
-    def change_hook(
-        self, slug: str, hook_id: str, command: webhook_wire.ChangeHook
-    ) -> webhook_wire.HookChanged:
+    def change_webhook(
+        self, slug: str, webhook_id: str, command: webhook_wire.ChangeMeshWebhook
+    ) -> webhook_wire.MeshWebhookChanged:
         mesh = self._mesh(slug)
         if command.url is not None:
-            self._need_hooks().check(command.url)
+            self._webhook_caller().check(command.url)
         if command.secret is not None and command.new_secret:
-            raise Invalid("secret and new_secret exclude each other", hint="give one of them",
+            raise Invalid("secret and new_secret exclude each other", hint="send only one of them",
                           details={"field": "new_secret"})  # fmt: skip
-        secret = webhook_signature.new_secret() if command.new_secret else checked(command.secret)
-        grace_ms = int(self._settings.webhook_secret_grace_hours * 3_600_000)
-        self._store.write(admin_writes.change_hook, mesh.id, hook_id, command, secret, grace_ms)
-        self._broker.reload()
-        self._broker.dispatch.wake_hooks()
-        return webhook_wire.HookChanged(self.show_hook(slug, hook_id).webhook, secret)
-
-    def hook_deliveries(
-        self, slug: str, hook_id: str, query: webhook_wire.HookDeliveriesQuery
-    ) -> webhook_wire.HookDeliveries:
-        """What it has not taken yet."""
-        mesh = self._mesh(slug)
-        row = self._store.read(queries.hook, mesh.id, hook_id)
-        limit = min(query.limit, self._settings.page_max)
-        found, more, last = self._store.read(
-            listings.hook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
+        secret = (
+            webhook_signature.new_secret() if command.new_secret else check_secret(command.secret)
         )
-        return webhook_wire.HookDeliveries(found, more, more, last)
-
-    def remove_hook(self, slug: str, hook_id: str) -> wire.Done:
-        mesh = self._mesh(slug)
-        if not self._store.write(admin_writes.remove_hook, mesh.id, hook_id):
-            raise webhook_wire.NoSuchHook(details={"webhook_id": hook_id[:100]})
+        grace_ms = int(self._settings.webhook_secret_grace_hours * 3_600_000)
+        self._store.write(
+            admin_writes.change_webhook, mesh.id, webhook_id, command, secret, grace_ms
+        )
         self._broker.reload()
-        return wire.Done(True)
+        self._broker.dispatch.wake_webhooks()
+        return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
 
-    # -- looking ---------------------------------------------------------------------------------
+    def webhook_deliveries(
+        self, slug: str, webhook_id: str, query: webhook_wire.WebhookDeliveriesQuery
+    ) -> webhook_wire.WebhookDeliveries:
+        """The outstanding deliveries of a webhook."""
+        mesh = self._mesh(slug)
+        row = self._store.read(queries.webhook, mesh.id, webhook_id)
+        limit = min(query.limit, self._settings.page_max)
+        page, more, last = self._store.read(
+            listings.webhook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
+        )
+        return webhook_wire.WebhookDeliveries(page, more, more, last)
 
-    def history(self, slug: str, member: str | None, query: wire.HistoryQuery) -> wire.History:
+    def remove_webhook(self, slug: str, webhook_id: str) -> wire.ChangeReply:
+        mesh = self._mesh(slug)
+        if not self._store.write(admin_writes.remove_webhook, mesh.id, webhook_id):
+            raise webhook_wire.WebhookNotFound(details={"webhook_id": webhook_id[:100]})
+        self._broker.reload()
+        return wire.ChangeReply(True)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def history(self, slug: str, member: str | None, query: wire.HistoryQuery) -> wire.HistoryPage:
         mesh = self._mesh(slug)
         limit = min(query.limit, self._settings.page_max)
         page, more = self._store.read(listings.history, mesh.id, slug, member, query.after, limit)
         after = page[-1].history_id if page else query.after
-        return wire.History(page, after, more)
+        return wire.HistoryPage(page, after, more)
 
-    def status(self) -> wire.Status:
+    def status(self) -> wire.BrokerStatus:
         broker = self._broker
         counted = self._store.read(queries.counts)
         swept = self._store.read(queries.noted_ms, SWEPT)
-        jump_ms, jumped_at = broker.jumps.last
-        return wire.Status(
+        jump_ms, jumped_at = broker.clock_jumps.last
+        return wire.BrokerStatus(
             meshes=len(broker.directory.by_id),
             members=broker.directory.members,
             links=len(broker.dispatch),
-            orphans=self.orphans_found,
+            orphans=self.orphan_count,
             swept_at=None if swept is None else iso(swept),
             broker_id=broker.signatures.broker_id,
             clock_jump_seconds=jump_ms / 1000,
@@ -226,51 +242,42 @@ class Registry:
         )
 
     def orphans(self) -> wire.Orphans:
-        """Look now. Anything found is a fault of the broker, and logged as such."""
+        """Run the orphan check now. Every orphan is a fault of the broker, logged as an error."""
         before_ms = self._broker.clock.now_ms() - int(self._settings.fanout_seconds_max * 1000)
-        most = self._settings.orphan_rows_max
-        found = self._store.read_slow(inspect.orphans, before_ms, most)
-        self.orphans_found = len(found)
-        metrics.orphans.set(len(found))
-        metrics.orphan_checks.labels("something" if found else "nothing").inc()
-        if found:
-            rules = sorted({one.rule for one in found})
-            self._broker.log.error(
-                "broker_atomicity_violation_found", count=len(found), rules=rules
-            )
+        limit = self._settings.orphan_rows_max
+        rows = self._store.read_slow(orphans.find_orphans, before_ms, limit)
+        self.orphan_count = len(rows)
+        metrics.orphans.set(len(rows))
+        metrics.orphan_checks.labels("something" if rows else "nothing").inc()
+        if rows:
+            rules = sorted({row.rule for row in rows})
+            self._broker.log.error("broker_atomicity_violation_found", count=len(rows), rules=rules)
         slugs = {mesh.id: mesh.slug for mesh in self._broker.directory.by_id.values()}
+        replace = msgspec.structs.replace
         return wire.Orphans(
-            [
-                wire.Orphan(one.rule, slugs.get(one.mesh, one.mesh), one.broker_message_id,
-                            one.sentence)
-                for one in found[:most]
-            ]
-        )  # fmt: skip
+            [replace(row, mesh=slugs.get(row.mesh, row.mesh)) for row in rows[:limit]]
+        )
 
     # -- steps -------------------------------------------------------------------------------------
 
     def _mesh(self, slug: str) -> MeshRow:
         return self._broker.directory.mesh(slug)
 
-    def _member(self, mesh: MeshRow, pubkey: str) -> wire.MemberShown:
-        connected = bool(self._broker.dispatch.connected(mesh.id, pubkey))
-        return wire.MemberShown(self._broker.directory.find(mesh.id, pubkey).shown(connected))
+    def _member(self, mesh: MeshRow, pubkey: str) -> wire.MemberReply:
+        connected = bool(self._broker.dispatch.connections_of(mesh.id, pubkey))
+        return wire.MemberReply(self._broker.directory.find(mesh.id, pubkey).to_wire(connected))
 
-    def _place(self, mesh: MeshRow, kind: str, name: str) -> wire.PlaceShown:
-        most = self._settings.subscribers_max
-        return wire.PlaceShown(self._store.read(queries.place, mesh.id, kind, name, most))
-
-    def _tell(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:
+    def _broadcast(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:
         frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}
-        self._broker.dispatch.tell(mesh.id, frame)
+        self._broker.dispatch.broadcast(mesh.id, frame)
 
-    def _need_hooks(self) -> Caller:
-        if self._broker.hook_caller is None:
-            raise webhook_wire.NoWebhooks
-        return self._broker.hook_caller
+    def _webhook_caller(self) -> WebhookCaller:
+        if self._broker.webhook_caller is None:
+            raise webhook_wire.WebhooksNotAvailable
+        return self._broker.webhook_caller
 
 
-def checked(secret: str | None) -> str | None:
+def check_secret(secret: str | None) -> str | None:
     """Raises BadSecret."""
     if secret is not None:
         webhook_signature.key_of(secret)
@@ -280,7 +287,7 @@ def checked(secret: str | None) -> str | None:
 def check_key(pubkey: str) -> None:
     if not signing.is_key(pubkey):
         raise Invalid(
-            "pubkey is no ed25519 public key",
+            "pubkey is not an ed25519 public key",
             details={"field": "pubkey"},
-            hint="64 lowercase hexadecimal digits; agentlip mesh keygen makes a pair",
+            hint="pass 64 lowercase hexadecimal digits, as printed by agentlip mesh keygen",
         )

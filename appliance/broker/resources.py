@@ -1,4 +1,4 @@
-"""The broker on HTTP: sends, meshes, looks; and the table of its routes."""
+"""The broker's HTTP resources and the table of its routes."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import falcon
 
 from appliance.broker import webhook_wire, wire
-from appliance.broker.access import member_of, only_itself, sender_of, within
+from appliance.broker.access import member_of, sender_of
 from appliance.broker.dispatch import AlreadyConnected
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
@@ -31,7 +31,7 @@ EXAMPLE = {
 }
 
 
-class Accepts:
+class BrokerSendResource:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
@@ -48,10 +48,10 @@ class Accepts:
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.AcceptBatch) -> None:
         sender = sender_of(req.context.principal, req.env)
         answers = self._broker.accept_many(sender, command.items)
-        reply(resp, wire.Results([wire.Result(*answer) for answer in answers]))
+        reply(resp, wire.AcceptBatchReply([wire.BatchItemResult(*answer) for answer in answers]))
 
 
-class Meshes:
+class MeshResource:
     def __init__(self, broker: Broker, registry: Registry) -> None:
         self._broker = broker
         self._registry = registry
@@ -63,7 +63,7 @@ class Meshes:
         reply(resp, self._registry.create_mesh(command), 201)
 
     def on_get_item(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        check_within(self._broker, req, mesh)
+        requesting_member_in(self._broker, req, mesh)
         reply(resp, self._registry.show_mesh(mesh))
 
     def on_patch_item(
@@ -72,17 +72,17 @@ class Meshes:
         reply(resp, self._registry.change_mesh(mesh, command))
 
     def on_get_history(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        member = check_within(self._broker, req, mesh)
+        member = requesting_member_in(self._broker, req, mesh)
         reply(resp, self._registry.history(mesh, member, req.context.query))
 
 
-class Members:
+class MemberResource:
     def __init__(self, broker: Broker, registry: Registry) -> None:
         self._broker = broker
         self._registry = registry
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        check_within(self._broker, req, mesh)
+        requesting_member_in(self._broker, req, mesh)
         reply(resp, self._registry.members(mesh, req.context.query))
 
     def on_post(self, req: Any, resp: falcon.Response, mesh: str, command: wire.AddMember) -> None:
@@ -91,7 +91,7 @@ class Members:
     def on_patch_item(
         self, req: Any, resp: falcon.Response, mesh: str, member: str, command: wire.RenameMember
     ) -> None:
-        check_self(self._broker, req, mesh, member)
+        check_acts_for_itself(self._broker, req, mesh, member)
         reply(resp, self._registry.rename_member(mesh, member, command))
 
     def on_delete_item(self, req: Any, resp: falcon.Response, mesh: str, member: str) -> None:
@@ -100,55 +100,55 @@ class Members:
     def on_post_rotate(
         self, req: Any, resp: falcon.Response, mesh: str, member: str, command: wire.RotateMember
     ) -> None:
-        check_self(self._broker, req, mesh, member)
+        check_acts_for_itself(self._broker, req, mesh, member)
         reply(resp, self._registry.rotate_member(mesh, member, command), 201)
 
 
-class Places:
-    """Topics, or queues: one class, made twice."""
+class DestinationResource:
+    """Topics or queues; there is an instance for each."""
 
-    def __init__(self, broker: Broker, registry: Registry, kind: wire.PlaceKind) -> None:
+    def __init__(self, broker: Broker, registry: Registry, kind: wire.TopicOrQueue) -> None:
         self._broker = broker
         self._registry = registry
         self._kind = kind
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        check_within(self._broker, req, mesh)
-        reply(resp, self._registry.places(mesh, self._kind, req.context.query))
+        requesting_member_in(self._broker, req, mesh)
+        reply(resp, self._registry.destinations(mesh, self._kind, req.context.query))
 
     def on_post(
-        self, req: Any, resp: falcon.Response, mesh: str, command: wire.CreatePlace
+        self, req: Any, resp: falcon.Response, mesh: str, command: wire.CreateDestination
     ) -> None:
-        place, made = self._registry.create_place(mesh, self._kind, command.name)
+        place, made = self._registry.create_destination(mesh, self._kind, command.name)
         reply(resp, place, 201 if made else 200)
 
     def on_put_subscriber(
         self, req: Any, resp: falcon.Response, mesh: str, place: str, subscriber: str
     ) -> None:
-        check_self(self._broker, req, mesh, subscriber)
+        check_acts_for_itself(self._broker, req, mesh, subscriber)
         reply(resp, self._registry.subscribe(mesh, self._kind, place, subscriber))
 
     def on_delete_subscriber(
         self, req: Any, resp: falcon.Response, mesh: str, place: str, subscriber: str
     ) -> None:
-        check_self(self._broker, req, mesh, subscriber)
+        check_acts_for_itself(self._broker, req, mesh, subscriber)
         reply(resp, self._registry.unsubscribe(mesh, self._kind, place, subscriber))
 
 
-class Hooks:
+class WebhookResource:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        reply(resp, self._registry.hooks(mesh, req.context.query))
+        reply(resp, self._registry.webhooks(mesh, req.context.query))
 
     def on_post(
-        self, req: Any, resp: falcon.Response, mesh: str, command: webhook_wire.CreateHook
+        self, req: Any, resp: falcon.Response, mesh: str, command: webhook_wire.CreateMeshWebhook
     ) -> None:
-        reply(resp, self._registry.add_hook(mesh, command), 201)
+        reply(resp, self._registry.add_webhook(mesh, command), 201)
 
     def on_get_item(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
-        reply(resp, self._registry.show_hook(mesh, webhook))
+        reply(resp, self._registry.show_webhook(mesh, webhook))
 
     def on_patch_item(
         self,
@@ -156,18 +156,18 @@ class Hooks:
         resp: falcon.Response,
         mesh: str,
         webhook: str,
-        command: webhook_wire.ChangeHook,
+        command: webhook_wire.ChangeMeshWebhook,
     ) -> None:
-        reply(resp, self._registry.change_hook(mesh, webhook, command))
+        reply(resp, self._registry.change_webhook(mesh, webhook, command))
 
     def on_delete_item(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
-        reply(resp, self._registry.remove_hook(mesh, webhook))
+        reply(resp, self._registry.remove_webhook(mesh, webhook))
 
     def on_get_deliveries(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
-        reply(resp, self._registry.hook_deliveries(mesh, webhook, req.context.query))
+        reply(resp, self._registry.webhook_deliveries(mesh, webhook, req.context.query))
 
 
-class Looks:
+class DiagnosticsResource:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
@@ -178,19 +178,23 @@ class Looks:
         reply(resp, self._registry.orphans())
 
 
-def check_within(broker: Broker, req: Any, mesh: str) -> str | None:
-    """The member that asks, one of this mesh; None for a token."""
-    directory = broker.directory
-    return within(req.context.principal, directory.mesh(mesh).id, directory)
+def requesting_member_in(broker: Broker, req: Any, mesh: str) -> str | None:
+    """The key of the requesting member, which must be in this mesh; None for a token."""
+    mesh_id, signed = broker.directory.mesh(mesh).id, member_of(req.context.principal)
+    if signed is not None:
+        broker.directory.member(mesh_id, signed)
+    return signed
 
 
-def check_self(broker: Broker, req: Any, mesh: str, member: str) -> None:
+def check_acts_for_itself(broker: Broker, req: Any, mesh: str, member: str) -> None:
+    """Members may do this for themselves only, tokens for any member."""
     directory = broker.directory
-    mesh_id = directory.mesh(mesh).id
-    signed = member_of(req.context.principal)
+    mesh_id, signed = directory.mesh(mesh).id, member_of(req.context.principal)
     if signed is not None:
         named = member if member.startswith("webhook:") else directory.find(mesh_id, member).pubkey
-        only_itself(req.context.principal, mesh_id, named, directory)
+        directory.member(mesh_id, signed)
+        if signed != named:
+            raise wire.NotYours
 
 
 def routes(broker: Broker, registry: Registry) -> list[Route]:
@@ -198,15 +202,16 @@ def routes(broker: Broker, registry: Registry) -> list[Route]:
         *_sending(broker),
         *_meshes(broker, registry),
         *_members(broker, registry),
-        *_places(broker, registry),
-        *_looking(registry),
+        *_destinations(broker, registry),
+        *_webhooks(registry),
+        *_diagnostics(registry),
     ]
 
 
-REFUSALS = (
+SEND_ERRORS = (
     wire.FingerprintDiffers,
-    wire.KeyReused,
-    wire.NoSuchMesh,
+    wire.ClientMessageIdReused,
+    wire.MeshNotFound,
     wire.NotAMember,
     wire.MemberIsRevoked,
     wire.NoSuchDestination,
@@ -222,138 +227,145 @@ REFUSALS = (
 
 def _sending(broker: Broker) -> list[Route]:
     signer = broker.signatures.request
-    accepts = Accepts(broker)
+    sends = BrokerSendResource(broker)
     return [
-        Route("/broker/v1/accept", accepts, {
+        Route("/broker/v1/accept", sends, {
             "POST": Operation(wire.ACCEPT, body=wire.AcceptItem, reply=wire.Receipt, status=201,
-                              again=200, signer=signer, errors=REFUSALS, example=EXAMPLE,
-                              summary="Accept a send, once"),
+                              repeat_status=200, signer=signer, errors=SEND_ERRORS, example=EXAMPLE,
+                              summary="Accept a send exactly once"),
         }),
-        Route("/broker/v1/accept/batch", accepts, {
-            "POST": Operation(wire.ACCEPT, body=wire.AcceptBatch, reply=wire.Results, batch=True,
-                              signer=signer,
-                              summary="Accept up to 200 sends; a result for each, in order"),
+        Route("/broker/v1/accept/batch", sends, {
+            "POST": Operation(wire.ACCEPT, body=wire.AcceptBatch, reply=wire.AcceptBatchReply,
+                              batch=True, signer=signer,
+                              summary="Accept up to 200 sends, with a result for each"),
         }, suffix="batch"),
     ]  # fmt: skip
 
 
 def _meshes(broker: Broker, registry: Registry) -> list[Route]:
     signer = broker.signatures.request
-    meshes = Meshes(broker, registry)
+    meshes = MeshResource(broker, registry)
     return [
         Route(ROOT, meshes, {
             "GET": Operation(wire.READ, reply=wire.MeshList, signer=signer,
-                             summary="All meshes; for a member its own"),
-            "POST": Operation(wire.ADMIN, body=wire.CreateMesh, reply=wire.MeshShown, status=201,
+                             summary="List all meshes; a member sees its own"),
+            "POST": Operation(wire.ADMIN, body=wire.CreateMesh, reply=wire.MeshReply, status=201,
                               errors=(wire.MeshTaken, wire.TooManyRows),
-                              example={"slug": "lab"}, summary="Make a mesh"),
+                              example={"slug": "lab"}, summary="Create a mesh"),
         }),
         Route(ROOT + "/{mesh}", meshes, {
-            "GET": Operation(wire.READ, reply=wire.MeshShown, signer=signer,
-                             summary="One mesh"),
-            "PATCH": Operation(wire.ADMIN, body=wire.ChangeMesh, reply=wire.MeshShown,
+            "GET": Operation(wire.READ, reply=wire.MeshReply, signer=signer,
+                             summary="Show a mesh"),
+            "PATCH": Operation(wire.ADMIN, body=wire.ChangeMesh, reply=wire.MeshReply,
                                example={"concurrency": "allow_concurrent"},
-                               summary="Change retention or the policy of connections"),
+                               summary="Change a mesh's retention or concurrency policy"),
         }, suffix="item"),
         Route(ROOT + "/{mesh}/history", meshes, {
-            "GET": Operation(wire.READ, query=wire.HistoryQuery, reply=wire.History,
+            "GET": Operation(wire.READ, query=wire.HistoryQuery, reply=wire.HistoryPage,
                              signer=signer,
-                             summary="Messages in the order of acceptance; a member's own"),
+                             summary="List accepted messages; a member sees its own"),
         }, suffix="history"),
     ]  # fmt: skip
 
 
 def _members(broker: Broker, registry: Registry) -> list[Route]:
     signer, changer = broker.signatures.request, broker.signed_change
-    members = Members(broker, registry)
+    members = MemberResource(broker, registry)
     return [
         Route(ROOT + "/{mesh}/members", members, {
             "GET": Operation(wire.READ, query=wire.MeshRowsQuery, reply=wire.MemberList,
                              signer=signer,
-                             summary="Members, and who is connected"),
-            "POST": Operation(wire.ADMIN, body=wire.AddMember, reply=wire.MemberShown, status=201,
+                             summary="List members and whether they are connected"),
+            "POST": Operation(wire.ADMIN, body=wire.AddMember, reply=wire.MemberReply, status=201,
                               errors=(wire.MemberTaken, wire.TooManyRows),
                               summary="Add a member by its public key"),
         }),
         Route(ROOT + "/{mesh}/members/{member}", members, {
-            "PATCH": Operation(wire.SUBSCRIBE, body=wire.RenameMember, reply=wire.MemberShown,
+            "PATCH": Operation(wire.SUBSCRIBE, body=wire.RenameMember, reply=wire.MemberReply,
                                signer=changer, errors=(wire.MemberTaken, wire.NotYours),
-                               summary="Rename a member; a member renames itself"),
-            "DELETE": Operation(wire.ADMIN, reply=wire.MemberShown, errors=(wire.NoSuchMember,),
-                                summary="Revoke a member, at once and for good"),
+                               summary="Rename a member; a member may rename only itself"),
+            "DELETE": Operation(wire.ADMIN, reply=wire.MemberReply, errors=(wire.NoSuchMember,),
+                                summary="Revoke a member immediately and permanently"),
         }, suffix="item"),
         Route(ROOT + "/{mesh}/members/{member}/rotate", members, {
-            "POST": Operation(wire.SUBSCRIBE, body=wire.RotateMember, reply=wire.MemberShown,
+            "POST": Operation(wire.SUBSCRIBE, body=wire.RotateMember, reply=wire.MemberReply,
                               status=201, signer=changer,
                               errors=(wire.BadSignature, wire.NotYours, wire.MemberTaken),
-                              summary="Go on under a new key; signed with the old one"),
+                              summary="Replace a member's key; signed with the old one"),
         }, suffix="rotate"),
     ]  # fmt: skip
 
 
-def _places(broker: Broker, registry: Registry) -> list[Route]:
+def _destinations(broker: Broker, registry: Registry) -> list[Route]:
     signer, changer = broker.signatures.request, broker.signed_change
     routes = []
-    kinds: tuple[wire.PlaceKind, ...] = ("topic", "queue")
+    kinds: tuple[wire.TopicOrQueue, ...] = ("topic", "queue")
     for kind in kinds:
-        places, path = Places(broker, registry, kind), f"{ROOT}/{{mesh}}/{kind}s"
+        destinations, path = DestinationResource(broker, registry, kind), f"{ROOT}/{{mesh}}/{kind}s"
         routes += [
-            Route(path, places, {
-                "GET": Operation(wire.READ, query=wire.MeshRowsQuery, reply=wire.PlaceList,
+            Route(path, destinations, {
+                "GET": Operation(wire.READ, query=wire.MeshRowsQuery, reply=wire.DestinationList,
                                  signer=signer,
-                                 summary=f"All {kind}s of a mesh, with who is subscribed"),
-                "POST": Operation(wire.ADMIN, body=wire.CreatePlace, reply=wire.PlaceShown,
-                                  status=201, again=200, errors=(wire.TooManyRows,),
-                                  summary=f"Make a {kind}; again, it is there"),
+                                 summary=f"List the {kind}s of a mesh with their subscribers"),
+                "POST": Operation(wire.ADMIN, body=wire.CreateDestination,
+                                  reply=wire.DestinationReply, status=201, repeat_status=200,
+                                  errors=(wire.TooManyRows,),
+                                  summary=f"Create a {kind}, unless it exists"),
             }),
-            Route(path + "/{place}/subscribers/{subscriber}", places, {
-                "PUT": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=changer,
+            Route(path + "/{place}/subscribers/{subscriber}", destinations, {
+                "PUT": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=changer,
                                  errors=(wire.NoSuchDestination, wire.NotYours,
-                                         webhook_wire.NoWebhooks),
+                                         webhook_wire.WebhooksNotAvailable),
                                  summary=f"Subscribe a member to a {kind}"),
-                "DELETE": Operation(wire.SUBSCRIBE, reply=wire.Done, signer=changer,
+                "DELETE": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=changer,
                                     errors=(wire.NotYours,),
-                                    summary=f"End a member's subscription to a {kind}"),
+                                    summary=f"Unsubscribe a member from a {kind}"),
             }, suffix="subscriber"),
         ]  # fmt: skip
     return routes
 
 
-def _looking(registry: Registry) -> list[Route]:
-    hooks, looks = Hooks(registry), Looks(registry)
-    wrong = (BadWebhookUrl, BadSecret)
+def _webhooks(registry: Registry) -> list[Route]:
+    webhooks = WebhookResource(registry)
+    invalid = (BadWebhookUrl, BadSecret)
+    missing = (webhook_wire.WebhookNotFound,)
+    unavailable = (webhook_wire.WebhooksNotAvailable,)
     return [
-        Route(ROOT + "/{mesh}/webhooks", hooks, {
-            "GET": Operation(wire.ADMIN, reply=webhook_wire.HookList, query=wire.MeshRowsQuery,
-                             summary="Webhooks that can be subscribed to topics"),
-            "POST": Operation(wire.ADMIN, body=webhook_wire.CreateHook,
-                              reply=webhook_wire.HookChanged, status=201,
-                              errors=(webhook_wire.NoWebhooks, wire.TooManyRows, *wrong),
-                              summary="Add a webhook; its secret is told here, once"),
+        Route(ROOT + "/{mesh}/webhooks", webhooks, {
+            "GET": Operation(wire.ADMIN, query=wire.MeshRowsQuery,
+                             reply=webhook_wire.MeshWebhookList,
+                             summary="List webhooks, which can be subscribed to topics"),
+            "POST": Operation(wire.ADMIN, body=webhook_wire.CreateMeshWebhook,
+                              reply=webhook_wire.MeshWebhookChanged, status=201,
+                              errors=(*unavailable, wire.TooManyRows, *invalid),
+                              summary="Add a webhook; only this reply contains its secret"),
         }),
-        Route(ROOT + "/{mesh}/webhooks/{webhook}", hooks, {
-            "GET": Operation(wire.ADMIN, reply=webhook_wire.HookShown,
-                             errors=(webhook_wire.NoSuchHook,),
-                             summary="One webhook, without its secret"),
-            "PATCH": Operation(wire.ADMIN, body=webhook_wire.ChangeHook,
-                               reply=webhook_wire.HookChanged,
-                               errors=(webhook_wire.NoSuchHook, webhook_wire.NoWebhooks, *wrong),
-                               summary="Change a webhook, its switch or its secret"),
-            "DELETE": Operation(wire.ADMIN, reply=wire.Done, errors=(webhook_wire.NoSuchHook,),
-                                summary="Forget a webhook and its subscriptions"),
+        Route(ROOT + "/{mesh}/webhooks/{webhook}", webhooks, {
+            "GET": Operation(wire.ADMIN, reply=webhook_wire.MeshWebhookReply, errors=missing,
+                             summary="Show a webhook without its secret"),
+            "PATCH": Operation(wire.ADMIN, body=webhook_wire.ChangeMeshWebhook,
+                               reply=webhook_wire.MeshWebhookChanged,
+                               errors=(*missing, *unavailable, *invalid),
+                               summary="Change a webhook's URL or secret, or enable or disable it"),
+            "DELETE": Operation(wire.ADMIN, reply=wire.ChangeReply, errors=missing,
+                                summary="Delete a webhook, its subscriptions and its deliveries"),
         }, suffix="item"),
-        Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", hooks, {
-            "GET": Operation(wire.ADMIN, reply=webhook_wire.HookDeliveries,
-                             query=webhook_wire.HookDeliveriesQuery,
-                             errors=(webhook_wire.NoSuchHook,),
-                             summary="What a webhook has not taken yet, and why"),
+        Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", webhooks, {
+            "GET": Operation(wire.ADMIN, query=webhook_wire.WebhookDeliveriesQuery,
+                             reply=webhook_wire.WebhookDeliveries, errors=missing,
+                             summary="List a webhook's outstanding deliveries with their errors"),
         }, suffix="deliveries"),
-        Route("/broker/v1/status", looks, {
-            "GET": Operation(wire.READ, reply=wire.Status, errors=(AlreadyConnected,),
-                             summary="Counts of everything, and what the last looks found"),
+    ]  # fmt: skip
+
+
+def _diagnostics(registry: Registry) -> list[Route]:
+    diagnostics = DiagnosticsResource(registry)
+    return [
+        Route("/broker/v1/status", diagnostics, {
+            "GET": Operation(wire.READ, reply=wire.BrokerStatus, errors=(AlreadyConnected,),
+                             summary="Show counts and the result of the last orphan check"),
         }),
-        Route("/broker/v1/orphans", looks, {
-            "POST": Operation(wire.ADMIN, reply=wire.Orphans,
-                              summary="Look for rows that break the promise; there are none"),
+        Route("/broker/v1/orphans", diagnostics, {
+            "POST": Operation(wire.ADMIN, reply=wire.Orphans, summary="Check for orphaned rows"),
         }, suffix="orphans"),
     ]  # fmt: skip

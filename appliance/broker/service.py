@@ -1,4 +1,4 @@
-"""The broker's verbs: accept, push, ack. Managing meshes is `registry.py`'s business.
+"""The broker's operations on messages: accept, push, ack. `registry.py` manages meshes.
 
 Broker.accept(member, item) -> (status, body)          one send
 Broker.accept_many(member, items) -> [(status, body)]  several, in as few commits as possible
@@ -12,27 +12,28 @@ from typing import Any
 from appliance.broker import metrics, queries, retention, validation, wire, writes
 from appliance.broker.access import Signatures
 from appliance.broker.directory import Directory, MemberRow, MeshRow
-from appliance.broker.dispatch import Dispatch, Receiver
-from appliance.broker.rate_limit import Limiter
+from appliance.broker.dispatch import Dispatch
+from appliance.broker.member_connection import MemberConnection
+from appliance.broker.rate_limit import MeshRateLimit
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.validation import Command, Known
-from appliance.broker.webhook_caller import Caller
-from appliance.broker.writes import Claim, UsedNonce, Verdict
+from appliance.broker.validation import Command, DedupeRecord
+from appliance.broker.writes import AcceptResult, Claim, NonceRecord
 from appliance.kernel.auth import Principal
-from appliance.kernel.batch import Call, Outcome
+from appliance.kernel.batch import Call, CallOutcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.kept_times import KeptTimes
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
+from appliance.kernel.stored_times import StoredTimes
 from appliance.web.errors import status_of
+from appliance.web.webhook_caller import WebhookCaller
 
 Answer = tuple[int, dict[str, Any]]
-TURNS_MAX = 100  # of one round of the Deliverer
+BATCHES_MAX = 100  # per round of the Deliverer
 
 
 class Broker:
-    """One per process. `open` reads what is stored; nothing is served before."""
+    """One per process. Call `open` before serving requests: it loads what is stored."""
 
     def __init__(
         self,
@@ -41,38 +42,38 @@ class Broker:
         settings: BrokerSettings,
         clock: Clock,
         log: Log,
-        hook_caller: Caller | None = None,
+        webhook_caller: WebhookCaller | None = None,
     ) -> None:
         self.store = store
         self.dispatch = dispatch
         self.settings = settings
         self.clock = clock
         self.log = log
-        self.hook_caller = hook_caller
+        self.webhook_caller = webhook_caller
         self.directory = Directory()
         self.signatures = Signatures(lambda: self.directory, settings, clock)
-        self.jumps = KeptTimes(
+        self.clock_jumps = StoredTimes(
             store, clock, log, "deliveries", writes.move_times, writes.end_impossible_waits,
             settings.wait_ms_max, metrics.clock_jumps,
         )  # fmt: skip
-        self._limiter = Limiter(settings.rate_per_second)
+        self._rate_limit = MeshRateLimit(settings.rate_per_second)
 
     def open(self) -> None:
-        """Ids go on above those that are stored; leases of connections that are gone end."""
+        """Load ids, nonces and meshes; end the leases of connections of an earlier process."""
         self.store.seed_ids(self.store.read(queries.last_history))
-        with suppress(Unavailable):  # with a full disk they are moved later
-            self.jumps.resume()
+        with suppress(Unavailable):  # the disk is full: times are moved later
+            self.clock_jumps.resume()
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
         self.signatures.restore(
-            self.store.read(queries.broker_id), [UsedNonce(*one) for one in used]
+            self.store.read(queries.broker_id), [NonceRecord(*row) for row in used]
         )
         self.reload()
         if self.store.read(queries.has_leases):
-            with suppress(Unavailable):  # with a full disk they run out by themselves
+            with suppress(Unavailable):  # the disk is full: the leases expire later
                 self.store.write(writes.release_all)
 
     def reload(self) -> None:
-        """Take meshes and members from the store, after a change of them."""
+        """Read meshes and members from the store after a change."""
         settings = self.settings
         self.directory = self.store.read(
             queries.directory, settings.meshes_max, settings.members_max
@@ -85,111 +86,114 @@ class Broker:
                 for mesh in self.directory.by_id.values()
             )
         )
-        for receiver in list(self.dispatch.everybody()):
-            mesh = self.directory.by_id[receiver.mesh.id]
-            receiver.mesh = mesh
-            recipients = self.directory.recipients(mesh.id, receiver.pubkey)
-            self.dispatch.change_recipients(receiver, recipients)
+        for connection in list(self.dispatch.connections()):
+            mesh = self.directory.by_id[connection.mesh.id]
+            connection.mesh = mesh
+            recipients = self.directory.recipients(mesh.id, connection.pubkey)
+            self.dispatch.change_recipients(connection, recipients)
 
     def check_clock(self) -> None:
-        """Before times are compared with the clock or stored."""
-        if self.jumps.check():
+        """Call this before comparing times with the clock or storing them."""
+        if self.clock_jumps.check():
             self.reload()
 
     # -- accepting ---------------------------------------------------------------------------
 
     def accept(self, member: str, item: Any) -> Answer:
-        """One send of `member` (its public key), who is known to be that. Never raises for what
-        the item says: status and body are those of the contract, §7."""
+        """Accept one send of `member`, an authenticated public key. Never raises for what is
+        wrong with the item: the answer is a status and a body (contract, §7)."""
         return self.accept_many(member, [item])[0]
 
     def accept_many(self, member: str, items: Sequence[Any]) -> list[Answer]:
-        """The same for several, in order; an item is an AcceptItem or a mapping."""
+        """Accept several sends, in order. An item is an AcceptItem, raw JSON or a mapping."""
         self.check_clock()
         answers: list[Answer | None] = [None] * len(items)
         admitted: list[tuple[int, Command]] = []
-        for place, item in enumerate(items):
+        for index, item in enumerate(items):
             try:
-                admitted.append((place, self._admit(member, item)))
+                admitted.append((index, self._admit(member, item)))
             except ApplianceError as error:
-                answers[place] = self._refused(error)
+                answers[index] = self._refusal(error)
         self._limit(admitted, answers)
-        waiting = [(place, command) for place, command in admitted if answers[place] is None]
-        for (place, command), outcome in zip(
+        waiting = [(index, command) for index, command in admitted if answers[index] is None]
+        for (index, command), outcome in zip(
             waiting, self._write([command for _, command in waiting]), strict=True
         ):
-            answers[place] = self._answer(command, outcome)
+            answers[index] = self._answer(command, outcome)
         return [answer for answer in answers if answer is not None]
 
     def _admit(self, member: str, item: Any) -> Command:
-        """Phase B1: no transaction is open, nothing is stored."""
-        said = wire.decoded(item)
-        mesh = self.directory.mesh(said.mesh)
+        """Check one item (B1): no transaction is open, nothing is stored."""
+        send = wire.decoded(item)
+        mesh = self.directory.mesh(send.mesh)
         sender = self.directory.member(mesh.id, member)
-        digest, meta = validation.digest_of(said, self.settings)
+        digest, meta = validation.digest_of(send, self.settings)
         return Command(
             mesh.id,
-            said.client_message_id,
+            send.client_message_id,
             digest,
-            said.destination_kind,
-            said.destination_ref,
-            said.reply_to_id or None,
-            said.priority,
+            send.destination_kind,
+            send.destination_ref,
+            send.reply_to_id or None,
+            send.priority,
             meta,
-            said.body,
-            validation.mentions_of(said.meta, self.settings.mentions_max),
+            send.body,
+            validation.mentions_of(send.meta, self.settings.mentions_max),
             sender.pubkey,
             sender.name,
-            retention.keeps_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
-            self.jumps.total_ms,
+            retention.dedupe_window_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
+            self.clock_jumps.total_ms,
         )
 
     def _limit(self, admitted: Sequence[tuple[int, Command]], answers: list[Answer | None]) -> None:
-        """Only who would be refused by the limit is looked up before: a known id never is."""
+        """Refuse what exceeds the rate limit, except ids that are known already."""
         now = self.clock.monotonic()
         over = [
-            (place, command)
-            for place, command in admitted
-            if not self._limiter.take(command.mesh_id, 1, now)
+            (index, command)
+            for index, command in admitted
+            if not self._rate_limit.take(command.mesh_id, 1, now)
         ]
         if not over:
             return
         ids = [(command.mesh_id, command.client_message_id) for _, command in over]
         try:
-            known = self.store.read(queries.known_many, ids)
+            records = self.store.read(queries.dedupe_records, ids)
         except ApplianceError as error:
-            known = []
-            for place, _ in over:
-                answers[place] = self._refused(error)
-        for (place, command), found in zip(over, known, strict=False):
-            if found is not None:
-                answers[place] = self._known(command, found)
+            records = []
+            for index, _ in over:
+                answers[index] = self._refusal(error)
+        for (index, command), record in zip(over, records, strict=False):
+            if record is not None:
+                answers[index] = self._duplicate_answer(command, record)
             else:
-                wait = max(self._limiter.wait_seconds(command.mesh_id, now), 0.001)
-                answers[place] = self._refused(wire.MeshBusy(retry_after=wait))
+                wait = max(self._rate_limit.wait_seconds(command.mesh_id, now), 0.001)
+                answers[index] = self._refusal(wire.MeshBusy(retry_after=wait))
 
-    def _write(self, commands: list[Command]) -> list[Outcome]:
-        """All in one transaction; when a fault of one has undone it, each in its own."""
+    def _write(self, commands: list[Command]) -> list[CallOutcome]:
+        """All in one transaction; if that fails because of one command, each in its own."""
         if not commands:
             return []
-        most = self.settings.subscribers_max
+        limit = self.settings.subscribers_max
         try:
-            verdicts = self._write_with_nonces((writes.accept_many, (commands, most)))
-            return [Outcome(verdict) for verdict in verdicts]
+            results = self._write_with_nonces((writes.accept_many, (commands, limit)))
+            return [CallOutcome(result) for result in results]
         except Unavailable as error:
-            return [Outcome(error=error) for _ in commands]
+            return [CallOutcome(error=error) for _ in commands]
         except Exception as error:
             if len(commands) == 1:
-                return [Outcome(error=error)]
+                return [CallOutcome(error=error)]
         try:
-            return self.store.write_many([(writes.accept, (one, most)) for one in commands])
+            return self.store.write_many(
+                [(writes.accept, (command, limit)) for command in commands]
+            )
         except Unavailable as error:
-            return [Outcome(error=error) for _ in commands]
+            return [CallOutcome(error=error) for _ in commands]
 
     # -- signatures --------------------------------------------------------------------------
 
     def signed_change(self, environ: Mapping[str, Any]) -> Callable[[bytes], Principal] | None:
-        """As `signatures.request`, for what changes something: the nonce is stored before that."""
+        """Like `signatures.request`, for requests that change something: the nonce is stored
+        before the request runs."""
         verify = self.signatures.request(environ)
 
         def verify_and_store(body: bytes) -> Principal:
@@ -201,12 +205,13 @@ class Broker:
         return None if verify is None else verify_and_store
 
     def save_nonces(self) -> None:
-        """Store the nonces that no send has taken along."""
+        """Store the nonces that were not stored together with a send."""
         if self.signatures.unsaved:
             self._write_with_nonces()
 
     def _write_with_nonces(self, *calls: Call) -> Any:
-        """The nonces not stored yet, then the calls; the result of the last. Raises its error."""
+        """Write the nonces that are not stored yet, then the calls. Returns the result of the last
+        call, or raises its error."""
         used, self.signatures.unsaved = self.signatures.unsaved, []
         nonces: list[Call] = [(writes.remember_nonces, (used,))] if used else []
         stored = False
@@ -218,99 +223,99 @@ class Broker:
                 self.signatures.unsaved += used
         return outcomes[-1].unwrap()
 
-    def _answer(self, command: Command, outcome: Outcome) -> Answer:
+    def _answer(self, command: Command, outcome: CallOutcome) -> Answer:
         error = outcome.error
         if isinstance(error, ApplianceError):
-            return self._refused(error)
+            return self._refusal(error)
         if error is not None:
             self.log.error("a send could not be stored", error)
-            return self._refused(ApplianceError("the message could not be stored"))
-        verdict: Verdict = outcome.result
-        if verdict.first and verdict.known is not None:
+            return self._refusal(ApplianceError("the message could not be stored"))
+        result: AcceptResult = outcome.result
+        if result.is_new and result.record is not None:
             metrics.accepts.labels("first").inc()
-            made = wire.Receipt(
-                verdict.known.broker_message_id,
+            receipt = wire.Receipt(
+                result.record.broker_message_id,
                 command.client_message_id,
-                verdict.known.history_id,
+                result.record.history_id,
             )
-            return 201, made.told()
-        self._limiter.give_back(command.mesh_id, 1, self.clock.monotonic())
-        if verdict.known is None:
+            return 201, receipt.to_body()
+        self._rate_limit.give_back(command.mesh_id, 1, self.clock.monotonic())
+        if result.record is None:
             details = {"kind": command.kind, "ref": command.ref[:100]}
-            return self._refused(wire.NoSuchDestination(details=details))
-        return self._known(command, verdict.known)
+            return self._refusal(wire.NoSuchDestination(details=details))
+        return self._duplicate_answer(command, result.record)
 
-    def _known(self, command: Command, known: Known) -> Answer:
+    def _duplicate_answer(self, command: Command, record: DedupeRecord) -> Answer:
         try:
-            told = validation.answer_known(command, known)
-        except wire.KeyReused as error:
+            receipt = validation.duplicate_receipt(command, record)
+        except wire.ClientMessageIdReused as error:
             metrics.mismatches.inc()
-            return self._refused(error)
+            return self._refusal(error)
         metrics.accepts.labels("duplicate").inc()
-        return 200, told.told()
+        return 200, receipt.to_body()
 
-    def _refused(self, error: ApplianceError) -> Answer:
+    def _refusal(self, error: ApplianceError) -> Answer:
         metrics.accepts.labels(error.kind).inc()
         return wire.refused(error, status_of(error) if error.kind != "internal" else 500)
 
-    # -- receiving ---------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------
 
-    def receiver(
+    def connect(
         self,
         kind: str,
         mesh: MeshRow,
         member: MemberRow,
-        take: Callable[[list[Claim]], None],
-        say: Callable[[dict[str, Any]], None],
+        push: Callable[[list[Claim]], None],
+        send_event: Callable[[dict[str, Any]], None],
         close: Callable[[int, str], None],
-    ) -> Receiver:
-        """A connection of that member, attached; the caller detaches it when it ends."""
-        receiver = Receiver(
+    ) -> MemberConnection:
+        """Register a connection of that member. The caller calls `disconnect` when it ends."""
+        connection = MemberConnection(
             self.dispatch.next_number(),
             kind,
             mesh,
             member.pubkey,
             self.directory.recipients(mesh.id, member.pubkey),
             self.settings.window_max,
-            take,
-            say,
+            push,
+            send_event,
             close,
         )
-        self.dispatch.attach(receiver)
-        return receiver
+        self.dispatch.attach(connection)
+        return connection
 
-    def leave(self, receiver: Receiver) -> None:
-        """What it held goes to the member's next connection at once."""
-        held = self.dispatch.detach(receiver)
-        self.release(receiver.owner, held)
+    def disconnect(self, connection: MemberConnection) -> None:
+        """Release its unacked deliveries, so that the member's next connection gets them."""
+        self.release(connection.owner, self.dispatch.detach(connection))
 
-    def release(self, owner: str, ids: Sequence[int], pause_ms: int = 0) -> None:
+    def release(self, owner: str, ids: Sequence[int], delay_ms: int = 0) -> None:
         if not ids:
             return
         self.check_clock()
         try:
-            self.store.write(writes.release, owner, list(ids), pause_ms)
+            self.store.write(writes.release, owner, list(ids), delay_ms)
         except Unavailable:
-            return  # their leases run out by themselves
+            return  # their leases expire later
         metrics.deliveries.labels("released").inc(len(ids))
-        self.dispatch.feed_all()
+        self.dispatch.mark_all_ready()
 
-    def turn(self) -> bool:
-        """Write acks and claims of all receivers in one commit, hand out what was claimed."""
+    def deliver_batch(self) -> bool:
+        """Write acks and claims of all connections in one commit, then push what was claimed.
+        False if there was nothing to do."""
         self.check_clock()
-        acks, wants = self.dispatch.next_turn(self.settings.claim_max)
-        if not acks and not wants:
+        acks, demands = self.dispatch.next_batch(self.settings.claim_max)
+        if not acks and not demands:
             return False
         lease_ms = int(self.settings.lease_seconds * 1000)
         try:
-            done, claims = self.store.write(writes.turn, acks, wants, lease_ms)
+            acked, claims = self.store.write(writes.ack_and_claim, acks, demands, lease_ms)
         except BaseException:
-            self.dispatch.give_back(acks, wants)
+            self.dispatch.put_back(acks, demands)
             raise
-        metrics.deliveries.labels("acked").inc(done)
-        metrics.deliveries.labels("late_ack").inc(len(acks) - done)
+        metrics.deliveries.labels("acked").inc(acked)
+        metrics.deliveries.labels("late_ack").inc(len(acks) - acked)
         metrics.deliveries.labels("pushed").inc(len(claims))
-        for owner, ids in self.dispatch.deal(wants, claims):
+        for owner, ids in self.dispatch.assign(demands, claims):
             self.release(owner, ids)
         return bool(claims) or self.dispatch.has_work
 
@@ -319,5 +324,5 @@ class Broker:
         rows = self.store.write(writes.expire_leases, self.settings.claim_max)
         self.dispatch.expire(rows)
         metrics.deliveries.labels("expired").inc(len(rows))
-        self.dispatch.feed_all()
+        self.dispatch.mark_all_ready()
         return len(rows)

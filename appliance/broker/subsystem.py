@@ -1,4 +1,4 @@
-"""The broker as a part of the appliance."""
+"""The broker as a subsystem of the appliance."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -6,20 +6,19 @@ from typing import Any
 
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
-from appliance.broker.hooks import HookDeliverer
-from appliance.broker.link import Link
-from appliance.broker.local import Callback, LocalLink, OnEvent
+from appliance.broker.local_connection import Callback, LocalConnection, OnEvent
 from appliance.broker.loops import (
     DedupeRetention,
     Deliverer,
     LeaseSweeper,
     OrphanCheck,
 )
+from appliance.broker.member_socket import MemberSocket
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.webhook_caller import Caller
+from appliance.broker.webhook_deliverer import WebhookDeliverer
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
@@ -28,14 +27,17 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Store, WriterProcessOptions
+from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
+from appliance.web.webhook_caller import WebhookCaller
 
 
 class BrokerSubsystem(Subsystem):
     name = "broker"
+    paths = ("/broker/v1",)
     needs = frozenset({"broker"})
     scopes = wire.SCOPES
 
@@ -47,28 +49,27 @@ class BrokerSubsystem(Subsystem):
         datadir: DataDir,
         clock: Clock,
         log: Log,
-        hook_caller: Caller | None = None,
-        apart: Callable[[Callable[[], None]], WriterProcessOptions] | None = None,
+        webhook_caller: WebhookCaller | None = None,
+        writers: WriterProcess | None = None,
     ) -> None:
-        """`hook_caller` calls webhooks; without one they are refused. `apart` ties a writer's
-        process to this one, for settings that want one; it is given what looks again for
-        everybody when that process was lost."""
+        """`webhook_caller` calls webhooks; without it they are refused. `writers` is the process
+        that writes; after a restart of it, all connections and webhooks look for deliveries."""
         dispatch = Dispatch(settings.links_max)
         self.store = Store(
-            "broker", datadir.database("broker"), store, clock, log, publish=dispatch.told,
-            apart=apart(dispatch.look_again) if apart and settings.writer == "process" else None,
+            "broker", datadir.database("broker"), store, clock, log, publish=dispatch.on_commit,
+            writers=writers, restarted=dispatch.wake_all,
         )  # fmt: skip
-        self.broker = Broker(self.store, dispatch, settings, clock, log, hook_caller)
+        self.broker = Broker(self.store, dispatch, settings, clock, log, webhook_caller)
         self.broker.open()
         self.registry = Registry(self.broker)
         self.retention = DedupeRetention(self.broker)
-        self._crew = GreenletPool(settings.webhook_concurrency_max)
-        self.hooks = HookDeliverer(self.broker, self._crew)
+        self._pool = GreenletPool(settings.webhook_concurrency_max)
+        self.webhook_deliverer = WebhookDeliverer(self.broker, self._pool)
         self.stores = (self.store,)
         self.loops: list[Loop] = [
             Deliverer(self.broker),
             LeaseSweeper(self.broker),
-            self.hooks,
+            self.webhook_deliverer,
             self.retention,
             OrphanCheck(self.broker, self.registry),
         ]
@@ -78,28 +79,28 @@ class BrokerSubsystem(Subsystem):
         return routes(self.broker, self.registry)
 
     def sockets(self) -> list[SocketRoute]:
-        """The first frame says who it is, so no scope is asked."""
-        return [SocketRoute("/broker/v1/link", None, self._link)]
+        """The hello frame authenticates the member, so no scope is required."""
+        return [SocketRoute("/broker/v1/link", None, self._serve_link)]
 
     def subscribe_local(
         self, mesh: str, member: str, callback: Callback, on_event: OnEvent | None = None
-    ) -> LocalLink:
-        """Deliveries for a receiver in this process, from now until its `stop`."""
-        link = LocalLink(self.broker, mesh, member, callback, on_event)
-        link.start()
-        return link
+    ) -> LocalConnection:
+        """Deliver to a member in this process, until `stop` of the connection."""
+        connection = LocalConnection(self.broker, mesh, member, callback, on_event)
+        connection.start()
+        return connection
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the loops: calls on their way may end and are written down. Those that don't
-        are made again after the next start. False when time ran out."""
-        if not self._crew.join(timeout_seconds / 2):
-            self._crew.kill()
+        """Called after the loops have stopped. Running webhook calls may finish and are recorded;
+        the others are repeated after the next start. False if the time was not enough."""
+        if not self._pool.join(timeout_seconds / 2):
+            self._pool.kill()
         with suppress(Unavailable):
-            self.hooks.flush()
+            self.webhook_deliverer.flush()
             self.broker.save_nonces()
         return self.store.close(timeout_seconds)
 
-    def _link(
+    def _serve_link(
         self, socket: Socket, who: Principal, _charge: Callable[[int], None], _query: Any
     ) -> int:
-        return Link(socket, self.broker, who, self._sockets).run()
+        return MemberSocket(socket, self.broker, who, self._sockets).run()

@@ -1,13 +1,13 @@
-"""Pure: what is refused before an id is looked at (B1), and what a known id is answered.
+"""Pure: the checks before the id is looked up (B1), and the reply for a known id.
 
-    B1  schema, size, fingerprint, member   nothing is stored, the id is not used up
-    B0  the id is known                     200 or 409, before any limit is asked
-    B2  destination, inside the transaction nothing is stored, the id is not used up
-    B3  all rows in one commit              201, the id is used up
+    B1  schema, size, fingerprint, member   nothing is stored, the id stays unused
+    B0  the id is known                     200 or 409, before the rate limit
+    B2  destination, inside the transaction nothing is stored, the id stays unused
+    B3  all rows in one commit              201, the id is used
 
 | known | fingerprint | answer |
 | --- | --- | --- |
-| no | | goes on to B2 |
+| no | | continues with B2 |
 | yes | the same | 200, `duplicate`, with `history_available` |
 | yes | another | 409 `request_fingerprint_mismatch` |
 | yes | the same, of another member | 409 `sender_mismatch` |
@@ -29,8 +29,8 @@ MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 
 
 class Command(Struct, frozen=True):
-    """A send that passed B1: everything the transaction writes. `skew_ms`: by how much the clock
-    was set in all, so that ages are counted without it."""
+    """A send that passed B1: everything the transaction writes. `skew_ms`: the sum of all clock
+    jumps, so that ages are computed without them."""
 
     mesh_id: str
     client_message_id: str
@@ -48,8 +48,8 @@ class Command(Struct, frozen=True):
     skew_ms: int = 0
 
 
-class Known(Struct, frozen=True):
-    """A dedupe row. `sender` is the key that its member has now; None: it is not known any more."""
+class DedupeRecord(Struct, frozen=True):
+    """A dedupe row. `sender` is the current key of the sending member; None: unknown."""
 
     broker_message_id: str
     history_id: str
@@ -60,7 +60,7 @@ class Known(Struct, frozen=True):
 
 
 def digest_of(item: wire.AcceptItem, settings: BrokerSettings) -> tuple[bytes, str | None]:
-    """The request's fingerprint and its meta as JSON; raises what B1 refuses of the item itself."""
+    """The request's fingerprint and its meta as JSON. Raises if the item itself is wrong."""
     body = _encoded(item.body, "body")
     if len(body) > settings.inline_bytes_max:
         raise wire.BodyTooLarge(details={"bytes_max": settings.inline_bytes_max, "field": "body"})
@@ -88,37 +88,37 @@ def digest_of(item: wire.AcceptItem, settings: BrokerSettings) -> tuple[bytes, s
     return digest, None if meta is None else meta.decode()
 
 
-def mentions_of(meta: dict[str, Any] | None, most: int) -> tuple[str, ...]:
-    """Who is named in `meta.mentions`, each once. What is no text there is none of ours."""
+def mentions_of(meta: dict[str, Any] | None, limit: int) -> tuple[str, ...]:
+    """The keys and names in `meta.mentions`, each once. Anything that is not text is ignored."""
     named = (meta or {}).get("mentions")
     if not isinstance(named, list):
         return ()
-    found = tuple(dict.fromkeys(one for one in named if isinstance(one, str) and one))
-    if len(found) > most:
-        raise wire.TooManyMentions(details={"limit": most})
-    return found
+    mentions = tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name))
+    if len(mentions) > limit:
+        raise wire.TooManyMentions(details={"limit": limit})
+    return mentions
 
 
-def answer_known(command: Command, known: Known) -> wire.Receipt:
-    """What an id that is used up is answered: the first answer again, or KeyReused."""
+def duplicate_receipt(command: Command, record: DedupeRecord) -> wire.Receipt:
+    """The reply for an id that was used before: the first receipt, or ClientMessageIdReused."""
     client_message_id = command.client_message_id
-    same = known.fingerprint == command.fingerprint
-    if not same or known.sender not in (None, command.sender_pubkey):
-        kind = wire.IdOfAnother if same else wire.KeyReused
+    same = record.fingerprint == command.fingerprint
+    if not same or record.sender not in (None, command.sender_pubkey):
+        kind = wire.ClientMessageIdOfOther if same else wire.ClientMessageIdReused
         raise kind(
             extra={
                 "client_message_id": client_message_id,
                 "conflict": OTHER_SENDER if same else MISMATCH,
-                "broker_fingerprint_prefix": prefix(known.fingerprint),
+                "broker_fingerprint_prefix": prefix(record.fingerprint),
             }
         )
     return wire.Receipt(
-        known.broker_message_id,
+        record.broker_message_id,
         client_message_id,
-        known.history_id,
+        record.history_id,
         True,
-        known.history_available,
-        iso(known.first_seen_ms),
+        record.history_available,
+        iso(record.first_seen_ms),
     )
 
 

@@ -1,4 +1,4 @@
-"""What crosses the door about webhooks of meshes: requests, replies, errors."""
+"""Requests, replies and errors about webhooks of meshes."""
 
 from typing import Annotated, Literal
 
@@ -11,15 +11,16 @@ Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 Secret = Annotated[str, Meta(max_length=200, description="`whsec_` and base64 of 24 to 64 bytes")]
 
 
-class CreateHook(Struct, frozen=True):
+class CreateMeshWebhook(Struct, frozen=True):
     """A webhook that can be subscribed to topics, as `webhook:ID`."""
 
     url: Url
     secret: Secret | None = None
 
 
-class ChangeHook(Struct, frozen=True):
-    """What is left out stays. `new_secret`: one is made; `secret`: this one from now on."""
+class ChangeMeshWebhook(Struct, frozen=True):
+    """Omitted fields stay as they are. `secret`: sign with this one from now on; `new_secret`:
+    generate one."""
 
     url: Url | None = None
     enabled: bool | None = None
@@ -27,9 +28,10 @@ class ChangeHook(Struct, frozen=True):
     new_secret: bool = False
 
 
-class Hook(Struct, frozen=True):
-    """Without its secret. `failing_since`: nothing was delivered since. `disabled_because`: why we
-    switched it off. `rotating_until`: until then the former secret signs too."""
+class MeshWebhook(Struct, frozen=True):
+    """A webhook without its secret. `failing_since`: no delivery has succeeded since.
+    `disabled_because`: why the broker disabled it. `rotating_until`: until then requests are also
+    signed with the former secret."""
 
     id: str
     url: str
@@ -40,18 +42,18 @@ class Hook(Struct, frozen=True):
     rotating_until: str | None = None
 
 
-class HookShown(Struct, frozen=True):
-    webhook: Hook
+class MeshWebhookReply(Struct, frozen=True):
+    webhook: MeshWebhook
 
 
-class HookChanged(Struct, frozen=True, omit_defaults=True):
-    """The only time that `secret` is told: when it is new."""
+class MeshWebhookChanged(Struct, frozen=True, omit_defaults=True):
+    """`secret` is in the reply only when it is new."""
 
-    webhook: Hook
+    webhook: MeshWebhook
     secret: str | None = None
 
 
-class HookDeliveriesQuery(Struct, frozen=True):
+class WebhookDeliveriesQuery(Struct, frozen=True):
     after: Annotated[
         str,
         Meta(pattern=r"^([0-9]{1,15}\.[0-9]{1,15}\.[0-9]{1,15})?$",
@@ -60,8 +62,9 @@ class HookDeliveriesQuery(Struct, frozen=True):
     limit: Limit = 100
 
 
-class HookDelivery(Struct, frozen=True):
-    """What a webhook has not taken yet: it waits (`next_attempt_at`), or is being called."""
+class WebhookDelivery(Struct, frozen=True):
+    """An outstanding delivery: it waits for its next attempt, or is leased by a
+    running call."""
 
     message_id: str
     state: Literal["waiting", "leased"]
@@ -71,30 +74,30 @@ class HookDelivery(Struct, frozen=True):
     last_error: str | None
 
 
-class HookDeliveries(Struct, frozen=True):
-    """Those that are being called, then the rest as they will go; `more` are not shown.
-    `has_more` says the same; `next`: what to ask for after this page."""
+class WebhookDeliveries(Struct, frozen=True):
+    """Leased deliveries first, then waiting ones in the order of their next attempt. `more` and
+    `has_more`: there is another page; `next`: the value of `after` for it."""
 
-    deliveries: list[HookDelivery]
+    deliveries: list[WebhookDelivery]
     more: bool
     has_more: bool = False
     next: str = ""
 
 
-class HookList(Struct, frozen=True):
-    """In the order of ids. `next`: what to ask for after this page."""
+class MeshWebhookList(Struct, frozen=True):
+    """In the order of ids. `next`: the value of `after` for the next page."""
 
-    webhooks: list[Hook]
+    webhooks: list[MeshWebhook]
     has_more: bool = False
     next: str = ""
 
 
-class NoSuchHook(Missing):
-    sentence = "there is no such webhook"
-    advice = "agentlip mesh webhooks MESH"
+class WebhookNotFound(Missing):
+    default_message = "there is no such webhook"
+    default_hint = "agentlip mesh webhooks MESH"
 
 
-class NoWebhooks(Conflict):
+class WebhooksNotAvailable(Conflict):
     code = "WEBHOOKS_NOT_AVAILABLE"
-    sentence = "this appliance delivers to no webhooks"
-    advice = "members receive over GET /broker/v1/link"
+    default_message = "this broker does not deliver to webhooks"
+    default_hint = "receive over GET /broker/v1/link instead"

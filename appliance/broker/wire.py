@@ -1,9 +1,9 @@
-"""What crosses the broker's door: sends and their answers, meshes, frames of the link, errors."""
+"""Requests, replies and errors of the broker: sends, meshes, history, diagnostics."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from appliance.kernel.errors import (
     ApplianceError,
@@ -17,9 +17,11 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.scopes import Scopes
+from appliance.mesh.fingerprint import DestinationKind, Priority
+from appliance.mesh.push import Push
 
 ACCEPT, READ, ADMIN, SUBSCRIBE = "broker:accept", "broker:read", "broker:admin", "broker:subscribe"
-SCOPES = Scopes(  # whoever manages members may do what they may
+SCOPES = Scopes(  # broker:admin includes what members may do
     frozenset({ACCEPT, READ, ADMIN}), {READ: (ADMIN,), SUBSCRIBE: (ADMIN,)}
 )
 BATCH_MAX = 200
@@ -27,9 +29,7 @@ RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
-Kind = Literal["topic", "dm", "queue"]
-PlaceKind = Literal["topic", "queue"]
-Priority = Literal["now", "next", "low"]
+TopicOrQueue = Literal["topic", "queue"]
 Mode = Literal["retention_scoped", "permanent"]
 Concurrency = Literal["prefer_newest", "prefer_oldest", "allow_concurrent"]
 Slug = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -47,12 +47,13 @@ Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 
 
 class AcceptItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One send. `meta.mentions` may name members, by key or name; it is part of the fingerprint."""
+    """One send. `meta.mentions` may name members by key or name; meta is part of the
+    fingerprint."""
 
     mesh: Slug
     client_message_id: Id
     request_fingerprint: Hex32
-    destination_kind: Kind
+    destination_kind: DestinationKind
     destination_ref: Id
     body: str
     priority: Priority = "next"
@@ -62,14 +63,14 @@ class AcceptItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class AcceptBatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Items are judged one by one: what is wrong with one is told in its own result."""
+    """Each item is accepted or refused on its own and has its own result."""
 
     items: Annotated[list[Raw], Meta(min_length=1, max_length=BATCH_MAX)]
 
 
 class Receipt(Struct, frozen=True):
-    """201, or 200 with `duplicate` when the same was accepted before. Then it is also told when
-    that was, and whether the message is still there (`history_available`)."""
+    """201, or 200 with `duplicate` if the same send was accepted before: then `first_seen_at` says
+    when, and `history_available` whether the message is still stored."""
 
     broker_message_id: str
     client_message_id: str
@@ -78,18 +79,18 @@ class Receipt(Struct, frozen=True):
     history_available: bool | None = None
     first_seen_at: str | None = None
 
-    def told(self) -> dict[str, Any]:
-        named = msgspec.structs.asdict(self)
-        return {name: value for name, value in named.items() if value is not None}
+    def to_body(self) -> dict[str, Any]:
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if value is not None}
 
 
-class Result(Struct, frozen=True):
+class BatchItemResult(Struct, frozen=True):
     status: int
     body: dict[str, Any]
 
 
-class Results(Struct, frozen=True):
-    results: list[Result]
+class AcceptBatchReply(Struct, frozen=True):
+    results: list[BatchItemResult]
 
 
 # -- meshes --------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class CreateMesh(Struct, frozen=True):
 
 
 class ChangeMesh(Struct, frozen=True):
-    """What is left out stays. Ids that were given an end keep it."""
+    """Omitted fields stay as they are. A new dedupe window applies to ids accepted from now on."""
 
     dedupe_mode: Mode | None = None
     dedupe_retention_days: RetentionDays | None = None
@@ -121,7 +122,7 @@ class Mesh(Struct, frozen=True):
     created_at: str
 
 
-class MeshShown(Struct, frozen=True):
+class MeshReply(Struct, frozen=True):
     mesh: Mesh
 
 
@@ -139,14 +140,14 @@ class RenameMember(Struct, frozen=True):
 
 
 class RotateMember(Struct, frozen=True):
-    """Asked for by the member itself, signed with its old key; `proof` is signed by the new."""
+    """Sent by the member and signed with its old key; `proof` is signed with the new one."""
 
     pubkey: Pubkey
     proof: Hex64
 
 
 class Member(Struct, frozen=True):
-    """`state` is active or revoked; `connected` holds for this moment."""
+    """`state` is active or revoked; `connected` is as of this reply."""
 
     pubkey: str
     name: str
@@ -156,98 +157,83 @@ class Member(Struct, frozen=True):
     successor: str | None = None
 
 
-class MemberShown(Struct, frozen=True):
+class MemberReply(Struct, frozen=True):
     member: Member
 
 
 class MeshRowsQuery(Struct, frozen=True):
-    """Without a limit, as many as a page holds in bytes."""
+    """Without a limit, a page holds as many rows as fit into its size in bytes."""
 
     after: Annotated[str, Meta(max_length=200, description="`next` of the page before")] = ""
     limit: Limit = 10_000
 
 
 class MemberList(Struct, frozen=True):
-    """By name. `next`: what to ask for after this page."""
+    """In the order of names. `next`: the value of `after` for the next page."""
 
     members: list[Member]
     has_more: bool = False
     next: str = ""
 
 
-class CreatePlace(Struct, frozen=True):
+class CreateDestination(Struct, frozen=True):
     name: Name
 
 
-class Place(Struct, frozen=True):
-    kind: PlaceKind
+class Destination(Struct, frozen=True):
+    kind: TopicOrQueue
     name: str
     created_at: str
     subscribers: list[str]
 
 
-class PlaceShown(Struct, frozen=True):
-    place: Place
+class DestinationReply(Struct, frozen=True):
+    destination: Destination = field(name="place")
 
 
-class PlaceList(Struct, frozen=True):
-    """By name. `next`: what to ask for after this page."""
+class DestinationList(Struct, frozen=True):
+    """In the order of names. `next`: the value of `after` for the next page."""
 
-    places: list[Place]
+    destinations: list[Destination] = field(name="places")
     has_more: bool = False
     next: str = ""
 
 
-class Done(Struct, frozen=True):
+class ChangeReply(Struct, frozen=True):
     changed: bool
 
 
-# -- looking -------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------
 
 
 class HistoryQuery(Struct, frozen=True):
-    """A member gets what went to it, from it, and into its topics."""
+    """A member gets the messages sent to it, by it, and to topics it subscribes to."""
 
-    after: Annotated[str, Meta(max_length=64, description="a history_id; none: the oldest")] = ""
+    after: Annotated[
+        str, Meta(max_length=64, description="a history_id; empty: begin with the oldest")
+    ] = ""
     limit: Limit = 100
 
 
-class Push(Struct, frozen=True):
-    """A message as receivers get it. `topic` is null unless it went to one."""
-
-    message_id: str
-    client_message_id: str | None
-    mesh: str
-    topic: str | None
-    destination_kind: Kind
-    destination_ref: str
-    sender_pubkey: str
-    sender_name: str
-    priority: Priority
-    meta: dict[str, Any] | None
-    body: str
-    reply_to_id: str | None
-    created_at: str
-
-
-class Past(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     history_id: str
     message: Push
 
 
-class History(Struct, frozen=True):
-    """`next`: what to ask for after this page."""
+class HistoryPage(Struct, frozen=True):
+    """`next`: the value of `after` for the next page."""
 
-    history: list[Past]
+    history: list[HistoryEntry]
     next: str
     has_more: bool
 
 
-class Status(Struct, frozen=True):
-    """Counts of all meshes. `waiting`: deliveries nobody holds; `orphans`: of the last look.
+class BrokerStatus(Struct, frozen=True):
+    """Counts over all meshes. `waiting`: deliveries without a lease; `orphans`: orphaned rows
+    found by the last check, null before the first.
 
-    `clock_jump_seconds`: by how much the clock was set last, at `clock_jumped_at`. Pauses, leases
-    and ages were not changed by it.
+    `clock_jump_seconds`: how far the clock was last set, at `clock_jumped_at`. Delays, leases and
+    ages were corrected for it.
     """
 
     meshes: int
@@ -265,12 +251,12 @@ class Status(Struct, frozen=True):
 
 
 class Orphan(Struct, frozen=True):
-    """A row that breaks the promise: which rule, of which message, in a sentence."""
+    """An orphaned row: which rule it violates, of which message, and what is wrong."""
 
     rule: str
     mesh: str
     broker_message_id: str
-    sentence: str
+    message: str = field(name="sentence")
 
 
 class Orphans(Struct, frozen=True):
@@ -280,153 +266,158 @@ class Orphans(Struct, frozen=True):
 # -- errors --------------------------------------------------------------------------------
 
 
-class NoSuchMesh(Missing):
+class MeshNotFound(Missing):
     code = "MESH_NOT_FOUND"
-    sentence = "there is no such mesh"
-    advice = "agentlip mesh list"
+    default_message = "there is no such mesh"
+    default_hint = "agentlip mesh list"
 
 
 class NoSuchMember(Missing):
     code = "MEMBER_NOT_FOUND"
-    sentence = "there is no such member"
-    advice = "agentlip mesh members MESH"
+    default_message = "there is no such member"
+    default_hint = "agentlip mesh members MESH"
 
 
 class NotAMember(Forbidden):
     code = "NOT_A_MEMBER"
-    sentence = "this key is not a member of the mesh"
-    advice = "add it where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
+    default_message = "this key is not a member of the mesh"
+    default_hint = "add it where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
 
 
 class MemberIsRevoked(Forbidden):
-    """`details.successor` is there when the member went on under another key."""
+    """`details.successor` is the new key if the member rotated its key."""
 
     code = "MEMBER_REVOKED"
-    sentence = "this member was revoked"
-    advice = (
-        "stop the member's appliance, make another key with 'agentlip identity remint --yes', and"
-        " have that added: agentlip mesh add-member MESH NAME --key KEY"
+    default_message = "this member was revoked"
+    default_hint = (
+        "stop the member's appliance, make a new key with 'agentlip identity remint --yes', and"
+        " add it where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
     )
 
 
 class NotYours(Forbidden):
-    sentence = "a member may do that for itself only"
-    advice = "sign as that member, or use a token with the scope broker:admin"
+    default_message = "a member may do this only for itself"
+    default_hint = "sign as that member, or use a token with the scope broker:admin"
 
 
 class NoSuchDestination(Missing):
     code = "DESTINATION_NOT_FOUND"
-    sentence = "the destination does not exist"
-    advice = "a dm goes to a member's whole public key; agentlip mesh topics MESH lists topics"
+    default_message = "the destination does not exist"
+    default_hint = (
+        "agentlip mesh topics MESH lists topics; a dm needs the member's whole public key"
+    )
 
 
 class FingerprintDiffers(Invalid):
-    """`broker_fingerprint_prefix`: what we make of what was sent."""
+    """`broker_fingerprint_prefix`: the first bytes of the broker's own fingerprint."""
 
     code = "FINGERPRINT_DIFFERS"
-    sentence = "request_fingerprint is not that of this request"
-    advice = "compare the canonical form: docs/broker.md, fingerprint"
+    default_message = "request_fingerprint does not match this request"
+    default_hint = "compare the canonical form: docs/reference/broker.md, fingerprint"
 
 
-class KeyReused(Conflict):
-    """Another request under an id that is used up; the sender has to take a new id."""
+class ClientMessageIdReused(Conflict):
+    """Another request with an id that was used before; the sender must take a new id."""
 
     code = "IDEMPOTENCY_KEY_REUSED"
-    sentence = "client_message_id was used for another request"
-    advice = "send this one under a new client_message_id"
+    default_message = "client_message_id was used for another request"
+    default_hint = "send this one under a new client_message_id"
 
 
-class IdOfAnother(KeyReused):
-    """The same request, but of another member: ids are shared by all members of a mesh."""
+class ClientMessageIdOfOther(ClientMessageIdReused):
+    """The same request by another member: all members of a mesh share one set of ids."""
 
-    sentence = "another member has used this client_message_id"
-    advice = "use an id that begins with your own name, or omit --id"
+    default_message = "another member has used this client_message_id"
+    default_hint = "use an id that begins with your member name, or omit --id"
 
 
 class MeshBusy(Exhausted):
-    sentence = "this mesh accepts no more messages in this second"
-    advice = "send the same again after retry_after seconds, or raise broker.rate_per_second"
+    default_message = "the mesh reached its rate limit (broker.rate_per_second)"
+    default_hint = "send the same again after retry_after seconds, or raise broker.rate_per_second"
 
 
 class BodyTooLarge(PayloadTooLarge):
-    sentence = "the message is larger than the broker takes"
-    advice = "max_payload of the negotiation says how much; broker.inline_bytes_max sets it"
+    default_message = "the message is larger than the broker accepts"
+    default_hint = "send less, or raise broker.inline_bytes_max or broker.meta_bytes_max"
 
 
 class TooManyMentions(Invalid):
-    sentence = "meta.mentions names too many members"
-    advice = "send it to a topic instead"
+    default_message = "meta.mentions names too many members"
+    default_hint = "send it to a topic instead, or raise broker.mentions_max"
 
 
 class BadSignature(Unauthenticated):
     code = "BAD_SIGNATURE"
-    sentence = "the signature is not this member's over this request"
-    advice = "what is signed, byte for byte: docs/broker.md, signatures"
+    default_message = "the signature does not match this member and request"
+    default_hint = "compare the signed bytes: docs/reference/broker.md, signatures"
 
 
 class StaleSignature(Unauthenticated):
-    """`details` carries the broker's time, so that a clock can be set right."""
+    """`details` contains the broker's time, so that the member's clock can be corrected."""
 
     code = "STALE_SIGNATURE"
-    sentence = "the signature's timestamp is too far from the broker's time"
-    advice = "set the clock of the member's machine; details.now is the broker's time"
+    default_message = "the signature's timestamp is too far from the broker's time"
+    default_hint = "set the clock of the member's machine; details.now is the broker's time"
 
 
 class SignatureUsed(Unauthenticated):
     code = "SIGNATURE_USED"
-    sentence = "this signature was used before"
-    advice = "sign every request with a new nonce (docs/broker.md, signatures)"
+    default_message = "this signature was used before"
+    default_hint = "sign every request with a new nonce (docs/reference/broker.md, signatures)"
 
 
 class OldSignature(Unauthenticated):
     """`details.version` is the version that the broker requires."""
 
     code = "SIGNATURE_VERSION"
-    sentence = "signatures of version 1 are not accepted"
-    advice = "sign as version 2 (docs/broker.md, signatures), or set broker.signature_v1 = true"
+    default_message = "signatures of version 1 are not accepted"
+    default_hint = (
+        "sign as version 2 (docs/reference/broker.md, signatures),"
+        " or set broker.signature_v1 = true"
+    )
 
 
 class WrongBroker(Unauthenticated):
     """`details.broker_id` is the id to sign for."""
 
     code = "WRONG_BROKER"
-    sentence = "the signature is for another broker"
-    advice = (
+    default_message = "the signature is for another broker"
+    default_hint = (
         "compare broker_id in [[outbox.brokers]] with 'agentlip broker status --json' on the"
         " broker's machine"
     )
 
 
 class TooManySignatures(Exhausted):
-    sentence = "too many signed requests (broker.nonces_max, broker.nonces_member_max)"
-    advice = "send batches instead of single messages, or raise these settings"
+    default_message = "too many signed requests (broker.nonces_max, broker.nonces_member_max)"
+    default_hint = "send batches instead of single messages, or raise these settings"
 
 
 class MeshTaken(Conflict):
     code = "ALREADY_EXISTS"
-    sentence = "there is a mesh of that name"
-    advice = "agentlip mesh list"
+    default_message = "a mesh of that name exists"
+    default_hint = "agentlip mesh list"
 
 
 class MemberTaken(Conflict):
     code = "ALREADY_EXISTS"
-    sentence = "a member has that key or that name, or had that key"
-    advice = "agentlip mesh members MESH"
+    default_message = "another member has this name, or this key was used before"
+    default_hint = "agentlip mesh members MESH"
 
 
 class TooManyRows(Conflict):
     code = "TOO_MANY"
-    sentence = "there are as many of them as there may be"
-    advice = "the limits stand in [broker] of agentlip.toml"
+    default_message = "the limit for this resource has been reached"
+    default_hint = "details.limit is the limit; raise it under [broker] in agentlip.toml"
 
 
 class TooManyLinks(Unavailable):
-    sentence = "too many receivers are connected"
-    advice = "raise broker.links_max"
+    default_message = "too many members are connected (broker.links_max)"
+    default_hint = "raise broker.links_max"
 
 
 def refused(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
-    """A refusal as the result of one item: the usual body without a request's id."""
+    """A refusal as the result of one item: the usual error body without a request id."""
     body: dict[str, Any] = {
         "error": error.message,
         "code": error.code,
@@ -440,7 +431,7 @@ def refused(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
 
 
 def decoded(item: Any) -> AcceptItem:
-    """An item from JSON or a mapping; raises Invalid naming the field."""
+    """An item from JSON or a mapping. Raises Invalid, which names the field."""
     if isinstance(item, AcceptItem):
         return item
     try:

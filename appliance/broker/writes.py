@@ -1,31 +1,33 @@
-"""What each change of the broker does inside its transaction. Module-level, arguments that pickle.
+"""The broker's changes, each inside one transaction. Module-level, with arguments that pickle.
 
-The statements are those that PostgreSQL has too. One writer takes jobs one by one; where two
-could race for an id, `ON CONFLICT DO NOTHING` decides, as it would there.
+The statements exist in PostgreSQL too. There is one writer; `ON CONFLICT DO NOTHING` decides where
+two writers could race for an id.
 """
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from appliance.broker import queries, wire
-from appliance.broker.validation import RANKS, Command, Known
-from appliance.broker.webhook_caller import Outcome
+from appliance.broker import queries
+from appliance.broker.validation import RANKS, Command, DedupeRecord
 from appliance.kernel.batch import Tx
+from appliance.kernel.delivery import CallOutcome
+from appliance.mesh.push import Push
 
-GONE = "its receiver answered 410 Gone"
-FAILING = "nothing could be delivered for broker.webhook_disable_after_days"
-
-
-class Verdict(Struct, frozen=True):
-    """What became of a send: `known` that it found or made, or nothing: no such destination."""
-
-    known: Known | None
-    first: bool = False
+GONE = "the webhook answered 410 Gone"
+FAILING = "no delivery succeeded for broker.webhook_disable_after_days"
+FREE = "lease_owner = NULL, lease_until_ms = NULL"
 
 
-class Told(Struct, frozen=True):
-    """Published with the commit: who has something to be delivered."""
+class AcceptResult(Struct, frozen=True):
+    """The dedupe record of a send, found or created; None: the destination does not exist."""
+
+    record: DedupeRecord | None
+    is_new: bool = False
+
+
+class DeliveriesCommitted(Struct, frozen=True):
+    """Published after the commit: the recipients of new deliveries."""
 
     mesh_id: str
     recipients: tuple[str, ...]
@@ -34,17 +36,17 @@ class Told(Struct, frozen=True):
 # -- signatures ------------------------------------------------------------------------------
 
 
-class UsedNonce(Struct, frozen=True):
-    """A signed request that changed something, until its timestamp is too old to be accepted."""
+class NonceRecord(Struct, frozen=True):
+    """The nonce of a signed request, kept until its timestamp is too old to be accepted."""
 
     expires_ms: int
     member: str
     digest: bytes
 
 
-def remember_nonces(tx: Tx, used: Sequence[UsedNonce]) -> None:
-    """In the transaction of what the requests change, or before it. For each row that comes up to
-    two that are over go, so the table never holds many of those."""
+def remember_nonces(tx: Tx, used: Sequence[NonceRecord]) -> None:
+    """Call this in or before the transaction of the requests. Each inserted row deletes up to two
+    expired ones, so that few of them are stored."""
     tx.execute(
         "DELETE FROM used_nonce WHERE (expires_ms, digest) IN (SELECT expires_ms, digest"
         " FROM used_nonce WHERE expires_ms < ? ORDER BY expires_ms LIMIT ?)",
@@ -53,30 +55,31 @@ def remember_nonces(tx: Tx, used: Sequence[UsedNonce]) -> None:
     tx.executemany(
         "INSERT INTO used_nonce (expires_ms, digest, member) VALUES (?, ?, ?)"
         " ON CONFLICT DO NOTHING",
-        [(one.expires_ms, one.digest, one.member) for one in used],
+        [(nonce.expires_ms, nonce.digest, nonce.member) for nonce in used],
     )
 
 
 # -- accepting (B2 and B3) -------------------------------------------------------------------
 
 
-def accept_many(tx: Tx, commands: Sequence[Command], fanout_max: int) -> list[Verdict]:
-    """One transaction for all. A fault of one undoes all: the caller takes them singly then."""
+def accept_many(tx: Tx, commands: Sequence[Command], fanout_max: int) -> list[AcceptResult]:
+    """All in one transaction. If one fails, all are rolled back; the caller then writes each
+    alone."""
     return [accept(tx, command, fanout_max) for command in commands]
 
 
-def accept(tx: Tx, command: Command, fanout_max: int) -> Verdict:
-    """Looks before it writes, so that a refusal has nothing to undo."""
+def accept(tx: Tx, command: Command, fanout_max: int) -> AcceptResult:
+    """Reads before it writes, so that a refusal leaves nothing to roll back."""
     mesh_id = command.mesh_id
-    found = queries.known(tx, mesh_id, command.client_message_id)
-    if found is not None:
-        return Verdict(found)
+    record = queries.dedupe_record(tx, mesh_id, command.client_message_id)
+    if record is not None:
+        return AcceptResult(record)
     recipients = recipients_of(tx, command, fanout_max)
     if recipients is None:
-        return Verdict(None)
-    made = Known(tx.new_id("bmsg_"), tx.new_id("bh_"), command.fingerprint, True, tx.now_ms)
+        return AcceptResult(None)
+    made = DedupeRecord(tx.new_id("bmsg_"), tx.new_id("bh_"), command.fingerprint, True, tx.now_ms)
     if not _claim(tx, command, made):
-        return Verdict(queries.known(tx, mesh_id, command.client_message_id))
+        return AcceptResult(queries.dedupe_record(tx, mesh_id, command.client_message_id))
     _store_message(tx, command, made)
     _store_deliveries(tx, command, made.broker_message_id, recipients)
     if command.mentions:
@@ -89,25 +92,25 @@ def accept(tx: Tx, command: Command, fanout_max: int) -> Verdict:
             ],
         )
     if recipients:
-        tx.publish(Told(mesh_id, recipients))
-    return Verdict(made, first=True)
+        tx.publish(DeliveriesCommitted(mesh_id, recipients))
+    return AcceptResult(made, is_new=True)
 
 
 def recipients_of(tx: Tx, command: Command, fanout_max: int) -> tuple[str, ...] | None:
-    """Who gets it; None: the destination does not exist. Nobody hears its own words back."""
+    """Whose deliveries to create; None: the destination does not exist. The sender is left out."""
     mesh_id, kind, ref = command.mesh_id, command.kind, command.ref
     if kind == "dm":
         key = queries.current_key(tx, mesh_id, ref)
         return None if key is None else (key,)
-    if not queries.has_place(tx, mesh_id, kind, ref):
+    if not queries.destination_exists(tx, mesh_id, kind, ref):
         return None
     if kind == "queue":
         return (f"queue:{ref}",)
-    found = queries.subscribers(tx, mesh_id, kind, ref, fanout_max)
-    return tuple([one for one in found if one != command.sender_pubkey])
+    subscribers = queries.subscribers(tx, mesh_id, kind, ref, fanout_max)
+    return tuple([key for key in subscribers if key != command.sender_pubkey])
 
 
-def _claim(tx: Tx, command: Command, made: Known) -> bool:
+def _claim(tx: Tx, command: Command, made: DedupeRecord) -> bool:
     keep = command.retention_ms
     cursor = tx.execute(
         "INSERT INTO client_message_dedupe (mesh_id, client_message_id, broker_message_id,"
@@ -130,7 +133,7 @@ def _claim(tx: Tx, command: Command, made: Known) -> bool:
     return cursor.rowcount == 1
 
 
-def _store_message(tx: Tx, command: Command, made: Known) -> None:
+def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
     head = (made.broker_message_id, command.mesh_id, command.client_message_id)
     rest = (
         command.sender_pubkey,
@@ -186,186 +189,191 @@ def _store_deliveries(tx: Tx, command: Command, message_id: str, recipients: Seq
 # -- delivering ------------------------------------------------------------------------------
 
 
-class Want(Struct, frozen=True):
-    """A receiver with room. `rank_max` 0: only what is urgent."""
+class Demand(Struct, frozen=True):
+    """A connection or webhook for which up to `rows_max` deliveries are claimed. `rank_max` 0: only
+    priority `now`."""
 
     owner: str
     mesh_id: str
     mesh: str
     recipients: tuple[str, ...]
-    room: int
+    rows_max: int
     rank_max: int
 
 
-class Ack(Struct, frozen=True):
+class DeliveryAck(Struct, frozen=True):
     owner: str
     id: int
     broker_message_id: str
 
 
 class Claim(Struct, frozen=True):
-    """A leased row, with the message that is to be pushed."""
+    """A leased row, with the message to push."""
 
     owner: str
     id: int
     attempts: int
-    push: wire.Push
+    push: Push
 
 
-def turn(
-    tx: Tx, acks: Sequence[Ack], wants: Sequence[Want], lease_ms: int
+def ack_and_claim(
+    tx: Tx, acks: Sequence[DeliveryAck], demands: Sequence[Demand], lease_ms: int
 ) -> tuple[int, list[Claim]]:
-    """Acks first, then claims: one commit for all receivers. (acks that counted, claims)"""
-    done = settle(tx, acks)
+    """Acks first, then claims, in one commit for all connections: (acks that counted, claims)."""
+    acked = ack_deliveries(tx, acks)
     claims: list[Claim] = []
-    shared: dict[str, wire.Push | None] = {}
-    for want in wants:
-        claims += _claim_for(tx, want, lease_ms, shared)
-    return done, claims
+    shared: dict[str, Push | None] = {}
+    for demand in demands:
+        claims += _claim_for(tx, demand, lease_ms, shared)
+    return acked, claims
 
 
-def settle(tx: Tx, acks: Sequence[Ack]) -> int:
-    """The receivers have these. An ack that comes after its lease still counts, unless another
-    connection of the member holds the row now."""
-    done = 0
+def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck]) -> int:
+    """Delete acked rows; how many. An ack after the end of its lease still counts, unless the row
+    is leased by another connection now."""
+    deleted = 0
     for ack in acks:
-        done += tx.execute(
+        deleted += tx.execute(
             "DELETE FROM delivery_queue WHERE id = ? AND broker_message_id = ?"
             " AND (lease_owner = ? OR lease_owner IS NULL)",
             (ack.id, ack.broker_message_id, ack.owner),
         ).rowcount
-    return done
+    return deleted
 
 
 def _claim_for(
-    tx: Tx, want: Want, lease_ms: int, shared: dict[str, wire.Push | None]
+    tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None]
 ) -> list[Claim]:
     claims: list[Claim] = []
-    room = want.room
-    for recipient in want.recipients:
-        if room <= 0:
+    limit = demand.rows_max
+    for recipient in demand.recipients:
+        if limit <= 0:
             break
-        rows = queries.ready(tx, want.mesh_id, recipient, want.rank_max, tx.now_ms, room)
+        rows = queries.ready(tx, demand.mesh_id, recipient, demand.rank_max, tx.now_ms, limit)
         for id_, message_id, kind, attempts in rows:
             if message_id not in shared:
-                shared[message_id] = queries.message(tx, want.mesh, message_id, kind)
+                shared[message_id] = queries.message(tx, demand.mesh, message_id, kind)
             push = shared[message_id]
             if push is None:
                 tx.execute("DELETE FROM delivery_queue WHERE id = ?", (id_,))
                 continue
-            claims.append(Claim(want.owner, id_, attempts + 1, push))
-        room -= len(rows)
+            claims.append(Claim(demand.owner, id_, attempts + 1, push))
+        limit -= len(rows)
     tx.executemany(
         "UPDATE delivery_queue SET lease_owner = ?, lease_until_ms = ?, attempts = attempts + 1"
         " WHERE id = ? AND lease_owner IS NULL",
-        [(want.owner, tx.now_ms + lease_ms, claim.id) for claim in claims],
+        [(demand.owner, tx.now_ms + lease_ms, claim.id) for claim in claims],
     )
     return claims
 
 
-def release(tx: Tx, owner: str, ids: Sequence[int], pause_ms: int = 0) -> int:
-    """A connection ended or its receiver failed: what it held is ready again."""
-    done = 0
+def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int = 0) -> int:
+    """End these leases: the deliveries are ready again after `delay_ms`. How many."""
+    released = 0
     for id_ in ids:
-        done += tx.execute(
-            "UPDATE delivery_queue SET lease_owner = NULL, lease_until_ms = NULL, ready_ms = ?"
-            " WHERE id = ? AND lease_owner = ?",
-            (tx.now_ms + pause_ms, id_, owner),
+        released += tx.execute(
+            f"UPDATE delivery_queue SET {FREE}, ready_ms = ? WHERE id = ? AND lease_owner = ?",
+            (tx.now_ms + delay_ms, id_, owner),
         ).rowcount
-    return done
+    return released
 
 
 def release_all(tx: Tx) -> int:
-    """At the start: no connection is left of those that held leases."""
-    return tx.execute(
-        "UPDATE delivery_queue SET lease_owner = NULL, lease_until_ms = NULL"
-        " WHERE lease_owner IS NOT NULL"
-    ).rowcount
+    """End all leases. At the start no connection of an earlier process exists any more."""
+    sql = f"UPDATE delivery_queue SET {FREE} WHERE lease_owner IS NOT NULL"
+    return tx.execute(sql).rowcount
 
 
 def expire_leases(tx: Tx, limit: int) -> list[tuple[int, str]]:
-    """(id, owner) of leases that ran out: ready again, for whoever comes first."""
+    """End leases that have expired: (id, owner) of each."""
     rows: list[tuple[int, str]] = tx.execute(
         "SELECT id, lease_owner FROM delivery_queue"
         " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ? ORDER BY lease_until_ms LIMIT ?",
         (tx.now_ms, limit),
     ).fetchall()
-    tx.executemany(
-        "UPDATE delivery_queue SET lease_owner = NULL, lease_until_ms = NULL WHERE id = ?",
-        [(id_,) for id_, _ in rows],
-    )
+    tx.executemany(f"UPDATE delivery_queue SET {FREE} WHERE id = ?", [(id_,) for id_, _ in rows])
     return rows
 
 
-class HookDone(Struct, frozen=True):
-    """How a call of a webhook went. `pause_ms` is for what it did not take."""
+class WebhookAttempt(Struct, frozen=True):
+    """The result of one call of a webhook. `attempts` is the token of its claim
+    (`kernel/lease.py`). `delay_ms`: until the next attempt, if it failed."""
 
     mesh_id: str
-    hook_id: str
+    webhook_id: str
     owner: str
     id: int
+    attempts: int
     broker_message_id: str
-    outcome: Outcome
+    outcome: CallOutcome
     reason: str
-    pause_ms: int
+    delay_ms: int
 
 
-class HookTurn(Struct, frozen=True):
-    """`disabled`: (webhook, cause); `changed`: some webhook's row is another now."""
+class WebhookBatch(Struct, frozen=True):
+    """`disabled`: (webhook, cause); `changed`: the row of some webhook has changed."""
 
     claims: list[Claim]
     disabled: list[tuple[str, str]]
     changed: bool
 
 
-def hook_turn(
-    tx: Tx, done: Sequence[HookDone], wants: Sequence[Want], lease_ms: int, patience_ms: int
-) -> HookTurn:
-    """What became of calls, what that says of their receivers, and the next claims."""
-    settle(tx, [Ack(one.owner, one.id, one.broker_message_id) for one in done if _is_taken(one)])
-    for one in done:
-        if not _is_taken(one):
+def record_and_claim(
+    tx: Tx,
+    done: Sequence[WebhookAttempt],
+    demands: Sequence[Demand],
+    lease_ms: int,
+    patience_ms: int,
+) -> WebhookBatch:
+    """Record the results of calls, disable webhooks that keep failing, and claim deliveries."""
+    for attempt in done:
+        if attempt.outcome == "delivered":
+            ack = DeliveryAck(attempt.owner, attempt.id, attempt.broker_message_id)
+            ack_deliveries(tx, [ack])
+        else:
             tx.execute(
-                "UPDATE delivery_queue SET lease_owner = NULL, lease_until_ms = NULL,"
-                " ready_ms = ?, last_error = ? WHERE id = ? AND lease_owner = ?",
-                (tx.now_ms + one.pause_ms, one.reason, one.id, one.owner),
+                f"UPDATE delivery_queue SET {FREE}, ready_ms = ?, last_error = ?"
+                " WHERE id = ? AND lease_owner = ? AND attempts = ?",
+                (
+                    tx.now_ms + attempt.delay_ms,
+                    attempt.reason,
+                    attempt.id,
+                    attempt.owner,
+                    attempt.attempts,
+                ),
             )
     disabled: list[tuple[str, str]] = []
     changed = False
-    for mesh_id, hook_id in {(one.mesh_id, one.hook_id): None for one in done}:
-        outcomes = {one.outcome for one in done if one.hook_id == hook_id}
-        moved, cause = _note_calls(tx, mesh_id, hook_id, outcomes, patience_ms)
+    for mesh_id, webhook_id in {(attempt.mesh_id, attempt.webhook_id): None for attempt in done}:
+        outcomes = {attempt.outcome for attempt in done if attempt.webhook_id == webhook_id}
+        moved, cause = _note_calls(tx, mesh_id, webhook_id, outcomes, patience_ms)
         changed = changed or moved
         if cause is not None:
-            disabled.append((hook_id, cause))
-    off = {f"hook-{hook_id}" for hook_id, _ in disabled}
+            disabled.append((webhook_id, cause))
+    disabled_owners = {f"hook-{webhook_id}" for webhook_id, _ in disabled}
     claims: list[Claim] = []
-    shared: dict[str, wire.Push | None] = {}
-    for want in wants:
-        if want.owner not in off:
-            claims += _claim_for(tx, want, lease_ms, shared)
-    return HookTurn(claims, disabled, changed)
-
-
-def _is_taken(one: HookDone) -> bool:
-    return one.outcome == "delivered"
+    shared: dict[str, Push | None] = {}
+    for demand in demands:
+        if demand.owner not in disabled_owners:
+            claims += _claim_for(tx, demand, lease_ms, shared)
+    return WebhookBatch(claims, disabled, changed)
 
 
 def _note_calls(
-    tx: Tx, mesh_id: str, hook_id: str, outcomes: set[Outcome], patience_ms: int
+    tx: Tx, mesh_id: str, webhook_id: str, outcomes: set[CallOutcome], patience_ms: int
 ) -> tuple[bool, str | None]:
-    """Whether the webhook's row changed, and why it was switched off if it was. `patience_ms` of
-    failures and nothing else are borne; 0: any."""
+    """Update a webhook after calls: whether its row changed, and the cause if it was disabled. It
+    is disabled after `patience_ms` without a success; 0: never."""
     row = tx.execute(
         "SELECT enabled, failing_since_ms FROM webhook WHERE mesh_id = ? AND id = ?",
-        (mesh_id, hook_id),
+        (mesh_id, webhook_id),
     ).fetchone()
     if row is None or not row[0]:
         return False, None
-    since, values = row[1], (mesh_id, hook_id)
+    since, values = row[1], (mesh_id, webhook_id)
     where = "WHERE mesh_id = ? AND id = ?"
     if "gone" in outcomes:
-        return True, _switch_off(tx, mesh_id, hook_id, "gone", GONE)
+        return True, _disable(tx, mesh_id, webhook_id, "gone", GONE)
     if "delivered" in outcomes:
         if since is not None:
             tx.execute(f"UPDATE webhook SET failing_since_ms = NULL {where}", values)
@@ -374,14 +382,14 @@ def _note_calls(
         tx.execute(f"UPDATE webhook SET failing_since_ms = ? {where}", (tx.now_ms, *values))
         return True, None
     if patience_ms and tx.now_ms - since >= patience_ms:
-        return True, _switch_off(tx, mesh_id, hook_id, "failing", FAILING)
+        return True, _disable(tx, mesh_id, webhook_id, "failing", FAILING)
     return False, None
 
 
-def _switch_off(tx: Tx, mesh_id: str, hook_id: str, cause: str, because: str) -> str:
+def _disable(tx: Tx, mesh_id: str, webhook_id: str, cause: str, because: str) -> str:
     tx.execute(
         "UPDATE webhook SET enabled = 0, disabled_because = ? WHERE mesh_id = ? AND id = ?",
-        (because, mesh_id, hook_id),
+        (because, mesh_id, webhook_id),
     )
     return cause
 
@@ -390,7 +398,7 @@ def _switch_off(tx: Tx, mesh_id: str, hook_id: str, cause: str, because: str) ->
 
 
 def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
-    """Messages older than that go, with history, mentions and deliveries; their ids stay used."""
+    """Delete older messages with their history, mentions and deliveries. Their ids stay used."""
     removed = 0
     for table in ("topic_message", "message_queue"):
         rows = tx.execute(
@@ -406,14 +414,14 @@ def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
 
 
 def _remove_derived(tx: Tx, mesh_id: str, message_id: str) -> None:
-    """What speaks of a message that is gone; its id stays, and says so."""
+    """Delete the rows that refer to a deleted message, and mark its id as pruned."""
     for table in ("message_history", "mention_index", "delivery_queue"):
         tx.execute(f"DELETE FROM {table} WHERE broker_message_id = ?", (message_id,))
-    flipped = tx.execute(
+    marked = tx.execute(
         "UPDATE client_message_dedupe SET history_available = 0 WHERE broker_message_id = ?",
         (message_id,),
     ).rowcount
-    if flipped:
+    if marked:
         tx.execute(
             "INSERT INTO message_tombstone (broker_message_id, mesh_id, removed_ms)"
             " VALUES (?, ?, ?) ON CONFLICT (broker_message_id) DO NOTHING",
@@ -422,7 +430,7 @@ def _remove_derived(tx: Tx, mesh_id: str, message_id: str) -> None:
 
 
 def sweep_dedupe(tx: Tx, now_ms: int, limit: int) -> int:
-    """Ids whose time is over are forgotten, but never while a delivery of theirs is outstanding."""
+    """Delete expired ids, except those with outstanding deliveries."""
     rows = tx.execute(
         "SELECT d.mesh_id, d.client_message_id, d.broker_message_id"
         " FROM client_message_dedupe AS d WHERE d.expires_ms IS NOT NULL AND d.expires_ms <= ?"
@@ -440,7 +448,7 @@ def sweep_dedupe(tx: Tx, now_ms: int, limit: int) -> int:
 
 
 def note_time(tx: Tx, key: str) -> None:
-    """When something was done last, for the next process too."""
+    """Store the current time under a key that the next process reads as well."""
     tx.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -448,14 +456,14 @@ def note_time(tx: Tx, key: str) -> None:
     )
 
 
-# -- clocks that are set -----------------------------------------------------------------------
+# -- clock jumps ------------------------------------------------------------------------------
 
 
 def move_times(tx: Tx, jump_ms: int, wait_ms_max: int) -> int:
-    """Move pauses, leases, and what is noted of webhooks, as the clock was moved.
+    """Move the times of waiting deliveries, leases and webhooks by as much as the clock was set.
 
-    Of deliveries only those that wait. A time is left alone that would then be later than any
-    wait lasts: it was written after the jump.
+    A time that would then be later than any wait lasts is not moved: it was written after the
+    jump.
     """
     latest_ms = tx.now_ms + wait_ms_max - jump_ms
     moved = tx.execute(
@@ -476,8 +484,8 @@ def move_times(tx: Tx, jump_ms: int, wait_ms_max: int) -> int:
 
 
 def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
-    """Deliveries that were accepted in the future and not tried, or that wait for longer than any
-    does, are ready."""
+    """Make deliveries ready that were accepted in the future and never attempted, or that would
+    wait longer than any delay lasts."""
     return tx.execute(
         "UPDATE delivery_queue SET ready_ms = ?"
         " WHERE ready_ms > ? AND ((created_ms > ? AND attempts = 0) OR ready_ms > ?)",

@@ -1,23 +1,24 @@
-"""The courier: a queue of envelopes, pushed to whoever has credit, leased until they are acked.
+"""The courier: streams of envelopes, pushed to consumers with credit and leased until acked.
 
-Nouns: envelope (what travels), stream (a bounded ring of envelopes), taker (who receives:
-a socket or one HTTP receive), credit (how many a taker may still get), lease (an envelope
-in one taker's hands until a deadline), trigger (a rule run on insert), view (what is kept
-up to date beside the streams).
+An envelope is what producers send. A stream is a bounded queue of envelopes. A consumer is a socket
+or one HTTP receive; its credit says how many more envelopes it accepts. A lease gives one envelope
+to one consumer until a deadline. A trigger is a rule that runs when an envelope is enqueued. A view
+is a table that is kept up to date beside the streams.
 
-    put ─▶ ready ──claimed──▶ leased ──finished──▶ gone
-            ▲  ▲                │ │ │
-            │  └─released, expired  │ └─rejected, failed too often─▶ dead ─redriven─▶ ready
-         due│                   failed                              │
-            └──── delayed ◀─────┘                                   └─purged─▶ gone
+    enqueue ─▶ ready ──claim──▶ leased ──ack──▶ done
+                ▲  ▲              │ │ │
+                │  └─release,     │ │ └─reject, deliveries_max reached─▶ dead ─redrive─▶ ready
+                │    expire ──────┘ │                                     │
+           due  └──── delayed ◀─fail┘                                     └─purge─▶ gone
 
-What always holds:
-- An envelope is in exactly one of ready, delayed, leased and dead until it is gone, and
-  what is gone is counted: acked, or dropped with a reason.
-- One lease at most on an envelope; one at most on all envelopes of a partition key.
-- Nothing is delivered without credit, and no taker leads the others by more than 4.
-- First deliveries keep the order of arrival; what comes back goes to the tail.
-- Memory streams are forgotten with the process; `boot_id` in every reply says so.
+Invariants:
+- An envelope is in exactly one of the states `ready`, `delayed`, `leased` and `dead` until it is
+  removed. Removed envelopes are counted as acked (`done`), or as dropped with a reason (`gone`).
+- A lease ends as `kernel/lease.py` allows. `delayed` is added here: ready after a delay.
+- An envelope has at most one lease, and so have all envelopes of one partition key together.
+- Nothing is delivered without credit, and no consumer leads the others by more than 4 envelopes.
+- First deliveries keep the order of arrival. Envelopes that come back go to the tail.
+- Streams in memory end with the process; `boot_id` in every reply shows a new process.
 
-The wire keeps its specification's words: ack is finish, nack is release, fail or reject.
+On the wire the words of the specification are used: nack means release, fail or reject.
 """

@@ -1,9 +1,9 @@
-"""Who may do what with which stream: scopes `streams:<pattern>:<verb>`, `views:<pattern>:read`.
+"""Access to streams and views: scopes `streams:<pattern>:<verb>` and `views:<pattern>:read`.
 
-Verbs of streams are enqueue, subscribe and admin. The door asks for USE only, which every
-token with a courier scope implies. On a loopback bind without configured courier tokens
-the guard lets callers from this machine pass without one: who got here without any courier
-scope was let in by that rule, and the specification gives such a caller everything.
+The verbs of streams are enqueue, subscribe and admin. The guard requires only USE, which every
+token with a courier scope implies. On a loopback bind without configured courier tokens the guard
+lets local callers pass without a token. A caller without any courier scope was let in by that rule,
+and the specification allows such a caller everything.
 """
 
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ ENQUEUE, SUBSCRIBE, OPERATE, READ = "enqueue", "subscribe", "admin", "read"
 
 
 def require(principal: Principal, verb: str, name: str) -> None:
-    """Pass, or raise. `name` is a stream, a pattern of streams, or a view."""
+    """Raise unless the scopes allow it. `name` is a stream, a pattern of streams, or a view."""
     if not _allowed(principal.scopes, verb, name):
         kind = "views" if verb == READ else "streams"
         raise StreamRefused(details={"scope": f"{kind}:{name}:{verb}"})
 
 
-def may(principal: Principal, verb: str, name: str) -> bool:
+def is_allowed(principal: Principal, verb: str, name: str) -> bool:
     return _allowed(principal.scopes, verb, name)
 
 
@@ -37,8 +37,8 @@ def _allowed(scopes: frozenset[str], verb: str, name: str) -> bool:
 
 
 def _globs(scopes: Iterable[str], verb: str) -> Iterable[str]:
-    """Patterns of the scopes for this verb. A pattern matches a pattern that it covers:
-    only a wildcard of ours can stand where the other has one."""
+    """Patterns of the scopes for this verb. A pattern in a scope also matches patterns that it
+    covers: a wildcard can be matched by a wildcard only."""
     prefix, suffix = ("views:" if verb == READ else "streams:"), f":{verb}"
     for scope in scopes:
         if scope.startswith(prefix) and scope.endswith((suffix, ":*")):

@@ -1,4 +1,4 @@
-"""What the longer commands of `agentlip courier` do: files in, streams out, pipes, rules."""
+"""The longer commands of `agentlip courier`: enqueue lines, follow streams, pipes, rules."""
 
 import os
 import subprocess
@@ -11,11 +11,11 @@ from typing import IO, Any
 import msgspec
 
 from appliance.cli_support import Session, note
-from appliance.courier.trigger import Rule, check
+from appliance.courier.trigger import TriggerRule, check
 from appliance.kernel.errors import Invalid
 from appliance.sdk.courier import Consumer, Delivery, Producer, Renewal, envelope
 from appliance.sdk.discovery import find_hub
-from appliance.sdk.stdio_protocol import Pipe, lines_of, serve_socket
+from appliance.sdk.stdio_protocol import StdioConnection, lines_of, serve_socket
 
 DEFAULT_LEASE_MS = 30_000
 
@@ -23,7 +23,7 @@ DEFAULT_LEASE_MS = 30_000
 def enqueue_lines(
     session: Session, stream: str, lines: Iterable[bytes], type_: str, sender: str | None
 ) -> int:
-    """Every line an envelope, or only a payload when it has no `type`; how many."""
+    """Enqueue each line: an envelope, or a payload if it has no `type`. Returns how many."""
     count = 0
     with Producer(lambda: find_hub(session.workspace)) as producer:
         for number, line in enumerate(lines, 1):
@@ -32,7 +32,9 @@ def enqueue_lines(
             try:
                 value = msgspec.json.decode(line)
             except (msgspec.DecodeError, RecursionError):
-                raise Invalid(f"line {number} is not JSON; {count} were sent before") from None
+                raise Invalid(
+                    f"line {number} is not JSON; the {count} before it were sent"
+                ) from None
             producer.post(stream, _completed(value, type_, sender))
             count += 1
         producer.flush()
@@ -55,7 +57,7 @@ def follow(
     exit_after: int | None,
     idle_seconds: float | None,
 ) -> int:
-    """Print or run for each envelope; how many failed."""
+    """Print each envelope or run the command for it. Returns how many failed."""
     credit = min(credit, exit_after or credit)
     consumer = Consumer(
         lambda: find_hub(session.workspace),
@@ -83,14 +85,16 @@ def _handle(delivery: Delivery, command: list[str]) -> bool:
         sys.stdout.buffer.flush()
         delivery.ack()
         return True
-    told = {
+    variables = {
         "COURIER_ID": delivery.id,
         "COURIER_TYPE": str(delivery.envelope.get("type", "")),
         "COURIER_ATTEMPT": str(delivery.attempt),
     }
     try:
-        done = subprocess.run(command, input=text, check=False, env={**os.environ, **told})
-    except OSError as error:  # no fault of the envelope, which goes back uncounted
+        done = subprocess.run(command, input=text, check=False, env={**os.environ, **variables})
+    except (
+        OSError
+    ) as error:  # not a failure of the envelope: it is released when the consumer closes
         raise Invalid(f"{command[0]}: {error.strerror or 'cannot be run'}") from None
     if done.returncode == 0:
         delivery.ack()
@@ -100,14 +104,14 @@ def _handle(delivery: Delivery, command: list[str]) -> bool:
 
 
 def serve_pipe(session: Session, path: Path | None) -> None:
-    """Stdin and stdout, or every client of a Unix socket that only its owner may open."""
+    """Serve stdin and stdout, or each client of a Unix socket that only its owner can open."""
 
     def locate() -> Any:
         return find_hub(session.workspace)
 
     if path is None:
         out = sys.stdout.buffer
-        Pipe(locate, lambda line: _put(out, line)).run(lines_of(sys.stdin.buffer))
+        StdioConnection(locate, lambda line: _put(out, line)).run(lines_of(sys.stdin.buffer))
     else:
         note(f"agentlip courier: listening on {path}")
         serve_socket(locate, path)
@@ -118,8 +122,8 @@ def _put(out: IO[bytes], line: bytes) -> None:
     out.flush()
 
 
-def problems_of(file: Path) -> tuple[list[str], int]:
-    """What is wrong with the triggers of a settings file, and how many there are."""
+def check_settings_file(file: Path) -> tuple[list[str], int]:
+    """The problems of the triggers in a settings file, and the number of triggers."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -127,14 +131,14 @@ def problems_of(file: Path) -> tuple[list[str], int]:
     courier = tables.get("courier", {})
     rows = courier.get("triggers", []) if isinstance(courier, dict) else None
     if not isinstance(rows, list):
-        raise Invalid(f"{file}: courier.triggers is no list of tables: [[courier.triggers]]")
-    found: list[Rule] = []
+        raise Invalid(f"{file}: courier.triggers is not a list of tables: [[courier.triggers]]")
+    rules: list[TriggerRule] = []
     problems = []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(msgspec.convert(row, Rule))
+            rules.append(msgspec.convert(row, TriggerRule))
         except msgspec.ValidationError as error:
             problems.append(f"trigger {number}: {error}")
     outbox = tables.get("outbox", {})
     webhooks = not isinstance(outbox, dict) or bool(outbox.get("enabled", True))
-    return problems + check(found, webhooks), len(rows)
+    return problems + check(rules, webhooks), len(rows)

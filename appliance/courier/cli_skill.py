@@ -1,16 +1,16 @@
 """A worked example of a skill: `git.diff.request` in, `git.diff.result` out.
 
-The work is done here, in a process of its own, never in the appliance. A trigger sends
-the requests of all agents to one stream:
+The skill runs in this process, not in the appliance. A trigger routes the requests of all agents
+to one stream:
 
     [[courier.triggers]]
     id = "skill.git.diff"
     when = { type = "git.diff.request" }
     do = [{ action = "route", to = "skills/git.diff" }]
 
-The payload is `{"from": REF, "to": REF, "paths": [...]}`; the result goes to the sender's
-inbox with the request's `corr`, and its id is made of the request's, so that a request
-delivered twice is answered once.
+The payload is `{"from": REF, "to": REF, "paths": [...]}`. The result goes to the sender's inbox
+with the request's `corr`. Its id is derived from the request's, so a request that is delivered
+twice is answered once.
 """
 
 import re
@@ -45,7 +45,7 @@ def serve_git_diff(session: Session, repository: Path, stream: str, exit_after: 
 
 
 def result_for(request: dict[str, Any], repository: Path) -> tuple[str, dict[str, Any]]:
-    """The stream that gets the answer, and the answer."""
+    """The stream for the answer, and the answer."""
     sender = str(request.get("from") or "unknown")
     agent = re.sub(r"/(outbox|inbox)$", "", sender)
     to = f"{agent if '/' in agent else f'agents/{agent}'}/inbox"
@@ -62,11 +62,11 @@ def result_for(request: dict[str, Any], repository: Path) -> tuple[str, dict[str
 
 
 def diff(payload: dict[str, Any], repository: Path) -> dict[str, Any]:
-    """The diff, or why there is none. Nothing of the request becomes an option of git."""
+    """The diff, or an error. Nothing in the request can become an option of git."""
     refs = [str(payload[name]) for name in ("from", "to") if payload.get(name)]
     paths = [str(path) for path in payload.get("paths") or []][:100]
     if not all(_ref(ref) for ref in refs):
-        return {"ok": False, "error": "from and to are names of commits"}
+        return {"ok": False, "error": "from and to must be names of commits"}
     command = ["git", "-C", str(repository), "diff", "--no-ext-diff", "--no-textconv", "--no-color"]
     try:
         done = subprocess.run(

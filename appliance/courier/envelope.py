@@ -1,4 +1,4 @@
-"""From an envelope's bytes to what the queue needs of it. Pure; bytes go on as they came."""
+"""Parses and validates envelopes. Pure; the bytes are passed on as they came."""
 
 import re
 from itertools import accumulate
@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.courier.item import DEFAULT_PRIORITY, Options
-from appliance.courier.ring import PLAIN
+from appliance.courier.item import DEFAULT_PRIORITY, DeliveryOptions
 from appliance.courier.wire import Envelope, InvalidEnvelope
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.web.body import refuse_field
@@ -17,43 +16,40 @@ _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 encode = msgspec.json.Encoder().encode
 
-# Decoders stop near 1,000, the sooner the deeper they are called: what one of them passes
-# another must be able to read, here and at the consumer.
+# Decoders give up near 1,000 levels, and earlier when they are called deep in the stack. Every
+# later decoder, including the consumer's, must be able to read an envelope that is accepted here.
 NESTING_MAX = 500
 STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _nul = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000").search
 _strings = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_no_brackets = bytes(one for one in range(256) if one not in STEPS)
+_no_brackets = bytes(byte for byte in range(256) if byte not in STEPS)
 
 
-class Parsed:
-    """An envelope on its way into a stream."""
+class ParsedEnvelope(msgspec.Struct, frozen=True, gc=False):
+    """A validated envelope that is not in a stream yet."""
 
-    __slots__ = ("body", "id", "options", "type")
-
-    def __init__(self, id_: str, body: bytes, options: Options, type_: str) -> None:
-        self.id = id_
-        self.body = body
-        self.options = options
-        self.type = type_
+    id: str
+    body: bytes
+    options: DeliveryOptions
+    type: str
 
 
-def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> Parsed:
-    """`raw` checked, and its `to` made the stream it goes to; raises naming the field."""
+def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> ParsedEnvelope:
+    """Validate `raw` and set its `to` to the stream. Errors name the field."""
     body = bytes(raw)
     if len(body) > bytes_max:
         raise PayloadTooLarge(
             f"{where}: more than {bytes_max} bytes",
             details={"field": where, "bytes": len(body), "limit": bytes_max},
-            hint="put the payload elsewhere and send a reference",
+            hint="send a reference to the payload, or raise courier.envelope_bytes_max",
         )
     try:
         meta = _decode(body)
     except msgspec.ValidationError as error:
-        raise _named(str(error), where) from None
+        raise _field_error(str(error), where) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise InvalidEnvelope(f"{where}: not a JSON object", details={"field": where}) from None
-    if len(body) > 2 * NESTING_MAX or b"\\u0000" in body:  # else there is nothing to find
+    if len(body) > 2 * NESTING_MAX or b"\\u0000" in body:  # otherwise neither check can fail
         _check_text(body, where)
     id_ = meta.id
     if not id_.isprintable():
@@ -62,19 +58,12 @@ def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> Parsed:
         )
     if meta.to != to:
         body = _addressed(body, meta, to)
-    return Parsed(id_, body, _options(meta), meta.type)
+    return ParsedEnvelope(id_, body, _options(meta), meta.type)
 
 
-def _options(meta: Envelope) -> Options:
-    if (
-        meta.priority is None
-        and meta.partition_key is None
-        and meta.delay_ms is None
-        and meta.ttl_ms is None
-    ):
-        return PLAIN
+def _options(meta: Envelope) -> DeliveryOptions:
     priority = DEFAULT_PRIORITY if meta.priority is None else meta.priority
-    return Options(priority, meta.partition_key, meta.delay_ms or 0, meta.ttl_ms or 0)
+    return DeliveryOptions(priority, meta.partition_key, meta.delay_ms or 0, meta.ttl_ms or 0)
 
 
 def _addressed(body: bytes, meta: Envelope, to: str) -> bytes:
@@ -85,7 +74,7 @@ def _addressed(body: bytes, meta: Envelope, to: str) -> bytes:
 
 
 def as_dict(body: bytes) -> dict[str, Any]:
-    """All of it; Invalid when a number in its payload is beyond what can be computed with."""
+    """The whole envelope. Raises if a number in the payload is out of range."""
     try:
         return _decode_any(body)
     except msgspec.DecodeError as error:
@@ -93,12 +82,12 @@ def as_dict(body: bytes) -> dict[str, Any]:
 
 
 def meta_of(body: bytes) -> Envelope:
-    """What is read of an accepted envelope, without its payload."""
+    """The fields of an accepted envelope that the courier reads."""
     return _decode(body)
 
 
 def nesting(body: bytes) -> int:
-    """How deep the arrays and objects of this JSON stand in each other."""
+    """The nesting depth of arrays and objects in this JSON."""
     brackets = _strings.sub(b"", body).translate(None, _no_brackets)
     return max(accumulate(map(STEPS.__getitem__, brackets)), default=0)
 
@@ -113,7 +102,7 @@ def _check_text(body: bytes, where: str) -> None:
         raise InvalidEnvelope(f"{where}: {problem}", details={"field": where, "problem": problem})
 
 
-def _named(problem: str, where: str) -> InvalidEnvelope:
+def _field_error(problem: str, where: str) -> InvalidEnvelope:
     try:
         refuse_field(problem)
     except Invalid as error:

@@ -1,37 +1,42 @@
-"""One envelope in one stream, and the state it is in. Pure."""
+"""One envelope in one stream, and its state. Pure."""
 
 from typing import Any
 
-READY, DELAYED, LEASED, DEAD, GONE = range(5)
-STATES = ("ready", "delayed", "leased", "dead", "gone")
+import msgspec
+
+from appliance.kernel.lease import READY
+
+DELAYED, GONE = "delayed", "gone"  # in addition to the states of `kernel/lease.py`
 DEFAULT_PRIORITY = 4
 FOREVER = float("inf")
-Try = tuple[float, str, str, str]
+FailedAttempt = tuple[float, str, str, str]
 
 
-class Item:
-    """Made once for every envelope accepted, so it is small and has no methods in the way.
+class StreamItem:
+    """An accepted envelope. It is small and has no behaviour, because there can be millions.
 
-    order     place in the line; a new one whenever it goes to the tail
-    at        when it was accepted; since: when it last became ready
-    attempts  deliveries that count; failures: those that ended in `fail`
-    stamp     number of the alarm that counts; deadline: its instant, or the lease's end
-    clock     the line of leases it stands in while leased (see alarm.py)
-    row       its row in the journal of a durable stream
-    history   attempts that failed: (instant, holder, outcome, error), the latest of them
+    order         its position in the stream; a new one whenever it goes to the tail
+    at            when it was accepted; `since`: when it last became ready, or died
+    attempts      deliveries that count; `failures`: those that ended with `fail`
+    delivered     all deliveries
+    timer_id      id of its timer in the heap of `Timers`; 0 without one
+    deadline      when that timer or its lease ends
+    lease_bucket  the bucket of `Timers` that contains its lease
+    row           its row in the journal of a durable stream
+    history       the latest failed attempts: (instant, consumer, outcome, error)
     """
 
     __slots__ = (
-        "at", "attempts", "body", "clock", "deadline", "delivered", "error", "expires", "expiry",
-        "failures", "history", "holder", "id", "key", "leased_at", "order", "priority", "reason",
-        "ring", "row", "since", "stamp", "state",
+        "at", "attempts", "body", "consumer", "deadline", "delivered", "error", "expires",
+        "expiry", "failures", "history", "id", "key", "lease_bucket", "leased_at", "order",
+        "priority", "reason", "row", "since", "state", "stream", "timer_id",
     )  # fmt: skip
 
     leased_at: float
     reason: str
 
-    def __init__(self, ring: Any, id_: str, body: bytes, order: int, at: float) -> None:
-        self.ring = ring
+    def __init__(self, stream: Any, id_: str, body: bytes, order: int, at: float) -> None:
+        self.stream = stream
         self.id = id_
         self.body = body
         self.order = order
@@ -39,43 +44,34 @@ class Item:
         self.state = READY
         self.priority = DEFAULT_PRIORITY
         self.key: str | None = None
-        self.attempts = self.failures = self.delivered = self.stamp = self.row = 0
+        self.attempts = self.failures = self.delivered = self.timer_id = self.row = 0
         self.error = ""
-        self.history: list[Try] | None = None
+        self.history: list[FailedAttempt] | None = None
         self.expires = FOREVER
         self.expiry: Expiry | None = None
-        self.holder: Any = None
-        self.clock: dict[Any, None] | None = None
+        self.consumer: Any = None
+        self.lease_bucket: dict[Any, None] | None = None
         self.deadline = 0.0
 
-    def __lt__(self, other: "Item") -> bool:
+    def __lt__(self, other: "StreamItem") -> bool:
         return self.order < other.order
 
 
 class Expiry:
-    """The end of an envelope's time to live, as an alarm of its own."""
+    """The timer of an envelope's time to live."""
 
-    __slots__ = ("deadline", "item", "stamp")
+    __slots__ = ("deadline", "item", "timer_id")
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: StreamItem) -> None:
         self.item = item
-        self.stamp = 0
+        self.timer_id = 0
         self.deadline = 0.0
 
 
-class Options:
-    """What an envelope asks for beside being delivered."""
+class DeliveryOptions(msgspec.Struct, frozen=True, gc=False):
+    """What an envelope asks for."""
 
-    __slots__ = ("delay_ms", "key", "priority", "ttl_ms")
-
-    def __init__(
-        self,
-        priority: int = DEFAULT_PRIORITY,
-        key: str | None = None,
-        delay_ms: float = 0,
-        ttl_ms: float = 0,
-    ) -> None:
-        self.priority = priority
-        self.key = key
-        self.delay_ms = delay_ms
-        self.ttl_ms = ttl_ms
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    delay_ms: int = 0
+    ttl_ms: int = 0

@@ -1,15 +1,15 @@
-"""What durable streams remember: rows in SQLite, written in groups.
+"""The journal of durable streams: rows in SQLite, written in batches.
 
-An envelope is a row before its producer hears that it was accepted. What happens to it
-later (acked, failed, dead) is written a moment after: a crash in between delivers again
-what was acked in the last moment, which is what at-least-once means. Leases are not
-written: after a restart nobody holds anything.
+An envelope is stored before its producer gets an answer. What happens to it later (ack, failure,
+dead letter) is written a moment after it happened: a crash in between delivers it again, as
+at-least-once delivery allows. Leases are not written: after a restart every leased envelope is
+ready.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance.courier import listings, writes
 from appliance.courier.listings import PAGE
@@ -17,122 +17,115 @@ from appliance.courier.writes import Change, Entry
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
-BLOCK = 1_000
-
-Listing = Callable[[Reader, tuple[Any, Any]], list[Any]]
+BLOCK = 1_000  # row numbers reserved at a time
 
 
-class Row:
-    """A remembered envelope, as it is read at the start."""
+class JournalRow(NamedTuple):
+    """An envelope as it is read at the start."""
 
-    __slots__ = (
-        "accepted_ms", "attempts", "body", "due_ms", "error", "expires_ms", "failures", "id",
-        "key", "number", "priority", "reason", "stream",
-    )  # fmt: skip
+    number: int
+    stream: str
+    id: str
+    body: bytes
+    priority: int
+    key: str | None
+    accepted_ms: int
+    due_ms: int | None
+    expires_ms: int | None
+    attempts: int
+    failures: int
+    reason: str | None
+    error: str
 
-    def __init__(self, values: Sequence[Any]) -> None:
-        (
-            self.number, self.stream, self.id, self.body, self.priority, self.key,
-            self.accepted_ms, self.due_ms, self.expires_ms, self.attempts, self.failures,
-            self.reason, self.error,
-        ) = values  # fmt: skip
 
+class JournalState(NamedTuple):
+    """What the journal contains beside envelopes."""
 
-class Memory:
-    """What the journal knows beside envelopes: `tries` by row number, (ms, holder, outcome,
-    error); `acked` as (stream, place, id) in order; `paused` as (stream, until ms or None);
-    `latest` as (stream, envelope), the oldest first."""
-
-    def __init__(
-        self,
-        acked: list[Any],
-        tries: dict[int, list[Any]],
-        paused: list[Any],
-        latest: list[Any],
-    ) -> None:
-        self.acked = acked
-        self.tries = tries
-        self.paused = paused
-        self.latest = latest
+    acked: list[Any]  # (stream, ordinal, id), in order
+    attempts: dict[int, list[Any]]  # by row number: (ms, consumer, outcome, error)
+    paused: list[Any]  # (stream, until ms or None)
+    latest: list[Any]  # (stream, envelope), the oldest first
 
 
 class Journal:
-    """Numbers its rows itself, upwards for ever. Numbers are reserved by the BLOCK, so that few
-    inserts write the sequence beside their row."""
+    """Assigns its row numbers itself; they only grow. They are reserved in blocks, so that few
+    inserts have to update the sequence."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._told = 0  # the newest row that somebody was told of
+        self._last_confirmed = 0  # newest row that `append` or `read_new_rows` returned
         self._newest: int = store.read(_newest)
         self._reserved = self._newest
 
     def append(self, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
-        """Store them; their row numbers, once they are on disk."""
+        """Store envelopes durably. Returns their row numbers."""
         first = self._newest + 1
         self._newest += len(entries)
         reserve = 0
         if self._newest > self._reserved:
             reserve = self._reserved = self._newest + BLOCK
         rows = self._store.write(writes.append, entries, is_inbox, first, reserve)
-        self._told = max(self._told, rows[-1])
+        self._last_confirmed = max(self._last_confirmed, rows[-1])
         return rows
 
     def apply(self, changes: Sequence[Change]) -> int:
-        """What became of envelopes, in the order it happened."""
+        """Write changes of envelopes and streams, in the order they happened."""
         return self._store.write(writes.apply, changes)
 
-    def rows(self) -> list[Row]:
-        """Envelopes that nobody was told of yet, in the order they were accepted: all of them
-        at the start; after the writer's death those that it had stored at last."""
-        found: list[Row] = []
+    def read_new_rows(self) -> list[JournalRow]:
+        """Envelopes that were not returned before, in the order they were accepted: all of them at
+        the start, and after a crash of the writer those that it had stored last."""
+        rows: list[JournalRow] = []
         while True:
-            page = self._store.read(_page, self._told)
-            found += [Row(values) for values in page]
+            page = self._store.read(_page, self._last_confirmed)
+            rows += [JournalRow(*values) for values in page]
             if page:
-                self._told = found[-1].number
+                self._last_confirmed = rows[-1].number
             if len(page) < PAGE:
-                return found
+                return rows
 
-    def memory(self, since_ms: int) -> Memory:
-        """The rest of what is remembered; forgets what lies before `since_ms`."""
+    def load_state(self, since_ms: int) -> JournalState:
+        """Everything but the envelopes. Acked ids older than `since_ms` are deleted."""
         self._store.write(writes.prune, since_ms)
-        tries: dict[int, list[Any]] = {}
-        for number, _, *values in self._all(listings.tries, (0, -1)):
-            tries.setdefault(number, []).append(tuple(values))
-        acked = [row[:1] + row[2:] for row in self._all(listings.acked, ("", -1))]
+        attempts: dict[int, list[Any]] = {}
+        for number, _, *values in self._all(listings.ATTEMPTS, (0, -1)):
+            attempts.setdefault(number, []).append(tuple(values))
+        acked = [row[:1] + row[2:] for row in self._all(listings.ACKED, ("", -1))]
         acked.sort(key=lambda row: row[1])
-        paused = [(stream, until_ms) for stream, _, until_ms in self._all(listings.paused, ("", 0))]
-        latest = sorted(self._all(listings.latest, ("", 0)), key=lambda row: row[3])
-        return Memory(acked, tries, paused, [(stream, body) for stream, _, body, _ in latest])
+        paused = [(stream, until_ms) for stream, _, until_ms in self._all(listings.PAUSED, ("", 0))]
+        latest = sorted(self._all(listings.LATEST, ("", 0)), key=lambda row: row[3])
+        return JournalState(
+            acked, attempts, paused, [(stream, body) for stream, _, body, _ in latest]
+        )
 
-    def _all(self, listing: Listing, after: tuple[Any, Any]) -> list[Any]:
-        """Every row, page by page; its first two columns say where a page begins."""
-        found: list[Any] = []
+    def _all(self, listing: str, after: tuple[Any, Any]) -> list[Any]:
+        """All rows, read page by page. The first two columns are the cursor."""
+        rows: list[Any] = []
         while True:
-            page = self._store.read(listing, after)
-            found += page
+            page = self._store.read(listings.page, listing, after)
+            rows += page
             if len(page) < PAGE:
-                return found
+                return rows
             after = page[-1][0], page[-1][1]
 
 
-def folded(changes: Sequence[Change]) -> list[Change]:
-    """The same outcome in fewer: without what later changes of an envelope make void. So
-    what waits for a full disk is bounded by the envelopes, however often they fail."""
+def compact(changes: Sequence[Change]) -> list[Change]:
+    """Fewer changes with the same result: those that a later change of the same envelope
+    overwrites are left out. While the disk is full, this bounds them by the number of envelopes."""
     kept: list[Change] = []
-    settled: set[Any] = set()
-    tries: dict[int, int] = {}
+    ended: set[Any] = set()
+    attempts: dict[int, int] = {}
     for change in reversed(changes):
-        what, key = change[0], change[1]
-        if what in ("acked", "gone"):
-            settled.add(key)
-        elif what == "attempt":
-            if key in settled:
+        kind, key = change[0], change[1]
+        if kind in ("acked", "gone"):
+            ended.add(key)
+        elif kind == "returned":
+            if key in ended:
                 continue
-            settled.add(key)
-        elif what == "tried":
-            tries[key] = tries.get(key, 0) + 1
-            if tries[key] > change[2]:
+            ended.add(key)
+        elif kind == "failed_attempt":
+            attempts[key] = attempts.get(key, 0) + 1
+            if attempts[key] > change[2]:
                 continue
         kept.append(change)
     kept.reverse()
@@ -140,7 +133,7 @@ def folded(changes: Sequence[Change]) -> list[Change]:
 
 
 def _newest(reader: Reader) -> int:
-    """The highest number that was ever given or reserved."""
+    """The highest number that was ever assigned or reserved."""
     row = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")
     return int(row[0]) if row else 0
 
@@ -154,8 +147,8 @@ def _page(reader: Reader, after: int) -> list[Any]:
     )
 
 
-def remembers(path: Path) -> bool:
-    """Does the journal hold envelopes, whatever the settings declare today?"""
+def has_envelopes(path: Path) -> bool:
+    """Whether the journal contains envelopes, even if no stream is declared durable now."""
     if not path.exists():
         return False
     with closing(open_connection(path, "FULL", query_only=True)) as connection:

@@ -1,8 +1,7 @@
-"""What the courier counts. Streams are named by users, so they are no labels: the pattern
-that declares them is one, and the JSON of `/v1/metrics` has each stream by its name.
+"""Metrics of the courier. Users choose stream names, so the label is the declared pattern that
+matches the stream. The JSON of `/v1/metrics` has each stream by name.
 
-The queue keeps plain numbers, for it touches them with every envelope; they become
-metrics when somebody asks.
+The queue updates plain numbers for every envelope; they become metrics when they are collected.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,33 +15,35 @@ from prometheus_client.core import (
 )
 
 from appliance.courier.queue import Queue
-from appliance.courier.ring import Ring
 from appliance.courier.settings import CourierSettings
-from appliance.courier.tally import BOUNDS_MS, Tally
+from appliance.courier.stream import Stream
+from appliance.courier.stream_stats import BOUNDS_MS, StreamStats
 from appliance.kernel.metrics import REGISTRY, counter, gauge
 
-triggers = counter("courier_triggers_total", "Actions of triggers", ("action", "outcome"))
-emitted = counter("courier_emitted_total", "What triggers emitted", ("name",))
-errors = counter("courier_error_frames_total", "Error frames sent on sockets", ("code",))
-sessions = gauge("courier_sessions", "Sockets and streams open", ("kind",))
+triggers = counter("courier_triggers_total", "Trigger actions by outcome", ("action", "outcome"))
+emitted = counter("courier_emitted_total", "Emit actions of triggers by name", ("name",))
+errors = counter("courier_error_frames_total", "Error frames sent on WebSockets", ("code",))
+sessions = gauge("courier_sessions", "Open WebSockets and event streams", ("kind",))
 
-COUNTED = {
-    "enqueued": "Envelopes accepted (q.in)",
-    "delivered": "Deliveries (q.out)",
-    "acked": "Envelopes acked (q.ack)",
-    "redelivered": "Deliveries after the first (q.re)",
-    "duplicates": "Envelopes ignored because their id was known",
-    "released": "Leases given back uncounted",
-    "failed": "Leases ended by a counted nack",
-    "rejected": "Leases ended by a rejection",
-    "expired_leases": "Leases that ran out",
-    "buried": "Envelopes that became dead letters",
-    "redriven": "Dead letters that got a new life",
-}
+STATES = ("ready", "delayed", "leased", "dead")
+# (metric, attribute of StreamStats, help)
+COUNTERS = (
+    ("enqueued", "enqueued", "Envelopes accepted (q.in)"),
+    ("delivered", "delivered", "Deliveries (q.out)"),
+    ("acked", "acked", "Envelopes acked (q.ack)"),
+    ("redelivered", "redelivered", "Deliveries after the first (q.re)"),
+    ("duplicates", "duplicates", "Envelopes ignored as duplicates of a known id"),
+    ("released", "released", "Leases released without counting an attempt"),
+    ("failed", "failed", "Leases that ended with a failed attempt"),
+    ("rejected", "rejected", "Leases that ended with a rejection"),
+    ("expired_leases", "expired_leases", "Leases that expired"),
+    ("buried", "dead_lettered", "Envelopes that became dead letters"),
+    ("redriven", "redriven", "Dead letters redriven"),
+)
 
 
-class Collector:
-    """Reads the queue of the one courier in this process."""
+class CourierCollector:
+    """Collects the metrics of this process's courier."""
 
     def __init__(self) -> None:
         self._queue: Queue | None = None
@@ -68,80 +69,66 @@ class Collector:
     def collect(self) -> Iterable[Metric]:
         if self._queue is None:
             return
-        groups: dict[str, list[Ring]] = {}
-        for ring in self._queue.rings.values():
-            groups.setdefault(self._pattern_of(ring.name), []).append(ring)
-        for pattern in ("other", *self._queue.past):  # a counter never falls
+        groups: dict[str, list[Stream]] = {}
+        for stream in self._queue.streams.values():
+            groups.setdefault(self._pattern_of(stream.name), []).append(stream)
+        for pattern in ("other", *self._queue.forgotten_stats):  # a counter never falls
             groups.setdefault(pattern, [])
         yield from self._counters(groups)
         yield from self._gauges(groups)
         yield self._latency(groups)
 
-    def _counters(self, groups: dict[str, list[Ring]]) -> Iterable[Metric]:
-        past = self._queue.past if self._queue else {}
-        nothing = Tally()
-        for name, text in COUNTED.items():
+    def _counters(self, groups: dict[str, list[Stream]]) -> Iterable[Metric]:
+        past = self._queue.forgotten_stats if self._queue else {}
+        zeros = StreamStats()
+        for name, attribute, text in COUNTERS:
             family = CounterMetricFamily(f"agentlip_courier_{name}", text, labels=["pattern"])
-            for pattern, rings in groups.items():
-                gone = getattr(past.get(pattern, nothing), name)
-                family.add_metric([pattern], gone + sum(getattr(r.tally, name) for r in rings))
+            for pattern, streams in groups.items():
+                count = getattr(past.get(pattern, zeros), attribute)
+                count += sum(getattr(stream.stats, attribute) for stream in streams)
+                family.add_metric([pattern], count)
             yield family
         dropped = CounterMetricFamily(
-            "agentlip_courier_dropped", "Envelopes dropped", labels=["pattern", "reason"]
+            "agentlip_courier_dropped", "Envelopes dropped by reason", labels=["pattern", "reason"]
         )
-        for pattern, rings in groups.items():
-            reasons = dict(past.get(pattern, nothing).dropped)
-            for ring in rings:
-                for reason, count in ring.tally.dropped.items():
+        for pattern, streams in groups.items():
+            reasons = dict(past.get(pattern, zeros).dropped)
+            for stream in streams:
+                for reason, count in stream.stats.dropped.items():
                     reasons[reason] = reasons.get(reason, 0) + count
             for reason, count in reasons.items():
                 dropped.add_metric([pattern, reason], count)
         yield dropped
 
-    def _gauges(self, groups: dict[str, list[Ring]]) -> Iterable[Metric]:
-        states = GaugeMetricFamily(
-            "agentlip_courier_envelopes",
-            "Envelopes by state (q.depth, q.if)",
-            labels=["pattern", "state"],
-        )
-        sizes = GaugeMetricFamily(
-            "agentlip_courier_bytes", "Bytes of envelopes held", labels=["pattern"]
-        )
-        oldest = GaugeMetricFamily(
-            "agentlip_courier_oldest_ready_seconds",
-            "How long the envelope that waits longest has been ready",
-            labels=["pattern"],
-        )
-        streams = GaugeMetricFamily("agentlip_courier_streams", "Streams", labels=["pattern"])
-        paused = GaugeMetricFamily(
-            "agentlip_courier_streams_paused", "Streams paused", labels=["pattern"]
-        )
+    def _gauges(self, groups: dict[str, list[Stream]]) -> Iterable[Metric]:
+        states = _gauge("envelopes", "Envelopes by state (q.depth, q.if)", "state")
+        sizes = _gauge("bytes", "Bytes of stored envelopes")
+        oldest = _gauge("oldest_ready_seconds", "Age of the oldest ready envelope")
+        stream_counts = _gauge("streams", "Number of streams")
+        paused = _gauge("streams_paused", "Number of paused streams")
         now = self._now()
-        for pattern, rings in groups.items():
-            totals: dict[str, int] = dict.fromkeys(("ready", "delayed", "leased", "dead"), 0)
-            for ring in rings:
-                for state, count in ring.counts().items():
-                    totals[state] += count
-            for state, count in totals.items():
-                states.add_metric([pattern, state], count)
-            sizes.add_metric([pattern], sum(ring.bytes for ring in rings))
-            ages = [now - item.since for r in rings if (item := r.lanes.oldest()) is not None]
+        for pattern, streams in groups.items():
+            counts = [stream.counts() for stream in streams]
+            for state in STATES:
+                states.add_metric([pattern, state], sum(each[state] for each in counts))
+            sizes.add_metric([pattern], sum(stream.bytes for stream in streams))
+            ages = [stream.oldest_ready_ms(now) for stream in streams]
             oldest.add_metric([pattern], max(ages, default=0.0) / 1000)
-            streams.add_metric([pattern], len(rings))
-            paused.add_metric([pattern], sum(ring.paused for ring in rings))
-        return [states, sizes, oldest, streams, paused]
+            stream_counts.add_metric([pattern], len(streams))
+            paused.add_metric([pattern], sum(stream.paused for stream in streams))
+        return [states, sizes, oldest, stream_counts, paused]
 
-    def _latency(self, groups: dict[str, list[Ring]]) -> Metric:
+    def _latency(self, groups: dict[str, list[Stream]]) -> Metric:
         family = HistogramMetricFamily(
             "agentlip_courier_delivery_seconds",
-            "From acceptance to first delivery",
+            "Time from acceptance to first delivery",
             labels=["pattern"],
         )
-        past = self._queue.past if self._queue else {}
-        for pattern, rings in groups.items():
-            total = Tally()
-            for tally in (*([past[pattern]] if pattern in past else ()), *(r.tally for r in rings)):
-                total.add(tally)
+        past = self._queue.forgotten_stats if self._queue else {}
+        for pattern, streams in groups.items():
+            total = StreamStats()
+            for stats in (past.get(pattern, StreamStats()), *(each.stats for each in streams)):
+                total.add(stats)
             below, buckets = 0, []
             for bound, count in zip((*BOUNDS_MS, None), total.buckets, strict=True):
                 below += count
@@ -150,16 +137,20 @@ class Collector:
         return family
 
 
-_collector = Collector()
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"agentlip_courier_{name}", text, labels=["pattern", *labels])
+
+
+_collector = CourierCollector()
 REGISTRY.register(_collector)
 watch = _collector.watch
 
 
-_own = CollectorRegistry()
-for _one in (_collector, triggers, emitted, errors, sessions):
-    _own.register(_one)
+_courier_registry = CollectorRegistry()
+for _metric in (_collector, triggers, emitted, errors, sessions):
+    _courier_registry.register(_metric)
 
 
 def exposition() -> bytes:
-    """What the courier counts, as Prometheus text; the rest is told by `/metrics`."""
-    return generate_latest(_own)
+    """The courier's metrics as Prometheus text. `/metrics` has those of all subsystems."""
+    return generate_latest(_courier_registry)

@@ -27,7 +27,7 @@ class Envelope(Table):
 class Acked(Table):
     stream = peewee.TextField()
     slot = peewee.IntegerField()
-    place = peewee.IntegerField()
+    ordinal = peewee.IntegerField(column_name="place")
     id = peewee.TextField()
     at_ms = peewee.IntegerField()
 
@@ -40,7 +40,7 @@ class Attempt(Table):
     number = peewee.IntegerField()
     slot = peewee.IntegerField()
     at_ms = peewee.IntegerField()
-    holder = peewee.TextField()
+    consumer = peewee.TextField(column_name="holder")
     outcome = peewee.TextField()
     error = peewee.TextField()
 

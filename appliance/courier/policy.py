@@ -1,4 +1,4 @@
-"""How one stream behaves, and which declared pattern decides it. Pure."""
+"""The policy of a stream, and which declared pattern applies to it. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -8,56 +8,62 @@ from typing import Literal
 
 import msgspec
 
-Full = Literal["reject", "drop_oldest", "block"]
-Expiry = Literal["drop", "dead"]
+from appliance.kernel.lease import retry_delay_seconds
+from appliance.kernel.retry import RetrySettings
+
+OverflowPolicy = Literal["reject", "drop_oldest", "block"]
+TtlAction = Literal["drop", "dead"]
 
 WILD = "*"
 NAME_MAX = 256
 
 
-class Policy(msgspec.Struct, frozen=True):
-    """The rules of one stream; every limit has its number in settings.py."""
+class StreamPolicy(msgspec.Struct, frozen=True):
+    """The settings of one stream; settings.py explains each of them."""
 
     lease_ms: int = 30_000
     lease_total_ms_max: int = 12 * 3_600_000
     depth_max: int = 100_000
     bytes_max: int = 256 * 1024 * 1024
-    full: Full = "reject"
+    overflow_policy: OverflowPolicy = "reject"
     block_ms: int = 5_000
     deliveries_max: int = 0
     backoff_ms: int | None = None
     backoff_ms_max: int = 60_000
     dead_max: int = 10_000
     ttl_ms: int = 0
-    ttl_action: Expiry = "drop"
+    ttl_action: TtlAction = "drop"
     aging_ms: int = 10_000
     recent_max: int = 10_000
     recent_seconds: float = 600.0
-    history_max: int = 20
+    attempts_kept_max: int = 20
     durable: bool = False
     rate: float = 0.0
     burst: float = 0.0
 
-    def delay_after(self, failures: int) -> int:
-        """Milliseconds before an envelope that failed so often may be delivered again.
+    def retry_delay_ms(self, attempts: int) -> int | None:
+        """Milliseconds until an envelope is delivered again after its `attempts`-th attempt failed.
 
-        Without a limit on deliveries a plain nack returns at once, as the specification
-        says; with one, instant returns would burn the budget in no time.
+        By default there is no delay, as the specification says. With `deliveries_max` it is one
+        second, because immediate redeliveries would use up the attempts at once; None when they
+        are used up.
         """
         first = self.backoff_ms
         if first is None:
             first = 1_000 if self.deliveries_max else 0
-        return int(min(first * 2 ** min(max(failures - 1, 0), 30), self.backoff_ms_max))
+        retry = RetrySettings(first / 1000, self.backoff_ms_max / 1000)
+        delay = retry_delay_seconds(attempts, self.deliveries_max, retry)
+        return None if delay is None else round(delay * 1000)
 
 
 @lru_cache(maxsize=4096)
 def pattern(text: str) -> re.Pattern[str]:
-    """`*` stands for any characters, slashes too; everything else for itself."""
+    """`*` matches any characters, including slashes; all others match themselves."""
     return re.compile(translate(text.replace("[", "[[]").replace("?", "[?]")))
 
 
 def is_name(text: str) -> bool:
-    """May a stream be called that? Printable, no wildcard, no empty part."""
+    """Whether a stream can have this name: printable, without wildcards or empty parts."""
     return (
         0 < len(text) <= NAME_MAX
         and text.isprintable()
@@ -79,7 +85,7 @@ def matches(glob: str, name: str) -> bool:
 
 
 def most_specific(globs: Iterable[str], name: str) -> str | None:
-    """Of the patterns that match, the one with the most literal characters; first of equals."""
+    """The matching pattern with the most literal characters; the first one if several are equal."""
     best: str | None = None
     for glob in globs:
         if matches(glob, name) and (best is None or _weight(glob) > _weight(best)):

@@ -1,253 +1,238 @@
-"""All streams and takers together, pure: who sits where, and what the tick does.
+"""All streams and consumers together: subscriptions, acks, and what happens as time passes. Pure.
 
-`Queue` moves envelopes; it neither checks who may ask nor waits for anything.
+`Queue` doesn't check permissions and doesn't wait for anything.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from appliance.courier.alarm import Alarm
-from appliance.courier.credit import Taker, deal, leave, pump, sit
-from appliance.courier.item import DEAD, Expiry, Item
-from appliance.courier.policy import Policy, is_pattern, matches
-from appliance.courier.ring import Ring
-from appliance.courier.tally import Tally
+from appliance.courier.consumer import Consumer, add_subscription, remove_subscriptions
+from appliance.courier.fair_dispatch import dispatch, dispatch_to
+from appliance.courier.item import Expiry, StreamItem
+from appliance.courier.policy import StreamPolicy, is_pattern, matches
+from appliance.courier.stream import Stream
+from appliance.courier.stream_stats import StreamStats
+from appliance.courier.timers import Timers
 
-MARK_EVERY_MS = 1000.0
-MARKED_MAX = 500
+SAMPLE_EVERY_MS = 1000.0  # between two samples of a stream
+SAMPLED_MAX = 500  # streams sampled in one tick
 
 
 class Queue:
     def __init__(
         self,
-        policy_of: Callable[[str], Policy],
+        policy_of: Callable[[str], StreamPolicy],
         idle_ms: float,
         label_of: Callable[[str], str] = lambda _: "other",
     ) -> None:
-        """`label_of` tells under which of a few names a stream is counted."""
-        self.rings: dict[str, Ring] = {}
-        self.takers: dict[str, Taker] = {}
-        self.alarm = Alarm()
-        self.past: dict[str, Tally] = {}  # of streams that were forgotten, by label
-        self.timed_out: list[str] = []  # whose lease the last tick ended
-        self.changes: list[tuple[Any, ...]] = []  # what the journal has yet to hear
+        """`label_of` returns the metrics label for the name of a stream."""
+        self.streams: dict[str, Stream] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.timers = Timers()
+        self.forgotten_stats: dict[str, StreamStats] = {}  # label → counts of forgotten streams
+        self.expired_ids: list[str] = []  # envelopes whose lease expired in the last tick
+        self.changes: list[tuple[Any, ...]] = []  # not written to the journal yet
         self._policy_of = policy_of
         self._label_of = label_of
         self._idle_ms = idle_ms
-        self._patterns: set[Taker] = set()
-        self._paused_until: set[Ring] = set()
-        self._marked_ms = 0.0
-        self._to_mark: list[Ring] = []
-        self._held: set[Ring] = set()
-        self._used_ms: dict[str, float] = {}
+        self._pattern_consumers: set[Consumer] = set()
+        self._timed_pauses: set[Stream] = set()
+        self._sampled_ms = 0.0
+        self._to_sample: list[Stream] = []
+        self._deferred: set[Stream] = set()
+        self._last_used_ms: dict[str, float] = {}
 
     # -- streams ------------------------------------------------------------------------
 
-    def open(self, name: str, now: float) -> Ring:
-        """The stream of this name; made at its first use."""
-        ring = self.rings.get(name)
-        if ring is None:
+    def open(self, name: str, now: float) -> Stream:
+        """The stream with this name, created if it doesn't exist."""
+        stream = self.streams.get(name)
+        if stream is None:
             policy = self._policy_of(name)
-            ring = Ring(name, policy, self.alarm, self._held, self.changes)
-            self.rings[name] = ring
-            self._used_ms[name] = now
-            for taker in self._patterns:
-                if taker.glob is not None and matches(taker.glob, name):
-                    sit(ring, taker)
-        return ring
+            stream = Stream(name, policy, self.timers, self._deferred, self.changes)
+            self.streams[name] = stream
+            self._last_used_ms[name] = now
+            for consumer in self._pattern_consumers:
+                if consumer.glob is not None and matches(consumer.glob, name):
+                    add_subscription(stream, consumer)
+        return stream
 
-    def deal(self, ring: Ring, now: float) -> int:
-        return deal(ring, now)
+    # -- consumers ----------------------------------------------------------------------
 
-    # -- takers -------------------------------------------------------------------------
-
-    def subscribe(self, taker: Taker, stream: str, now: float) -> None:
-        """To one stream, or to every one that a pattern matches, now and later."""
-        self.takers[taker.id] = taker
-        if not is_pattern(stream):
-            sit(self.open(stream, now), taker)
+    def subscribe(self, consumer: Consumer, name: str, now: float) -> None:
+        """Subscribe to one stream, or to all that match a pattern, including later ones."""
+        self.consumers[consumer.id] = consumer
+        if not is_pattern(name):
+            add_subscription(self.open(name, now), consumer)
             return
-        taker.glob = stream
-        self._patterns.add(taker)
-        for ring in self.rings.values():
-            if matches(stream, ring.name):
-                sit(ring, taker)
+        consumer.glob = name
+        self._pattern_consumers.add(consumer)
+        for stream in self.streams.values():
+            if matches(name, stream.name):
+                add_subscription(stream, consumer)
 
-    def grant(self, taker: Taker, credit: int, now: float) -> None:
-        taker.grant(credit, now)
-        if taker.credit:
-            pump(taker, now)
+    def grant(self, consumer: Consumer, credit: int, now: float) -> None:
+        consumer.grant(credit, now)
+        if consumer.credit:
+            dispatch_to(consumer, now)
 
-    def stand_up(self, taker: Taker) -> None:
-        """No more deliveries; it keeps what it holds."""
-        leave(taker)
-        self._patterns.discard(taker)
-        if not taker.inflight:
-            self.takers.pop(taker.id, None)
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """Deliver nothing more to it. It keeps its leases."""
+        remove_subscriptions(consumer)
+        self._pattern_consumers.discard(consumer)
+        if not consumer.inflight:
+            self.consumers.pop(consumer.id, None)
 
-    def close(self, taker: Taker, now: float) -> int:
-        """The taker is gone: what it held returns at once, uncounted, in order."""
-        leave(taker)
-        self._patterns.discard(taker)
-        self.takers.pop(taker.id, None)
-        held = sorted(taker.inflight.values(), key=lambda item: (item.ring.name, item.order))
-        touched: dict[str, Ring] = {}
-        for item in held:
-            item.ring.release(item, now)
-            touched[item.ring.name] = item.ring
-        for ring in touched.values():
-            deal(ring, now)
-        return len(held)
+    def disconnect(self, consumer: Consumer, now: float) -> int:
+        """Remove a consumer and release its leases, in order. Returns how many."""
+        remove_subscriptions(consumer)
+        self._pattern_consumers.discard(consumer)
+        self.consumers.pop(consumer.id, None)
+        items = sorted(consumer.inflight.values(), key=lambda item: (item.stream.name, item.order))
+        touched: dict[str, Stream] = {}
+        for item in items:
+            item.stream.release(item, now)
+            touched[item.stream.name] = item.stream
+        for stream in touched.values():
+            dispatch(stream, now)
+        return len(items)
 
     # -- the end of leases ------------------------------------------------------------------
 
-    def finish(
-        self, taker: Taker, ids: Iterable[str], touched: dict[str, Ring] | None = None
+    def ack(
+        self, consumer: Consumer, ids: Iterable[str], touched: dict[str, Stream] | None = None
     ) -> list[str]:
-        """Ack; the ids that this taker does not hold. `touched` gets the streams concerned."""
+        """Ack envelopes. Returns ids without a lease; adds the streams concerned to `touched`."""
         lost: list[str] = []
-        inflight = taker.inflight
-        last: Ring | None = None
+        inflight = consumer.inflight
+        last: Stream | None = None
         for id_ in ids:
-            item = inflight.get(id_) or taker.find(id_)
+            item = inflight.get(id_) or consumer.find(id_)
             if item is None:
                 lost.append(id_)
                 continue
-            ring = item.ring
-            ring.finish(item)
-            if ring is not last:
-                last = ring
+            stream = item.stream
+            stream.ack(item)
+            if stream is not last:
+                last = stream
                 if touched is not None:
-                    touched[ring.name] = ring
+                    touched[stream.name] = stream
         return lost
-
-    def settled(self, item: Item, now: float) -> None:
-        """A key may have become free, or an envelope ready: see who wants it."""
-        deal(item.ring, now)
 
     # -- time --------------------------------------------------------------------------------
 
-    def tick(self, now: float, most: int) -> dict[str, int]:
-        """Everything that happens because time passed, at most so many things."""
-        rings: dict[str, Ring] = {}
-        self.timed_out = []
+    def tick(self, now: float, limit: int) -> dict[str, int]:
+        """Handle at most `limit` due timers, and pauses that end. Returns counts by kind."""
+        streams: dict[str, Stream] = {}
+        self.expired_ids = []
         counts = {"lease_expired": 0, "due": 0, "expired": 0, "resumed": 0}
-        for timed in self.alarm.due(now, most):
-            item = timed.item if isinstance(timed, Expiry) else timed
-            assert isinstance(item, Item)
-            if isinstance(timed, Expiry):
-                counts["expired"] += item.ring.overdue(item, now)
+        for timer in self.timers.due(now, limit):
+            item = timer.item if isinstance(timer, Expiry) else timer
+            assert isinstance(item, StreamItem)
+            if isinstance(timer, Expiry):
+                counts["expired"] += item.stream.on_expiry(item, now)
             else:
-                holder = item.holder
-                what = item.ring.come_due(item, now)
-                if what:
-                    counts[what] += 1
-                    if what == "lease_expired":
-                        self.timed_out.append(item.id)
-                if holder is not None and self._is_done(holder):
-                    self.takers.pop(holder.id, None)
-            rings[item.ring.name] = item.ring
-        for ring in [one for one in self._paused_until if (one.paused_until or now) <= now]:
-            self.resume(ring, now)
+                consumer = item.consumer
+                outcome = item.stream.on_timer(item, now)
+                if outcome:
+                    counts[outcome] += 1
+                    if outcome == "lease_expired":
+                        self.expired_ids.append(item.id)
+                if consumer is not None and self._is_done(consumer):
+                    self.consumers.pop(consumer.id, None)
+            streams[item.stream.name] = item.stream
+        for stream in [s for s in self._timed_pauses if (s.paused_until or now) <= now]:
+            self.resume(stream, now)
             counts["resumed"] += 1
-        for ring in rings.values():
-            deal(ring, now)
-        self._mark(now)
+        for stream in streams.values():
+            dispatch(stream, now)
+        self._sample_streams(now)
         return counts
 
     def next_tick_ms(self, now: float) -> float:
-        """When something can happen next because time passes; at once while work is left."""
-        if self._to_mark or self._held:
+        """When the next tick is due; now, if work is left."""
+        if self._to_sample or self._deferred:
             return now
-        ends = [one.paused_until for one in self._paused_until if one.paused_until is not None]
-        ends.append(self._marked_ms + MARK_EVERY_MS)
-        due = self.alarm.next_at()
+        ends = [s.paused_until for s in self._timed_pauses if s.paused_until is not None]
+        ends.append(self._sampled_ms + SAMPLE_EVERY_MS)
+        due = self.timers.next_due()
         return min(ends) if due is None else min(due, *ends)
 
-    def _is_done(self, taker: Taker) -> bool:
-        return not taker.inflight and not taker.seats and taker not in self._patterns
+    def _is_done(self, consumer: Consumer) -> bool:
+        return (
+            not consumer.inflight
+            and not consumer.subscriptions
+            and consumer not in self._pattern_consumers
+        )
 
-    def release_holds(self, now: float) -> None:
-        """Deal again where somebody was waited for; the waiting is over by now."""
-        held = list(self._held)
-        self._held.clear()
-        for ring in held:
-            deal(ring, now)
+    def dispatch_deferred(self, now: float) -> None:
+        """Dispatch streams that waited for a quick consumer; the wait is over."""
+        streams = list(self._deferred)
+        self._deferred.clear()
+        for stream in streams:
+            dispatch(stream, now)
 
-    def _mark(self, now: float) -> None:
-        """Once a second for each stream: a sample for the rates, old ids, is it used at all?
+    def _sample_streams(self, now: float) -> None:
+        """Once a second for each stream: sample its rates, drop old ids, forget it if unused.
 
-        A piece of the streams at every tick, so that many of them are no hiccup.
+        At most SAMPLED_MAX streams in one tick, so that ticks stay short.
         """
-        if not self._to_mark and now - self._marked_ms >= MARK_EVERY_MS:
-            self._marked_ms = now
-            self._to_mark = list(self.rings.values())
-        piece, self._to_mark = self._to_mark[:MARKED_MAX], self._to_mark[MARKED_MAX:]
-        for ring in piece:
-            tally = ring.tally
-            moved = tally.enqueued + tally.delivered + tally.duplicates
-            tally.mark(now)
-            ring.recent.age(now)
-            if ring.items or ring.dead or ring.paused or ring.reserved or is_awaited(ring):
-                self._used_ms[ring.name] = now
-            elif tally.moved != moved:
-                tally.moved = moved
-                self._used_ms[ring.name] = now
-            elif now - self._used_ms[ring.name] > self._idle_ms and not len(ring.recent):
-                for seat in ring.seats:
-                    seat.taker.seats.remove(seat)
-                self.past.setdefault(self._label_of(ring.name), Tally()).add(tally)
-                if ring.policy.durable:
-                    self.changes.append(("forgotten", ring.name))
-                del self.rings[ring.name], self._used_ms[ring.name]
+        if not self._to_sample and now - self._sampled_ms >= SAMPLE_EVERY_MS:
+            self._sampled_ms = now
+            self._to_sample = list(self.streams.values())
+        batch, self._to_sample = self._to_sample[:SAMPLED_MAX], self._to_sample[SAMPLED_MAX:]
+        for stream in batch:
+            stats = stream.stats
+            activity = stats.enqueued + stats.delivered + stats.duplicates
+            stats.sample(now)
+            stream.recent_ids.age(now)
+            if stream.is_busy or has_named_consumer(stream):
+                self._last_used_ms[stream.name] = now
+            elif stats.activity != activity:
+                stats.activity = activity
+                self._last_used_ms[stream.name] = now
+            elif now - self._last_used_ms[stream.name] > self._idle_ms and not stream.recent_ids:
+                self._forget(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        for subscription in stream.subscriptions:
+            subscription.consumer.subscriptions.remove(subscription)
+        label = self._label_of(stream.name)
+        self.forgotten_stats.setdefault(label, StreamStats()).add(stream.stats)
+        if stream.policy.durable:
+            self.changes.append(("forgotten", stream.name))
+        del self.streams[stream.name], self._last_used_ms[stream.name]
 
     # -- operators -----------------------------------------------------------------------------
 
-    def pause(self, ring: Ring, until: float | None, now: float) -> None:
-        self.hold(ring, until)
-        if ring.policy.durable:
+    def pause(self, stream: Stream, until: float | None, now: float) -> None:
+        self.set_paused(stream, until)
+        if stream.policy.durable:
             left_ms = None if until is None else until - now
-            self.changes.append(("paused", ring.name, left_ms))
+            self.changes.append(("paused", stream.name, left_ms))
 
-    def hold(self, ring: Ring, until: float | None) -> None:
-        """Pause it, and tell no journal."""
-        ring.pause(until)
+    def set_paused(self, stream: Stream, until: float | None) -> None:
+        """Pause a stream without writing it to the journal."""
+        stream.pause(until)
         if until is None:
-            self._paused_until.discard(ring)
+            self._timed_pauses.discard(stream)
         else:
-            self._paused_until.add(ring)
-            self.alarm.interrupt()
+            self._timed_pauses.add(stream)
+            self.timers.wake()
 
-    def resume(self, ring: Ring, now: float) -> None:
-        ring.resume()
-        self._paused_until.discard(ring)
-        if ring.policy.durable:
-            self.changes.append(("resumed", ring.name))
-        deal(ring, now)
+    def resume(self, stream: Stream, now: float) -> None:
+        stream.resume()
+        self._timed_pauses.discard(stream)
+        if stream.policy.durable:
+            self.changes.append(("resumed", stream.name))
+        dispatch(stream, now)
 
-    def find(self, ring: Ring, id_: str) -> Item | None:
-        return ring.items.get(id_) or ring.dead.get(id_)
-
-    def leases(self) -> list[Item]:
-        """Every envelope in somebody's hands; found by the hands, for streams may be long."""
-        return [item for taker in self.takers.values() for item in taker.inflight.values()]
-
-    def oldest_ready_ms(self, ring: Ring, now: float) -> float:
-        oldest = ring.lanes.oldest()
-        return 0.0 if oldest is None else now - oldest.since
-
-    def depth(self) -> int:
-        return sum(len(ring.items) for ring in self.rings.values())
-
-    def dead(self) -> int:
-        return sum(len(ring.dead) for ring in self.rings.values())
+    def leases(self) -> list[StreamItem]:
+        """All leased envelopes. Read from the consumers, because streams can be long."""
+        return [item for consumer in self.consumers.values() for item in consumer.inflight.values()]
 
 
-def is_awaited(ring: Ring) -> bool:
-    """Does somebody wait at this stream by its name? Who subscribed to a pattern gets it again
-    when it comes back, and must not keep every name that ever matched."""
-    return any(seat.taker.glob is None for seat in ring.seats)
-
-
-def is_dead(item: Item) -> bool:
-    return item.state == DEAD
+def has_named_consumer(stream: Stream) -> bool:
+    """Whether a consumer subscribed to this stream by its name. A subscription to a pattern doesn't
+    keep a stream: it gets a new subscription if the stream comes back."""
+    return any(subscription.consumer.glob is None for subscription in stream.subscriptions)

@@ -1,18 +1,18 @@
-"""The courier as a part of the appliance."""
+"""The courier as a subsystem of the appliance."""
 
 from collections.abc import Callable
 
 from appliance.courier import metrics, wire
 from appliance.courier.access import SCOPED, USE
-from appliance.courier.inserts import Sink
-from appliance.courier.journal import Journal, remembers
-from appliance.courier.live import LiveSocket
+from appliance.courier.admin import CourierAdmin
+from appliance.courier.enqueue import WebhookSink
+from appliance.courier.journal import Journal, has_envelopes
+from appliance.courier.live_view import LiveViewSocket
 from appliance.courier.loops import JournalWriter, Tick
-from appliance.courier.operator import Operator
 from appliance.courier.resources import routes
 from appliance.courier.service import Courier
-from appliance.courier.session import Publisher, Subscriber
 from appliance.courier.settings import CourierSettings
+from appliance.courier.sockets import ConsumerSocket, ProducerSocket
 from appliance.courier.trigger import check
 from appliance.kernel.auth import Principal, hash_token
 from appliance.kernel.clock import Clock
@@ -22,19 +22,25 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
-from appliance.kernel.store import Store, WriterProcessOptions
+from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
 
 Charge = Callable[[int], None]
 
 
 class CourierSubsystem(Subsystem):
-    """`store` is open only when something is durable, or was. While it is damaged, streams in
-    memory are served."""
+    """`store` is open only if a stream is declared durable or the journal contains envelopes. While
+    it is damaged, streams in memory are still served."""
 
     name = "courier"
+    paths = (
+        "/v1/ack", "/v1/advertise", "/v1/enqueue", "/v1/envelope", "/v1/extend", "/v1/live",
+        "/v1/metrics", "/v1/nack", "/v1/peek", "/v1/publish", "/v1/receive", "/v1/rules",
+        "/v1/snapshot", "/v1/stats", "/v1/streams", "/v1/subscribe",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,23 +51,24 @@ class CourierSubsystem(Subsystem):
         clock: Clock,
         log: Log,
         boot_id: str,
-        apart: Callable[[Callable[[], None]], WriterProcessOptions | None],
-        sink: Sink | None = None,
+        writers: WriterProcess | None = None,
+        webhooks: WebhookSink | None = None,
     ) -> None:
-        """`apart` ties a writer in a process of its own to this one; it is given what to call
-        when that writer had to be started again. `sink` takes what triggers send as webhooks;
-        without it no trigger may have one."""
-        problems = check(settings.triggers, webhooks=sink is not None)
+        """`writers` is the process that writes the journal; without it, a thread does. `webhooks`
+        accepts webhooks of triggers; without it, triggers can't have webhook actions."""
+        problems = check(settings.triggers, webhooks=webhooks is not None)
         if problems:
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
         path = datadir.database("courier")
         self.store: Store | None = None
-        if settings.any_durable or remembers(path):
-            self.store = Store("courier", path, store, clock, log, apart=apart(self._look_again))
+        if settings.any_durable or has_envelopes(path):
+            self.store = Store(
+                "courier", path, store, clock, log, writers=writers, restarted=self._reload_journal
+            )
         journal = None if self.store is None else Journal(self.store)
-        self.courier = Courier(settings, clock, log, boot_id, journal, sink)
-        self.operator = Operator(self.courier)
-        self.loops: list[Loop] = [Tick(self.courier, self.operator)]
+        self.courier = Courier(settings, clock, log, boot_id, journal, webhooks)
+        self.admin = CourierAdmin(self.courier)
+        self.loops: list[Loop] = [Tick(self.courier, self.admin)]
         if self.store is not None:
             self.loops.append(JournalWriter(self.courier))
         self.stores = () if self.store is None else (self.store,)
@@ -70,7 +77,7 @@ class CourierSubsystem(Subsystem):
 
     def routes(self) -> list[Route]:
         auth = "yes" if self.courier.settings.tokens else "optional"
-        return routes(self.courier, self.operator, metrics.exposition, auth)
+        return routes(self.courier, self.admin, metrics.exposition, auth)
 
     def sockets(self) -> list[SocketRoute]:
         return [
@@ -83,44 +90,45 @@ class CourierSubsystem(Subsystem):
         ]
 
     def facts(self) -> dict[str, float]:
-        return {f"courier.{name}": float(fact) for name, fact in self.operator.facts().items()}
+        return {f"courier.{name}": float(fact) for name, fact in self.admin.facts().items()}
 
-    def _look_again(self) -> None:
-        self.courier.inserts.look_again()
+    def _reload_journal(self) -> None:
+        self.courier.pipeline.reload_journal()
 
     def drain(self) -> None:
-        self.courier.end()
+        self.courier.stop_waiting()
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the loops: the last changes, then the journal. False when time ran out."""
-        self.courier.inserts.close()
+        """Write the last changes and close the journal. Called after the loops have stopped. False
+        after a timeout."""
+        self.courier.pipeline.close()
         return self.store is None or self.store.close(timeout_seconds)
 
     def _subscribe(
         self, socket: Socket, who: Principal, _charge: Charge, query: wire.SubscribeQuery
     ) -> int:
-        return Subscriber(socket, self.courier, who, query, self._sockets).run()
+        return ConsumerSocket(socket, self.courier, who, query, self._sockets).run()
 
     def _publish(
         self, socket: Socket, who: Principal, charge: Charge, _query: wire.PublishQuery
     ) -> int:
-        return Publisher(socket, self.courier, who, charge, self._sockets).run()
+        return ProducerSocket(socket, self.courier, who, charge, self._sockets).run()
 
     def _live(self, socket: Socket, who: Principal, _charge: Charge, query: wire.LiveQuery) -> int:
-        return LiveSocket(socket, self.courier, who, query, self._sockets).run()
+        return LiveViewSocket(socket, self.courier, who, query, self._sockets).run()
 
 
 def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
-    """The tokens of [[courier.tokens]], for the token book."""
+    """The tokens in [[courier.tokens]], for the token book."""
     return [
         (
-            hash_token(secret(one.token_file)),
-            Principal(f"courier-{place}", one.name, frozenset(one.scopes)),
+            hash_token(secret(token.token_file)),
+            Principal(f"courier-{index}", token.name, frozenset(token.scopes)),
         )
-        for place, one in enumerate(settings.tokens)
+        for index, token in enumerate(settings.tokens)
     ]
 
 
 def free_scopes(settings: CourierSettings) -> frozenset[str]:
-    """What needs no token on a loopback bind: the courier, until tokens are configured."""
+    """Scopes that need no token on a loopback bind: the courier's, until tokens are configured."""
     return frozenset() if settings.tokens else frozenset({USE})

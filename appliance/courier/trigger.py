@@ -1,16 +1,16 @@
-"""Triggers: rules as rows, run when an envelope is inserted. Pure: what to do, not the doing.
+"""Triggers: rules that run when an envelope is enqueued. Pure: returns effects, doesn't run them.
 
-    when  to, from, type (patterns), tags (all of them), headers (equal)
-    do    enrich   add headers, tags or payload fields before anybody sees the envelope
-          notify   a new envelope to another stream, with a reference to this one
-          route    a copy of this one to another stream
-          emit     count it under a name, and log it; no envelope
-          webhook  hand it to the outbox
+    when  to, from, type (patterns), tags (all must be present), headers (must be equal)
+    do    enrich   add headers, tags or payload fields before the envelope is enqueued
+          notify   send a new envelope, with a reference to this one, to another stream
+          route    send a copy of the envelope to another stream
+          emit     count and log it under a name
+          webhook  send a webhook through the outbox
 
-A rule fires at most once in its cooldown; what it misses meanwhile is not made up for.
-What a rule sends carries a hop count, and an envelope that made `hops_max` hops fires no
-rule: rules that feed each other end. A rule that fails time after time is left out for a
-while. Nothing here can fail an insert.
+A rule fires at most once in its cooldown; matches during the cooldown are dropped. Envelopes from
+rules carry a hop count, and an envelope with `hops_max` hops fires no rule, so loops of rules end.
+A rule that fails FAILURES_MAX times in a row pauses for PAUSE_MS. Enqueuing never fails because of
+a trigger.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ SYSTEM = "system/courier"
 HOPS = "courier-hops"
 FAILURES_MAX = 5
 ID_MAX = 200
-OFF_MS = 60_000.0
+PAUSE_MS = 60_000.0
 _template = re.compile(r"\$\{env\.([A-Za-z0-9_.\-]+)\}")
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -63,30 +63,32 @@ class Emit(Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", 
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_.]{0,63}$")]
 
 
-class Webhook(Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="webhook"):
+class WebhookAction(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="action", tag="webhook"
+):
     to: Name
     payload: dict[str, Any] = {}
 
 
-Action = Notify | RouteTo | Enrich | Emit | Webhook
+Action = Notify | RouteTo | Enrich | Emit | WebhookAction
 
 
-class Limits(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class RuleLimits(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     cooldown_ms: Annotated[int, Meta(ge=0)] = 0
 
 
-class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+class TriggerRule(Struct, frozen=True, forbid_unknown_fields=True):
     """One row of [[courier.triggers]]."""
 
     id: Name
     do: Annotated[list[Action], Meta(min_length=1, max_length=16)]
     when: When = When()
-    limits: Limits = field(default_factory=Limits)
+    limits: RuleLimits = field(default_factory=RuleLimits)
     enabled: bool = True
 
 
 class Effect(Struct, frozen=True):
-    """What a firing rule wants done: an envelope to `to`, or a name to count."""
+    """What a fired rule causes: an envelope or webhook for `to`, or a count under the name `to`."""
 
     rule: str
     action: str
@@ -94,8 +96,8 @@ class Effect(Struct, frozen=True):
     envelope: Env
 
 
-class Verdict(Struct, frozen=True):
-    """Whether a rule fires for an envelope, and if not, why."""
+class RuleMatch(Struct, frozen=True):
+    """Whether a rule fires for an envelope, and why not."""
 
     rule: str
     fires: bool
@@ -103,53 +105,62 @@ class Verdict(Struct, frozen=True):
     actions: list[str]
 
 
-class State:
-    """What a rule remembers between two inserts."""
+class RuleState:
+    """The state of a rule between two envelopes.
 
-    __slots__ = ("failures", "fired", "fired_at", "off_until", "suppressed")
+    Not a `CircuitBreaker`: after a pause a rule fires for every envelope of a batch and may fail
+    FAILURES_MAX times again, where a breaker allows one call and opens with its first failure.
+    """
+
+    __slots__ = ("failures", "fired", "fired_at", "paused_until", "suppressed")
 
     def __init__(self) -> None:
         self.fired_at: float | None = None
         self.fired = self.suppressed = self.failures = 0
-        self.off_until = 0.0
+        self.paused_until = 0.0
 
 
-class Engine:
-    def __init__(self, rules: Sequence[Rule], hops_max: int) -> None:
+class TriggerEngine:
+    def __init__(self, rules: Sequence[TriggerRule], hops_max: int) -> None:
         self.rules = tuple(rules)
-        self.states = {rule.id: State() for rule in rules}
+        self.states = {rule.id: RuleState() for rule in rules}
         self._hops_max = hops_max
 
-    def for_stream(self, stream: str) -> tuple[Rule, ...]:
-        """Rules that an insert into this stream may fire; most streams have none."""
+    def for_stream(self, stream: str) -> tuple[TriggerRule, ...]:
+        """Rules that envelopes for this stream can fire. Most streams have none."""
         return tuple(
             rule
             for rule in self.rules
             if rule.enabled and (rule.when.to is None or matches(rule.when.to, stream))
         )
 
-    def verdicts(self, stream: str, env: Env, now: float) -> list[Verdict]:
-        """What would happen; changes nothing."""
+    def explain(self, stream: str, env: Env, now: float) -> list[RuleMatch]:
+        """Which rules would fire, without any effect."""
         return [
-            Verdict(rule.id, not why, why or "it matches", [_tag(action) for action in rule.do])
+            RuleMatch(
+                rule.id,
+                not why,
+                why or "all conditions match",
+                [_tag(action) for action in rule.do],
+            )
             for rule in self.rules
-            for why in (self._why_not(rule, stream, env, now),)
+            for why in (self._mismatch(rule, stream, env, now),)
         ]
 
     def fire(
-        self, rules: Iterable[Rule], stream: str, env: Env, now: float
+        self, rules: Iterable[TriggerRule], stream: str, env: Env, now: float
     ) -> tuple[Env | None, list[Effect]]:
-        """The enriched envelope if a rule changed it, and what else is to be done."""
+        """The enriched envelope, or None if no rule changed it; and the effects."""
         changed: Env | None = None
         firing = []
         for rule in rules:
-            why = self._why_not(rule, stream, env, now)
+            why = self._mismatch(rule, stream, env, now)
             if not why:
                 state = self.states[rule.id]
                 state.fired += 1
                 state.fired_at = now
                 firing.append(rule)
-            elif why == COOLING:
+            elif why == COOLING_DOWN:
                 self.states[rule.id].suppressed += 1
         for rule in firing:
             for action in rule.do:
@@ -159,24 +170,24 @@ class Engine:
         effects = [
             effect
             for rule in firing
-            for place, action in enumerate(rule.do)
-            if (effect := _effect(rule, place, action, stream, final)) is not None
+            for index, action in enumerate(rule.do)
+            if (effect := _effect(rule, index, action, stream, final)) is not None
         ]
         return changed, effects
 
-    def settle(self, rule_id: str, well: bool, now: float) -> None:
-        """Tell how an effect of a rule went: a rule that keeps failing rests for a while."""
+    def record_outcome(self, rule_id: str, succeeded: bool, now: float) -> None:
+        """Count the outcome of an effect, and pause a rule that keeps failing."""
         state = self.states[rule_id]
-        state.failures = 0 if well else state.failures + 1
+        state.failures = 0 if succeeded else state.failures + 1
         if state.failures >= FAILURES_MAX:
-            state.off_until = now + OFF_MS
+            state.paused_until = now + PAUSE_MS
             state.failures = 0
 
-    def _why_not(self, rule: Rule, stream: str, env: Env, now: float) -> str:
+    def _mismatch(self, rule: TriggerRule, stream: str, env: Env, now: float) -> str:
         when, state = rule.when, self.states[rule.id]
         headers = env.get("headers") or {}
         if not rule.enabled:
-            return "it is switched off"
+            return "the rule is disabled"
         for name, glob, value in (
             ("to", when.to, stream),
             ("from", when.from_, env.get("from")),
@@ -190,18 +201,18 @@ class Engine:
             if headers.get(name) != wanted:
                 return f"header {name} differs"
         if hops_of(env) >= self._hops_max:
-            return f"it made {hops_of(env)} hops, as many as allowed"
+            return f"hop limit reached: {hops_of(env)} (courier.hops_max)"
         if state.fired_at is not None and now - state.fired_at < rule.limits.cooldown_ms:
-            return COOLING
-        return "it failed too often and rests" if state.off_until > now else ""
+            return COOLING_DOWN
+        return "the rule is paused after too many failures" if state.paused_until > now else ""
 
 
-COOLING = "it is cooling down"
-NO_OUTBOX = "a webhook goes through the outbox, and the outbox is off here"
+COOLING_DOWN = "the rule is in its cooldown"
+NO_OUTBOX = "webhook actions need the outbox, which is disabled"
 
 
-def of_type(rules: tuple[Rule, ...], type_: str) -> tuple[Rule, ...]:
-    """Those that an envelope of this type may fire: found without reading all of it."""
+def of_type(rules: tuple[TriggerRule, ...], type_: str) -> tuple[TriggerRule, ...]:
+    """The rules that an envelope of this type can fire. Doesn't need the whole envelope."""
     return tuple(rule for rule in rules if rule.when.type is None or matches(rule.when.type, type_))
 
 
@@ -211,27 +222,26 @@ def hops_of(env: Env) -> int:
     return hops if isinstance(hops, int) and hops > 0 else 0
 
 
-def check(rules: Sequence[Rule], webhooks: bool) -> list[str]:
-    """What is wrong with a table of rules; nothing is an empty list. `webhooks`: there is an
-    outbox to send them."""
+def check(rules: Sequence[TriggerRule], webhooks: bool) -> list[str]:
+    """The problems of a table of rules. `webhooks`: whether the outbox can send webhooks."""
     problems = []
     seen: set[str] = set()
     for rule in rules:
         if rule.id in seen:
-            problems.append(f"{rule.id}: this id is used twice")
+            problems.append(f"{rule.id}: another rule has this id")
         seen.add(rule.id)
         if rule.when == When():
-            problems.append(f"{rule.id}: `when` is empty, so every envelope would fire it")
+            problems.append(f"{rule.id}: `when` is empty, so every envelope would fire the rule")
         for action in rule.do:
-            if isinstance(action, Webhook) and not webhooks:
+            if isinstance(action, WebhookAction) and not webhooks:
                 problems.append(f"{rule.id}: {NO_OUTBOX}")
             target = getattr(action, "to", None)
-            if isinstance(action, Webhook) or target is None:
+            if isinstance(action, WebhookAction) or target is None:
                 continue
             if "*" in target:
                 problems.append(f"{rule.id}: {_tag(action)} needs one stream, not a pattern")
             elif not is_name(_template.sub("x", target)):
-                problems.append(f"{rule.id}: {_tag(action)} names no stream")
+                problems.append(f"{rule.id}: {_tag(action)} needs the name of a stream")
     return problems
 
 
@@ -239,28 +249,28 @@ def _tag(action: Action) -> str:
     return str(action.__struct_config__.tag)
 
 
-def _effect(rule: Rule, place: int, action: Action, stream: str, env: Env) -> Effect | None:
+def _effect(rule: TriggerRule, index: int, action: Action, stream: str, env: Env) -> Effect | None:
     if isinstance(action, Enrich):
         return None
     if isinstance(action, Emit):
         return Effect(rule.id, "emit", action.name, {})
     headers = {**(env.get("headers") or {}), HOPS: hops_of(env) + 1}
     if isinstance(action, RouteTo):
-        to = _target(action.to, env)
+        to = _target_stream(action.to, env)
         return Effect(rule.id, "route", to, {**env, "to": to, "headers": headers})
-    payload = {"ref": env.get("id"), "stream": stream, **filled(action.payload, env)}
-    if isinstance(action, Webhook):
+    payload = {"ref": env.get("id"), "stream": stream, **fill_template(action.payload, env)}
+    if isinstance(action, WebhookAction):
         return Effect(rule.id, "webhook", action.to, payload)
-    to = _target(action.to, env)
+    to = _target_stream(action.to, env)
     notice = {
-        "id": _notice_id(f"n-{env.get('id')}-{rule.id}-{place}"),
+        "id": _notice_id(f"n-{env.get('id')}-{rule.id}-{index}"),
         "ts": env.get("ts"),
         "from": SYSTEM,
         "to": to,
         "type": action.type,
         "refs": [env.get("id")],
         "tags": [SYSTEM],
-        "headers": {**filled(action.headers, env), HOPS: hops_of(env) + 1},
+        "headers": {**fill_template(action.headers, env), HOPS: hops_of(env) + 1},
         "payload": {"title": f"{env.get('type')} for {stream}", **payload},
     }
     if env.get("corr") is not None:
@@ -268,14 +278,14 @@ def _effect(rule: Rule, place: int, action: Action, stream: str, env: Env) -> Ef
     return Effect(rule.id, "notify", to, notice)
 
 
-def _target(template: str, env: Env) -> str:
-    """A stream's name; empty, and so refused, when the envelope has no text in that place."""
-    to = filled(template, env)
+def _target_stream(template: str, env: Env) -> str:
+    """The name of a stream; empty, and so invalid, if the envelope has no text in that field."""
+    to = fill_template(template, env)
     return to if isinstance(to, str) else ""
 
 
 def _notice_id(text: str) -> str:
-    """The same for the same envelope, and never longer than an id may be."""
+    """The id of a notice: the same for the same envelope, and at most ID_MAX characters."""
     if len(text) <= ID_MAX:
         return text
     return f"n-{hashlib.sha256(text.encode()).hexdigest()}"
@@ -284,30 +294,30 @@ def _notice_id(text: str) -> str:
 def _enriched(env: Env, source: Env, action: Enrich) -> Env:
     new = dict(env)
     if action.headers:
-        new["headers"] = {**(new.get("headers") or {}), **filled(action.headers, source)}
+        new["headers"] = {**(new.get("headers") or {}), **fill_template(action.headers, source)}
     if action.payload and isinstance(new.get("payload"), dict):
-        new["payload"] = {**new["payload"], **filled(action.payload, source)}
+        new["payload"] = {**new["payload"], **fill_template(action.payload, source)}
     if action.tags:
         tags = list(new.get("tags") or [])
-        new["tags"] = tags + [tag for tag in filled(action.tags, source) if tag not in tags]
+        new["tags"] = tags + [tag for tag in fill_template(action.tags, source) if tag not in tags]
     return new
 
 
-def filled(template: Any, env: Env) -> Any:
-    """`template` with every `${env.path}` replaced; one that stands alone keeps its type."""
+def fill_template(template: Any, env: Env) -> Any:
+    """Replace every `${env.path}` in `template`. If it is the whole text, its type is kept."""
     if isinstance(template, dict):
-        return {name: filled(value, env) for name, value in template.items()}
+        return {name: fill_template(value, env) for name, value in template.items()}
     if isinstance(template, list):
-        return [filled(value, env) for value in template]
+        return [fill_template(value, env) for value in template]
     if not isinstance(template, str):
         return template
-    alone = _template.fullmatch(template)
-    if alone:
-        return _look(env, alone[1])
-    return _template.sub(lambda found: _text(_look(env, found[1])), template)
+    whole = _template.fullmatch(template)
+    if whole:
+        return _lookup(env, whole[1])
+    return _template.sub(lambda match: _text(_lookup(env, match[1])), template)
 
 
-def _look(env: Env, path: str) -> Any:
+def _lookup(env: Env, path: str) -> Any:
     value: Any = env
     for name in path.split("."):
         if not isinstance(value, dict) or name not in value:

@@ -1,8 +1,8 @@
-"""Views: what is kept up to date beside the streams. Pure.
+"""Views: tables that are kept up to date beside the streams. Pure.
 
-A watcher hears every change after the watermark of its snapshot, at most one waiting
-change for each row: what it has not read yet is replaced by what is true now. So a slow
-watcher misses steps in between, never the outcome, and holds no more than the view does.
+A watcher gets every change after the version of its snapshot. For each row at most one change
+is pending: a newer one replaces it. So a slow watcher can miss intermediate states, but never the
+latest one, and needs no more memory than the view.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ PREFIX, SUFFIX = "agents/", "/inbox"
 
 
 def is_inbox(stream: str) -> bool:
-    """`agentlip`-style addresses only: agents/<name>/inbox (the specification's words)."""
+    """Whether the address has the form agents/<name>/inbox."""
     name = stream[len(PREFIX) : -len(SUFFIX)]
     return (
         stream.startswith(PREFIX)
@@ -26,9 +26,9 @@ def is_inbox(stream: str) -> bool:
 
 
 class Watcher:
-    """One live view. `waiting` maps rows to (watermark, change, row), oldest first."""
+    """One live view. `pending` maps keys to (version, change, row), oldest first."""
 
-    __slots__ = ("credit", "waiting", "wake", "wants")
+    __slots__ = ("credit", "pending", "wake", "wants")
 
     def __init__(
         self,
@@ -39,78 +39,78 @@ class Watcher:
         self.wake = wake
         self.wants = wants
         self.credit = credit
-        self.waiting: dict[str, tuple[int, str, Any]] = {}
+        self.pending: dict[str, tuple[int, str, Any]] = {}
 
-    def tell(self, key: str, watermark: int, change: str, row: Any) -> None:
-        before = self.waiting.pop(key, None)
+    def add_change(self, key: str, version: int, change: str, row: Any) -> None:
+        before = self.pending.pop(key, None)
         if before is not None and before[1] == "add":
             if change == "remove":
-                return  # it never heard of that row
+                return  # the watcher never got that row
             change = "add"
-        self.waiting[key] = (watermark, change, row)
+        self.pending[key] = (version, change, row)
         self.wake()
 
-    def take(self, most: int) -> list[tuple[str, int, str, Any]]:
-        """What is to be told now, within its credit if it has any."""
+    def take(self, limit: int) -> list[tuple[str, int, str, Any]]:
+        """The next changes, at most `limit`, and at most its credit if it uses credit."""
         if self.credit is not None:
-            most = min(most, self.credit)
-        keys = list(self.waiting)[:most]
+            limit = min(limit, self.credit)
+        keys = list(self.pending)[:limit]
         if self.credit is not None:
             self.credit -= len(keys)
-        return [(key, *self.waiting.pop(key)) for key in keys]
+        return [(key, *self.pending.pop(key)) for key in keys]
 
 
 class View:
-    """Rows by key, the longest unchanged first, and who watches. `watermark` rises with every
-    change. More rows than `rows_max`, or envelopes of more than `bytes_max`: the first give way."""
+    """Rows by key, those unchanged for longest first. `version` (`watermark` on the wire) grows
+    with every change. Beyond `rows_max` rows or `bytes_max` bytes, the first rows are evicted."""
 
     def __init__(self, name: str, rows_max: int, bytes_max: int) -> None:
         self.name = name
         self.rows: dict[str, Any] = {}
         self.bytes = 0  # of envelopes
-        self.watermark = 0
+        self.version = 0
         self.watchers: set[Watcher] = set()
         self._rows_max = rows_max
         self._bytes_max = bytes_max
 
     def put(self, key: str, row: Any) -> list[str]:
-        """The row of this key is `row` now; the keys that had to give way to it."""
+        """Set a row. Returns the keys of evicted rows."""
         before = self.rows.pop(key, None)
         change = "add" if before is None else "update"
         self.rows[key] = row
         self.bytes += _size(row) - _size(before)
-        self.watermark += 1
+        self.version += 1
         for watcher in self.watchers:
             if watcher.wants(key):
-                watcher.tell(key, self.watermark, change, row)
-        gone: list[str] = []
+                watcher.add_change(key, self.version, change, row)
+        evicted: list[str] = []
         while len(self.rows) > self._rows_max or (
             self.bytes > self._bytes_max and len(self.rows) > 1
         ):
-            gone.append(next(iter(self.rows)))
-            self.remove(gone[-1])
-        return gone
+            evicted.append(next(iter(self.rows)))
+            self.remove(evicted[-1])
+        return evicted
 
     def remove(self, key: str) -> None:
         row = self.rows.pop(key, None)
         if row is None:
             return
         self.bytes -= _size(row)
-        self.watermark += 1
+        self.version += 1
         for watcher in self.watchers:
             if watcher.wants(key):
-                watcher.tell(key, self.watermark, "remove", row)
+                watcher.add_change(key, self.version, "remove", row)
 
-    def snapshot(self, wants: Callable[[str], bool], most: int) -> list[tuple[str, Any]]:
-        found = [(key, row) for key, row in self.rows.items() if wants(key)]
-        return found[:most]
+    def snapshot(self, wants: Callable[[str], bool], limit: int) -> list[tuple[str, Any]]:
+        rows = [(key, row) for key, row in self.rows.items() if wants(key)]
+        return rows[:limit]
 
     def watch(self, watcher: Watcher) -> int:
-        """From now on; the watermark of what a snapshot taken now shows."""
+        """Start watching. Returns the version of a snapshot that is taken now."""
         self.watchers.add(watcher)
-        return self.watermark
+        return self.version
 
-    def leave(self, watcher: Watcher) -> None:
+    def unwatch(self, watcher: Watcher) -> None:
         self.watchers.discard(watcher)
 
 

@@ -1,4 +1,4 @@
-"""What crosses the courier's door: envelopes, requests, replies, frames and errors."""
+"""The courier's wire format: envelopes, requests, replies, frames and errors."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -21,10 +21,10 @@ VERSION = "v1"
 FEATURES = ("credit", "views", "triggers")
 BATCH_MAX = 1000
 
-Stream = Annotated[str, Meta(min_length=1, max_length=256)]
+StreamName = Annotated[str, Meta(min_length=1, max_length=256)]
 EnvelopeId = Annotated[str, Meta(min_length=1, max_length=200)]
 Ids = Annotated[list[EnvelopeId], Meta(min_length=1, max_length=BATCH_MAX)]
-Named = Annotated[str, Meta(max_length=200)] | Annotated[list[str], Meta(max_length=BATCH_MAX)]
+IdOrIds = Annotated[str, Meta(max_length=200)] | Annotated[list[str], Meta(max_length=BATCH_MAX)]
 Short = Annotated[str, Meta(min_length=1, max_length=256)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
 Millis = Annotated[int, Meta(ge=0, le=366 * 86_400_000)]
@@ -34,13 +34,13 @@ Mode = Literal["release", "fail", "reject"]
 
 
 class Envelope(Struct, frozen=True, gc=False, rename={"sender": "from"}):
-    """What we read of an envelope; the rest travels through untouched."""
+    """The fields of an envelope that the courier reads. All others are passed on unchanged."""
 
     id: EnvelopeId
     ts: Annotated[str, Meta(min_length=1, max_length=64)]
     type: Short
     payload: msgspec.Raw
-    to: Stream | None = None
+    to: StreamName | None = None
     sender: Annotated[str, Meta(max_length=256)] | None = None
     tags: list[str] | None = None
     headers: dict[str, Any] | None = None
@@ -56,28 +56,28 @@ class Envelope(Struct, frozen=True, gc=False, rename={"sender": "from"}):
 
 
 class Enqueue(Struct, frozen=True, gc=False):
-    to: Stream
+    to: StreamName
     envelope: msgspec.Raw
 
 
 class EnqueueBatch(Struct, frozen=True, gc=False):
-    to: Stream
+    to: StreamName
     envelopes: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=BATCH_MAX)]
 
 
-class Receive(Struct, frozen=True, rename="camel"):
-    stream: Stream
+class ReceiveRequest(Struct, frozen=True, rename="camel"):
+    stream: StreamName
     max: Annotated[int, Meta(ge=1)] = 1
     wait: Annotated[float, Meta(ge=0)] = 0.0
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
 
 
-class Ack(Struct, frozen=True):
+class AckRequest(Struct, frozen=True):
     receiver: Short
     ids: Ids
 
 
-class Nack(Struct, frozen=True, rename="camel"):
+class NackRequest(Struct, frozen=True, rename="camel"):
     receiver: Short
     ids: Ids
     mode: Mode = "fail"
@@ -85,16 +85,16 @@ class Nack(Struct, frozen=True, rename="camel"):
     error: Annotated[str, Meta(max_length=1000)] = ""
 
 
-class Extend(Struct, frozen=True, rename="camel"):
+class ExtendRequest(Struct, frozen=True, rename="camel"):
     receiver: Short
     ids: Ids
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
 
 
 class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun"}):
-    """Which envelopes of a stream: these ids, or those that match; none named means all."""
+    """Envelopes of one stream: those that match every given condition; without any, all."""
 
-    stream: Stream
+    stream: StreamName
     ids: list[EnvelopeId] = []
     type: str | None = None
     from_: str | None = None
@@ -107,36 +107,36 @@ class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun
 
 
 class Pause(Struct, frozen=True):
-    stream: Stream
+    stream: StreamName
     seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None
     until: datetime | None = None
 
 
 class Resume(Struct, frozen=True):
-    stream: Stream
+    stream: StreamName
 
 
 class DryRun(Struct, frozen=True):
-    to: Stream
+    to: StreamName
     envelope: msgspec.Raw
 
 
-# -- queries (the part of a URL behind the question mark) --------------------------------
+# -- query parameters ---------------------------------------------------------------------
 
 
 class StatsQuery(Struct, frozen=True):
-    stream: Stream | None = None
+    stream: StreamName | None = None
 
 
 class PeekQuery(Struct, frozen=True):
-    stream: Stream
+    stream: StreamName
     state: State | None = None
     limit: Limit = 50
     after: EnvelopeId | None = None
 
 
-class OneQuery(Struct, frozen=True):
-    stream: Stream
+class EnvelopeQuery(Struct, frozen=True):
+    stream: StreamName
     id: EnvelopeId
 
 
@@ -158,7 +158,7 @@ class LiveQuery(Struct, frozen=True):
 
 
 class SubscribeQuery(Struct, frozen=True, rename={"lease_ms": "leaseMs"}):
-    stream: Stream
+    stream: StreamName
     batch: Annotated[int, Meta(ge=1, le=BATCH_MAX)] = 0
     credit: Annotated[int, Meta(ge=0)] = 0
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
@@ -172,33 +172,33 @@ class PublishQuery(Struct, frozen=True):
 # -- frames of the sockets -----------------------------------------------------------------
 
 
-class Control(
+class ConsumerFrame(
     Struct,
     frozen=True,
     gc=False,
     forbid_unknown_fields=True,
     rename={"delay_ms": "delayMs", "lease_ms": "leaseMs"},
 ):
-    """What a subscriber says; one frame may say several things."""
+    """A frame that a consumer sends. It can contain several operations."""
 
     credit: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-    ack: Named | UnsetType = UNSET
-    nack: Named | UnsetType = UNSET
-    extend: Named | UnsetType = UNSET
+    ack: IdOrIds | UnsetType = UNSET
+    nack: IdOrIds | UnsetType = UNSET
+    extend: IdOrIds | UnsetType = UNSET
     mode: Mode = "fail"
     delay_ms: Millis | None = None
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
     error: Annotated[str, Meta(max_length=1000)] = ""
 
 
-class Publish(Struct, frozen=True, gc=False):
+class PublishFrame(Struct, frozen=True, gc=False):
     seq: Annotated[int, Meta(ge=0)]
-    to: Stream
+    to: StreamName
     envelope: msgspec.Raw
 
 
-class Numbered(Struct, frozen=True):
-    """Of a frame that is wrong elsewhere: whose refusal it is."""
+class SequenceOnly(Struct, frozen=True):
+    """The number of a frame whose other fields are invalid."""
 
     seq: int | UnsetType = UNSET
 
@@ -218,8 +218,8 @@ class EnqueuedBatch(Struct, frozen=True):
     duplicates: int
 
 
-class StreamStats(Struct, frozen=True, rename="camel"):
-    """The specification's seven, and what operators ask for beside them."""
+class StreamStatsReply(Struct, frozen=True, rename="camel"):
+    """The seven fields of the specification, and more for operators."""
 
     depth: int
     inflight: int
@@ -250,7 +250,7 @@ class StreamStats(Struct, frozen=True, rename="camel"):
 
 class NamedStats(Struct, frozen=True):
     id: str
-    stats: StreamStats
+    stats: StreamStatsReply
 
 
 class AllStats(Struct, frozen=True):
@@ -264,23 +264,23 @@ class Received(Struct, frozen=True):
     boot_id: str
 
 
-class Settled(Struct, frozen=True):
+class LeaseResult(Struct, frozen=True):
     done: list[str]
     lost: list[str]
     boot_id: str
 
 
-class Try(Struct, frozen=True, omit_defaults=True):
-    """A delivery that failed: when, in whose hands, how (failed, rejected, lease_expired)."""
+class FailedDelivery(Struct, frozen=True, omit_defaults=True):
+    """A failed attempt. `outcome` is failed, rejected or lease_expired."""
 
     at: str
-    holder: str
+    consumer: str = field(name="holder")
     outcome: str
     error: str = ""
 
 
-class Kept(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An envelope and where it stands."""
+class EnvelopeDetails(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An envelope and its state. `consumer` is the one that has leased it."""
 
     id: str
     state: str
@@ -292,21 +292,21 @@ class Kept(Struct, frozen=True, rename="camel", omit_defaults=True):
     partition_key: str | None = None
     due_at: str | None = None
     expires_at: str | None = None
-    holder: str | None = None
+    consumer: str | None = field(default=None, name="holder")
     reason: str | None = None
     error: str | None = None
     dead_at: str | None = None
     stream: str | None = None
-    history: list[Try] = []
+    history: list[FailedDelivery] = []
 
 
-class Listing(Struct, frozen=True):
-    envelopes: list[Kept]
+class EnvelopePage(Struct, frozen=True):
+    envelopes: list[EnvelopeDetails]
     has_more: bool
     boot_id: str
 
 
-class Changed(Struct, frozen=True, rename={"dry_run": "dryRun"}):
+class SelectionResult(Struct, frozen=True, rename={"dry_run": "dryRun"}):
     count: int
     ids: list[str]
     dry_run: bool
@@ -314,16 +314,16 @@ class Changed(Struct, frozen=True, rename={"dry_run": "dryRun"}):
     remaining: int = 0
 
 
-class Row(Struct, frozen=True):
+class ViewRow(Struct, frozen=True):
     addr: str
     env: Any
 
 
-class Snapshot(Struct, frozen=True):
+class ViewSnapshot(Struct, frozen=True):
     view: str
-    rows: list[Row]
+    rows: list[ViewRow]
     has_more: bool
-    watermark: int
+    version: int = field(name="watermark")
     boot_id: str
 
 
@@ -339,93 +339,95 @@ class Paused(Struct, frozen=True):
 
 class InvalidEnvelope(Invalid):
     code = "INVALID_ENVELOPE"
-    sentence = "the envelope is not valid"
-    advice = "an envelope needs id, ts, type and payload; see docs/courier.md"
+    default_message = "the envelope is not valid"
+    default_hint = "an envelope needs id, ts, type and payload; see docs/reference/courier.md"
 
 
 class NoSuchStream(Missing):
     code = "UNKNOWN_STREAM"
-    sentence = "unknown stream"
-    advice = "agentlip courier stats"
+    default_message = "unknown stream"
+    default_hint = "agentlip courier stats"
 
 
 class NoSuchView(Missing):
     code = "UNKNOWN_VIEW"
-    sentence = "unknown view"
-    advice = "the views are latestPerAgent and inflight"
+    default_message = "unknown view"
+    default_hint = "the views are latestPerAgent and inflight"
 
 
 class NoSuchEnvelope(Missing):
-    sentence = "the stream holds no envelope of that id"
-    advice = "agentlip courier peek STREAM"
+    default_message = "no envelope with that id in the stream"
+    default_hint = "agentlip courier peek STREAM"
 
 
-class NotHeld(Lost):
+class LeaseLost(Lost):
     code = "LEASE_LOST"
-    sentence = "no lease of yours on this envelope: acked before, expired, or somebody else's"
-    advice = "nothing to do: it is done, or will be delivered again"
+    default_message = "lease lost: it expired, has ended, or belongs to another consumer"
+    default_hint = "do nothing: the envelope was acked or will be delivered again"
 
 
 class StreamFull(Exhausted):
     code = "STREAM_FULL"
-    sentence = "the stream is full"
-    advice = "send more slowly, or let more consumers in; agentlip courier stats"
+    default_message = "the stream is full"
+    default_hint = "send more slowly, add consumers, or raise courier.depth_max"
 
 
 class MemoryFull(Exhausted):
     code = "COURIER_FULL"
-    sentence = "the streams together hold as many bytes as they may"
-    advice = "drain or purge a stream, or raise courier.bytes_total_max"
+    default_message = "courier memory limit reached (courier.bytes_total_max)"
+    default_hint = "drain or purge a stream, or raise courier.bytes_total_max"
 
 
-class TooManyStreams(Exhausted):
+class StreamLimitReached(Exhausted):
     code = "TOO_MANY_STREAMS"
-    sentence = "there are as many streams as there may be"
-    advice = "use fewer names, or raise courier.streams_max"
+    default_message = "the limit for streams has been reached (courier.streams_max)"
+    default_hint = "use fewer names, or raise courier.streams_max"
 
 
-class TooFast(Exhausted):
-    sentence = "envelopes come faster than this token or stream allows"
-    advice = "wait for retry_after seconds; see courier.rate_per_token and rate_per_stream"
+class RateExceeded(Exhausted):
+    default_message = "rate limit of this token or stream exceeded"
+    default_hint = (
+        "wait for retry_after seconds, or raise courier.rate_per_token and rate_per_stream"
+    )
 
 
-class TooManyWaiting(Unavailable):
+class WaitLimitReached(Unavailable):
     code = "TOO_MANY_WAITING"
-    sentence = "too many clients are waiting"
-    advice = "use a WebSocket, or raise courier.waiting_max"
+    default_message = "too many clients are waiting (courier.waiting_max)"
+    default_hint = "use a WebSocket, or raise courier.waiting_max"
 
 
-class TooMuchCredit(Invalid):
+class CreditTooHigh(Invalid):
     code = "CREDIT_TOO_HIGH"
-    sentence = "that would be more credit than one subscriber may have"
-    advice = "grant less; the limit is courier.credit_max"
+    default_message = "credit above the limit for one consumer (courier.credit_max)"
+    default_hint = "grant less credit, or raise courier.credit_max"
 
 
 class StreamRefused(Forbidden):
-    sentence = "this token may not do that with this stream"
-    advice = "a token needs a scope like streams:<pattern>:enqueue"
+    default_message = "the token lacks a scope for this stream or view"
+    default_hint = "use a token with the scope in details, such as streams:<pattern>:enqueue"
 
 
 class StillLeased(Conflict):
     code = "LEASED"
-    sentence = "the envelope is in somebody's hands"
-    advice = "wait for its ack or the end of its lease"
+    default_message = "the envelope is leased"
+    default_hint = "wait until it is acked or its lease expires"
 
 
-def problem(error: ApplianceError, **more: Any) -> dict[str, Any]:
-    """What an error frame says: the specification's `{code, message}`, and what helps."""
-    said: dict[str, Any] = {
+def error_body(error: ApplianceError, **more: Any) -> dict[str, Any]:
+    """The content of an error frame: the specification's `code` and `message`, and more."""
+    body: dict[str, Any] = {
         "code": error.status or STATUS_OF_KIND.get(error.kind, 500),
         "message": error.message,
         "name": error.code,
     }
     if error.details.get("field"):
-        said["field"] = error.details["field"]
+        body["field"] = error.details["field"]
     if error.retry_after is not None:
-        said["retry_after"] = error.retry_after
+        body["retry_after"] = error.retry_after
     if error.hint:
-        said["hint"] = error.hint
-    return {**said, **more}
+        body["hint"] = error.hint
+    return {**body, **more}
 
 
 STATUS_OF_KIND = {

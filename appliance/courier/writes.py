@@ -1,5 +1,5 @@
-"""What the journal's writer does. Its functions travel to the writer's process by name, so
-this module imports neither an event loop nor a store."""
+"""Writes of the journal. The writer process calls these functions by name, so this module imports
+neither an event loop nor a store."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -15,79 +15,81 @@ INSERT = (
     "INSERT INTO journal (number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-# The sequence of an AUTOINCREMENT key: what lies below it is inserted without writing it.
+# Inserts with numbers up to the sequence of an AUTOINCREMENT key don't write the sequence.
 RESERVE = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'journal'"
-GONE = "DELETE FROM journal WHERE number = ?"
-ACKED = "INSERT OR REPLACE INTO acked (stream, slot, place, id, at_ms) VALUES (?, ?, ?, ?, ?)"
-ATTEMPT = "UPDATE journal SET attempts = ?, failures = ?, due_ms = ? WHERE number = ?"
-# The journal forgets an envelope while an attempt of it is still to be written, if a lease
-# and a purge cross: then there is nothing to tell.
-TRIED = (
+DELETE = "DELETE FROM journal WHERE number = ?"
+INSERT_ACKED = (
+    "INSERT OR REPLACE INTO acked (stream, slot, place, id, at_ms) VALUES (?, ?, ?, ?, ?)"
+)
+UPDATE_ATTEMPTS = "UPDATE journal SET attempts = ?, failures = ?, due_ms = ? WHERE number = ?"
+# If a lease and a purge overlap, the envelope can be deleted before its attempt is written. Then
+# nothing is inserted.
+INSERT_ATTEMPT = (
     "INSERT INTO attempts (number, slot, at_ms, holder, outcome, error)"
     " SELECT number, (SELECT coalesce(max(slot), 0) + 1 FROM attempts WHERE number = ?1),"
     " ?2, ?3, ?4, ?5 FROM journal WHERE number = ?1"
 )
-TRIED_BEFORE = (
+DELETE_OLD_ATTEMPTS = (
     "DELETE FROM attempts WHERE number = ?1"
     " AND slot <= (SELECT max(slot) FROM attempts WHERE number = ?1) - ?2"
 )
-# `due_ms` of a dead letter is when it died.
-DEAD = "UPDATE journal SET due_ms = ?, attempts = ?, reason = ?, error = ? WHERE number = ?"
-REDRIVE = (
+# `due_ms` of a dead letter is the time at which it became one.
+UPDATE_DEAD = "UPDATE journal SET due_ms = ?, attempts = ?, reason = ?, error = ? WHERE number = ?"
+UPDATE_REDRIVEN = (
     "UPDATE journal SET attempts = 0, failures = 0, due_ms = NULL, expires_ms = NULL,"
     " reason = NULL, error = '' WHERE number = ?"
 )
-PAUSED = "INSERT OR REPLACE INTO paused (stream, until_ms) VALUES (?, ?)"
-RESUMED = "DELETE FROM paused WHERE stream = ?"
-FORGOTTEN = "DELETE FROM acked WHERE stream = ?"
-LATEST = "INSERT OR REPLACE INTO latest (stream, body, at_ms) VALUES (?, ?, ?)"
-UNSEEN = "DELETE FROM latest WHERE stream = ?"
+INSERT_PAUSE = "INSERT OR REPLACE INTO paused (stream, until_ms) VALUES (?, ?)"
+DELETE_PAUSE = "DELETE FROM paused WHERE stream = ?"
+DELETE_ACKED = "DELETE FROM acked WHERE stream = ?"
+INSERT_LATEST = "INSERT OR REPLACE INTO latest (stream, body, at_ms) VALUES (?, ?, ?)"
+DELETE_LATEST = "DELETE FROM latest WHERE stream = ?"
 
 
 def append(
     tx: Tx, entries: Sequence[Entry], is_inbox: bool, first: int, reserve: int = 0
 ) -> list[int]:
-    """Store envelopes of one stream as rows `first` and following; their numbers. The last into
-    an inbox is its latest. `reserve`: numbers up to this one are given out from now on."""
+    """Store envelopes of one stream as rows from `first` on. Returns their numbers. The last
+    envelope of an inbox becomes its latest. `reserve`: set the sequence to this number."""
     rows = list(range(first, first + len(entries)))
     tx.executemany(INSERT, [(row, *entry) for row, entry in zip(rows, entries, strict=True)])
     if reserve:
         tx.execute(RESERVE, (reserve,))
     if is_inbox:
         stream, _, body, *_ = entries[-1]
-        tx.execute(LATEST, (stream, body, tx.now_ms))
+        tx.execute(INSERT_LATEST, (stream, body, tx.now_ms))
     return rows
 
 
 def apply(tx: Tx, changes: Sequence[Change]) -> int:
-    """What became of envelopes and streams, in the order it happened."""
-    for what, some in groupby(changes, key=itemgetter(0)):
-        APPLY[what](tx, [change[1:] for change in some])
+    """Write changes of envelopes and streams, in the order they happened."""
+    for kind, group in groupby(changes, key=itemgetter(0)):
+        APPLY[kind](tx, [change[1:] for change in group])
     return len(changes)
 
 
 def prune(tx: Tx, before_ms: int) -> int:
-    """Acked ids that no window reaches any more, and pauses that are over."""
+    """Delete acked ids that are too old, and pauses that are over."""
     tx.execute("DELETE FROM paused WHERE until_ms <= ?", (tx.now_ms,))
     return tx.execute("DELETE FROM acked WHERE at_ms < ?", (before_ms,)).rowcount
 
 
 def _acked(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(GONE, [(number,) for number, *_ in rows])
+    tx.executemany(DELETE, [(number,) for number, *_ in rows])
     tx.executemany(
-        ACKED,
+        INSERT_ACKED,
         [
-            (stream, place % most, place, id_, tx.now_ms)
-            for _, stream, place, most, id_ in rows
-            if most
+            (stream, ordinal % limit, ordinal, id_, tx.now_ms)
+            for _, stream, ordinal, limit, id_ in rows
+            if limit
         ],
     )
 
 
-def _attempt(tx: Tx, rows: list[Change]) -> None:
+def _returned(tx: Tx, rows: list[Change]) -> None:
     now = tx.now_ms
     tx.executemany(
-        ATTEMPT,
+        UPDATE_ATTEMPTS,
         [
             (attempts, failures, now + int(delay_ms) if delay_ms else None, number)
             for number, attempts, failures, delay_ms in rows
@@ -95,18 +97,18 @@ def _attempt(tx: Tx, rows: list[Change]) -> None:
     )
 
 
-def _tried(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(TRIED, [(number, tx.now_ms, *said) for number, _, *said in rows])
-    tx.executemany(TRIED_BEFORE, [(number, most) for number, most, *_ in rows])
+def _failed_attempt(tx: Tx, rows: list[Change]) -> None:
+    tx.executemany(INSERT_ATTEMPT, [(number, tx.now_ms, *attempt) for number, _, *attempt in rows])
+    tx.executemany(DELETE_OLD_ATTEMPTS, [(number, limit) for number, limit, *_ in rows])
 
 
 def _dead(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(DEAD, [(tx.now_ms, *values, number) for number, *values in rows])
+    tx.executemany(UPDATE_DEAD, [(tx.now_ms, *values, number) for number, *values in rows])
 
 
 def _paused(tx: Tx, rows: list[Change]) -> None:
     tx.executemany(
-        PAUSED,
+        INSERT_PAUSE,
         [
             (stream, None if left_ms is None else tx.now_ms + int(left_ms))
             for stream, left_ms in rows
@@ -122,14 +124,14 @@ def _each(sql: str) -> Callable[[Tx, list[Change]], None]:
 
 
 APPLY: dict[str, Callable[[Tx, list[Change]], None]] = {
-    "gone": _each(GONE),
+    "gone": _each(DELETE),
     "acked": _acked,
-    "attempt": _attempt,
-    "tried": _tried,
+    "returned": _returned,
+    "failed_attempt": _failed_attempt,
     "dead": _dead,
-    "redrive": _each(REDRIVE),
+    "redrive": _each(UPDATE_REDRIVEN),
     "paused": _paused,
-    "resumed": _each(RESUMED),
-    "forgotten": _each(FORGOTTEN),
-    "unseen": _each(UNSEEN),
+    "resumed": _each(DELETE_PAUSE),
+    "forgotten": _each(DELETE_ACKED),
+    "unseen": _each(DELETE_LATEST),
 }

@@ -1,6 +1,6 @@
-"""What is done with the log outside the request path: closed segments, snapshots, reports.
+"""Work on the log outside the request path: closed segments, snapshots, reports.
 
-A segment is an immutable file of events with a manifest beside it, written last. A reader
-believes manifests only. What always holds: an event is in exactly one segment that no other
-segment replaces; a segment holds one date, one epoch and no jump of ids.
+A segment is an immutable file of events. Its manifest is written last, and readers use only
+segments with a manifest. Invariants: an event is in exactly one segment that no other segment
+replaces; a segment has one date and one epoch, and its ids have no jump.
 """

@@ -1,11 +1,11 @@
-"""Adds up what the activity tables say: by day, channel, topic and sender, and who answers whom."""
+"""Sums of the activity tables by day, channel, topic and sender, and replies between senders."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from appliance.export.errors import EmptyRange
 from appliance.export.gold import Gold
-from appliance.export.trouble import EmptyRange
 from appliance.export.wire import Activity, ActivityReport, Pair
 
 COUNTED = ("messages", "edits", "deletes", "moves", "replied")
@@ -16,7 +16,7 @@ _COLUMNS = [
 _PAIRS = ["channel_id", "sender", "answers", "replies", "median_seconds"]
 NOBODY = "-"
 TOTAL = "total"
-# Of each list the column it is by, and the one that names it.
+# For each list, the column to group by and the column with the name.
 _VIEWS = {
     TOTAL: ("", ""),
     "days": ("day", "day"),
@@ -30,7 +30,10 @@ Waits = list[tuple[float, int]]
 def report(
     gold: Path, first: str | None, last: str | None, channel: str | None, top: int
 ) -> ActivityReport:
-    """Raises EmptyRange where nothing is. `channel`: a name or an id."""
+    """Sum up the days from `first` to `last`. Raises EmptyRange if there is no activity.
+
+    `channel` is a name or an id.
+    """
     tables = Gold(gold)
     first = first or (tables.days[0] if tables.days else "")
     last = last or (tables.days[-1] if tables.days else "")
@@ -44,20 +47,20 @@ def report(
     if not ids:
         where = f" in channel {channel}" if channel else ""
         raise EmptyRange(f"no activity from {first or '…'} to {last or '…'}{where}")
-    turns = tables.rows("pairs", _PAIRS, first, last)
-    pairs = _pairs(row for row in turns if row["channel_id"] in ids)
+    pair_rows = tables.rows("pairs", _PAIRS, first, last)
+    pairs = _pairs(row for row in pair_rows if row["channel_id"] in ids)
     lists = {name: view.busiest() for name, view in views.items()}
-    shown = {name: lists[name][:top] for name in ("channels", "topics", "senders")}
-    left_out = {name: len(lists[name]) - len(shown[name]) for name in shown}
+    listed = {name: lists[name][:top] for name in ("channels", "topics", "senders")}
+    left_out = {name: len(lists[name]) - len(listed[name]) for name in listed}
     return ActivityReport(
         first,
         last,
         channel,
         total=lists[TOTAL][0],
-        days=sorted(lists["days"], key=lambda one: one.key),
+        days=sorted(lists["days"], key=lambda day: day.key),
         pairs=pairs[:top],
         left_out=left_out | {"pairs": max(0, len(pairs) - top)},
-        **shown,
+        **listed,
     )
 
 
@@ -72,16 +75,16 @@ class _View:
     def add(self, row: Any) -> None:
         key = row[self._key] if self._key else TOTAL
         key = key or NOBODY
-        found = self._sums.get(key)
-        if found is None:
-            found = self._sums[key] = _Sum(key)
+        total = self._sums.get(key)
+        if total is None:
+            total = self._sums[key] = _Sum(key)
         if self._label:
-            found.name = row[self._label] or found.name
-        found.add(row)
+            total.name = row[self._label] or total.name
+        total.add(row)
 
     def busiest(self) -> list[Activity]:
-        told = [each.told() for each in self._sums.values()]
-        return sorted(told, key=lambda one: (-one.messages, -one.edits, one.name, one.key))
+        rows = [each.activity() for each in self._sums.values()]
+        return sorted(rows, key=lambda row: (-row.messages, -row.edits, row.name, row.key))
 
 
 class _Sum:
@@ -98,7 +101,7 @@ class _Sum:
         if row["first_reply_median_seconds"] is not None and row["replied"]:
             self._waits.append((row["first_reply_median_seconds"], row["replied"]))
 
-    def told(self) -> Activity:
+    def activity(self) -> Activity:
         seconds = weighted_median(self._waits)
         return Activity(
             self.key,
@@ -110,7 +113,7 @@ class _Sum:
 
 
 def weighted_median(pairs: Waits) -> float | None:
-    """The value at which half of the weight is reached; None of nothing."""
+    """The value at which half of the weight is reached; None without pairs."""
     left = sum(weight for _, weight in pairs) / 2
     for value, weight in sorted(pairs):
         left -= weight
@@ -120,15 +123,15 @@ def weighted_median(pairs: Waits) -> float | None:
 
 
 def _pairs(rows: Iterable[Any]) -> list[Pair]:
-    found: dict[tuple[str, str], tuple[int, Waits]] = {}
+    waits_by_pair: dict[tuple[str, str], tuple[int, Waits]] = {}
     for row in rows:
         key = (row["sender"] or NOBODY, row["answers"] or NOBODY)
-        replies, waits = found.get(key, (0, []))
+        replies, waits = waits_by_pair.get(key, (0, []))
         if row["median_seconds"] is not None:
             waits.append((row["median_seconds"], row["replies"]))
-        found[key] = (replies + row["replies"], waits)
-    told = [
+        waits_by_pair[key] = (replies + row["replies"], waits)
+    pairs = [
         Pair(sender, answers, replies, weighted_median(waits))
-        for (sender, answers), (replies, waits) in found.items()
+        for (sender, answers), (replies, waits) in waits_by_pair.items()
     ]
-    return sorted(told, key=lambda one: (-one.replies, one.sender, one.answers))
+    return sorted(pairs, key=lambda pair: (-pair.replies, pair.sender, pair.answers))

@@ -1,7 +1,8 @@
-"""The log read into Arrow's columns by its own SQLite driver: no Python value for a value.
+"""Reads the log into Arrow columns with the ADBC driver, without Python objects for values.
 
-That driver brings an SQLite of its own. Two of them in one process must not have the same file
-open: one that closes it takes the locks of the other. So a log is read by one of both alone.
+The driver has its own copy of SQLite. Two copies in one process must not open the same file,
+because one of them releases the locks of the other when it closes the file. So a process reads
+a log with only one of them.
 """
 
 import importlib
@@ -13,17 +14,26 @@ from typing import Any
 from appliance.export import segment, table_writer
 from appliance.export.segment import Run
 from appliance.export.settings import Format
-from appliance.export.source import DATA, READ, TS, Batch, Log, LogUnreadable, moment_of, open_log
+from appliance.export.source import (
+    DATA,
+    READ,
+    TS,
+    Batch,
+    EventLog,
+    LogUnreadable,
+    moment_of,
+    open_log,
+)
 from appliance.kernel.datadir import DataDir
-from appliance.kernel.prefetch import ahead
+from appliance.kernel.prefetch import prefetch
 
 ROWS = table_writer.ROW_GROUP_ROWS
 _BUSY_TIMEOUT_MS = 5_000
 
 
 @contextmanager
-def open_fast(datadir: DataDir, format_name: Format) -> Iterator[Log]:
-    """By that driver where it is there and can open the file, else as `open_log` does."""
+def open_fast(datadir: DataDir, format_name: Format) -> Iterator[EventLog]:
+    """Open the log with the ADBC driver if possible, else like `open_log`."""
     connection = _connect(datadir) if format_name == "parquet" else None
     if connection is None:
         with open_log(datadir) as log:
@@ -35,12 +45,12 @@ def open_fast(datadir: DataDir, format_name: Format) -> Iterator[Log]:
         connection.close()
 
 
-class ArrowLog(Log):
-    """The same verbs; `read` gives batches of Arrow's arrays."""
+class ArrowLog(EventLog):
+    """An EventLog whose `read` returns batches of Arrow arrays."""
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
-        """Read while the former batch is written; nobody else may ask the log meanwhile."""
-        return ahead(super().batches(after))
+        """Read each batch while the one before is written. No other query may run meanwhile."""
+        return prefetch(super().batches(after))
 
     def read(self, after: int) -> Batch | None:
         with self._cursor(ROWS) as cursor:
@@ -55,25 +65,25 @@ class ArrowLog(Log):
 
     @contextmanager
     def _cursor(self, rows: int) -> Iterator[Any]:
-        """The driver guesses types from the first `rows`: let these be all that come."""
+        """The driver infers types from the first `rows` rows, so pass the number of all rows."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows)})
                 yield cursor
         except _errors() as error:
-            raise LogUnreadable(f"can't read the hub's database: {error}") from None
+            raise LogUnreadable(f"cannot read the hub's database: {error}") from None
 
 
 class Columns:
-    """A batch of Arrow's arrays."""
+    """A batch of Arrow arrays."""
 
     def __init__(self, table: Any) -> None:
         self._columns = table.columns
         self.ids: Sequence[int] = table.column(0).to_pylist()
         self._columns[TS] = self._times(table.column(TS))
 
-    def first_ms(self, place: int) -> int:
-        return int(self._columns[TS][place].as_py().timestamp() * 1000)
+    def first_ms(self, index: int) -> int:
+        return int(self._columns[TS][index].as_py().timestamp() * 1000)
 
     def part(self, start: int, stop: int) -> list[Any]:
         return [column.slice(start, stop - start) for column in self._columns]
@@ -88,7 +98,7 @@ class Columns:
             return table_writer.times(texts)
         except ValueError:
             for event_id, text in zip(self.ids, texts.to_pylist(), strict=True):
-                moment_of(event_id, text)  # names the one that can't be read
+                moment_of(event_id, text)  # raises an error with the id of the invalid event
             raise
 
     def runs(self) -> list[Run]:
@@ -99,7 +109,7 @@ class Columns:
         other_day = compute.not_equal(days.slice(1), days.slice(0, last))
         steps = compute.subtract(ids.slice(1), ids.slice(0, last))
         ends = compute.or_(other_day, compute.greater_equal(steps, segment.JUMP))
-        cuts = [place + 1 for place in compute.indices_nonzero(ends).to_pylist()]
+        cuts = [index + 1 for index in compute.indices_nonzero(ends).to_pylist()]
         return [
             Run(start, stop, str(days[start].as_py()))
             for start, stop in pairwise([0, *cuts, last + 1])

@@ -1,25 +1,25 @@
-"""The one form of `Range` that is answered: a single range of bytes. Pure."""
+"""Parses the supported form of the `Range` header: a single range of bytes. Pure."""
 
 import re
 from typing import NamedTuple
 
 from appliance.export.wire import RangeNotSatisfiable
 
-_ONE = re.compile(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*", re.ASCII)
+_BYTES_RANGE = re.compile(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*", re.ASCII)
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     start: int
     stop: int
 
 
-def asked(header: str | None, size: int) -> Span | None:
-    """None: the whole is sent, for nothing was asked or not in a form that is understood (RFC
-    9110 wants that ignored). Raises RangeNotSatisfiable where none of it is there."""
-    found = _ONE.fullmatch(header) if header else None
-    if found is None or found.group(1, 2) == ("", ""):
+def parse_range(header: str | None, size: int) -> ByteRange | None:
+    """The requested range, or None to send the whole file: the header is missing or has another
+    form (RFC 9110: ignore it). Raises RangeNotSatisfiable for a range outside the file."""
+    match = _BYTES_RANGE.fullmatch(header) if header else None
+    if match is None or match.group(1, 2) == ("", ""):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         start, stop = max(0, size - int(last)), size
     else:
@@ -28,4 +28,4 @@ def asked(header: str | None, size: int) -> Span | None:
             return None
     if start >= stop:
         raise RangeNotSatisfiable(details={"size": size})
-    return Span(start, stop)
+    return ByteRange(start, stop)

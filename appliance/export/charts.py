@@ -1,4 +1,4 @@
-"""The report as pictures, PNG and SVG, by matplotlib; nothing is shown on a screen."""
+"""Draws the report as PNG and SVG with matplotlib, without a display."""
 
 import importlib
 import io
@@ -22,17 +22,17 @@ _STYLE = {
     "font.size": 9,
     "svg.hashsalt": "agentlip",  # the same report gives the same bytes
     "svg.fonttype": "none",
-    "text.parse_math": False,  # names are text, whatever is in them
+    "text.parse_math": False,  # names are text, not formulas
 }
 
 
 def draw(report: ActivityReport, format_name: str) -> dict[str, bytes]:
-    """Name → picture."""
+    """The pictures by name."""
     matplotlib = table_writer.library("matplotlib", "report")
     figure = importlib.import_module("matplotlib.figure").Figure
-    found = {}
+    pictures = {}
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        # Of a script that its font lacks; in SVG the reader's own fonts are used anyway.
+        # The font may lack glyphs of a script. SVG uses the fonts of the viewer.
         warnings.filterwarnings("ignore", "Glyph")
         for name, paint in _CHARTS:
             picture = figure(figsize=(8, 3.6), layout="constrained")
@@ -40,17 +40,17 @@ def draw(report: ActivityReport, format_name: str) -> dict[str, bytes]:
             target = io.BytesIO()
             metadata = {"Date": None} if format_name == "svg" else {"Software": None}
             picture.savefig(target, format=format_name, dpi=144, metadata=metadata)
-            found[name] = target.getvalue()
-    return found
+            pictures[name] = target.getvalue()
+    return pictures
 
 
 def _days(axes: Any, report: ActivityReport) -> None:
     days = _calendar(report)
-    places = range(len(days))
-    axes.bar(places, [one.messages for one in days], color=_BLUE, label="messages")
+    positions = range(len(days))
+    axes.bar(positions, [day.messages for day in days], color=_BLUE, label="messages")
     axes.plot(
-        places,
-        [one.edits + one.deletes + one.moves for one in days],
+        positions,
+        [day.edits + day.deletes + day.moves for day in days],
         color=_ORANGE, marker=".", label="edits, deletes, moves",
     )  # fmt: skip
     axes.set_title("Messages a day (UTC)")
@@ -60,57 +60,49 @@ def _days(axes: Any, report: ActivityReport) -> None:
 
 def _replies(axes: Any, report: ActivityReport) -> None:
     days = _calendar(report)
-    seconds = [float("nan") if one.reply_seconds is None else one.reply_seconds for one in days]
+    seconds = [float("nan") if day.reply_seconds is None else day.reply_seconds for day in days]
     axes.plot(range(len(days)), seconds, color=_BLUE, marker="o")
     axes.set_title("Seconds to the first reply by another sender (median)")
     axes.set_ylim(bottom=0)
     _label_days(axes, days)
 
 
-def _senders(axes: Any, report: ActivityReport) -> None:
-    _bars(axes, report.senders, "Messages by sender")
-
-
-def _topics(axes: Any, report: ActivityReport) -> None:
-    _bars(axes, report.topics, "Messages by topic")
-
-
 def _pairs(axes: Any, report: ActivityReport) -> None:
-    shown = report.pairs[:BARS_MAX][::-1]
-    names = [f"{_short(one.sender)} to {_short(one.answers)}" for one in shown]
-    axes.barh(range(len(shown)), [one.replies for one in shown], color=_GREY)
-    axes.set_yticks(range(len(shown)), names)
-    axes.set_title("Who answers whom: replies")
+    pairs = report.pairs[:BARS_MAX][::-1]
+    names = [f"{_short(pair.sender)} to {_short(pair.answers)}" for pair in pairs]
+    axes.barh(range(len(pairs)), [pair.replies for pair in pairs], color=_GREY)
+    axes.set_yticks(range(len(pairs)), names)
+    axes.set_title("Replies between senders")
 
 
 _CHARTS = (
     ("days", _days),
     ("replies", _replies),
-    ("senders", _senders),
-    ("topics", _topics),
+    ("senders", lambda axes, report: _bars(axes, report.senders, "Messages by sender")),
+    ("topics", lambda axes, report: _bars(axes, report.topics, "Messages by topic")),
     ("pairs", _pairs),
 )
 
 
 def _bars(axes: Any, rows: Sequence[Activity], title: str) -> None:
-    shown = rows[:BARS_MAX][::-1]
-    axes.barh(range(len(shown)), [one.messages for one in shown], color=_BLUE)
-    axes.set_yticks(range(len(shown)), [_short(one.name) for one in shown])
+    bars = rows[:BARS_MAX][::-1]
+    axes.barh(range(len(bars)), [activity.messages for activity in bars], color=_BLUE)
+    axes.set_yticks(range(len(bars)), [_short(activity.name) for activity in bars])
     axes.set_title(title)
 
 
 def _calendar(report: ActivityReport) -> list[Activity]:
-    """From the first day on which something happened to the last, the empty ones too."""
-    known = {one.key: one for one in report.days}
-    first, last = date.fromisoformat(min(known)), date.fromisoformat(max(known))
+    """All days from the first one with activity to the last, including empty days."""
+    by_day = {day.key: day for day in report.days}
+    first, last = date.fromisoformat(min(by_day)), date.fromisoformat(max(by_day))
     days = [str(first + timedelta(days=n)) for n in range((last - first).days + 1)]
-    return [known.get(day) or Activity(day, day) for day in days]
+    return [by_day.get(day) or Activity(day, day) for day in days]
 
 
 def _label_days(axes: Any, days: Sequence[Activity]) -> None:
     step = max(1, -(-len(days) // DAYS_LABELLED_MAX))
-    places = range(0, len(days), step)
-    axes.set_xticks(places, [days[place].key for place in places], rotation=30, ha="right")
+    indexes = range(0, len(days), step)
+    axes.set_xticks(indexes, [days[index].key for index in indexes], rotation=30, ha="right")
 
 
 def _short(text: str) -> str:

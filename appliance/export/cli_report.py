@@ -1,4 +1,4 @@
-"""`agentlip report`: what the jobs have found, as tables, pictures and a page.
+"""`agentlip report`: prints results of the Spark jobs and writes charts and an HTML page.
 
 Exit codes are those of `agentlip export`.
 """
@@ -18,9 +18,9 @@ from appliance.export.wire import Activity, ActivityReport
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "Reports of what the Spark jobs have counted.\n\n"
+    "Reports from the results of the Spark jobs.\n\n"
     "Exit codes: 0 success, 1 error, 10 missing, 11 torn, 13 unknown schema version,"
-    " 14 nothing in that range, 15 output not writable, 18 a library is missing."
+    " 14 empty range, 15 output not writable, 18 a library is missing."
 )
 
 VIEWS = {"day": "days", "channel": "channels", "topic": "topics", "sender": "senders"}
@@ -38,7 +38,7 @@ COLUMNS = [
 
 @app.callback()
 def _reports() -> None:
-    """Keeps `activity` a subcommand while it is the only one."""
+    """Makes Typer keep `activity` as a subcommand while it is the only one."""
 
 
 @app.command("activity")
@@ -46,43 +46,53 @@ def _reports() -> None:
 def report_activity(
     session: Session,
     gold: Annotated[
-        Path | None, typer.Option("--gold", help="Where the job wrote (default: jobs.gold_dir).")
+        Path | None,
+        typer.Option("--gold", help="Output directory of the job (default: export.gold_dir)."),
     ] = None,
     first: Annotated[
-        str | None, typer.Option("--from", metavar="DAY", help="First day, UTC: 2026-11-01.")
+        str | None,
+        typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
     ] = None,
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last day.")] = None,
-    channel: Annotated[str | None, typer.Option("--channel", help="Name or id.")] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", help="Only this channel, by name or id.")
+    ] = None,
     by: Annotated[
-        str, typer.Option("--by", help="day, channel, topic, sender or pair: what the table shows.")
+        str, typer.Option("--by", help="Rows of the table: day, channel, topic, sender or pair.")
     ] = "sender",
-    top: Annotated[int, typer.Option("--top", min=1, help="Rows shown; days are all shown.")] = 20,
+    top: Annotated[
+        int, typer.Option("--top", min=1, help="Maximum number of rows; days are always complete.")
+    ] = 20,
     pictures: Annotated[
-        Path | None, typer.Option("--charts", metavar="DIR", help="Write PNG and SVG there.")
+        Path | None,
+        typer.Option("--charts", metavar="DIR", help="Write PNG and SVG charts to this directory."),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one page with everything.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write an HTML page with tables and charts."),
     ] = None,
 ) -> None:
-    """Messages, edits, replies and who answers whom: agentlip report activity --html report.html"""
+    """Report messages, edits and replies: agentlip report activity --html report.html"""
     if by not in (*VIEWS, "pair"):
-        raise Invalid(f"there is no view {by}", hint=f"--by {', '.join([*VIEWS, 'pair'])}")
-    found = activity.report(_gold(session, gold), _day(first), _day(last), channel, top)
+        raise Invalid(f"unknown view {by}", hint=f"--by {', '.join([*VIEWS, 'pair'])}")
+    report = activity.report(_gold(session, gold), _day(first), _day(last), channel, top)
     if pictures is not None:
-        _write_charts(found, pictures)
+        _write_charts(report, pictures)
     if html is not None:
         with writing():
-            write_whole(html, report_html.render(found, charts.draw(found, "svg")).encode())
+            write_whole(html, report_html.render(report, charts.draw(report, "svg")).encode())
         note(f"wrote {html}")
     if session.machine:
-        session.answer(msgspec.to_builtins(found), "")
+        session.answer(msgspec.to_builtins(report), "")
     else:
-        _show(session, found, by)
+        _show(session, report, by)
 
 
-def _gold(session: Session, asked: Path | None) -> Path:
-    if asked is not None:
-        return asked
+def _gold(session: Session, explicit: Path | None) -> Path:
+    if explicit is not None:
+        return explicit
     datadir, settings = workspace_of(session)
     return datadir.workspace / settings.gold_dir
 
@@ -91,11 +101,11 @@ def _day(text: str | None) -> str | None:
     try:
         return None if text is None else date.fromisoformat(text).isoformat()
     except ValueError:
-        raise Invalid(f"{text} is no day", hint="a day is like 2026-11-21") from None
+        raise Invalid(f"{text} is not a date", hint="use a date such as 2026-11-21") from None
 
 
-def _write_charts(found: ActivityReport, folder: Path) -> None:
-    drawn = {kind: charts.draw(found, kind) for kind in ("png", "svg")}
+def _write_charts(report: ActivityReport, folder: Path) -> None:
+    drawn = {kind: charts.draw(report, kind) for kind in ("png", "svg")}
     with writing():
         folder.mkdir(parents=True, exist_ok=True)
         for kind, pictures in drawn.items():
@@ -104,33 +114,33 @@ def _write_charts(found: ActivityReport, folder: Path) -> None:
     note(f"wrote PNG and SVG into {folder}")
 
 
-def _show(session: Session, found: ActivityReport, by: str) -> None:
-    where = f", channel {found.channel}" if found.channel else ""
-    write_line(f"{found.first} to {found.last} (UTC){where}: {found.total.messages:,} messages")
+def _show(session: Session, report: ActivityReport, by: str) -> None:
+    where = f", channel {report.channel}" if report.channel else ""
+    write_line(f"{report.first} to {report.last} (UTC){where}: {report.total.messages:,} messages")
     if by == "pair":
         rows = [
             {
-                "replies": one.replies,
-                "reply": _seconds(one.median_seconds),
-                "name": f"{one.sender} answers {one.answers}",
+                "replies": entry.replies,
+                "reply": _seconds(entry.median_seconds),
+                "name": f"{entry.sender} answers {entry.answers}",
             }
-            for one in found.pairs
+            for entry in report.pairs
         ]
         columns = [("REPLIES", "replies"), ("REPLY (S)", "reply"), ("", "name")]
-        session.table(rows, columns, empty="nobody answered anybody")
+        session.table(rows, columns, empty="no replies")
     else:
-        rows = [_row(one) for one in getattr(found, VIEWS[by])]
-        session.table(rows, [*COLUMNS[:-1], (by.upper(), "name")], empty="nothing")
-    left = found.left_out.get(VIEWS.get(by, "pairs"), 0)
+        rows = [_row(entry) for entry in getattr(report, VIEWS[by])]
+        session.table(rows, [*COLUMNS[:-1], (by.upper(), "name")], empty="no activity")
+    left = report.left_out.get(VIEWS.get(by, "pairs"), 0)
     if left:
         note(f"{left:,} more: --top {len(rows) + left}")
 
 
-def _row(one: Activity) -> dict[str, Any]:
+def _row(activity: Activity) -> dict[str, Any]:
     return {
-        **msgspec.structs.asdict(one),
-        "reply": _seconds(one.reply_seconds),
-        "active": f"{one.active_seconds / 60:.0f}",
+        **msgspec.structs.asdict(activity),
+        "reply": _seconds(activity.reply_seconds),
+        "active": f"{activity.active_seconds / 60:.0f}",
     }
 
 

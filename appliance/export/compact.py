@@ -1,7 +1,8 @@
-"""Many small segments become one, and what nobody needs any more goes.
+"""Merges small segments and removes segments past their retention.
 
-The new segment is whole before its manifest names those it replaces. These stay for
-`jobs.replaced_seconds`, for readers that listed them before; then their manifests go, then they.
+The new segment is complete before its manifest lists the segments it replaces. These remain for
+`export.replaced_seconds`, for readers that listed them before. Then first their manifests are
+removed, then the files.
 """
 
 from contextlib import suppress
@@ -10,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from appliance.export import manifests, schema, segment, table_writer
+from appliance.export.errors import SegmentTorn
 from appliance.export.exporter import limits_of
-from appliance.export.manifests import Catalogue
-from appliance.export.settings import JobsSettings
-from appliance.export.trouble import SegmentTorn
-from appliance.export.wire import Manifest
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.settings import ExportSettings
+from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import Clock, iso
 
 
@@ -24,8 +25,8 @@ class Tidied(msgspec.Struct):
     removed: int = 0
 
 
-def tidy(directory: Catalogue, settings: JobsSettings, clock: Clock) -> Tidied:
-    """Compaction, then retention. The caller holds the directory's lock."""
+def tidy(directory: SegmentDirectory, settings: ExportSettings, clock: Clock) -> Tidied:
+    """Run compaction, then retention. The caller must have locked the directory."""
     done = Tidied()
     alive = segment.live(directory.manifests())
     for group in segment.compactable(alive, limits_of(settings), settings.compact_count_min):
@@ -38,21 +39,24 @@ def tidy(directory: Catalogue, settings: JobsSettings, clock: Clock) -> Tidied:
     return done
 
 
-def compact(directory: Catalogue, group: list[Manifest], clock: Clock) -> Manifest:
-    """One segment with the rows of all these neighbours; each is checked as it is read."""
+def compact(
+    directory: SegmentDirectory, group: list[SegmentManifest], clock: Clock
+) -> SegmentManifest:
+    """Write the rows of adjacent segments into one. Each source is verified as it is read."""
     first, last = group[0], group[-1]
+    rows = sum(part.rows for part in group)
     path = directory.temporary(first.date)
     file = table_writer.create(path, first.format, schema.events())
     try:
-        for one in group:
-            source = directory.data(one)
-            manifests.check(source, one.bytes, one.sha256)
+        for part in group:
+            source = directory.data(part)
+            manifests.check(source, part.bytes, part.sha256)
             file.copy(source)
         written = file.finish()
-        if written.rows != sum(one.rows for one in group):
+        if written.rows != rows:
             raise SegmentTorn(
-                f"{first.file} to {last.file} hold {written.rows} events; their manifests say"
-                f" {sum(one.rows for one in group)}"
+                f"{first.file} to {last.file} hold {written.rows} events; their manifests"
+                f" say {rows}"
             )
     except BaseException:
         file.abandon()
@@ -72,19 +76,21 @@ def compact(directory: Catalogue, group: list[Manifest], clock: Clock) -> Manife
     return manifest
 
 
-def _still_there(directory: Catalogue, group: list[Manifest]) -> tuple[str, ...]:
-    """Also what these have replaced themselves, lest it counts again once they are gone."""
+def _still_there(directory: SegmentDirectory, group: list[SegmentManifest]) -> tuple[str, ...]:
+    """The names of `group`, and of segments that they replaced and that still exist."""
     names = {segment.stem_of(path.name) for path in directory.paths()}
-    replaced = [segment.name_of(one) for one in group]
-    replaced += [name for one in group for name in one.replaces if name in names]
+    replaced = [segment.name_of(manifest) for manifest in group]
+    replaced += [name for manifest in group for name in manifest.replaces if name in names]
     return tuple(dict.fromkeys(replaced))
 
 
-def _removable(directory: Catalogue, settings: JobsSettings, now_ms: int) -> list[Manifest]:
+def _removable(
+    directory: SegmentDirectory, settings: ExportSettings, now_ms: int
+) -> list[SegmentManifest]:
     replaced_before = iso(now_ms - int(settings.replaced_seconds * 1000))
     dates_before = ""
     if settings.keep_days:
-        with suppress(OverflowError):  # longer than there are days: nothing is that old
+        with suppress(OverflowError):  # beyond the first day of the calendar: keep everything
             today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
             dates_before = (today - timedelta(days=settings.keep_days)).isoformat()
     return segment.removable(directory.manifests(), replaced_before, dates_before)

@@ -1,4 +1,4 @@
-"""The log's way into segments: read on from the newest one, fill a piece, close it, publish it."""
+"""Exports the log: continues after the newest segment, fills a new one, closes and publishes it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 
 from appliance.export import schema, segment, table_writer
-from appliance.export.manifests import Catalogue
-from appliance.export.segment import Limits, Piece, Run
-from appliance.export.settings import Format, JobsSettings
-from appliance.export.source import Batch, Log
+from appliance.export.errors import OtherHistory
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.segment import Piece, Run, SegmentLimits
+from appliance.export.settings import ExportSettings, Format
+from appliance.export.source import Batch, EventLog
 from appliance.export.table_writer import Constant, TableFile
-from appliance.export.trouble import OtherHistory
-from appliance.export.wire import SCHEMA_VERSION, Manifest
+from appliance.export.wire import SCHEMA_VERSION, SegmentManifest
 from appliance.kernel.clock import Clock, iso
 
-Tell = Callable[[int], None]
-Done = Callable[[Manifest], None]
+ProgressCallback = Callable[[int], None]
+SegmentCallback = Callable[[SegmentManifest], None]
 
 
-class Round(msgspec.Struct):
-    """What one round did. `waiting`: events left for a later one, in a piece that is not due."""
+class ExportRound(msgspec.Struct):
+    """The result of one round. `waiting` counts events of a segment that is not due yet."""
 
     segments: int = 0
     rows: int = 0
@@ -32,14 +32,19 @@ class Round(msgspec.Struct):
 
 
 class Exporter:
-    """Writes what the log has and the directory has not. The caller holds the directory's lock.
+    """Writes the events that no segment has yet. The caller must have locked the directory.
 
-    A killed exporter leaves at most a file that nobody believes in; the next one reads on from
-    the newest manifest. So no event is in two segments, and none is in no segment.
+    A killed exporter leaves at most a file without a manifest, which readers ignore. The next one
+    continues after the newest manifest, so every event is in exactly one segment.
     """
 
     def __init__(
-        self, log: Log, catalogue: Catalogue, format_name: Format, limits: Limits, clock: Clock
+        self,
+        log: EventLog,
+        catalogue: SegmentDirectory,
+        format_name: Format,
+        limits: SegmentLimits,
+        clock: Clock,
     ) -> None:
         self._log = log
         self._catalogue = catalogue
@@ -50,45 +55,47 @@ class Exporter:
         self._epoch_at = [column.name for column in self._columns].index("epoch")
         self._epoch = ""
         self._open: _Open | None = None
+        self._round = ExportRound()
+        self._done: SegmentCallback | None = None
 
     def run(
-        self, *, due_only: bool = False, tell: Tell | None = None, done: Done | None = None
-    ) -> Round:
-        """One round to the end of the log. `due_only`: a last piece that may grow is left."""
+        self,
+        *,
+        due_only: bool = False,
+        tell: ProgressCallback | None = None,
+        done: SegmentCallback | None = None,
+    ) -> ExportRound:
+        """Export to the end of the log. `due_only` skips a last segment that may grow."""
         self._epoch = self._log.epoch
         start = self._start()
-        result = Round(last_event_id=start)
+        self._done = done
+        result = self._round = ExportRound(last_event_id=start)
         if due_only and not self._is_anything_due(start):
             result.waiting = self._log.count(start)
             return result
         try:
-            self._read_on(start, result, tell, done)
+            with closing(self._log.batches(start)) as batches:
+                for previous, batch in batches:
+                    for run in batch.runs():
+                        self._take(batch, run, previous)
+                    if tell is not None:
+                        tell(len(batch.ids))
             if self._open is not None:
                 first_ms = self._open.piece.first_ms
                 if due_only and not segment.is_due(first_ms, self._limits, self._now()):
                     result.waiting = self._open.piece.rows
                 else:
-                    self._close(result, done)
+                    self._close()
         finally:
             if self._open is not None:
                 self._open.file.abandon()
                 self._open = None
         return result
 
-    def _read_on(self, cursor: int, result: Round, tell: Tell | None, done: Done | None) -> None:
-        with closing(self._log.batches(cursor)) as batches:
-            for previous, batch in batches:
-                for run in batch.runs():
-                    self._take(batch, run, previous, result, done)
-                if tell is not None:
-                    tell(len(batch.ids))
-
-    def _take(
-        self, batch: Batch, run: Run, previous: int, result: Round, done: Done | None
-    ) -> None:
+    def _take(self, batch: Batch, run: Run, previous: int) -> None:
         opened = self._open
         if opened and not segment.takes(opened.piece, run.date, batch.ids[run.start]):
-            self._close(result, done)
+            self._close()
         taken = self._open.piece.rows if self._open else 0
         rows_max = self._limits.rows_max
         for part in segment.pieces(run, rows_max - taken, rows_max):
@@ -97,7 +104,7 @@ class Exporter:
                 self._open = self._begin(batch, part, before)
             self._open.add(self._with_epoch(batch, part), batch, part)
             if segment.is_full(self._open.piece, self._limits):
-                self._close(result, done)
+                self._close()
 
     def _begin(self, batch: Batch, run: Run, previous: int) -> "_Open":
         path = self._catalogue.temporary(run.date)
@@ -107,12 +114,12 @@ class Exporter:
             file, path, previous, Piece(run.date, first, first, 0, 0, batch.first_ms(run.start))
         )
 
-    def _close(self, result: Round, done: Done | None) -> None:
+    def _close(self) -> None:
         assert self._open is not None
-        opened, piece = self._open, self._open.piece
+        opened, piece, result = self._open, self._open.piece, self._round
         written = opened.file.finish()
         name = segment.stem(piece.first_event_id, piece.last_event_id)
-        manifest = Manifest(
+        manifest = SegmentManifest(
             schema_version=SCHEMA_VERSION,
             kind=self._catalogue.kind,
             epoch=self._epoch,
@@ -134,21 +141,22 @@ class Exporter:
         result.rows += manifest.rows
         result.bytes += manifest.bytes
         result.last_event_id = manifest.last_event_id
-        if done is not None:
-            done(manifest)
+        if self._done is not None:
+            self._done(manifest)
 
     def _start(self) -> int:
-        """The newest event that is in a segment; refuses a directory of another history."""
+        """The newest exported event. Raises OtherHistory for a directory of another history."""
         newest = segment.newest(self._catalogue.manifests())
         if newest is None:
             return 0
         if newest.workspace_id not in (None, self._log.workspace_id):
-            raise OtherHistory("that directory holds the log of another workspace")
+            raise OtherHistory("the directory contains the log of another workspace")
         end = self._log.newest()
         if newest.epoch == self._epoch and end < newest.last_event_id:
             raise OtherHistory(
-                f"the log ends with event {end}, and event {newest.last_event_id} of the same"
-                " epoch is in a segment: the database was put back past the restore command"
+                f"the log ends with event {end}, but a segment has event"
+                f" {newest.last_event_id} of the same epoch: the database was replaced without the"
+                " restore command"
             )
         return newest.last_event_id
 
@@ -170,7 +178,7 @@ class Exporter:
 
 
 class _Open(msgspec.Struct):
-    """The piece that is being filled, and its file."""
+    """The segment in progress and its file."""
 
     file: TableFile
     path: Path
@@ -187,8 +195,8 @@ class _Open(msgspec.Struct):
         )
 
 
-def limits_of(settings: JobsSettings) -> Limits:
-    return Limits(
+def limits_of(settings: ExportSettings) -> SegmentLimits:
+    return SegmentLimits(
         settings.segment_rows_max,
         settings.segment_bytes_max,
         int(settings.segment_open_seconds * 1000),

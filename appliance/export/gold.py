@@ -1,7 +1,7 @@
-"""The tables that the activity job leaves: `<gold>/activity/current`, a version of them.
+"""Reads the tables of the activity job: `<gold>/activity/current` is a version of them.
 
-A version never changes, and `current` is opened once, so a job that publishes the next one
-does not disturb. Its manifest says which files there are, and how long each is.
+A version never changes, and `current` is resolved once, so a job that publishes the next version
+does not disturb a reader. The manifest lists the files and their sizes.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from appliance.export import table_writer
-from appliance.export.trouble import (
+from appliance.export.errors import (
     SchemaVersionUnknown,
     SegmentMissing,
     SegmentTorn,
@@ -28,7 +28,7 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 class Gold:
-    """One version, opened. `days` are those it has."""
+    """One version of the tables, with its `days`."""
 
     def __init__(self, gold: Path) -> None:
         self._path, manifest = _open(gold)
@@ -36,7 +36,7 @@ class Gold:
         self.days = sorted({day for name in self._files if (day := _day(name))})
 
     def rows(self, table: str, columns: list[str], first: str, last: str) -> Iterator[Any]:
-        """Rows of the days asked for, as dictionaries with `day`; each file is checked first."""
+        """Rows of the given days as dictionaries with `day`. Each file is checked first."""
         parquet = table_writer.library("pyarrow.parquet", "report")
         for name, size in sorted(self._files.items()):
             day = _day(name)
@@ -48,45 +48,45 @@ class Gold:
             try:
                 with parquet.ParquetFile(path) as file:
                     if missing := set(columns) - set(file.schema_arrow.names):
-                        raise SegmentTorn(f"{where} lacks {', '.join(sorted(missing))}")
+                        raise SegmentTorn(f"{where} has no columns {', '.join(sorted(missing))}")
                     for batch in file.iter_batches(columns=columns):
                         yield from ({**row, "day": day} for row in batch.to_pylist())
             except (OSError, ValueError) as error:
-                raise SegmentTorn(f"{where} is torn: {error}") from None
+                raise SegmentTorn(f"{where} cannot be read: {error}") from None
 
 
 def _open(gold: Path) -> tuple[Path, _Manifest]:
-    """`gold`, or the output of the job that holds it."""
+    """Open `gold`, which may also be the output directory of the job."""
     roots = [gold / "activity", gold / "gold" / "activity"]
     root = next((each for each in roots if (each / "current").exists()), None)
     if root is None:
-        raise TablesMissing(f"{gold} holds no activity tables")
+        raise TablesMissing(f"{gold} contains no activity tables")
     path = (root / "current").resolve()
     try:
         text = (path / _MANIFEST).read_bytes()
         manifest = msgspec.json.decode(text, type=_Manifest)
     except FileNotFoundError:
-        raise SegmentMissing(f"{path} has no {_MANIFEST}: the job did not end well") from None
+        raise SegmentMissing(f"{path} has no {_MANIFEST}: the job did not finish") from None
     except msgspec.DecodeError as error:
-        raise SegmentTorn(f"{path / _MANIFEST} is cut off or malformed: {error}") from None
+        raise SegmentTorn(f"{path / _MANIFEST} is truncated or malformed: {error}") from None
     if manifest.schema != SCHEMA:
         raise SchemaVersionUnknown(
-            f"the activity tables are of schema {manifest.schema}; this program reads {SCHEMA}"
+            f"the activity tables have schema {manifest.schema}; this program reads {SCHEMA}"
         )
     return path, manifest
 
 
 def _check(path: Path, size: int) -> None:
     try:
-        found = path.stat().st_size
+        actual = path.stat().st_size
     except FileNotFoundError:
-        raise SegmentMissing(f"{path.name} is in the manifest, and not there") from None
-    if found != size:
-        raise SegmentTorn(f"{path.name} has {found} bytes; its manifest says {size}")
+        raise SegmentMissing(f"{path.name} is in the manifest but does not exist") from None
+    if actual != size:
+        raise SegmentTorn(f"{path.name} has {actual} bytes; its manifest requires {size}")
 
 
 def _day(name: str) -> str | None:
-    parts = name.split("/")
-    if len(parts) != 3 or not parts[1].startswith("day="):
+    segments = name.split("/")
+    if len(segments) != 3 or not segments[1].startswith("day="):
         return None
-    return parts[1].removeprefix("day=")
+    return segments[1].removeprefix("day=")

@@ -1,4 +1,4 @@
-"""SegmentExporter: a child now and then writes what is due, another tidies up."""
+"""SegmentExporter: runs child processes that export due segments and merge small ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from appliance.export import metrics
-from appliance.export.child import Child, error_of
+from appliance.export.child import CommandRunner, error_of
 from appliance.export.segment import DAY_MS
-from appliance.export.settings import JobsSettings
+from appliance.export.settings import ExportSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
@@ -17,19 +17,19 @@ from appliance.kernel.loop import Loop
 
 class ExportFailed(Unavailable):
     code = "EXPORT_FAILED"
-    sentence = "the export of segments failed"
-    advice = "agentlip export segments says why"
+    default_message = "the export of segments failed"
+    default_hint = "run agentlip export segments to see the error"
 
 
 class SegmentExporter(Loop):
-    """Off unless `jobs.export` is set. A round that fails is logged, and the next one goes on."""
+    """Runs if `export.export` is set. A failed round is logged; the next one continues."""
 
     name = "jobs_segment_exporter"
 
     def __init__(
         self,
-        child: Child,
-        settings: JobsSettings,
+        child: CommandRunner,
+        settings: ExportSettings,
         newest_event: Callable[[], int],
         clock: Clock,
         log: Log,
@@ -43,10 +43,10 @@ class SegmentExporter(Loop):
         self.interval_seconds = settings.export_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        # A process is not started to find that nothing happened.
+        # Without new events there is no need to start a process.
         segments = 0 if self._exported == self._newest_event() else self._export()
         removed, day = 0, now_ms // DAY_MS
-        # Retention goes on where nobody says anything any more.
+        # Retention also runs when there are no new events.
         if segments or day != self._tidied_day:
             removed = self._ask("tidy")["removed"]
             self._tidied_day = day
@@ -67,8 +67,8 @@ class SegmentExporter(Loop):
         try:
             done = self._child.run(("export", *arguments), self._settings.export_seconds_max)
             if done.code:
-                told = error_of(done)
-                raise ExportFailed(f"{told.code}: {told.error}", hint=told.hint)
+                error = error_of(done)
+                raise ExportFailed(f"{error.code}: {error.error}", hint=error.hint)
             answer: dict[str, Any] = msgspec.json.decode(done.out)
         except Exception:
             metrics.rounds.labels("failed").inc()

@@ -1,10 +1,10 @@
-"""A directory of segments: what is in it, who may write to it, and writing that never shows halves.
+"""A directory of segments: listing, locking and atomic writes.
 
     <out>/events/date=2026-11-21/segment-<first>-<last>.parquet
     <out>/events/date=2026-11-21/segment-<first>-<last>.manifest.json
 
-A file gets its name once it is whole and synced, its manifest after that. What a crash leaves
-(a temporary file, a segment without manifest) is nobody's, and is removed by the next writer.
+A file gets its name after it is complete and synced, and its manifest after that. The next writer
+removes what a crash leaves behind: temporary files and segments without a manifest.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from appliance.export import segment
-from appliance.export.trouble import (
+from appliance.export.errors import (
     OutputBusy,
     OutputNotWritable,
     SchemaVersionUnknown,
@@ -27,7 +27,7 @@ from appliance.export.trouble import (
     SegmentTorn,
     WrongHash,
 )
-from appliance.export.wire import SCHEMA_VERSION, Manifest, SnapshotManifest
+from appliance.export.wire import SCHEMA_VERSION, SegmentManifest, SnapshotManifest
 from appliance.kernel.datadir import sync_directory
 
 EVENTS = "events"
@@ -43,50 +43,50 @@ class _Head(msgspec.Struct, frozen=True):
     kind: str
 
 
-class Catalogue:
+class SegmentDirectory:
     """The segments of one kind in one directory."""
 
     def __init__(self, out: Path, kind: str = EVENTS) -> None:
         self.folder = out.absolute() / kind
         self.kind = kind
 
-    def manifests(self) -> list[Manifest]:
-        """All there are. Raises what is wrong with the first that can't be believed."""
+    def manifests(self) -> list[SegmentManifest]:
+        """All manifests. Raises an error for the first invalid one."""
         return [self.read(path) for path in self.paths()]
 
     def paths(self) -> list[Path]:
-        """Of all manifests. One that is removed meanwhile was replaced, or too old."""
-        found = []
+        """The paths of all manifests. Other processes may remove some of them meanwhile."""
+        paths = []
         for day in self._days():
-            found += [
+            paths += [
                 day / name
                 for name in _names(day)
                 if name.endswith(segment.MANIFEST) and segment.stem_of(name)
             ]
-        return sorted(found, key=lambda path: path.name)
+        return sorted(paths, key=lambda path: path.name)
 
     def last_event_id(self) -> int:
-        """Of the newest segment, by its name alone; 0 where there is none."""
+        """The last event of the newest segment, from its name; 0 without segments."""
         return max((segment.last_of(path.name) for path in self.paths()), default=0)
 
-    def read(self, path: Path) -> Manifest:
+    def read(self, path: Path) -> SegmentManifest:
         with reading(path.name), path.open("rb") as file:
             text = file.read(_MANIFEST_BYTES_MAX)
-        manifest: Manifest = decode(text, Manifest, path.name, self.kind)
+        manifest: SegmentManifest = decode(text, SegmentManifest, path.name, self.kind)
         name = segment.name_of(manifest)
         if (
             path.name != name + segment.MANIFEST
             or manifest.file != f"{name}.{manifest.format}"
             or path.parent.name != segment.folder(manifest.date)
         ):
-            raise SegmentTorn(f"{path.name} speaks of another segment: {manifest.file}")
+            raise SegmentTorn(f"{path.name} describes another segment: {manifest.file}")
         return manifest
 
-    def data(self, manifest: Manifest) -> Path:
+    def data(self, manifest: SegmentManifest) -> Path:
         return self.folder / segment.folder(manifest.date) / manifest.file
 
-    def publish(self, manifest: Manifest, temporary: Path) -> None:
-        """`temporary` (whole and synced) becomes the segment, then the manifest says so."""
+    def publish(self, manifest: SegmentManifest, temporary: Path) -> None:
+        """Rename `temporary` (complete and synced) to the segment, then write the manifest."""
         with writing():
             target = self.data(manifest)
             temporary.rename(target)
@@ -94,7 +94,7 @@ class Catalogue:
             self._write(target.parent, segment.name_of(manifest) + segment.MANIFEST, manifest)
 
     def temporary(self, date: str) -> Path:
-        """A name for a file that becomes a segment of that day; its folder exists then."""
+        """A path for a new segment of that day. Creates its folder."""
         day = self.folder / segment.folder(date)
         with writing():
             if not day.exists():
@@ -102,8 +102,8 @@ class Catalogue:
                 sync_directory(self.folder)
         return day / f"{TEMPORARY}{secrets.token_hex(8)}"
 
-    def remove(self, manifest: Manifest) -> None:
-        """First it is not believed any more, then it is gone."""
+    def remove(self, manifest: SegmentManifest) -> None:
+        """Remove the manifest first, then the segment."""
         with writing():
             path = self.data(manifest)
             (path.parent / (segment.name_of(manifest) + segment.MANIFEST)).unlink(missing_ok=True)
@@ -114,7 +114,7 @@ class Catalogue:
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Holds the directory's lock, and clears away what a killed writer left."""
+        """Lock the directory and remove the files that a killed writer left."""
         with writing():
             self.folder.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -123,7 +123,7 @@ class Catalogue:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise OutputBusy(f"another export writes into {self.folder.parent}") from None
+                raise OutputBusy(f"another export is writing to {self.folder.parent}") from None
             with writing():
                 self._sweep()
             yield
@@ -134,22 +134,22 @@ class Catalogue:
         for day in self._days():
             names = set(_names(day))
             for name in names:
-                known = segment.stem_of(name)
-                orphan = known is not None and known + segment.MANIFEST not in names
+                stem = segment.stem_of(name)
+                orphan = stem is not None and stem + segment.MANIFEST not in names
                 if orphan or name.startswith(TEMPORARY):
                     (day / name).unlink()
 
     def _days(self) -> list[Path]:
         return [self.folder / name for name in _names(self.folder) if name.startswith("date=")]
 
-    def _write(self, day: Path, name: str, manifest: Manifest) -> None:
+    def _write(self, day: Path, name: str, manifest: SegmentManifest) -> None:
         write_whole(
             day / name, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
         )
 
 
 def snapshots(out: Path) -> list[Path]:
-    """The manifests of all snapshots under `out`, in the order of names."""
+    """The manifests of all snapshots under `out`, sorted by name."""
     return sorted((out / SNAPSHOT).glob(f"[!.]*/{SNAPSHOT_MANIFEST}"))
 
 
@@ -161,11 +161,11 @@ def read_snapshot(path: Path) -> SnapshotManifest:
 
 
 def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:
-    """A manifest's struct; what it is not, is said in a sentence."""
+    """Decode a manifest. Raises SegmentTorn or SchemaVersionUnknown with the reason."""
     try:
         head = msgspec.json.decode(text, type=_Head)
         if head.kind != wanted:
-            raise SegmentTorn(f"{name} is of kind {head.kind!r}, not {wanted!r}")
+            raise SegmentTorn(f"{name} has kind {head.kind!r}, not {wanted!r}")
         if head.schema_version != SCHEMA_VERSION:
             raise SchemaVersionUnknown(
                 f"{name} has schema version {head.schema_version}; this program knows"
@@ -173,21 +173,21 @@ def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:
             )
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise SegmentTorn(f"{name} is cut off or malformed: {error}") from None
+        raise SegmentTorn(f"{name} is truncated or malformed: {error}") from None
 
 
 def check(path: Path, size: int, digest: str | None) -> None:
-    """The bytes are those of the manifest (without `digest`: so many), or it is said what is."""
-    with reading(path.name, "is missing; its manifest is there"), path.open("rb") as file:
-        found = os.fstat(file.fileno()).st_size
-        if found != size:
-            raise SegmentTorn(f"{path.name} has {found} bytes; its manifest says {size}")
+    """Compare size and hash (if `digest` is given) with the manifest."""
+    with reading(path.name, "is missing, but its manifest exists"), path.open("rb") as file:
+        actual = os.fstat(file.fileno()).st_size
+        if actual != size:
+            raise SegmentTorn(f"{path.name} has {actual} bytes; its manifest requires {size}")
         if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            raise WrongHash(f"{path.name} holds other bytes than its manifest says")
+            raise WrongHash(f"{path.name} has another hash than its manifest")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """At `path` are all of `data`, synced, or what was there before."""
+    """Write and sync `data` atomically: after a crash `path` has the old or the new content."""
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
@@ -197,7 +197,7 @@ def write_whole(path: Path, data: bytes) -> None:
         temporary.rename(path)
         sync_directory(path.parent)
     except OSError as error:
-        error.filename = str(path)  # not a name that nobody knows
+        error.filename = str(path)  # not the temporary name
         raise
     finally:
         with suppress(OSError):
@@ -205,24 +205,24 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def reading(name: str, gone: str = "is gone") -> Iterator[None]:
-    """The system's refusals as ours: not there any more, or not to be read."""
+def reading(name: str, gone: str = "does not exist") -> Iterator[None]:
+    """Convert OSError to SegmentMissing or SegmentTorn."""
     try:
         yield
     except FileNotFoundError:
         raise SegmentMissing(f"{name} {gone}") from None
     except OSError as error:
-        raise SegmentTorn(f"{name} can't be read: {error.strerror or error}") from None
+        raise SegmentTorn(f"{name} cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """The system's refusals as ours."""
+    """Convert OSError to OutputNotWritable."""
     try:
         yield
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        raise OutputNotWritable(f"can't write{where}: {error.strerror or error}") from error
+        raise OutputNotWritable(f"cannot write{where}: {error.strerror or error}") from error
 
 
 def _names(folder: Path) -> list[str]:
@@ -231,4 +231,4 @@ def _names(folder: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise SegmentTorn(f"{folder} can't be read: {error.strerror}") from None
+        raise SegmentTorn(f"{folder} cannot be read: {error.strerror}") from None

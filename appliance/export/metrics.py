@@ -1,14 +1,14 @@
-"""What is counted of exports, downloads and reports."""
+"""Metrics of exports, downloads and reports."""
 
 from appliance.kernel.metrics import counter, gauge
 
 rounds = counter("jobs_export_rounds_total", "Rounds of the segment exporter", ("outcome",))
-rows = counter("jobs_export_rows_total", "Events written into segments")
+rows = counter("jobs_export_rows_total", "Events written to segments")
 written = counter("jobs_export_bytes_total", "Bytes of segments written")
-last_event = gauge("jobs_export_last_event_id", "Newest event that is in a segment")
-waiting = gauge("jobs_export_waiting_events", "Events that no segment holds yet")
+last_event = gauge("jobs_export_last_event_id", "Newest exported event")
+waiting = gauge("jobs_export_waiting_events", "Events that are not exported yet")
 downloads = counter(
     "jobs_segment_downloads_total", "Downloads of segments and tables of snapshots", ("kind",)
 )
 sent = counter("jobs_segment_sent_bytes_total", "Bytes of segments and snapshots sent to readers")
-reports = counter("jobs_reports_total", "Reports asked for over HTTP", ("outcome",))
+reports = counter("jobs_reports_total", "Reports requested over HTTP", ("outcome",))

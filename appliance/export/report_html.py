@@ -1,4 +1,4 @@
-"""The report as one HTML file: tables and pictures inside, nothing fetched from anywhere."""
+"""Renders the report as one self-contained HTML file with tables and pictures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ _HEADS = ("", "Messages", "Edits", "Deletes", "Moves", "Replied", "Reply (s)", "
 
 
 def render(report: ActivityReport, pictures: Mapping[str, bytes]) -> str:
-    """`pictures`: SVG by name, may be empty."""
+    """The page. `pictures` has SVG by name and may be empty."""
     total = report.total
-    parts = [
+    sections = [
         _HEAD.format(
             first=escape(report.first),
             last=escape(report.last),
@@ -47,19 +47,19 @@ def render(report: ActivityReport, pictures: Mapping[str, bytes]) -> str:
         ("Topics", report.topics, ("topics",)),
         ("Senders", report.senders, ("senders",)),
     ):
-        parts += [f"<h2>{title}</h2>", *(_picture(pictures, name) for name in names)]
-        parts.append(_activities(rows))
+        sections += [f"<h2>{title}</h2>", *(_picture(pictures, name) for name in names)]
+        sections.append(_activities(rows))
         if left := report.left_out.get(title.lower()):
-            parts.append(f"<p>… and {left:,} more.</p>")
-    parts += ["<h2>Who answers whom</h2>", _picture(pictures, "pairs"), _pairs(report)]
-    return "\n".join([*parts, "</body></html>\n"])
+            sections.append(f"<p>… and {left:,} more.</p>")
+    sections += ["<h2>Replies between senders</h2>", _picture(pictures, "pairs"), _pairs(report)]
+    return "\n".join([*sections, "</body></html>\n"])
 
 
 def _picture(pictures: Mapping[str, bytes], name: str) -> str:
-    """Without the XML head, and with ids of its own, for several stand in one page."""
+    """The SVG without the XML header. Ids get a prefix, because a page has several pictures."""
     text = pictures.get(name, b"").decode()
     text = text[text.find("<svg") :] if "<svg" in text else ""
-    text = re.sub(r'\b(id="|href="#|url\(#)', lambda found: f"{found.group()}{name}-", text)
+    text = re.sub(r'\b(id="|href="#|url\(#)', lambda match: f"{match.group()}{name}-", text)
     return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
 
 
@@ -68,12 +68,12 @@ def _activities(rows: Sequence[Activity]) -> str:
         _HEADS,
         [
             (
-                one.name, f"{one.messages:,}", f"{one.edits:,}", f"{one.deletes:,}",
-                f"{one.moves:,}", f"{one.replied:,}",
-                "" if one.reply_seconds is None else f"{one.reply_seconds:,.1f}",
-                f"{one.active_seconds / 60:,.0f}",
+                row.name, f"{row.messages:,}", f"{row.edits:,}", f"{row.deletes:,}",
+                f"{row.moves:,}", f"{row.replied:,}",
+                "" if row.reply_seconds is None else f"{row.reply_seconds:,.1f}",
+                f"{row.active_seconds / 60:,.0f}",
             )
-            for one in rows
+            for row in rows
         ],
     )  # fmt: skip
 
@@ -81,11 +81,11 @@ def _activities(rows: Sequence[Activity]) -> str:
 def _pairs(report: ActivityReport) -> str:
     rows = [
         (
-            f"{one.sender} answers {one.answers}",
-            f"{one.replies:,}",
-            "" if one.median_seconds is None else f"{one.median_seconds:,.1f}",
+            f"{pair.sender} answers {pair.answers}",
+            f"{pair.replies:,}",
+            "" if pair.median_seconds is None else f"{pair.median_seconds:,.1f}",
         )
-        for one in report.pairs
+        for pair in report.pairs
     ]
     return _table(("", "Replies", "Reply (s)"), rows)
 

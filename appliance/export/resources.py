@@ -1,4 +1,4 @@
-"""Segments, snapshots and reports on HTTP."""
+"""HTTP routes for segments, snapshots and reports."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import falcon
 
 from appliance.export import byterange, metrics, wire
-from appliance.export.child import ChildTooSlow
+from appliance.export.child import CommandTooSlow
 from appliance.export.service import Reports, Segments, Snapshots
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
@@ -23,9 +23,9 @@ class SegmentsResource:
         reply(resp, self._segments.list_after(req.context.query))
 
     def on_get_item(self, req: Any, resp: falcon.Response, name: str) -> None:
-        one = self._segments.find(name)
-        open_part = partial(self._segments.open, one)
-        send(req, resp, File(one.bytes, one.sha256, one.format), open_part)
+        manifest = self._segments.find(name)
+        open_part = partial(self._segments.open, manifest)
+        send(req, resp, FileDownload(manifest.bytes, manifest.sha256, manifest.format), open_part)
 
 
 class SnapshotsResource:
@@ -36,13 +36,13 @@ class SnapshotsResource:
         reply(resp, self._snapshots.newest(req.context.query))
 
     def on_get_file(self, req: Any, resp: falcon.Response, name: str, file: str) -> None:
-        one = self._snapshots.find(name, file)
-        open_part = partial(self._snapshots.open, name, one)
-        send(req, resp, File(one.bytes, one.sha256, file.rpartition(".")[2]), open_part)
+        table = self._snapshots.find(name, file)
+        open_part = partial(self._snapshots.open, name, table)
+        send(req, resp, FileDownload(table.bytes, table.sha256, file.rpartition(".")[2]), open_part)
 
 
-class File(NamedTuple):
-    """What is to be sent; `format` is parquet or jsonl."""
+class FileDownload(NamedTuple):
+    """A file to send; `format` is parquet or jsonl."""
 
     bytes: int
     sha256: str
@@ -52,10 +52,10 @@ class File(NamedTuple):
 def send(
     req: Any,
     resp: falcon.Response,
-    file: File,
+    file: FileDownload,
     open_part: Callable[[int, int], Iterator[bytes]],
 ) -> None:
-    """The file or the part of it that is asked for, with its hash as ETag. It never changes."""
+    """Send the file or the requested range. Files never change, so the hash is the ETag."""
     etag = f'"{file.sha256}"'
     resp.set_header("ETag", etag)
     resp.set_header("Accept-Ranges", "bytes")
@@ -63,7 +63,7 @@ def send(
     span = None
     if req.get_header("If-Range") in (None, etag):
         resp.set_header("Content-Range", f"bytes */{file.bytes}")
-        span = byterange.asked(req.get_header("Range"), file.bytes)
+        span = byterange.parse_range(req.get_header("Range"), file.bytes)
         resp.delete_header("Content-Range")
     start, stop = span or (0, file.bytes)
     if span is not None:
@@ -90,29 +90,28 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
         Route("/api/v1/segments", resource, {
             "GET": Operation(wire.READ, reply=wire.SegmentList, query=wire.SegmentsQuery,
                              errors=(wire.SegmentsDamaged,),
-                             summary="Closed segments of the log after an event, oldest first"),
+                             summary="List segments of the log after an event, oldest first"),
         }),
         Route("/api/v1/segments/{name}", resource, {
-            "GET": Operation(wire.READ, media="application/octet-stream", again=206,
+            "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
                              errors=(wire.SegmentNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
-                             summary="Download a segment, or with Range a part of it"),
+                             summary="Download a segment or a byte range of it"),
         }, suffix="item"),
         Route("/api/v1/snapshots", tables, {
             "GET": Operation(wire.READ, reply=wire.SnapshotList, query=wire.SnapshotsQuery,
                              errors=(wire.SegmentsDamaged,),
-                             summary="Snapshots of the tables, newest first, for an audit"),
+                             summary="List snapshots of the tables, newest first, for an audit"),
         }),
         Route("/api/v1/snapshots/{name}/{file}", tables, {
-            "GET": Operation(wire.READ, media="application/octet-stream", again=206,
+            "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
                              errors=(wire.SnapshotNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
-                             summary="Download a table of a snapshot, or with Range a part of it"),
+                             summary="Download a table of a snapshot or a byte range of it"),
         }, suffix="file"),
         Route("/api/v1/reports/activity", ReportsResource(reports), {
             "GET": Operation(wire.READ, reply=wire.ActivityReport, query=wire.ActivityQuery,
-                             errors=(wire.NothingInRange, wire.ReportUnavailable, ChildTooSlow),
-                             summary="What the activity job has counted, by day, channel, topic,"
-                                     " sender and pair"),
+                             errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
+                             summary="Report the activity by day, channel, topic, sender and pair"),
         }, suffix="activity"),
     ]  # fmt: skip

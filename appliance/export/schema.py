@@ -1,4 +1,4 @@
-"""The columns of what is exported, as the JSON files in schemas/ tell them."""
+"""The columns of exported files, read from the JSON files in schemas/."""
 
 from functools import cache
 from importlib.resources import files
@@ -9,39 +9,29 @@ import msgspec
 Type = Literal["int64", "string", "timestamp_us_utc"]
 
 
-class Column(msgspec.Struct, frozen=True):
+class ExportColumn(msgspec.Struct, frozen=True):
     name: str
     type: Type
     nullable: bool
     about: str = ""
 
 
-class Table(msgspec.Struct, frozen=True):
+class ExportTable(msgspec.Struct, frozen=True):
     name: str
     key: list[str]
-    columns: list[Column]
-
-
-class _Events(msgspec.Struct, frozen=True):
-    schema_version: int
-    columns: list[Column]
-
-
-class _Snapshot(msgspec.Struct, frozen=True):
-    schema_version: int
-    tables: list[Table]
+    columns: list[ExportColumn]
 
 
 @cache
-def events() -> tuple[Column, ...]:
-    return tuple(_load("events-1.json", _Events).columns)
+def events() -> tuple[ExportColumn, ...]:
+    return tuple(_load("events-1.json", "columns", list[ExportColumn]))
 
 
 @cache
-def snapshot() -> tuple[Table, ...]:
-    return tuple(_load("snapshot-1.json", _Snapshot).tables)
+def snapshot() -> tuple[ExportTable, ...]:
+    return tuple(_load("snapshot-1.json", "tables", list[ExportTable]))
 
 
-def _load(name: str, kind: Any) -> Any:
+def _load(name: str, field: str, kind: Any) -> Any:
     text = files("appliance.export").joinpath("schemas", name).read_bytes()
-    return msgspec.json.decode(text, type=kind)
+    return msgspec.convert(msgspec.json.decode(text)[field], kind)

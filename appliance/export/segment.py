@@ -1,11 +1,11 @@
-"""When a piece of the log is closed, how a segment is called, and which ones to believe.
+"""The rules for segments: when to close one, its name, and which ones to read. Pure.
 
-    open ──full, old, another day, a jump──▶ closed ──compacted──▶ replaced ──after a while──▶ gone
+    open ──full, due, another day, a jump──▶ closed ──compacted──▶ replaced ──later──▶ removed
 
 A segment is immutable. Its manifest is written last and removed first. Compaction writes a new
-segment whose manifest names all those it replaces that are still there; they stay for a while,
-for readers that have begun. So whoever lists the manifests at any moment, and leaves out the
-replaced ones, has every event once. Pure: no file, no clock.
+segment whose manifest lists all existing segments that it replaces. These remain for a while, for
+readers that have started. A reader that lists the manifests at any time and ignores replaced
+segments gets every event once.
 """
 
 import re
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from appliance.export.wire import Manifest
+from appliance.export.wire import SegmentManifest
 
-JUMP = 2**32  # a restore goes on that much higher
+JUMP = 2**32  # a restore continues with ids that are higher by this
 DAY_MS = 86_400_000
 MANIFEST = ".manifest.json"
 _STEM = re.compile(r"segment-(\d{20})-(\d{20})")
 
 
-class Limits(NamedTuple):
-    """Of one segment."""
+class SegmentLimits(NamedTuple):
+    """The limits of one segment."""
 
     rows_max: int
     bytes_max: int
@@ -36,14 +36,14 @@ def stem(first_event_id: int, last_event_id: int) -> str:
 
 def stem_of(name: str) -> str | None:
     """The stem of a segment's file or manifest; None for any other name."""
-    found = _STEM.match(name)
-    if found is None or name[found.end() :] not in (MANIFEST, ".parquet", ".jsonl"):
+    match = _STEM.match(name)
+    if match is None or name[match.end() :] not in (MANIFEST, ".parquet", ".jsonl"):
         return None
-    return found.group()
+    return match.group()
 
 
 def last_of(name: str) -> int:
-    """The last event id of a segment's name."""
+    """The last event id, from a segment's name."""
     return int(name.split("-")[2].partition(".")[0])
 
 
@@ -52,7 +52,7 @@ def folder(date: str) -> str:
 
 
 class Run(NamedTuple):
-    """Rows `start` to `stop` of a batch that may stand in one segment."""
+    """Rows `start` to `stop` of a batch that may be in one segment."""
 
     start: int
     stop: int
@@ -60,30 +60,30 @@ class Run(NamedTuple):
 
 
 def runs(ids: Sequence[int], dates: Sequence[str] | str) -> list[Run]:
-    """A batch, cut where the day changes and where ids jump. `dates`: of each, or of all."""
+    """Split a batch where the day changes or ids jump. `dates`: one per event, or one for all."""
     if isinstance(dates, str):
         if ids[-1] - ids[0] < JUMP:
             return [Run(0, len(ids), dates)]
         dates = [dates] * len(ids)
-    found, start = [], 0
-    for place in range(1, len(ids)):
-        if dates[place] != dates[place - 1] or ids[place] - ids[place - 1] >= JUMP:
-            found.append(Run(start, place, dates[start]))
-            start = place
-    return [*found, Run(start, len(ids), dates[start])]
+    parts, start = [], 0
+    for index in range(1, len(ids)):
+        if dates[index] != dates[index - 1] or ids[index] - ids[index - 1] >= JUMP:
+            parts.append(Run(start, index, dates[start]))
+            start = index
+    return [*parts, Run(start, len(ids), dates[start])]
 
 
-def pieces(run: Run, room: int, rows_max: int) -> list[Run]:
-    """A run, cut where segments are full: the first takes `room` rows, others `rows_max`."""
-    found = []
-    while run.stop - run.start > room:
-        found.append(run._replace(stop=run.start + room))
-        run, room = run._replace(start=run.start + room), rows_max
-    return [*found, run]
+def pieces(run: Run, first_rows_max: int, rows_max: int) -> list[Run]:
+    """Split a run where segments are full. The first has room for `first_rows_max` rows."""
+    parts = []
+    while run.stop - run.start > first_rows_max:
+        parts.append(run._replace(stop=run.start + first_rows_max))
+        run, first_rows_max = run._replace(start=run.start + first_rows_max), rows_max
+    return [*parts, run]
 
 
 class Piece(NamedTuple):
-    """A piece that is being filled: what decides whether it is closed."""
+    """The facts about a segment in progress that determine when it is closed."""
 
     date: str
     first_event_id: int
@@ -94,102 +94,104 @@ class Piece(NamedTuple):
 
 
 def takes(piece: Piece, date: str, event_id: int) -> bool:
-    """Whether the next event may stand in the piece at all."""
+    """Whether the next event may be in the same segment."""
     return piece.date == date and event_id - piece.last_event_id < JUMP
 
 
-def is_full(piece: Piece, limits: Limits) -> bool:
+def is_full(piece: Piece, limits: SegmentLimits) -> bool:
     return piece.rows >= limits.rows_max or piece.bytes >= limits.bytes_max
 
 
-def is_due(first_ms: int, limits: Limits, now_ms: int) -> bool:
-    """Whether a piece that begins with an event of that time is closed though it is not full:
-    it has waited long enough, or its day is over."""
+def is_due(first_ms: int, limits: SegmentLimits, now_ms: int) -> bool:
+    """Whether a segment that is not full is closed: it is old enough, or its day is over."""
     return now_ms - first_ms >= limits.open_ms or now_ms // DAY_MS > first_ms // DAY_MS
 
 
-def live(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """What a reader reads: all that nobody replaces, in the order of events."""
-    known = list(manifests)
-    replaced = {name for manifest in known for name in manifest.replaces}
+def live(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
+    """The segments to read: those that no other one replaces, in the order of events."""
+    segments = list(manifests)
+    replaced = {name for manifest in segments for name in manifest.replaces}
     return sorted(
-        (one for one in known if name_of(one) not in replaced),
-        key=lambda one: one.first_event_id,
+        (manifest for manifest in segments if name_of(manifest) not in replaced),
+        key=lambda manifest: manifest.first_event_id,
     )
 
 
-def name_of(manifest: Manifest) -> str:
+def name_of(manifest: SegmentManifest) -> str:
     return stem(manifest.first_event_id, manifest.last_event_id)
 
 
-def newest(manifests: Iterable[Manifest]) -> Manifest | None:
-    return max(manifests, key=lambda one: one.last_event_id, default=None)
+def newest(manifests: Iterable[SegmentManifest]) -> SegmentManifest | None:
+    return max(manifests, key=lambda manifest: manifest.last_event_id, default=None)
 
 
-def problems_of_chain(alive: Sequence[Manifest]) -> list[str]:
-    """What is missing between segments, or in two of them; a sentence each."""
-    found = []
+def problems_of_chain(alive: Sequence[SegmentManifest]) -> list[str]:
+    """A message for each gap between segments and each overlap."""
+    problems = []
     for before, after in pairwise(alive):
         if after.first_event_id <= before.last_event_id:
-            found.append(f"{name_of(before)} and {name_of(after)} hold the same events")
+            problems.append(f"{name_of(before)} and {name_of(after)} contain the same events")
         elif after.previous_event_id > before.last_event_id:
-            found.append(
+            problems.append(
                 f"events {before.last_event_id + 1} to {after.previous_event_id} are in no segment"
             )
-    return found
+    return problems
 
 
-def compactable(alive: Sequence[Manifest], limits: Limits, count_min: int) -> list[list[Manifest]]:
-    """Neighbours worth writing as one. The result is at least twice its largest part, so an
-    event is written again a few times at most, however long the log grows."""
-    groups: list[list[Manifest]] = []
-    group: list[Manifest] = []
-    for one in alive:
-        if group and not _joins(group, one, limits):
+def compactable(
+    alive: Sequence[SegmentManifest], limits: SegmentLimits, count_min: int
+) -> list[list[SegmentManifest]]:
+    """Groups of adjacent segments to merge. A result has at least twice the rows of its largest
+    part, so the number of times an event is rewritten grows only with the logarithm."""
+    groups: list[list[SegmentManifest]] = []
+    group: list[SegmentManifest] = []
+    for manifest in alive:
+        if group and not _joins(group, manifest, limits):
             groups.append(group)
             group = []
-        group.append(one)
+        group.append(manifest)
     groups.append(group)
     return [group for group in groups if _is_worth(group, count_min)]
 
 
-def _joins(group: Sequence[Manifest], one: Manifest, limits: Limits) -> bool:
+def _joins(
+    group: Sequence[SegmentManifest], manifest: SegmentManifest, limits: SegmentLimits
+) -> bool:
     last = group[-1]
-    alike = (one.epoch, one.date, one.format, one.schema_version, one.workspace_id)
+    equal = ("epoch", "date", "format", "schema_version", "workspace_id")
     return (
-        alike == (last.epoch, last.date, last.format, last.schema_version, last.workspace_id)
-        and one.previous_event_id == last.last_event_id
-        and one.first_event_id - last.last_event_id < JUMP
-        and sum(each.rows for each in group) + one.rows <= limits.rows_max
-        and sum(each.bytes for each in group) + one.bytes <= limits.bytes_max
+        all(getattr(manifest, name) == getattr(last, name) for name in equal)
+        and manifest.previous_event_id == last.last_event_id
+        and manifest.first_event_id - last.last_event_id < JUMP
+        and sum(each.rows for each in group) + manifest.rows <= limits.rows_max
+        and sum(each.bytes for each in group) + manifest.bytes <= limits.bytes_max
     )
 
 
-def _is_worth(group: Sequence[Manifest], count_min: int) -> bool:
-    rows = [one.rows for one in group]
+def _is_worth(group: Sequence[SegmentManifest], count_min: int) -> bool:
+    rows = [manifest.rows for manifest in group]
     return len(group) >= max(2, count_min) and 2 * max(rows) <= sum(rows)
 
 
 def removable(
-    manifests: Sequence[Manifest], replaced_before: str, dates_before: str
-) -> list[Manifest]:
-    """What may go, in the order in which it must: the replaced before what replaces them, old
-    events before newer ones.
+    manifests: Sequence[SegmentManifest], replaced_before: str, dates_before: str
+) -> list[SegmentManifest]:
+    """The segments to remove, in order: replaced ones before their replacements, old ones first.
 
-    `replaced_before`: replacements made before that time have stood long enough.
-    `dates_before`: days of retention are over; but the newest segment stays, as the cursor.
+    `replaced_before`: segments replaced before that time are no longer needed.
+    `dates_before`: older days are past their retention. The newest segment stays as the cursor.
     """
     alive = live(manifests)
     last = newest(alive)
-    by_name = {name_of(one): one for one in manifests}
-    gone: list[Manifest] = []
-    for one in alive:
-        too_old = one.date < dates_before and one is not last
-        if too_old or one.created_at < replaced_before:
-            names = sorted(one.replaces, key=_length)
+    by_name = {name_of(manifest): manifest for manifest in manifests}
+    gone: list[SegmentManifest] = []
+    for manifest in alive:
+        too_old = manifest.date < dates_before and manifest is not last
+        if too_old or manifest.created_at < replaced_before:
+            names = sorted(manifest.replaces, key=_length)
             gone += [by_name[name] for name in names if name in by_name]
         if too_old:
-            gone.append(one)
+            gone.append(manifest)
     return gone
 
 
@@ -198,25 +200,30 @@ def _length(name: str) -> int:
     return int(last) - int(first)
 
 
-def page(manifests: Sequence[Manifest], after: int, limit: int) -> tuple[list[Manifest], bool]:
-    """Segments that continue from event `after`, and whether there are more.
+def page(
+    manifests: Sequence[SegmentManifest], after: int, limit: int
+) -> tuple[list[SegmentManifest], bool]:
+    """Segments that continue after event `after`, and whether there are more.
 
-    A client that pages while segments are compacted finds, where its cursor stands, the former
-    segment or the new one, but no event twice: it takes the segment that begins at its cursor.
-    Where none does (the former were removed), one comes that also holds events before it.
+    While segments are compacted, a page continues with the segment that begins at the cursor, so
+    a client gets no event twice. If that segment was removed, the page has one that also contains
+    events before the cursor.
     """
     alive = live(manifests)
-    begins = {one.previous_event_id: one for one in sorted(manifests, key=lambda one: one.rows)}
-    begins |= {one.previous_event_id: one for one in alive}
-    ends = [one.last_event_id for one in alive]
-    found: list[Manifest] = []
-    while len(found) <= limit:
+    begins = {
+        manifest.previous_event_id: manifest
+        for manifest in sorted(manifests, key=lambda manifest: manifest.rows)
+    }
+    begins |= {manifest.previous_event_id: manifest for manifest in alive}
+    ends = [manifest.last_event_id for manifest in alive]
+    rows: list[SegmentManifest] = []
+    while len(rows) <= limit:
         at = bisect_right(ends, after)
         if at == len(alive):
             break
-        one = alive[at]
-        if one.first_event_id <= after and after in begins:
-            one = begins[after]
-        found.append(one)
-        after = one.last_event_id
-    return found[:limit], len(found) > limit
+        manifest = alive[at]
+        if manifest.first_event_id <= after and after in begins:
+            manifest = begins[after]
+        rows.append(manifest)
+        after = manifest.last_event_id
+    return rows[:limit], len(rows) > limit

@@ -1,4 +1,4 @@
-"""The verbs: list segments and snapshots, read one, ask for a report.
+"""Lists and reads segments and snapshots, and runs reports.
 
 Files are read in native threads.
 """
@@ -11,21 +11,21 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.export import manifests, metrics, segment, wire
-from appliance.export.child import Child, error_of
-from appliance.export.manifests import Catalogue
-from appliance.export.settings import JobsSettings
-from appliance.export.trouble import EmptyRange, ExportError, SegmentMissing, TablesMissing
-from appliance.export.wire import Manifest
+from appliance.export.child import CommandRunner, error_of
+from appliance.export.errors import EmptyRange, ExportError, SegmentMissing, TablesMissing
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.settings import ExportSettings
+from appliance.export.wire import SegmentManifest
 from appliance.kernel.errors import Invalid
 from appliance.kernel.page import take_page
 from appliance.kernel.threads import in_thread
 
-BESIDE_BYTES = 100  # of a page beside its rows: a share for each row is more than enough
-EXIT_INVALID = 1  # of our command line: it was asked for nonsense
+BESIDE_BYTES = 100  # added per row for the rest of the page, which is more than it needs
+EXIT_INVALID = 1  # exit code of the command line for invalid arguments
 _encode = msgspec.json.Encoder().encode
 
 
-class Part(NamedTuple):
+class FileRange(NamedTuple):
     """Bytes `start` to `stop` of an open segment."""
 
     descriptor: int
@@ -34,41 +34,41 @@ class Part(NamedTuple):
 
 
 class Segments:
-    """What lies in `jobs.export_dir`. Manifests never change, so each is parsed once."""
+    """Segments in `export.export_dir`. Manifests never change, so each is parsed once."""
 
-    def __init__(self, out: Path, settings: JobsSettings, page_bytes_max: int) -> None:
-        self._catalogue = Catalogue(out)
+    def __init__(self, out: Path, settings: ExportSettings, page_bytes_max: int) -> None:
+        self._catalogue = SegmentDirectory(out)
         self._settings = settings
         self._page_bytes_max = page_bytes_max
-        self._known: dict[tuple[str, int, int], Manifest] = {}
+        self._cache: dict[tuple[str, int, int], SegmentManifest] = {}
 
     def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
         manifests = in_thread(self._read_all)
         limit = min(query.limit, self._settings.segments_page_max)
-        found, more = segment.page(manifests, query.after, limit)
-        # What a segment replaces is named in it: thousands of names after a compaction.
-        page, cut = take_page(map(_told, found), limit, self._page_bytes_max, _bytes)
+        segments, more = segment.page(manifests, query.after, limit)
+        # A segment may list thousands of replaced ones, so the page is also limited in bytes.
+        page, cut = take_page(map(_segment_row, segments), limit, self._page_bytes_max, _bytes)
         cursor = page[-1].last_event_id if page else query.after
         return wire.SegmentList(page, cursor, more or cut)
 
-    def find(self, name: str) -> Manifest:
+    def find(self, name: str) -> SegmentManifest:
         if segment.stem_of(name) is None:
             raise wire.SegmentNotFound
-        for one in in_thread(self._read_all):
-            if one.file == name:
-                return one
+        for entry in in_thread(self._read_all):
+            if entry.file == name:
+                return entry
         raise wire.SegmentNotFound
 
-    def open(self, manifest: Manifest, start: int, stop: int) -> Iterator[bytes]:
-        """The bytes, a piece at a time. The file is open from now on: nobody takes it away."""
+    def open(self, manifest: SegmentManifest, start: int, stop: int) -> Iterator[bytes]:
+        """The bytes in chunks. The file is opened now, so a later removal does not matter."""
         path, chunk = self._catalogue.data(manifest), self._settings.download_chunk_bytes
         try:
-            return Pieces(in_thread(_open, path, manifest.bytes, start, stop), chunk)
+            return FileChunks(in_thread(_open, path, manifest.bytes, start, stop), chunk)
         except FileNotFoundError:
             raise wire.SegmentNotFound from None
 
-    def _read_all(self) -> list[Manifest]:
-        found = {}
+    def _read_all(self) -> list[SegmentManifest]:
+        entries = {}
         try:
             paths = self._catalogue.paths()
         except ExportError as error:
@@ -78,41 +78,43 @@ class Segments:
                 with manifests.reading(path.name):
                     stat = path.stat()
                 key = (path.name, stat.st_ino, stat.st_mtime_ns)
-                found[key] = self._known.get(key) or self._catalogue.read(path)
+                entries[key] = self._cache.get(key) or self._catalogue.read(path)
             except SegmentMissing:
-                continue  # removed since the folder was read: something replaces it
+                continue  # removed since the folder was read, because another segment replaces it
             except ExportError as error:
                 raise _damaged(error) from None
-        self._known = found
-        return list(found.values())
+        self._cache = entries
+        return list(entries.values())
 
 
 class Snapshots:
-    """Those of the tables that lie in `jobs.export_dir`: a few, so each is read when asked for."""
+    """Snapshots in `export.export_dir`. There are few, so each is read for every request."""
 
-    def __init__(self, out: Path, settings: JobsSettings, page_bytes_max: int) -> None:
+    def __init__(self, out: Path, settings: ExportSettings, page_bytes_max: int) -> None:
         self._out = out.absolute()
         self._settings = settings
         self._page_bytes_max = page_bytes_max
 
     def newest(self, query: wire.SnapshotsQuery) -> wire.SnapshotList:
         limit = min(query.limit, self._settings.segments_page_max)
-        found = in_thread(self._read_all)
-        places = sorted(((one.as_of_event_id, name) for name, one in found.items()), reverse=True)
+        snapshots = in_thread(self._read_all)
+        keys = sorted(
+            ((manifest.as_of_event_id, name) for name, manifest in snapshots.items()), reverse=True
+        )
         if query.after is not None:
             event_id, _, name = query.after.partition(":")
-            places = [place for place in places if place < (int(event_id), name)]
-        rows = (_shown(name, found[name]) for _, name in places)
+            keys = [key for key in keys if key < (int(event_id), name)]
+        rows = (_snapshot_row(name, snapshots[name]) for _, name in keys)
         page, more = take_page(rows, limit, self._page_bytes_max, _bytes)
         last = f"{page[-1].as_of_event_id}:{page[-1].name}" if more else None
         return wire.SnapshotList(page, more, last)
 
     def find(self, name: str, file: str) -> wire.SnapshotFile:
-        """Only what a listing tells: neither name is made part of a path before that."""
+        """A file from the list of snapshots. Names are never used as paths before this check."""
         manifest = in_thread(self._read_all).get(name)
-        for one in manifest.files.values() if manifest else ():
-            if one.file == file:
-                return one
+        for entry in manifest.files.values() if manifest else ():
+            if entry.file == file:
+                return entry
         raise wire.SnapshotNotFound
 
     def open(self, name: str, file: wire.SnapshotFile, start: int, stop: int) -> Iterator[bytes]:
@@ -121,37 +123,39 @@ class Snapshots:
             part = in_thread(_open, path, file.bytes, start, stop)
         except FileNotFoundError:
             raise wire.SnapshotNotFound from None
-        return Pieces(part, self._settings.download_chunk_bytes)
+        return FileChunks(part, self._settings.download_chunk_bytes)
 
     def _read_all(self) -> dict[str, wire.SnapshotManifest]:
-        found = {}
+        entries = {}
         for path in manifests.snapshots(self._out):
             try:
-                found[path.parent.name] = manifests.read_snapshot(path)
+                entries[path.parent.name] = manifests.read_snapshot(path)
             except SegmentMissing:
-                continue  # a newer one was taken meanwhile
+                continue  # removed meanwhile, because there is a newer one
             except ExportError as error:
                 raise _damaged(error) from None
-        return found
+        return entries
 
 
 class Reports:
-    """Reports are made by our command line, for they read many files and add up many rows."""
+    """Runs reports with the command line, because they read many files and rows."""
 
-    def __init__(self, child: Child, settings: JobsSettings) -> None:
+    def __init__(self, child: CommandRunner, settings: ExportSettings) -> None:
         self._child = child
         self._settings = settings
         self._running = 0
 
     def activity(self, query: wire.ActivityQuery) -> bytes:
-        """JSON of an ActivityReport, as the child printed it."""
+        """An ActivityReport as JSON, from the output of the command."""
         if self._running >= self._settings.reports_max:
             metrics.reports.labels("refused").inc()
-            raise wire.ReportUnavailable("others are waiting for reports", retry_after=2.0)
+            raise wire.ReportUnavailable(
+                "too many reports are running (export.reports_max)", retry_after=2.0
+            )
         top = min(query.top, self._settings.report_rows_max)
         arguments = ["report", "activity", f"--top={top}"]
-        asked = {"from": query.first, "to": query.last, "channel": query.channel}
-        arguments += [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        options = {"from": query.first, "to": query.last, "channel": query.channel}
+        arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
         self._running += 1
         try:
             done = self._child.run(arguments, self._settings.report_seconds_max)
@@ -161,19 +165,19 @@ class Reports:
             metrics.reports.labels("ok").inc()
             return done.out
         metrics.reports.labels("failed").inc()
-        told = error_of(done)
-        if told.code in (EmptyRange.code, TablesMissing.code):
-            raise wire.NothingInRange(told.error, hint=told.hint)
+        error = error_of(done)
+        if error.code in (EmptyRange.code, TablesMissing.code):
+            raise wire.NothingInRange(error.error, hint=error.hint)
         if done.code == EXIT_INVALID:
-            raise Invalid(told.error, hint=told.hint)
-        raise wire.ReportUnavailable(told.error, details={"code": told.code})
+            raise Invalid(error.error, hint=error.hint)
+        raise wire.ReportUnavailable(error.error, details={"code": error.code})
 
 
-class Pieces:
-    """An iterator that the server closes when the answer is over, however it ends."""
+class FileChunks:
+    """An iterator that the server closes at the end of the response, also after an error."""
 
-    def __init__(self, part: Part, chunk_bytes: int) -> None:
-        self._part: Part | None = part
+    def __init__(self, part: FileRange, chunk_bytes: int) -> None:
+        self._part: FileRange | None = part
         self._chunk = chunk_bytes
 
     def __iter__(self) -> Iterator[bytes]:
@@ -187,7 +191,7 @@ class Pieces:
         size = min(self._chunk, part.stop - part.start)
         data = in_thread(os.pread, part.descriptor, size, part.start)
         self._part = part._replace(start=part.start + len(data))
-        if not data:  # cut off under our hands: the length that was promised is not kept
+        if not data:  # the file was truncated: the response ends early
             self.close()
             raise StopIteration
         metrics.sent.inc(len(data))
@@ -199,17 +203,17 @@ class Pieces:
             os.close(part.descriptor)
 
 
-def _open(path: Path, size: int, start: int, stop: int) -> Part:
+def _open(path: Path, size: int, start: int, stop: int) -> FileRange:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise wire.SegmentsDamaged(f"{path.name} can't be read: {error.strerror}") from None
+        raise wire.SegmentsDamaged(f"{path.name} cannot be read: {error.strerror}") from None
     if os.fstat(descriptor).st_size != size:
         os.close(descriptor)
-        raise wire.SegmentsDamaged(f"{path.name} has not the size that its manifest says")
-    return Part(descriptor, start, stop)
+        raise wire.SegmentsDamaged(f"{path.name} has another size than its manifest")
+    return FileRange(descriptor, start, stop)
 
 
 def _damaged(error: ExportError) -> wire.SegmentsDamaged:
@@ -220,11 +224,11 @@ def _bytes(row: wire.Segment | wire.Snapshot) -> int:
     return len(_encode(row)) + BESIDE_BYTES
 
 
-def _shown(name: str, one: wire.SnapshotManifest) -> wire.Snapshot:
-    return wire.Snapshot(name=name, **msgspec.structs.asdict(one))
+def _snapshot_row(name: str, manifest: wire.SnapshotManifest) -> wire.Snapshot:
+    return wire.Snapshot(name=name, **msgspec.structs.asdict(manifest))
 
 
-def _told(one: Manifest) -> wire.Segment:
-    known = msgspec.structs.asdict(one)
+def _segment_row(manifest: SegmentManifest) -> wire.Segment:
+    fields = msgspec.structs.asdict(manifest)
     names = (field for field in wire.Segment.__struct_fields__ if field != "name")
-    return wire.Segment(name=one.file, **{name: known[name] for name in names})
+    return wire.Segment(name=manifest.file, **{name: fields[name] for name in names})

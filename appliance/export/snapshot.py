@@ -1,9 +1,9 @@
-"""The tables as they are at one event, in files beside the log's segments, for the audit.
+"""Writes the tables as of one event into files next to the segments, for the audit.
 
     <out>/snapshot/<epoch>-<newest event>/{messages,topics,…}.parquet + manifest.json
 
-All tables are read in one transaction. The folder gets its name once everything in it is
-synced, so a reader sees all of it or nothing.
+All tables are read in one transaction. The folder gets its name after everything in it is synced,
+so readers never see an incomplete snapshot.
 """
 
 import secrets
@@ -21,16 +21,16 @@ from appliance.export.manifests import (
     writing,
 )
 from appliance.export.settings import Format
-from appliance.export.source import Log
+from appliance.export.source import EventLog
 from appliance.export.wire import SCHEMA_VERSION, SnapshotFile, SnapshotManifest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import sync_directory
 
 
 def take(
-    log: Log, out: Path, format_name: Format, kept: int, clock: Clock
+    log: EventLog, out: Path, format_name: Format, kept: int, clock: Clock
 ) -> tuple[Path, SnapshotManifest]:
-    """Where it lies, and its manifest. The same state again is the folder that is there."""
+    """Write a snapshot. Returns its path and manifest. An equal state reuses the name."""
     parent = out.absolute() / SNAPSHOT
     with writing():
         parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def take(
         with log.moment():
             epoch, newest = log.epoch, log.newest()
             tables = schema.snapshot()
-            files = {one.name: _table(log, one, folder, format_name) for one in tables}
+            files = {table.name: _table(log, table, folder, format_name) for table in tables}
         manifest = SnapshotManifest(
             schema_version=SCHEMA_VERSION,
             kind=SNAPSHOT,
@@ -60,7 +60,9 @@ def take(
     return target, manifest
 
 
-def _table(log: Log, table: schema.Table, folder: Path, format_name: Format) -> SnapshotFile:
+def _table(
+    log: EventLog, table: schema.ExportTable, folder: Path, format_name: Format
+) -> SnapshotFile:
     name = f"{table.name}.{format_name}"
     file = table_writer.create(folder / name, format_name, table.columns)
     for rows in log.rows(table.name, [column.name for column in table.columns]):
@@ -78,7 +80,7 @@ def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
             folder.rename(target)
             sync_directory(target.parent)
             return
-        # Of the same state, perhaps from another format: it is replaced as a whole.
+        # A snapshot of the same state, perhaps in another format: replace it.
         former = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
         target.rename(former)
         folder.rename(target)
@@ -87,11 +89,11 @@ def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
 
 
 def _prune(parent: Path, kept: int) -> None:
-    """All but the newest `kept`; a folder is out of sight before it is removed."""
-    found = sorted(
+    """Remove all but the newest `kept` snapshots. Rename each first, so readers ignore it."""
+    manifests = sorted(
         parent.glob(f"[!.]*/{SNAPSHOT_MANIFEST}"), key=lambda path: path.stat().st_mtime_ns
     )
-    for path in found[:-kept] if kept else []:
+    for path in manifests[:-kept] if kept else []:
         with writing():
             gone = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
             path.parent.rename(gone)
@@ -99,6 +101,6 @@ def _prune(parent: Path, kept: int) -> None:
 
 
 def _sweep(parent: Path) -> None:
-    """What a killed snapshot left. Snapshots of one directory are taken one at a time."""
+    """Remove the files of killed snapshots. Only one process at a time writes snapshots."""
     for left in parent.glob(f"{TEMPORARY}*"):
         shutil.rmtree(left, ignore_errors=True)

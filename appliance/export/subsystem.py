@@ -1,13 +1,13 @@
-"""The export of the log as a part of the appliance."""
+"""The subsystem that exports the log and serves segments and reports."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from appliance.export.child import Child
+from appliance.export.child import CommandRunner
 from appliance.export.loops import SegmentExporter
 from appliance.export.resources import routes
 from appliance.export.service import Reports, Segments, Snapshots
-from appliance.export.settings import JobsSettings
+from appliance.export.settings import ExportSettings
 from appliance.export.wire import SCOPES
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
@@ -19,14 +19,15 @@ from appliance.kernel.subsystem import Subsystem
 
 
 class ExportSubsystem(Subsystem):
-    """The loop is there only when `jobs.export` is on; what is read over HTTP always is."""
+    """The HTTP routes always exist; the loop runs only if `export.export` is set."""
 
     name = "export"
+    paths = ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots")
     scopes = SCOPES
 
     def __init__(
         self,
-        settings: JobsSettings,
+        settings: ExportSettings,
         datadir: DataDir,
         clock: Clock,
         log: Log,
@@ -35,10 +36,10 @@ class ExportSubsystem(Subsystem):
     ) -> None:
         if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
             raise BadSettings(
-                "settings: jobs.export: parquet needs pyarrow, which is not installed",
+                "settings: export.export: parquet needs pyarrow, which is not installed",
                 hint="pip install 'agentlip[export]', or export_format = \"jsonl\"",
             )
-        child = Child(datadir, settings)
+        child = CommandRunner(datadir, settings)
         out = datadir.workspace / settings.export_dir
         self._segments = Segments(out, settings, page_bytes_max)
         self._snapshots = Snapshots(out, settings, page_bytes_max)

@@ -1,4 +1,4 @@
-"""A file of rows in Parquet or JSON Lines: written, synced and hashed in one pass.
+"""Writes rows as Parquet or JSON Lines; writes, syncs and hashes in one pass.
 
 Parquet needs pyarrow, which is imported only when a Parquet file is opened.
 """
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from appliance.export.errors import LibraryMissing, SegmentTorn
 from appliance.export.manifests import reading, writing
-from appliance.export.schema import Column, events
-from appliance.export.trouble import LibraryMissing, SegmentTorn
+from appliance.export.schema import ExportColumn, events
 
 ROW_GROUP_ROWS = 65_536
-_EVENT_ID, _EPOCH = 0, 1  # places of columns
+_EVENT_ID, _EPOCH = 0, 1  # indexes of columns
 _COPY_BYTES = 1 << 20
-LEVEL = 1  # of zstd: a third of the size of no compression, at a quarter of the time of more
+LEVEL = 1  # zstd level: a third of the uncompressed size, in a quarter of the time of level 3
 _FEW_VALUES = frozenset(
     {"epoch", "name", "scope_channel_id", "entity_type", "channel_id", "sender", "kind"}
 )
@@ -36,20 +36,20 @@ class Written(NamedTuple):
 
 class TableFile(Protocol):
     def add(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Rows, column by column, in the order of the schema."""
+        """Add rows, given as columns in the order of the schema."""
 
     def copy(self, path: Path) -> None:
-        """All rows of another file of the same columns, in their order."""
+        """Add all rows of another file with the same columns."""
 
     def finish(self) -> Written:
-        """On the disk, whole."""
+        """Complete and sync the file."""
 
     def abandon(self) -> None:
-        """Closed and removed."""
+        """Close and remove the file."""
 
 
-def create(path: Path, format_name: str, columns: Sequence[Column]) -> TableFile:
-    """A new file; raises LibraryMissing for Parquet without pyarrow."""
+def create(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> TableFile:
+    """Create a file. Raises LibraryMissing for Parquet without pyarrow."""
     if format_name == "parquet":
         return ParquetFile(path, columns)
     return JsonLinesFile(path, columns)
@@ -60,13 +60,13 @@ def library(name: str = "pyarrow.parquet", extra: str = "export") -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise LibraryMissing(
-            f"this needs {name.partition('.')[0]}, which is not installed",
+            f"{name.partition('.')[0]} is not installed",
             hint=f"pip install 'agentlip[{extra}]'",
         ) from None
 
 
 class _Hashed(io.RawIOBase):
-    """A new file on its way to the disk, hashed as it is written."""
+    """A new file that is hashed as it is written."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ class _Hashed(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        if self._abandoned:  # a Parquet writer still wants to end its file
+        if self._abandoned:  # a Parquet writer still writes the footer
             return view.nbytes
         self._hash.update(view)
         left = view
         try:
             while left.nbytes:
                 left = left[self._file.write(left) :]
-        except OSError as error:  # such as a full disk: it names no file by itself
+        except OSError as error:  # for example a full disk: the error has no file name
             error.filename = str(self.path.parent)
             raise
         self.bytes += view.nbytes
@@ -110,7 +110,7 @@ class _Hashed(io.RawIOBase):
 
 
 class ParquetFile:
-    def __init__(self, path: Path, columns: Sequence[Column]) -> None:
+    def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
         self._parquet = library()
         self._arrow = importlib.import_module("pyarrow")
         self.schema = arrow_schema(columns)
@@ -139,9 +139,9 @@ class ParquetFile:
                 self._gather(self._arrow.Table.from_batches([batch], self.schema))
 
     def _gather(self, table: Any) -> None:
-        """Small pieces together fill a row group, so that compaction leaves large ones."""
+        """Collect small tables into a row group, so that compaction produces large groups."""
         self._gathered.append(table)
-        if sum(one.num_rows for one in self._gathered) >= ROW_GROUP_ROWS:
+        if sum(piece.num_rows for piece in self._gathered) >= ROW_GROUP_ROWS:
             self._pour()
 
     def _pour(self) -> None:
@@ -177,7 +177,7 @@ class ParquetFile:
 
 
 class JsonLinesFile:
-    def __init__(self, path: Path, columns: Sequence[Column]) -> None:
+    def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
         self._names = [column.name for column in columns]
         self._encode = msgspec.json.Encoder().encode_lines
         self._rows = 0
@@ -207,7 +207,7 @@ class JsonLinesFile:
 
 
 class Constant(Sequence[Any]):
-    """A column that says the same in each row."""
+    """A column with the same value in each row."""
 
     def __init__(self, value: Any, length: int) -> None:
         self.value = value
@@ -216,15 +216,15 @@ class Constant(Sequence[Any]):
     def __len__(self) -> int:
         return self.length
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return Constant(self.value, len(range(*place.indices(self.length))))
-        if not -self.length <= place < self.length:
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Constant(self.value, len(range(*index.indices(self.length))))
+        if not -self.length <= index < self.length:
             raise IndexError
         return self.value
 
 
-def arrow_schema(columns: Sequence[Column]) -> Any:
+def arrow_schema(columns: Sequence[ExportColumn]) -> Any:
     arrow = importlib.import_module("pyarrow")
     types = {
         "int64": arrow.int64(),
@@ -232,13 +232,15 @@ def arrow_schema(columns: Sequence[Column]) -> Any:
         "timestamp_us_utc": arrow.timestamp("us", "UTC"),
     }
     return arrow.schema(
-        [arrow.field(one.name, types[one.type], nullable=one.nullable) for one in columns]
+        [
+            arrow.field(column.name, types[column.type], nullable=column.nullable)
+            for column in columns
+        ]
     )
 
 
 def times(texts: Any) -> Any:
-    """Timestamps of an array of ISO 8601; what only Python reads, Python reads. ValueError for
-    what neither can."""
+    """Parse an array of ISO 8601 texts, with Python if Arrow cannot. Raises ValueError."""
     arrow = importlib.import_module("pyarrow")
     kind = arrow.timestamp("us", "UTC")
     try:
@@ -253,7 +255,7 @@ def _instant(text: str) -> datetime:
 
 
 class Extent(NamedTuple):
-    """What a segment's file itself says."""
+    """The facts that are read from a segment's file."""
 
     first_event_id: int
     last_event_id: int
@@ -266,7 +268,7 @@ def extent(path: Path, format_name: str) -> Extent:
 
 
 def count(path: Path, format_name: str) -> int:
-    """The rows of a file of any columns."""
+    """The number of rows of a file, whatever its columns."""
     if format_name == "parquet":
         with _parquet_of(path) as file:
             return int(file.metadata.num_rows)
@@ -282,7 +284,7 @@ def _parquet_of(path: Path) -> Iterator[Any]:
         with reading(path.name), parquet.ParquetFile(path) as file:
             yield file
     except (arrow.ArrowException, IndexError) as error:
-        raise SegmentTorn(f"{path.name} is no Parquet file: {error}") from None
+        raise SegmentTorn(f"{path.name} is not a Parquet file: {error}") from None
 
 
 def _extent_of_parquet(path: Path) -> Extent:
@@ -292,7 +294,9 @@ def _extent_of_parquet(path: Path) -> Extent:
         groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         ids = [group.column(_EVENT_ID).statistics for group in groups]
         epochs = [group.column(_EPOCH).statistics for group in groups]
-        named = frozenset(name for one in epochs for name in (one.min, one.max))
+        named = frozenset(
+            name for statistics in epochs for name in (statistics.min, statistics.max)
+        )
         return Extent(ids[0].min, ids[-1].max, file.metadata.num_rows, named)
 
 
@@ -302,13 +306,13 @@ def _extent_of_lines(path: Path) -> Extent:
     try:
         with reading(path.name), path.open("rb") as file:
             for line in file:
-                said = msgspec.json.decode(line, type=_Line)
-                last = said.event_id
+                event = msgspec.json.decode(line, type=_Line)
+                last = event.event_id
                 first = first or last
-                epochs.add(said.epoch)
+                epochs.add(event.epoch)
                 rows += 1
     except msgspec.DecodeError as error:
-        raise SegmentTorn(f"{path.name} is torn at line {rows + 1}: {error}") from None
+        raise SegmentTorn(f"{path.name} is malformed at line {rows + 1}: {error}") from None
     return Extent(first, last, rows, frozenset(epochs))
 
 

@@ -1,4 +1,4 @@
-"""What crosses the door about segments: manifests, listings, errors."""
+"""Structs and errors of the HTTP API and the manifests."""
 
 from typing import Annotated, Literal
 
@@ -16,12 +16,12 @@ FileName = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[A-Za-z0-
 Date = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
-    """What is said of a segment. A segment without one does not exist for a reader.
+class SegmentManifest(Struct, frozen=True, kw_only=True):
+    """The manifest of a segment. Readers ignore segments without one.
 
-    previous_event_id  the newest event of the log before the first of these, 0 at its begin;
-                       so segments form a chain, in which a missing one shows
-    replaces           stems of segments that hold the same events; a reader leaves those out
+    previous_event_id  the newest event before the first of this segment, or 0. Segments form a
+                       chain, so a missing segment is detected
+    replaces           stems of segments with the same events, which readers ignore
     """
 
     schema_version: int
@@ -49,7 +49,7 @@ class SnapshotFile(Struct, frozen=True):
 
 
 class SnapshotManifest(Struct, frozen=True, kw_only=True):
-    """What is said of a snapshot: the tables as they were when that event was the newest."""
+    """The manifest of a snapshot: the tables as of event `as_of_event_id`."""
 
     schema_version: int
     kind: str
@@ -62,7 +62,7 @@ class SnapshotManifest(Struct, frozen=True, kw_only=True):
 
 
 class Segment(Struct, frozen=True):
-    """A segment as the listing tells it: its manifest, with `name`, which is what to download."""
+    """A segment in a list: the fields of its manifest, and `name` for the download."""
 
     name: str
     kind: str
@@ -82,7 +82,7 @@ class Segment(Struct, frozen=True):
 
 
 class SegmentList(Struct, frozen=True):
-    """`next` is the cursor for `after`; take of each segment the events above your own."""
+    """`next` is the value for `after`. Ignore events that are not above your cursor."""
 
     segments: list[Segment]
     next: int
@@ -95,7 +95,7 @@ class SegmentsQuery(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """The tables as they were at one event; `files` tells a file for each table."""
+    """The tables as of one event; `files` has a file for each table."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class SnapshotList(Struct, frozen=True):
-    """Newest first. While `has_more` is true, the list continues with `after` set to `next`."""
+    """Newest first. While `has_more` is true, continue with `after` set to `next`."""
 
     snapshots: list[Snapshot]
     has_more: bool = False
@@ -117,7 +117,7 @@ class SnapshotList(Struct, frozen=True):
 
 
 class SnapshotsQuery(Struct, frozen=True):
-    """`after`: `next` of the page before."""
+    """`after` is `next` of the previous page."""
 
     limit: Annotated[int, Meta(ge=1)] = 10
     after: Annotated[str, Meta(pattern=r"^[0-9]{1,19}:[^/]{1,255}$")] | None = None
@@ -125,31 +125,33 @@ class SnapshotsQuery(Struct, frozen=True):
 
 class SnapshotNotFound(Missing):
     code = "SNAPSHOT_NOT_FOUND"
-    sentence = "there is no such snapshot, or no such file in it"
-    advice = "GET /api/v1/snapshots lists them; older ones are removed when new ones are taken"
+    default_message = "snapshot or file not found"
+    default_hint = (
+        "GET /api/v1/snapshots lists them; older ones are removed when new ones are taken"
+    )
 
 
 class SegmentNotFound(Missing):
     code = "SEGMENT_NOT_FOUND"
-    sentence = "there is no such segment"
-    advice = "GET /api/v1/segments lists them; a replaced one is removed after a while"
+    default_message = "segment not found"
+    default_hint = "GET /api/v1/segments lists them; a replaced one is removed after a while"
 
 
 class RangeNotSatisfiable(Invalid):
     code = "RANGE_NOT_SATISFIABLE"
     status = 416
-    sentence = "that range lies outside the segment"
-    advice = "its size is in the listing, and in Content-Range of this answer"
+    default_message = "the range is outside the segment"
+    default_hint = "use the size from the list or from Content-Range of this response"
 
 
 class SegmentsDamaged(Unavailable):
     code = "SEGMENTS_DAMAGED"
-    sentence = "what lies in the export's directory is damaged"
-    advice = "agentlip export verify DIR names all that is wrong"
+    default_message = "the export directory contains damaged files"
+    default_hint = "run agentlip export verify DIR to list all problems"
 
 
 class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"}):
-    """Days in UTC, both included; left out: all there are."""
+    """Days in UTC, inclusive; without them all days."""
 
     first: Date | None = None
     last: Date | None = None
@@ -158,10 +160,10 @@ class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"})
 
 
 class Activity(Struct, frozen=True):
-    """What was done by one sender, in one topic, on one day, …
+    """The activity of one sender, topic, channel or day.
 
-    reply_seconds: until somebody else answered: the median of the days' medians, each counted
-    by its replies; None where nobody did.
+    reply_seconds: time until another sender replied, as the median of the daily medians weighted
+    by replies; None without replies.
     """
 
     key: str
@@ -183,7 +185,7 @@ class Pair(Struct, frozen=True):
 
 
 class ActivityReport(Struct, frozen=True):
-    """`days` are complete; of the others the busiest `top`, `left_out` says how many follow."""
+    """`days` are complete; other lists have the `top` busiest. `left_out` counts the rest."""
 
     first: str
     last: str
@@ -199,11 +201,13 @@ class ActivityReport(Struct, frozen=True):
 
 class NothingInRange(Missing):
     code = "EMPTY_RANGE"
-    sentence = "nothing happened in that range, or no job has counted it yet"
-    advice = "ask for other days, or run the activity job for them"
+    default_message = "the range has no activity, or the job has not processed it yet"
+    default_hint = "use other days, or run the activity job for them"
 
 
 class ReportUnavailable(Unavailable):
     code = "REPORT_UNAVAILABLE"
-    sentence = "there is no report to be read"
-    advice = "run the activity job into jobs.gold_dir; agentlip report activity says what is wrong"
+    default_message = "the report cannot be read"
+    default_hint = (
+        "run the activity job into export.gold_dir, then agentlip report activity to see the error"
+    )

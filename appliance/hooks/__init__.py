@@ -1,14 +1,14 @@
-"""Hooks: declared commands that run when something happens in the inbox.
+"""Hooks: configured commands that run on events of the inbox.
 
-Nouns: hook (a declared command), run (one hook, one event), grant (a secret by which a run may
-send: a reply, a message to the sender, a post into the event's topic; for minutes, no more).
+Terms: a run is one hook for one event. A grant is a short-lived token with which a run can send: a
+reply, a message to the sender, or a post to the event's topic.
 
-    event ──wanted by──▶ queue ──one of eight runners──▶ running ──▶ ok, failed, timeout,
+    event ──matched by──▶ queue ──one of eight runners──▶ running ──▶ ok, failed, timeout,
                            │                                         not_started
                            └── full: dropped, counted
 
-What always holds:
-- The event loop, the link and whoever sent wait for no hook.
-- A hook has no token of the workspace; what its grant allows is bound to one event.
-- Every run is a row, and so is what it did by its grant.
+Invariants:
+- The event loop, the broker connection and senders never wait for a hook.
+- A hook gets no token of the workspace; its grant is bound to one event.
+- Every run is recorded, with everything it sent.
 """

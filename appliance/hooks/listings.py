@@ -1,4 +1,4 @@
-"""The listing of the runs of hooks."""
+"""The listing of hook runs."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ _RUNS = statement(
 def runs(
     reader: Reader, mesh: str, before: int | None, limit: int
 ) -> tuple[list[wire.HookRun], bool]:
-    """The newest first, from `before` down."""
+    """Newest first, before the number `before`; and whether there are more."""
     page, more = reader.page(
         _RUNS,
         {"mesh": mesh, "before": 2**62 if before is None else before, "rows": limit + 1},
@@ -34,10 +34,11 @@ def runs(
     )
     return [
         wire.HookRun(
-            number, id_, iso(at), hook, event, mesh, inbox_id, outcome, code, ms, bool(cut), said,
-            msgspec.json.decode(acts),
+            number, id_, iso(at), hook, event, mesh, inbox_id, outcome, code, ms, bool(truncated),
+            output_bytes, msgspec.json.decode(acts),
         )
         for (
-            number, id_, at, hook, event, mesh, inbox_id, outcome, code, ms, cut, said, acts,
+            number, id_, at, hook, event, mesh, inbox_id, outcome, code, ms, truncated,
+            output_bytes, acts,
         ) in page
     ], more  # fmt: skip

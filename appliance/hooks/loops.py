@@ -1,6 +1,6 @@
-"""The places in which hooks run, and the end of grants."""
+"""Runners of hooks, and the cleanup of grants."""
 
-from appliance.hooks.service import Hooks
+from appliance.hooks.service import HookService
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
@@ -9,36 +9,36 @@ from appliance.kernel.loop import Loop
 IDLE_SECONDS = 1.0
 
 
-class Runner(Loop):
-    """One of the places: takes a run, works on it, takes the next."""
+class HookRunner(Loop):
+    """Runs one hook at a time; there are hooks.at_once_max of these."""
 
     name = "hook_runner"
     interval_seconds = 0.001
 
-    def __init__(self, hooks: Hooks, clock: Clock, log: Log) -> None:
+    def __init__(self, hooks: HookService, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self._hooks = hooks
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        self._hooks.signal.clear()
-        job = self._hooks.take()
+        self._hooks.wakeup.clear()
+        job = self._hooks.next_job()
         if job is None:
-            self._hooks.signal.wait(IDLE_SECONDS)
+            self._hooks.wakeup.wait(IDLE_SECONDS)
             return {"runs": 0}
         try:
-            self._hooks.work(job)
+            self._hooks.run_job(job)
         except Unavailable as error:
-            self.log.warning("a hook was not run: its row can't be written", code=error.code)
+            self.log.warning("a hook was not run: the run can't be recorded", code=error.code)
         return {"runs": 1}
 
 
-class GrantKeeper(Loop):
+class GrantExpiry(Loop):
     name = "hook_grants"
     interval_seconds = 30.0
 
-    def __init__(self, hooks: Hooks, clock: Clock, log: Log) -> None:
+    def __init__(self, hooks: HookService, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self._hooks = hooks
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        return {"forgotten": self._hooks.forget_grants(now_ms)}
+        return {"forgotten": self._hooks.drop_expired_grants(now_ms)}

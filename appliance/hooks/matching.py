@@ -1,19 +1,19 @@
-"""Which hook wants which event, and what it may send then. Pure.
+"""Which hooks match an event, and what they can send. Pure.
 
-| on | of |
+| on | event |
 | --- | --- |
 | on-message | every message |
 | on-dm | a message to this member alone |
-| on-mention | a message whose meta.mentions names this member |
+| on-mention | a message whose meta.mentions includes this member |
 | on-topic-NAME | a message in that topic |
-| on-disconnect, on-reconnect | the link to a broker |
+| on-disconnect, on-reconnect | a change of the connection to a broker |
 | on-startup | the start of the appliance |
 
-| scope, as declared | as granted | may |
+| scope in the settings | scope in the grant | allows |
 | --- | --- | --- |
-| reply:event | reply:event | answer, where the message came from |
-| dm:send:sender | dm:send:KEY | write to who sent the message |
-| topic:NAME:post | the same, for an event of that topic | post there |
+| reply:event | reply:event | a reply to where the message came from |
+| dm:send:sender | dm:send:KEY | a message to its sender |
+| topic:NAME:post | the same, if the event is in that topic | a post to the topic |
 """
 
 import re
@@ -21,14 +21,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from appliance.hooks.settings import HookCommand
-from appliance.inbox.event import Event
+from appliance.inbox.event import InboxEvent
 from appliance.inbox.wire import InboxMessage
 
 PLAIN = ("on-message", "on-dm", "on-mention", "on-disconnect", "on-reconnect", "on-startup")
 TOPIC = "on-topic-"
-NOT_OURS = {
-    "on-file-share": "files are not shared by this appliance",
-    "pre-send": "a hook in the way of a send would make its 202 wait; check before you send",
+UNSUPPORTED = {
+    "on-file-share": "this appliance has no file sharing",
+    "pre-send": "not supported: a hook would delay the reply to the sender",
 }
 _FACTS = {"daemon_disconnect": "on-disconnect", "daemon_reconnect": "on-reconnect"}
 _TOPIC_SCOPE = re.compile(r"topic:([^\s:*]{1,200}):post")
@@ -36,21 +36,21 @@ HOPS = "agentlip_hops"
 REPLY, SENDER = "reply:event", "dm:send:sender"
 
 
-def problem(command: HookCommand) -> str | None:
-    """What is wrong with a declaration, as a sentence; None: nothing."""
+def declaration_error(command: HookCommand) -> str | None:
+    """Why the settings of a hook are invalid, or None."""
     name = command.on
-    if name in NOT_OURS:
-        return f"{name}: {NOT_OURS[name]}"
+    if name in UNSUPPORTED:
+        return f"{name}: {UNSUPPORTED[name]}"
     if name not in PLAIN and not (name.startswith(TOPIC) and len(name) > len(TOPIC)):
-        return f"there is no event {name}; there are {', '.join(PLAIN)} and on-topic-NAME"
+        return f"unknown event {name}; use one of {', '.join(PLAIN)} or on-topic-NAME"
     for scope in command.scopes:
         if scope not in (REPLY, SENDER) and not _TOPIC_SCOPE.fullmatch(scope):
-            return f"there is no scope {scope}; there are {REPLY}, {SENDER} and topic:NAME:post"
+            return f"unknown scope {scope}; use {REPLY}, {SENDER} or topic:NAME:post"
     return None
 
 
-def names_of(event: Event, own: Collection[str]) -> list[str]:
-    """The hooks' names that this event has. `own`: our key and our names in the mesh."""
+def event_names(event: InboxEvent, own: Collection[str]) -> list[str]:
+    """The hook names of an event. `own`: key and names of this member in the mesh."""
     message = event.message
     if message is None:
         return [_FACTS[event.name]] if event.name in _FACTS else []
@@ -64,38 +64,37 @@ def names_of(event: Event, own: Collection[str]) -> list[str]:
     return names
 
 
-def wants(command: HookCommand, names: Sequence[str], mesh: str) -> bool:
+def matches(command: HookCommand, names: Sequence[str], mesh: str) -> bool:
     return command.on in names and command.mesh in (None, mesh)
 
 
-def granted(command: HookCommand, message: InboxMessage | None) -> tuple[str, ...]:
-    """The declared scopes, bound to this one event. Without a message there is nobody to
-    write to."""
+def grant_scopes(command: HookCommand, message: InboxMessage | None) -> tuple[str, ...]:
+    """The scopes of the settings, bound to this event; none for an event without a message."""
     if message is None:
         return ()
-    found = []
+    scopes = []
     for scope in command.scopes:
         posts = _TOPIC_SCOPE.fullmatch(scope)
         if scope == REPLY:
-            found.append(scope)
+            scopes.append(scope)
         elif scope == SENDER:
-            found.append(f"dm:send:{message.sender_pubkey}")
+            scopes.append(f"dm:send:{message.sender_pubkey}")
         elif posts and posts[1] == message.topic:
-            found.append(scope)
-    return tuple(dict.fromkeys(found))
+            scopes.append(scope)
+    return tuple(dict.fromkeys(scopes))
 
 
 def hops(meta: Any) -> int:
-    """How many hooks this message comes from, one answering another."""
-    found = meta.get(HOPS) if isinstance(meta, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+    """How many hooks in a row caused this message."""
+    count = meta.get(HOPS) if isinstance(meta, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
 
 def label(name: str) -> str:
-    """For metrics: topics are named by users."""
+    """The metric label of a hook: all topics share one, because users name them."""
     return f"{TOPIC}*" if name.startswith(TOPIC) else name
 
 
 def _mentions(meta: Any) -> set[str]:
-    named = meta.get("mentions") if isinstance(meta, dict) else None
-    return {one for one in named if isinstance(one, str)} if isinstance(named, list) else set()
+    names = meta.get("mentions") if isinstance(meta, dict) else None
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

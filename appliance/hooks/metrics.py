@@ -1,17 +1,22 @@
-"""What hooks count. Topics are named by users, so every `on-topic-…` is one label."""
+"""Metrics of hooks. Users name topics, so all `on-topic-…` hooks share one label."""
 
 from appliance.kernel.metrics import counter, gauge, histogram
 
-runs = counter("hook_invocations_total", "Runs of hooks", ("hook", "outcome"))
-"""outcome: ok, failed, timeout, not_started, dropped; hops: a message came from too many hooks"""
+runs = counter("hook_invocations_total", "Hook runs by outcome", ("hook", "outcome"))
+"""outcome: ok, failed, timeout, not_started, dropped; hops: hooks.hops_max was reached"""
 
 seconds = histogram(
-    "hook_duration_seconds", "Time of a run", ("hook",), (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60)
+    "hook_duration_seconds",
+    "Duration of a hook run",
+    ("hook",),
+    (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
 )
-acts = counter("hook_capability_calls_total", "What runs asked to send", ("scope", "outcome"))
+acts = counter(
+    "hook_capability_calls_total", "Messages that hook runs requested to send", ("scope", "outcome")
+)
 """scope: reply, dm, topic; outcome: sent, refused, failed; scope any: too_many (hooks.acts_max)"""
 
 unenforceable = counter(
-    "hook_unenforceable_total", "Runs whose network_policy could not be enforced"
+    "hook_unenforceable_total", "Hook runs with a network_policy that can't be enforced"
 )
-waiting = gauge("hook_waiting_runs", "Runs that wait for a free place")
+waiting = gauge("hook_waiting_runs", "Hook runs waiting for a runner")

@@ -1,4 +1,4 @@
-"""The table of runs, in the inbox's store."""
+"""The table of hook runs, in the inbox's database."""
 
 import peewee
 

@@ -1,4 +1,4 @@
-"""Hooks on HTTP: what a run may do by its grant, and the list of runs."""
+"""HTTP routes of hooks: sending with a grant, and the list of runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import falcon
 
 from appliance.hooks import wire
-from appliance.hooks.service import Hooks
+from appliance.hooks.service import HookService
 from appliance.kernel.auth import Principal
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
@@ -16,7 +16,7 @@ MeshOf = Callable[[str | None, Principal, str], str]
 
 
 class HooksResource:
-    def __init__(self, hooks: Hooks, mesh_of: MeshOf) -> None:
+    def __init__(self, hooks: HookService, mesh_of: MeshOf) -> None:
         self._hooks = hooks
         self._mesh_of = mesh_of
 
@@ -29,7 +29,7 @@ class HooksResource:
         reply(resp, self._hooks.runs(mesh, query.before, min(query.limit, RUNS_MAX)))
 
 
-def routes(hooks: Hooks, mesh_of: MeshOf) -> list[Route]:
+def routes(hooks: HookService, mesh_of: MeshOf) -> list[Route]:
     resource = HooksResource(hooks, mesh_of)
     return [
         Route("/v1/hooks/act", resource, {
@@ -37,11 +37,11 @@ def routes(hooks: Hooks, mesh_of: MeshOf) -> list[Route]:
                               same_origin=True,
                               errors=(wire.NotGranted, wire.TooManyActs, wire.NoSender),
                               example={"scope": "reply:event", "message": "seen"},
-                              summary="What a running hook may send, with its own token"),
+                              summary="Send a message from a running hook, with its own token"),
         }, suffix="act"),
         Route("/v1/hooks/runs", resource, {
             "GET": Operation(wire.READ, query=wire.RunsQuery, reply=wire.HookRuns,
                              by_channel=True, same_origin=True,
-                             summary="Runs of hooks, newest first"),
+                             summary="List hook runs, newest first"),
         }, suffix="runs"),
     ]  # fmt: skip

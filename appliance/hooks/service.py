@@ -1,4 +1,4 @@
-"""Hooks: who is called for an event, in which room, and what it may send afterwards."""
+"""Runs hooks on events, and sends what they request."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -9,7 +9,7 @@ import msgspec
 
 from appliance.hooks import listings, matching, metrics, wire, writes
 from appliance.hooks.settings import HookCommand, HookSettings
-from appliance.inbox.event import Event
+from appliance.inbox.event import InboxEvent
 from appliance.inbox.wire import InboxMessage
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock, iso
@@ -18,14 +18,14 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id, secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
-from appliance.kernel.subprocess_runner import Ran, run
-from appliance.kernel.wakeup import Signal
+from appliance.kernel.subprocess_runner import CommandResult, run
+from appliance.kernel.wakeup import Wakeup
 
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
-TRUNCATED_ROOM = 2048
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
+TRUNCATION_MARGIN_BYTES = 2048
 
 
-class Order(msgspec.Struct, frozen=True):
+class HookMessage(msgspec.Struct, frozen=True):
     """A message that a hook wants sent."""
 
     mesh: str
@@ -36,11 +36,11 @@ class Order(msgspec.Struct, frozen=True):
     meta: dict[str, Any] | None = None
 
 
-SendOrder = Callable[[Order], None]
-"""Has it accepted by the outbox; raises an ApplianceError when it is refused."""
+SendHookMessage = Callable[[HookMessage], None]
+"""Sends it through the outbox; raises ApplianceError if it is refused."""
 
 
-class Job(NamedTuple):
+class HookJob(NamedTuple):
     id: str
     command: HookCommand
     event: str
@@ -49,25 +49,25 @@ class Job(NamedTuple):
     data: bytes
 
 
-class Grant(msgspec.Struct):
-    """`asked`: for how many sends so far, whatever became of them."""
+class HookGrant(msgspec.Struct):
+    """`sends_requested`: sends requested so far, including refused ones."""
 
     run_id: str
     mesh: str
     scopes: tuple[str, ...]
     message: InboxMessage
     until_ms: int
-    asked: int = 0
+    sends_requested: int = 0
 
 
-class Hooks:
-    """`url` tells where this appliance answers; `own` our key and names in a mesh."""
+class HookService:
+    """`url` returns the URL of this appliance, `own` this member's key and names in a mesh."""
 
     def __init__(
         self,
         settings: HookSettings,
         store: Store,
-        book: TokenBook,
+        tokens: TokenBook,
         clock: Clock,
         log: Log,
         folder: Path,
@@ -77,79 +77,87 @@ class Hooks:
         own: Callable[[str], Collection[str]],
         url: Callable[[], str],
         announce: Callable[..., None],
-        send: SendOrder | None = None,
+        send: SendHookMessage | None = None,
     ) -> None:
         check(settings)
         self.settings = settings
         self.send = send
-        self.signal = Signal()
+        self.wakeup = Wakeup()
         self._store = store
-        self._book = book
+        self._tokens = tokens
         self._clock = clock
         self._log = log
         self._folder = folder
-        self._environment = {name: environment[name] for name in PASSED_ON if environment.get(name)}
+        self._environment = {
+            name: environment[name] for name in INHERITED_VARIABLES if environment.get(name)
+        }
         self._own = own
         self._url = url
         self._announce = announce
-        self._queue: deque[Job] = deque()
-        self._grants: dict[str, Grant] = {}
+        self._queue: deque[HookJob] = deque()
+        self._grants: dict[str, HookGrant] = {}
         self.enabled = bool(settings.commands) and is_on(settings, off_in_ci, log)
         metrics.waiting.set_function(lambda: len(self._queue))
 
-    def hear(self, event: Event) -> None:
-        """Called for every event, on the loop, after its commit. Waits for nothing."""
+    def on_event(self, event: InboxEvent) -> None:
+        """Called for every event, on the event loop, after its commit. Must not block."""
         if not self.enabled or event.name == "hook_executed":
             return
-        if event.message is not None and event.message.own and not self.settings.own:
+        if (
+            event.message is not None
+            and event.message.own
+            and not self.settings.include_own_messages
+        ):
             return
-        if event.message is not None and self._went_round(event.message):
+        if event.message is not None and self._is_too_deep(event.message):
             return
-        self._offer(matching.names_of(event, self._own(event.mesh)), event)
+        self._enqueue(matching.event_names(event, self._own(event.mesh)), event)
 
-    def _went_round(self, message: InboxMessage) -> bool:
-        """Two hooks that answer each other would do so for ever."""
+    def _is_too_deep(self, message: InboxMessage) -> bool:
+        """Whether hooks.hops_max is reached, which ends two hooks that reply to each other."""
         if matching.hops(message.meta) < self.settings.hops_max:
             return False
         metrics.runs.labels("none", "hops").inc()
-        self._log.warning("a message came from too many hooks; none is called", id=message.id)
+        self._log.warning("no hook was run: the message has reached hooks.hops_max", id=message.id)
         return True
 
-    def start_up(self, mesh: str) -> None:
+    def on_startup(self, mesh: str) -> None:
         if self.enabled:
             data = msgspec.json.encode({"mesh": mesh})
-            self._offer(["on-startup"], Event(0, "startup", mesh, data))
+            self._enqueue(["on-startup"], InboxEvent(0, "startup", mesh, data))
 
-    def _offer(self, names: list[str], event: Event) -> None:
+    def _enqueue(self, names: list[str], event: InboxEvent) -> None:
         for command in self.settings.commands:
-            if not matching.wants(command, names, event.mesh):
+            if not matching.matches(command, names, event.mesh):
                 continue
             if len(self._queue) >= self.settings.queue_max:
                 metrics.runs.labels(matching.label(command.on), "dropped").inc()
-                self._log.warning("a run of a hook was dropped: too many wait", hook=command.on)
+                self._log.warning(
+                    "a hook run was dropped: queue full (hooks.queue_max)", hook=command.on
+                )
                 continue
             self._queue.append(
-                Job(
+                HookJob(
                     f"run_{random_id()}", command, event.name, event.mesh, event.message, event.data
                 )
             )
-            self.signal.set()
+            self.wakeup.set()
 
-    def take(self) -> Job | None:
+    def next_job(self) -> HookJob | None:
         return self._queue.popleft() if self._queue else None
 
     # -- one run -----------------------------------------------------------------------------
 
-    def work(self, job: Job) -> str:
-        """Runs it to its end; how that was."""
-        scopes = matching.granted(job.command, job.message)
+    def run_job(self, job: HookJob) -> str:
+        """Run the hook and return its outcome."""
+        scopes = matching.grant_scopes(job.command, job.message)
         until_ms = self._clock.now_ms() + int(self.settings.grant_seconds * 1000)
-        text, truncated = self._text(job, scopes, until_ms)
+        text, truncated = self._input(job, scopes, until_ms)
         inbox_id = None if job.message is None else job.message.id
         self._store.write(
             writes.begin, job.id, job.command.on, job.event, job.mesh, inbox_id, truncated
         )
-        environment = self._room(job, scopes, until_ms)
+        environment = self._environment_for(job, scopes, until_ms)
         if job.command.network_policy == "deny":
             metrics.unenforceable.inc()
         ran = run(
@@ -159,21 +167,21 @@ class Hooks:
             folder=self._folder,
             seconds_max=self.settings.seconds_max,
             kill_after_seconds=self.settings.kill_after_seconds,
-            said_bytes_max=self.settings.said_bytes_max,
+            output_bytes_max=self.settings.output_bytes_max,
             clock=self._clock,
         )
         outcome = outcome_of(ran)
         if outcome == "ok":
-            self._heed(job, scopes, ran)
+            self._send_printed_reply(job, scopes, ran)
         self._store.write(
-            writes.end, job.id, outcome, ran.code, int(ran.seconds * 1000), len(ran.said)
+            writes.end, job.id, outcome, ran.code, int(ran.seconds * 1000), len(ran.output)
         )
         hook = matching.label(job.command.on)
         metrics.runs.labels(hook, outcome).inc()
         metrics.seconds.labels(hook).observe(ran.seconds)
         if outcome != "ok":
             self._log.warning(
-                "a hook did not succeed", hook=hook, run=job.id, outcome=outcome, code=ran.code
+                "a hook failed", hook=hook, run=job.id, outcome=outcome, code=ran.code
             )
         self._announce(
             "hook_executed", job.mesh, run=job.id, hook=job.command.on, outcome=outcome,
@@ -181,45 +189,51 @@ class Hooks:
         )  # fmt: skip
         return outcome
 
-    def _text(self, job: Job, scopes: tuple[str, ...], until_ms: int) -> tuple[bytes, bool]:
-        """What the hook reads; over the limit the message's body is cut, and then the meta goes."""
-        what = {
+    def _input(self, job: HookJob, scopes: tuple[str, ...], until_ms: int) -> tuple[bytes, bool]:
+        """The hook's standard input, and whether it was truncated: body shortened, meta removed."""
+        fields = {
             "run": job.id, "hook": job.command.on, "event": job.event, "mesh": job.mesh,
             "scopes": list(scopes), "until": iso(until_ms), "data": msgspec.Raw(job.data),
         }  # fmt: skip
-        text = msgspec.json.encode(what)
-        most = self.settings.event_bytes_max
-        if len(text) <= most or job.message is None:
+        text = msgspec.json.encode(fields)
+        limit = self.settings.event_bytes_max
+        if len(text) <= limit or job.message is None:
             return text, False
-        room = max(0, (most - TRUNCATED_ROOM) // 6)  # a character may take six bytes of JSON
+        body_characters = max(
+            0, (limit - TRUNCATION_MARGIN_BYTES) // 6
+        )  # a character can take six bytes of JSON
         short = msgspec.structs.replace(
-            job.message, body=(job.message.body or "")[:room], meta=None
+            job.message, body=(job.message.body or "")[:body_characters], meta=None
         )
-        return msgspec.json.encode({**what, "data": short, "_truncated": True}), True
+        return msgspec.json.encode({**fields, "data": short, "_truncated": True}), True
 
-    def _room(self, job: Job, scopes: tuple[str, ...], until_ms: int) -> dict[str, str]:
-        """The environment of a run: nothing of ours but what its grant opens."""
-        room = {**self._environment, "AGENTLIP_HOOK": job.command.on, "AGENTLIP_RUN": job.id}
+    def _environment_for(
+        self, job: HookJob, scopes: tuple[str, ...], until_ms: int
+    ) -> dict[str, str]:
+        """The environment of a run: inherited basics, and the token of its grant."""
+        environment = {**self._environment, "AGENTLIP_HOOK": job.command.on, "AGENTLIP_RUN": job.id}
         if scopes and job.message is not None:
             secret = secret_token()
             principal = Principal(job.id, "hook", frozenset({wire.ACT}), until_ms=until_ms)
-            self._grants[job.id] = Grant(job.id, job.mesh, scopes, job.message, until_ms)
-            self._book.lend(secret, principal, self.settings.grants_max)
+            self._grants[job.id] = HookGrant(job.id, job.mesh, scopes, job.message, until_ms)
+            self._tokens.add_temporary(secret, principal, self.settings.grants_max)
             while len(self._grants) > self.settings.grants_max:
                 del self._grants[next(iter(self._grants))]
-            room |= {"AGENTLIP_URL": self._url(), "AGENTLIP_HOOK_TOKEN": secret}
-        return room
+            environment |= {"AGENTLIP_URL": self._url(), "AGENTLIP_HOOK_TOKEN": secret}
+        return environment
 
-    def _heed(self, job: Job, scopes: tuple[str, ...], ran: Ran) -> None:
-        """`{"reply": "…"}` on standard output is an answer, where that is granted."""
-        reply = reply_in(ran.said)
+    def _send_printed_reply(
+        self, job: HookJob, scopes: tuple[str, ...], ran: CommandResult
+    ) -> None:
+        """Send `{"reply": "…"}` on standard output as a reply, if that is granted."""
+        reply = reply_in(ran.output)
         if reply is None or job.message is None:
             return
         if matching.REPLY not in scopes:
-            self._note(job.id, matching.REPLY, "refused", None)
+            self._record_act(job.id, matching.REPLY, "refused", None)
             return
-        # The one that its token opens, so that a reply counts with what was asked for by that.
-        grant = self._grants.get(job.id) or Grant(
+        # The grant of its token, so that the reply counts towards its limit.
+        grant = self._grants.get(job.id) or HookGrant(
             job.id, job.mesh, scopes, job.message, self._clock.now_ms() + 1
         )
         try:
@@ -229,68 +243,70 @@ class Hooks:
 
     # -- acts by a grant -----------------------------------------------------------------------
 
-    def act(self, who: Principal, command: wire.Act) -> wire.Acted:
-        grant = self._grants.get(who.id)
+    def act(self, principal: Principal, command: wire.Act) -> wire.Acted:
+        grant = self._grants.get(principal.id)
         if grant is None or grant.until_ms <= self._clock.now_ms():
             raise wire.NotGranted
         return wire.Acted(self._act(grant, command.scope, command.message, command.meta))
 
-    def _act(self, grant: Grant, scope: str, message: str, meta: dict[str, Any] | None) -> str:
+    def _act(self, grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None) -> str:
         self._count(grant)
         if scope not in grant.scopes:
-            self._note(grant.run_id, scope, "refused", None)
+            self._record_act(grant.run_id, scope, "refused", None)
             raise wire.NotGranted(details={"scope": scope})
-        order = order_of(grant, scope, message, meta)
+        hook_message = message_for(grant, scope, message, meta)
         if self.send is None:
-            self._note(grant.run_id, scope, "failed", None)
+            self._record_act(grant.run_id, scope, "failed", None)
             raise wire.NoSender
         try:
-            self.send(order)
+            self.send(hook_message)
         except ApplianceError:
-            self._note(grant.run_id, scope, "failed", None)
+            self._record_act(grant.run_id, scope, "failed", None)
             raise
-        self._note(grant.run_id, scope, "sent", order.client_message_id)
-        return order.client_message_id
+        self._record_act(grant.run_id, scope, "sent", hook_message.client_message_id)
+        return hook_message.client_message_id
 
-    def _count(self, grant: Grant) -> None:
-        """Each act is noted in the run's row, so those that are refused count too. Raises
-        TooManyActs, of which nothing is noted but one line in the log."""
-        most = self.settings.acts_max
-        grant.asked += 1
-        if grant.asked <= most:
+    def _count(self, grant: HookGrant) -> None:
+        """Count a requested send; refused ones count too, because each is stored in the run's row.
+        Raises TooManyActs, which is logged once."""
+        limit = self.settings.acts_max
+        grant.sends_requested += 1
+        if grant.sends_requested <= limit:
             return
         metrics.acts.labels("any", "too_many").inc()
-        if grant.asked == most + 1:
+        if grant.sends_requested == limit + 1:
             self._log.error(
-                "a hook's run asked for more sends than hooks.acts_max", run=grant.run_id,
-                acts_max=most,
+                "a hook run requested more sends than hooks.acts_max", run=grant.run_id,
+                acts_max=limit,
             )  # fmt: skip
-        raise wire.TooManyActs(details={"limit": most})
+        raise wire.TooManyActs(details={"limit": limit})
 
-    def _note(self, run_id: str, scope: str, outcome: str, client_message_id: str | None) -> None:
+    def _record_act(
+        self, run_id: str, scope: str, outcome: str, client_message_id: str | None
+    ) -> None:
         kind = scope.partition(":")[0]
         kind = kind if kind in ("reply", "dm", "topic") else "reply"
         metrics.acts.labels(kind, outcome).inc()
         self._store.write(writes.note_act, run_id, scope, outcome, client_message_id)
 
-    def forget_grants(self, now_ms: int) -> int:
-        over = [run_id for run_id, grant in self._grants.items() if grant.until_ms <= now_ms]
-        for run_id in over:
+    def drop_expired_grants(self, now_ms: int) -> int:
+        expired = [run_id for run_id, grant in self._grants.items() if grant.until_ms <= now_ms]
+        for run_id in expired:
             del self._grants[run_id]
-        return len(over)
+        return len(expired)
 
     def runs(self, mesh: str, before: int | None, limit: int) -> wire.HookRuns:
         return wire.HookRuns(*self._store.read(listings.runs, mesh, before, limit))
 
-    def forget_running(self) -> None:
-        self._store.write(writes.forget_running)
+    def mark_lost(self) -> None:
+        self._store.write(writes.mark_lost)
 
 
 def check(settings: HookSettings) -> None:
     for command in settings.commands:
-        problem = matching.problem(command)
-        if problem is not None:
-            raise BadSettings(f"settings: hooks.commands: {problem}")
+        error = matching.declaration_error(command)
+        if error is not None:
+            raise BadSettings(f"settings: hooks.commands: {error}")
 
 
 def is_on(settings: HookSettings, off_in_ci: bool, log: Log) -> bool:
@@ -300,7 +316,7 @@ def is_on(settings: HookSettings, off_in_ci: bool, log: Log) -> bool:
     return settings.enabled != "off"
 
 
-def outcome_of(ran: Ran) -> str:
+def outcome_of(ran: CommandResult) -> str:
     if ran.code is None:
         return "not_started"
     if ran.timed_out:
@@ -308,18 +324,20 @@ def outcome_of(ran: Ran) -> str:
     return "ok" if ran.code == 0 else "failed"
 
 
-def reply_in(said: bytes) -> str | None:
-    """The reply a hook printed; None where its output is anything else."""
+def reply_in(output: bytes) -> str | None:
+    """The reply that a hook printed; None for any other output."""
     try:
-        told = msgspec.json.decode(said) if said.strip() else None
+        printed = msgspec.json.decode(output) if output.strip() else None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    reply = told.get("reply") if isinstance(told, dict) else None
+    reply = printed.get("reply") if isinstance(printed, dict) else None
     return reply if isinstance(reply, str) and reply else None
 
 
-def order_of(grant: Grant, scope: str, message: str, meta: dict[str, Any] | None) -> Order:
-    """Where an act goes follows from scope and event alone, never from what the hook says."""
+def message_for(
+    grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None
+) -> HookMessage:
+    """The message to send. Its destination depends only on scope and event, not on the hook."""
     event = grant.message
     kind, _, rest = scope.partition(":")
     reply_to = None
@@ -332,4 +350,4 @@ def order_of(grant: Grant, scope: str, message: str, meta: dict[str, Any] | None
     if kind == "reply":
         reply_to = event.broker_message_id
     meta = {**(meta or {}), matching.HOPS: matching.hops(event.meta) + 1}
-    return Order(grant.mesh, to, message, f"hook-{random_id()}", reply_to, meta)
+    return HookMessage(grant.mesh, to, message, f"hook-{random_id()}", reply_to, meta)

@@ -1,13 +1,13 @@
-"""Hooks as a part of the appliance."""
+"""The hooks subsystem."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from appliance.hooks.loops import GrantKeeper, Runner
+from appliance.hooks.loops import GrantExpiry, HookRunner
 from appliance.hooks.resources import routes
-from appliance.hooks.service import Hooks, SendOrder
+from appliance.hooks.service import HookService, SendHookMessage
 from appliance.hooks.settings import HookSettings
-from appliance.inbox.event import Event
+from appliance.inbox.event import InboxEvent
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
@@ -18,30 +18,31 @@ from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 
 
-class Events(Protocol):
-    """The inbox, as hooks hear of it and answer."""
+class InboxEvents(Protocol):
+    """What hooks need of the inbox."""
 
-    listeners: list[Callable[[Event], None]]
+    listeners: list[Callable[[InboxEvent], None]]
 
     @property
     def meshes(self) -> list[str]: ...
     def announce(self, name: str, mesh: str, **facts: Any) -> None: ...
-    def mesh_of(self, asked: str | None, who: Principal, scope: str) -> str: ...
+    def mesh_of(self, mesh: str | None, principal: Principal, scope: str) -> str: ...
 
 
 class HooksSubsystem(Subsystem):
-    """Runs are written into the inbox's store."""
+    """Runs are stored in the inbox's database."""
 
     name = "hooks"
+    paths = ("/v1/hooks",)
     needs = frozenset({"inbox"})
 
     def __init__(
         self,
         settings: HookSettings,
-        inbox: Events,
+        inbox: InboxEvents,
         store: Store,
         datadir: DataDir,
-        book: TokenBook,
+        tokens: TokenBook,
         clock: Clock,
         log: Log,
         environment: Mapping[str, str],
@@ -49,14 +50,14 @@ class HooksSubsystem(Subsystem):
         off_in_ci: bool,
         own: Callable[[str], Collection[str]],
         url: Callable[[], str],
-        send: SendOrder | None,
+        send: SendHookMessage | None,
     ) -> None:
-        """`own` tells our key and names in a mesh, `url` where this appliance answers; without
-        `send` no hook may send."""
-        self.hooks = Hooks(
+        """`own` returns this member's key and names in a mesh, `url` the URL of this appliance.
+        Without `send` hooks can't send."""
+        self.hooks = HookService(
             settings,
             store,
-            book,
+            tokens,
             clock,
             log,
             datadir.workspace,
@@ -70,17 +71,17 @@ class HooksSubsystem(Subsystem):
         self._inbox = inbox
         self.loops: list[Loop] = []
         if self.hooks.enabled:
-            inbox.listeners.append(self.hooks.hear)
+            inbox.listeners.append(self.hooks.on_event)
             self.loops = [
-                *(Runner(self.hooks, clock, log) for _ in range(settings.at_once_max)),
-                GrantKeeper(self.hooks, clock, log),
+                *(HookRunner(self.hooks, clock, log) for _ in range(settings.at_once_max)),
+                GrantExpiry(self.hooks, clock, log),
             ]
-            self.hooks.forget_running()
+            self.hooks.mark_lost()
 
     def routes(self) -> list[Route]:
         return routes(self.hooks, self._inbox.mesh_of)
 
     def start(self) -> None:
-        """Hooks of that event are called, for each mesh."""
+        """Run the on-startup hooks of each mesh."""
         for mesh in self._inbox.meshes:
-            self.hooks.start_up(mesh)
+            self.hooks.on_startup(mesh)

@@ -1,4 +1,4 @@
-"""What crosses the door about hooks: acts by a grant, and the list of runs."""
+"""Requests, replies and errors of hooks."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ ACT, READ = "hooks:act", "inbox:read"
 
 
 class Act(Struct, frozen=True, forbid_unknown_fields=True):
-    """`scope` is one of those that the event's JSON names."""
+    """`scope` is one of the scopes in the hook's input."""
 
     scope: Annotated[str, Meta(min_length=1, max_length=240)]
     message: Annotated[str, Meta(min_length=1, max_length=65_536)]
@@ -22,7 +22,7 @@ class Acted(Struct, frozen=True):
 
 
 class RunsQuery(Struct, frozen=True):
-    """Newest first; `before`: runs older than that one's number."""
+    """Newest first; with `before`, only runs with a lower number."""
 
     mesh: Annotated[str, Meta(max_length=63)] | None = None
     before: Annotated[int, Meta(ge=1)] | None = None
@@ -30,7 +30,7 @@ class RunsQuery(Struct, frozen=True):
 
 
 class HookRun(Struct, frozen=True):
-    """`outcome`: running, ok, failed, timeout, not_started, lost (the appliance ended first)."""
+    """`outcome`: running, ok, failed, timeout, not_started, lost (the appliance stopped)."""
 
     number: int
     id: str
@@ -48,7 +48,7 @@ class HookRun(Struct, frozen=True):
 
 
 class HookRuns(Struct, frozen=True):
-    """While `has_more` is true, `before` the last number continues."""
+    """While `has_more` is true, set `before` to the last number to get more."""
 
     runs: list[HookRun]
     has_more: bool = False
@@ -56,17 +56,19 @@ class HookRuns(Struct, frozen=True):
 
 class NotGranted(Forbidden):
     code = "NOT_GRANTED"
-    sentence = "this run was not granted that scope, or its time is over"
-    advice = "declare the scope under [[hooks.commands]]; a grant holds for one event"
+    default_message = "this hook run does not have that scope, or its grant has expired"
+    default_hint = (
+        "add the scope to the hook under [[hooks.commands]]; a grant is for one event only"
+    )
 
 
 class TooManyActs(Forbidden):
     code = "TOO_MANY_ACTS"
-    sentence = "this run has asked for as many sends as hooks.acts_max allows"
-    advice = "send fewer messages for one event, or raise hooks.acts_max"
+    default_message = "this hook run has reached hooks.acts_max"
+    default_hint = "send fewer messages for one event, or raise hooks.acts_max"
 
 
 class NoSender(Unavailable):
     code = "OUTBOX_OFF"
-    sentence = "hooks can't send: the outbox is switched off here"
-    advice = "set roles.outbox = true in agentlip.toml, then: agentlipd restart"
+    default_message = "hooks can't send: the outbox is disabled"
+    default_hint = "set roles.outbox = true in agentlip.toml, then: agentlipd restart"

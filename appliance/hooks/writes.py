@@ -1,4 +1,4 @@
-"""The rows of runs, in the inbox's store: every run, and what it did by its grant."""
+"""Changes of hook runs, in the inbox's database."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ def end(
 
 
 def note_act(tx: Tx, id_: str, scope: str, outcome: str, client_message_id: str | None) -> None:
-    """What was asked, and what became of it; never what was said."""
+    """Record a requested send and its outcome, without its content."""
     act = {"at": tx.now, "scope": scope, "outcome": outcome, "client_message_id": client_message_id}
     tx.execute(
         "UPDATE hook_runs SET acts = json_insert(acts, '$[#]', json(?)) WHERE id = ?",
@@ -35,6 +35,6 @@ def note_act(tx: Tx, id_: str, scope: str, outcome: str, client_message_id: str 
     )
 
 
-def forget_running(tx: Tx) -> int:
-    """At the start: what still runs by the table, ended with the process before."""
+def mark_lost(tx: Tx) -> int:
+    """At the start: runs still marked as running ended with the previous process."""
     return tx.execute("UPDATE hook_runs SET outcome = 'lost' WHERE outcome = 'running'").rowcount

@@ -1,7 +1,7 @@
-"""Attachments of topics: what may be one, when two are the same, adding and listing them.
+"""Attachments of topics: validation, deduplication, adding and listing.
 
-An attachment is never changed. The same one again (ADR-0007: same topic, kind, key and
-dedupe key) answers with the one that is there, and nobody is told a second time.
+Attachments never change. Adding an equal one again (ADR-0007: same topic, kind, key and dedupe
+key) returns the existing one and writes no event.
 """
 
 import hashlib
@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.hub import events, wire
+from appliance.hub.columns import ATTACHMENT
 from appliance.hub.events import encode
 from appliance.hub.text import check_text
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.idempotency import Reply
 
-ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
 VALUE_DEPTH_MAX = 32
-INTEGERS = range(-(2**63), 2**63)  # what SQLite, Parquet and most readers can hold
+INTEGERS = range(-(2**63), 2**63)  # the range of SQLite, Parquet and most JSON readers
 SCHEMES = ("http", "https", "file")
 _URL = re.compile(r"[A-Za-z]+://[^\s\x00-\x20\x7f-\x9f\\]+")
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -30,7 +30,7 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def check(command: wire.AddAttachment) -> None:
-    """Refuses what is too big, too deep, or leads to where no address should lead."""
+    """Raises for values that are too large or too deep, and for addresses that aren't allowed."""
     check_value(command.value_json)
     size = len(encode(command.value_json))
     if size > wire.VALUE_BYTES_MAX:
@@ -40,45 +40,41 @@ def check(command: wire.AddAttachment) -> None:
             hint="attach a link to it instead",
         )
     if command.kind == "url" and not isinstance(command.value_json.get("url"), str):
-        raise wire.BadUrl('an attachment of kind "url" needs a text "url" in its value_json')
+        raise wire.BadUrl('value_json of an attachment of kind "url" needs a string "url"')
 
 
-def check_value(value: dict[str, Any]) -> None:
-    """Looks at every text below, and at what is called an address, whoever may follow it."""
-    _check_value(value, VALUE_DEPTH_MAX)
-
-
-def _check_value(value: Any, depth: int) -> None:
+def check_value(value: Any, depth: int = VALUE_DEPTH_MAX) -> None:
+    """Check every text and every address in a value of at most `depth` levels."""
     if depth == 0:
         raise Invalid(
             f"value_json is nested deeper than {VALUE_DEPTH_MAX}",
             details={"field": "value_json"},
-            hint="write it flatter, or as a text",
+            hint="use fewer levels, or send it as a string",
         )
     if isinstance(value, dict):
         for name, inner in value.items():
             if name.strip().lower() in ("url", "href") and inner is not None:
                 _check_address(name, inner)
             check_text(value_json=name)
-            _check_value(inner, depth - 1)
+            check_value(inner, depth - 1)
     elif isinstance(value, list):
         for inner in value:
-            _check_value(inner, depth - 1)
+            check_value(inner, depth - 1)
     elif isinstance(value, str):
         check_text(value_json=value)
     elif isinstance(value, int) and value not in INTEGERS:
         raise Invalid(
-            "value_json: integers must fit into 64 bits",
+            "value_json contains an integer of more than 64 bits",
             details={"field": "value_json"},
-            hint="send it as a text",
+            hint="send it as a string",
         )
 
 
 def _check_address(name: str, address: Any) -> None:
     details = {"field": name[:100]}
     if not isinstance(address, str):
-        raise wire.BadUrl("an address is a text", details=details)
-    # Browsers drop blanks and control characters before they look at the scheme.
+        raise wire.BadUrl("an address must be a string", details=details)
+    # Browsers remove blanks and control characters before they parse the scheme.
     if not _URL.fullmatch(address):
         raise wire.BadUrl(details=details)
     try:
@@ -86,23 +82,23 @@ def _check_address(name: str, address: Any) -> None:
         host = parts.hostname
         _ = parts.port
     except ValueError:
-        raise wire.BadUrl("that is not an address", details=details) from None
+        raise wire.BadUrl("the address is not valid", details=details) from None
     if parts.scheme not in SCHEMES or (parts.scheme != "file" and not host):
         raise wire.BadUrl(details=details)
 
 
 def dedupe_key(value: dict[str, Any]) -> str:
-    """The same for values that are the same JSON, however they were written.
+    """The same key for equal JSON values, however they are written.
 
-    Equal means what it does in RFC 8785: neither the order of keys nor the spelling of a
-    number or a text counts. (Its own bytes are not needed: nobody else computes this key.
-    Integers beyond 2⁵³, which it forbids, stay exact here.)
+    As in RFC 8785, the order of keys and the notation of numbers and strings don't matter. The
+    bytes differ from RFC 8785, since only the hub computes this key; integers beyond 2⁵³ stay
+    exact.
     """
     return "sha256:" + hashlib.sha256(_sorted(_plain(value))).hexdigest()
 
 
 def _plain(value: Any) -> Any:
-    """Numbers that are whole written as such: 1.0 and 1 are one number in JSON."""
+    """Whole numbers as integers: 1.0 and 1 are equal in JSON."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -118,7 +114,7 @@ def _plain(value: Any) -> Any:
 def add(
     tx: Tx, topic_id: str, command: wire.AddAttachment, key: str, principal: str | None
 ) -> Reply:
-    """`key` is the dedupe key, given or computed."""
+    """`key`: the dedupe key, given by the caller or computed."""
     topic = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if topic is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
@@ -145,19 +141,19 @@ def add(
 
 
 def _require_message(tx: Tx, message_id: str, channel_id: str) -> None:
-    """A message of that channel: it may have moved to another topic, but never leaves its channel.
-    One of another channel is not found, so that nobody learns which messages exist there."""
-    found = tx.execute(
+    """Require a message of that channel, in any topic. A message of another channel counts as
+    missing, so that callers can't probe which messages exist there."""
+    row = tx.execute(
         "SELECT 1 FROM messages WHERE id = ? AND channel_id = ?", (message_id, channel_id)
     ).fetchone()
-    if found is None:
+    if row is None:
         raise wire.NoSuchMessage(
             "message not found in the topic's channel", details={"source_message_id": message_id}
         )
 
 
 def attachment_of(row: Any) -> wire.Attachment:
-    """As it goes out: the stored JSON as it is, never parsed again."""
+    """The attachment for a response; the stored JSON is not parsed again."""
     id_, topic_id, kind, key, value, dedupe, source, created_at = row
     value_json = cast(dict[str, Any], msgspec.Raw(value.encode()))
     return wire.Attachment(id_, topic_id, kind, key, value_json, dedupe, source, created_at)

@@ -1,13 +1,13 @@
-"""Words inside Chinese, Japanese and Korean text, which are not separated by spaces.
+"""Searching Chinese, Japanese and Korean text, whose words are not separated by spaces.
 
-FTS5's tokenizer makes one token of a whole run of such characters. Here a run is written as pairs
-of neighbours, the usual way (Lucene's CJKAnalyzer does the same):
+FTS5's tokenizer makes one token of a whole run of such characters. Here a run becomes overlapping
+pairs of characters (bigrams, as in Lucene's CJKAnalyzer):
 
-    東京都   →   東京 京都 都          a text, in the index
-    東京     →   "東京"                what is searched for: a phrase of pairs
-    京       →   "京"*                 one character: the beginning of a pair
+    東京都   →   東京 京都 都          a text in the index
+    東京     →   "東京"                a search term: a phrase of pairs
+    京       →   "京"*                 a single character: the beginning of a pair
 
-Everything else of a text stays as it is, so one index answers for texts of both kinds.
+The rest of a text stays unchanged, so one index serves mixed texts.
 """
 
 import re
@@ -28,12 +28,12 @@ def contains(text: str) -> bool:
 
 
 def pairs(text: str) -> str:
-    """`text` with its runs as pairs, and each last character alone: what is indexed."""
+    """The indexed form of `text`: each run as pairs, followed by its last character."""
     return _RUN.sub(lambda run: _pairs(run[0], closed=False), unicodedata.normalize("NFKC", text))
 
 
 def phrase(term: str) -> str:
-    """The FTS5 phrase that finds `term` in what `pairs` made of a text."""
+    """The FTS5 phrase that finds `term` in the output of `pairs`."""
     text = unicodedata.normalize("NFKC", term)
     pieces, prefix, end = [], False, 0
     for run in _RUN.finditer(text):
@@ -46,6 +46,6 @@ def phrase(term: str) -> str:
 
 
 def _pairs(run: str, closed: bool) -> str:
-    """`closed`: the last character need not end the run, so it is not said alone."""
+    """`closed`: leave out the last character on its own, because the run may continue."""
     last = len(run) - 1 if closed else len(run)
-    return f" {' '.join(run[place : place + 2] for place in range(last))} "
+    return f" {' '.join(run[index : index + 2] for index in range(last))} "

@@ -1,6 +1,6 @@
-"""Commands on channels, topics and messages: reads from the database, changes by the hub.
+"""Commands on channels, topics and messages: reads use the database, changes use the hub.
 
-Output shapes are those of hub spec §0.9 and only ever gain fields.
+JSON output follows hub spec §0.9 and only gains fields.
 """
 
 import sys
@@ -12,9 +12,9 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment
 from appliance.kernel.errors import Invalid
 
-channels = plain_app("Channels: long-lived buckets, one for a project or team.")
+channels = plain_app("Channels: groups of topics, for example one per project or team.")
 topics = plain_app("Topics: threads in a channel.")
-messages = plain_app("Messages: sent, read, edited, deleted, moved.")
+messages = plain_app("Messages: send, read, edit, delete and move them.")
 
 CONTENT_BYTES_MAX = 65_536
 MESSAGE_COLUMNS = [
@@ -27,26 +27,27 @@ ChannelPart = Annotated[
     str | None, typer.Option("--channel", help="Channel, by name or id, with --topic.")
 ]
 TopicPart = Annotated[
-    str | None, typer.Option("--topic", help="Title of a topic in --channel, instead of its id.")
+    str | None,
+    typer.Option("--topic", help="Title of a topic in --channel, instead of --topic-id."),
 ]
 TopicIdFlag = Annotated[str | None, typer.Option("--topic-id", help="Id of the topic.")]
-LimitFlag = Annotated[int, typer.Option("--limit", help="At most so many (1 to 1000).")]
+LimitFlag = Annotated[int, typer.Option("--limit", help="Maximum number of rows (1 to 1000).")]
 VersionFlag = Annotated[
     int | None,
-    typer.Option("--expected-version", help="Refuse (exit 2) if the message has another version."),
+    typer.Option("--expected-version", help="Fail (exit 2) if the message has another version."),
 ]
 
 
 @channels.command("list")
 @common
 def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
-    """All channels, by name."""
+    """List channels by name."""
     with open_reader(session) as reader:
         rows = reader.channels(limit)
     session.table(
         rows,
         [("NAME", "name"), ("ID", "id"), ("CREATED", "created_at"), ("DESCRIPTION", "description")],
-        empty="no channels yet; make one with 'agentlip channel create NAME'",
+        empty="no channels yet; create one with 'agentlip channel create NAME'",
     )
 
 
@@ -55,12 +56,16 @@ def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
 def create_channel(
     session: Session,
     name: Annotated[str | None, typer.Argument(help="Name of the channel.")] = None,
-    name_flag: Annotated[str | None, typer.Option("--name", help="The same.")] = None,
-    description: Annotated[str | None, typer.Option("--description")] = None,
+    name_flag: Annotated[
+        str | None, typer.Option("--name", help="Name of the channel, as an option.")
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", help="What the channel is for.")
+    ] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Make a channel."""
-    body = {"name": _one_of(name, name_flag, "NAME")}
+    """Create a channel."""
+    body = {"name": _exactly_one(name, name_flag, "NAME")}
     if description is not None:
         body["description"] = description
     answer = hub_client(session).post("/api/v1/channels", body, idempotency_key)
@@ -70,16 +75,16 @@ def create_channel(
 @topics.command("list")
 @common
 def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000) -> None:
-    """Topics of a channel, the most recently used first."""
+    """List topics of a channel, newest activity first."""
     with open_reader(session) as reader:
         rows = reader.topics(channel, limit)
     session.table(
         rows,
         [("ID", "id"), ("UPDATED", "updated_at"), ("TITLE", "title")],
-        empty=f"no topics yet; make one with 'agentlip topic create --channel {channel} TITLE'",
+        empty=f"no topics yet; create one with 'agentlip topic create --channel {channel} TITLE'",
     )
     if len(rows) == limit and not session.machine:
-        note(f"(the first {limit}; --limit asks for more)")
+        note(f"(the first {limit}; use --limit to see more)")
 
 
 @topics.command("create")
@@ -88,13 +93,13 @@ def create_topic(
     session: Session,
     channel: ChannelFlag,
     title: Annotated[str | None, typer.Argument(help="Title of the topic.")] = None,
-    title_flag: Annotated[str | None, typer.Option("--title", help="The same.")] = None,
+    title_flag: Annotated[str | None, typer.Option("--title", help="Title, as an option.")] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Make a topic in a channel."""
+    """Create a topic in a channel."""
     from appliance.sdk.catalogue import Catalogue
 
-    wanted = _one_of(title, title_flag, "TITLE")
+    wanted = _exactly_one(title, title_flag, "TITLE")
     hub = hub_client(session)
     body = {"channel_id": Catalogue(hub).channel_id(channel), "title": wanted}
     answer = hub.post("/api/v1/topics", body, idempotency_key)
@@ -109,7 +114,7 @@ def rename_topic(
     title: Annotated[str, typer.Option("--title", help="The new title.")],
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Give a topic another title."""
+    """Rename a topic."""
     path = f"/api/v1/topics/{segment(topic_id)}"
     answer = hub_client(session).patch(path, {"title": title}, idempotency_key)
     session.answer(answer, f"renamed topic {topic_id}")
@@ -127,19 +132,19 @@ def tail_messages(
         bool, typer.Option("--follow", "-f", help="Keep printing new messages, newest last.")
     ] = False,
 ) -> None:
-    """The newest messages of a topic, newest first.
+    """Show the newest messages of a topic, newest first.
 
-    With --follow newest last, and then each new message as it comes, until Ctrl-C. That needs a
-    running hub; agentlip listen shows edits, moves and other topics too.
+    With --follow, newest last, then each new message until Ctrl-C. This needs a running hub;
+    agentlip listen also shows edits, moves and other topics.
     """
     from appliance.hub.cli_follow import follow_topic, newest_event
 
     after = newest_event(session) if follow else 0
     with open_reader(session) as reader:
-        found = _topic_to_read(reader, topic_id, channel, topic)
-        rows = reader.messages(found, limit)
+        target_id = _topic_to_read(reader, topic_id, channel, topic)
+        rows = reader.messages(target_id, limit)
     if follow:
-        follow_topic(session, found, rows, after, MESSAGE_COLUMNS)
+        follow_topic(session, target_id, rows, after, MESSAGE_COLUMNS)
     else:
         _show(session, rows)
 
@@ -152,42 +157,42 @@ def page_messages(
     channel: ChannelPart = None,
     topic: TopicPart = None,
     before_id: Annotated[
-        str | None, typer.Option("--before-id", help="The nearest older than this message.")
+        str | None, typer.Option("--before-id", help="The messages just before this one.")
     ] = None,
     after_id: Annotated[
-        str | None, typer.Option("--after-id", help="The nearest newer than this message.")
+        str | None, typer.Option("--after-id", help="The messages just after this one.")
     ] = None,
     limit: LimitFlag = 50,
 ) -> None:
-    """A page of messages next to a known one: newest first, with --after-id oldest first.
+    """Show one page of messages: newest first, or with --after-id oldest first.
 
-    Going on from the last one of a page never skips and never repeats.
+    Continuing from the last message of a page skips and repeats none.
     """
     with open_reader(session) as reader:
-        found = _topic_to_read(reader, topic_id, channel, topic)
-        rows = reader.messages(found, limit, before_id, after_id)
+        target_id = _topic_to_read(reader, topic_id, channel, topic)
+        rows = reader.messages(target_id, limit, before_id, after_id)
     _show(session, rows)
     if rows and len(rows) == limit and not session.machine:
         flag = "--before-id" if after_id is None else "--after-id"
-        note(f"(more: agentlip msg page --topic-id {found} {flag} {rows[-1]['id']})")
+        note(f"(more: agentlip msg page --topic-id {target_id} {flag} {rows[-1]['id']})")
 
 
 @messages.command("send")
 @common
 def send_message(
     session: Session,
-    sender: Annotated[str, typer.Option("--sender", help="Who says it.")],
+    sender: Annotated[str, typer.Option("--sender", help="Name of the sender.")],
     topic_id: TopicIdFlag = None,
     channel: ChannelPart = None,
     topic: TopicPart = None,
-    content: Annotated[str | None, typer.Option("--content", help="What is said.")] = None,
+    content: Annotated[str | None, typer.Option("--content", help="Text of the message.")] = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Post a message to a topic of this hub.
 
-    Other ways of sending: agentlip outbox send reaches members of meshes and mail addresses;
-    agentlip courier enqueue hands work to consumers; 'agentlip import' posts messages from files.
+    See also: agentlip outbox send for members of meshes and mail addresses, agentlip courier
+    enqueue for work queues, and 'agentlip import' for messages from files.
     """
     text = _content(content, stdin)
     hub = hub_client(session)
@@ -211,7 +216,7 @@ def edit_message(
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Change the text of a message; the old one stays in the event log."""
+    """Change the text of a message. The old text stays in the event log."""
     body: dict[str, Any] = {"op": "edit", "content_raw": _content(content, stdin)}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     version = answer["message"]["version"]
@@ -224,16 +229,16 @@ def edit_message(
 def delete_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
-    actor: Annotated[str, typer.Option("--actor", help="Who deletes it.")],
+    actor: Annotated[str, typer.Option("--actor", help="Name of whoever deletes it.")],
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Put a tombstone in a message's place; what it said stays in the event log."""
+    """Replace a message by a tombstone. Its text stays in the event log."""
     body: dict[str, Any] = {"op": "delete", "actor": actor}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     deleted = {"deleted": True, "event_id": answer.get("event_id")}
-    again = "" if deleted["event_id"] is not None else " (it was already)"
-    session.answer(deleted, f"deleted {message_id}{again}")
+    suffix = "" if deleted["event_id"] is not None else " (it was already deleted)"
+    session.answer(deleted, f"deleted {message_id}{suffix}")
 
 
 @messages.command("retopic")
@@ -244,17 +249,19 @@ def retopic_message(
     to_topic_id: Annotated[str, typer.Option("--to-topic-id", help="Topic of the same channel.")],
     mode: Annotated[
         str,
-        typer.Option("--mode", help="one: it alone; later: it and all after it; all: its topic."),
+        typer.Option(
+            "--mode", help="one: this message; later: it and all newer ones; all: the whole topic."
+        ),
     ],
-    force: Annotated[bool, typer.Option("--force", help="Needed with --mode all.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Required with --mode all.")] = False,
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Move a message, it and the later ones, or its whole topic to another topic."""
+    """Move a message, it and all newer ones, or its whole topic, to another topic."""
     if mode not in ("one", "later", "all"):
-        raise Invalid("--mode is one, later or all", hint="agentlip msg retopic --help")
+        raise Invalid("--mode must be one, later or all", hint="agentlip msg retopic --help")
     if mode == "all" and not force:
-        raise Invalid("--mode all moves every message of the topic", hint="add --force if so meant")
+        raise Invalid("--mode all moves every message of the topic", hint="add --force to confirm")
     body = {"op": "move_topic", "to_topic_id": to_topic_id, "mode": mode}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     count = answer["affected_count"]
@@ -295,7 +302,7 @@ def _by_id(topic_id: str | None, channel: str | None, title: str | None) -> bool
     named = channel is not None and title is not None
     if (topic_id is not None) == named or (topic_id is not None and (channel or title)):
         raise Invalid(
-            "name the topic by --topic-id, or by --channel and --topic",
+            "give the topic by --topic-id, or by --channel and --topic",
             hint="agentlip topic list --channel CHANNEL",
         )
     return topic_id is not None
@@ -310,18 +317,20 @@ def _content(content: str | None, stdin: bool) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        # A read that ended inside a character is too long anyway: let that be said.
+        # The limit may have cut a character; report the length instead.
         if len(raw) <= CONTENT_BYTES_MAX:
             raise Invalid(
-                "standard input is not UTF-8", hint="iconv -f LATIN1 -t UTF-8 makes it so"
+                "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"
             ) from None
         text = ""
     if len(raw.removesuffix(b"\n")) > CONTENT_BYTES_MAX:
-        raise Invalid(f"a message holds at most {CONTENT_BYTES_MAX} bytes", hint="send it in parts")
+        raise Invalid(
+            f"the message has more than {CONTENT_BYTES_MAX} bytes", hint="send it in parts"
+        )
     return text.removesuffix("\n")
 
 
-def _one_of(argument: str | None, flag: str | None, name: str) -> str:
+def _exactly_one(argument: str | None, flag: str | None, name: str) -> str:
     if (argument is None) == (flag is None):
         raise Invalid(f"give {name} once, as the argument or as --{name.lower()}")
     return argument if argument is not None else str(flag)

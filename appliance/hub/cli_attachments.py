@@ -1,4 +1,4 @@
-"""Commands on attachments: what is known about a topic beside its messages."""
+"""Commands on the attachments of topics."""
 
 from typing import Annotated, Any
 
@@ -19,21 +19,25 @@ TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Id of the topic.")
 def list_attachments(
     session: Session,
     topic_id: TopicIdFlag,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only of this kind.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many (1 to 1000).")] = 1000,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Only attachments of this kind.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", help="Maximum number of attachments (1 to 1000).")
+    ] = 1000,
     before_id: Annotated[
-        str | None, typer.Option("--before-id", help="Those older than this attachment.")
+        str | None, typer.Option("--before-id", help="Only attachments older than this one.")
     ] = None,
 ) -> None:
-    """Attachments of a topic, newest first."""
+    """List the attachments of a topic, newest first."""
     with open_reader(session) as reader:
         rows = reader.attachments(topic_id, kind, limit, before_id)
     if session.machine:
         session.table(rows, [], empty="")
         return
-    shown = [{**row, "value": msgspec.json.encode(row["value_json"]).decode()} for row in rows]
+    table_rows = [{**row, "value": msgspec.json.encode(row["value_json"]).decode()} for row in rows]
     columns = [("CREATED", "created_at"), ("ID", "id"), ("KIND", "kind"), ("KEY", "key")]
-    session.table(shown, [*columns, ("VALUE", "value")], empty="no attachments")
+    session.table(table_rows, [*columns, ("VALUE", "value")], empty="no attachments")
     if rows and len(rows) == limit:
         note(f"(more: agentlip attachment list --topic-id {topic_id} --before-id {rows[-1]['id']})")
 
@@ -43,21 +47,28 @@ def list_attachments(
 def add_attachment(
     session: Session,
     topic_id: TopicIdFlag,
-    kind: Annotated[str, typer.Option("--kind", help="What it is: url, file, …")],
+    kind: Annotated[str, typer.Option("--kind", help="Kind of the attachment: url, file, …")],
     value_json: Annotated[
-        str, typer.Option("--value-json", help='A JSON object: {"url": "https://example.com"}.')
+        str,
+        typer.Option(
+            "--value-json", help='Value as a JSON object: {"url": "https://example.com"}.'
+        ),
     ],
-    key: Annotated[str | None, typer.Option("--key", help="A name space of your own.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Your own namespace within the kind.")
+    ] = None,
     source_message_id: Annotated[
-        str | None, typer.Option("--source-message-id", help="The message it comes from.")
+        str | None, typer.Option("--source-message-id", help="Id of the message it comes from.")
     ] = None,
     dedupe_key: Annotated[
         str | None,
-        typer.Option("--dedupe-key", help="What makes two the same (default: the value)."),
+        typer.Option(
+            "--dedupe-key", help="Attachments with equal keys are the same one (default: by value)."
+        ),
     ] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Attach something to a topic. The same again changes nothing and gives the first one."""
+    """Add an attachment to a topic. Adding an equal one returns the existing one."""
     body: dict[str, Any] = {"kind": kind, "value_json": _object(value_json)}
     for name, value in (
         ("key", key),
@@ -72,7 +83,7 @@ def add_attachment(
     sentence = f"attached {added['attachment_id']} (event {added['event_id']})"
     if answer.get("deduplicated"):
         added["deduplicated"] = True
-        sentence = f"it is there already: {added['attachment_id']}"
+        sentence = f"already attached: {added['attachment_id']}"
     session.answer(added, sentence)
 
 

@@ -1,4 +1,4 @@
-"""`agentlip msg tail --follow`: the newest messages of a topic, then those that are posted."""
+"""`agentlip msg tail --follow`: the newest messages of a topic, then new ones as they arrive."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ CREATED = "message.created"
 def follow_topic(
     session: Session, topic_id: str, rows: list[dict[str, Any]], after: int, columns: Any
 ) -> None:
-    """Writes `rows`, oldest first, then every new message once. Ends with Ctrl-C or SIGTERM.
+    """Print `rows`, oldest first, then every new message once. Ends with Ctrl-C or SIGTERM.
 
-    `after` is the newest event from before `rows` were read, so no message falls between.
+    `after`: the newest event before `rows` were read, so that no message is missed.
     """
     from appliance.sdk.discovery import find_hub
-    from appliance.sdk.listen import Follower, Subscription
+    from appliance.sdk.listen import EventSubscription, Follower
 
-    shown = {row["id"] for row in rows}
+    printed_ids = {row["id"] for row in rows}
     follower = Follower(
         lambda: find_hub(session.workspace),
-        Subscription(topics=(topic_id,)),
+        EventSubscription(topics=(topic_id,)),
         after=after,
-        restart=lambda history: history.newest,  # after a restore: what is new, not all again
+        restart=lambda history: history.newest,  # after a restore, continue with new messages
         say=lambda text: note(f"agentlip msg tail: {text}"),
     )
     with until_signalled():
@@ -35,11 +35,11 @@ def follow_topic(
             if event is None or event.name != CREATED:
                 continue
             message = msgspec.json.decode(event.text)["data"]["message"]
-            if message["id"] not in shown:
+            if message["id"] not in printed_ids:
                 session.line(message, columns)
 
 
 def newest_event(session: Session) -> int:
-    """The newest event of the log, as the hub says; an error if no hub runs."""
+    """The id of the newest event. Raises if no hub is running."""
     events = hub_client(session).get("/api/v1/events", tail=1)["events"]
     return int(events[-1]["event_id"]) if events else 0

@@ -17,27 +17,29 @@ BAR_SECONDS = 0.1
 LINE_SECONDS = 5.0
 
 app = plain_app(
-    "Messages from files. A run that was interrupted is simply repeated: nothing is sent twice"
-    " for as long as the hub remembers keys (hub.idempotency_hours, 48 by default)."
+    "Import messages from files. Repeat an interrupted run: nothing is sent twice"
+    " while the hub remembers idempotency keys (hub.idempotency_hours, 48 by default)."
 )
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The file; - is standard input.")]
-SkipFlag = Annotated[
-    bool, typer.Option("--skip-bad", help="Report what can't be imported and go on.")
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="Path of the file; - for standard input.")
 ]
+SkipFlag = Annotated[bool, typer.Option("--skip-bad", help="Report and skip invalid items.")]
 SplitFlag = Annotated[
-    bool, typer.Option("--split", help="Send content above 64 KB as several messages.")
+    bool, typer.Option("--split", help="Split content above 64 KB into several messages.")
 ]
 SourceFlag = Annotated[
     str | None,
-    typer.Option("--source", help="Name under which the file is known (default: its path)."),
+    typer.Option(
+        "--source", help="Name that identifies the file in later runs (default: its path)."
+    ),
 ]
 
 
 class FileUnreadable(Invalid):
     code = "FILE_UNREADABLE"
-    sentence = "the file can't be read"
-    advice = "name a file that exists and that you may read, or - for standard input"
+    default_message = "the file can't be read"
+    default_hint = "give a readable file, or - for standard input"
 
 
 @app.command("jsonl")
@@ -46,26 +48,34 @@ def import_jsonl(
     session: Session,
     file: FileArgument,
     channel: Annotated[
-        str | None, typer.Option("--channel", help="For lines that name no channel.")
+        str | None, typer.Option("--channel", help="Channel for lines without one.")
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="For lines that name no topic.")
+        str | None, typer.Option("--topic", help="Topic for lines without one.")
     ] = None,
     sender: Annotated[
-        str | None, typer.Option("--sender", help="For lines that name no sender.")
+        str | None, typer.Option("--sender", help="Sender for lines without one.")
     ] = None,
-    channel_field: Annotated[str, typer.Option("--channel-field")] = "channel",
-    topic_field: Annotated[str, typer.Option("--topic-field")] = "topic",
-    sender_field: Annotated[str, typer.Option("--sender-field")] = "sender",
-    content_field: Annotated[str, typer.Option("--content-field")] = "content",
+    channel_field: Annotated[
+        str, typer.Option("--channel-field", help="Field with the channel.")
+    ] = "channel",
+    topic_field: Annotated[
+        str, typer.Option("--topic-field", help="Field with the topic.")
+    ] = "topic",
+    sender_field: Annotated[
+        str, typer.Option("--sender-field", help="Field with the sender.")
+    ] = "sender",
+    content_field: Annotated[
+        str, typer.Option("--content-field", help="Field with the text.")
+    ] = "content",
     source: SourceFlag = None,
     split: SplitFlag = False,
     skip_bad: SkipFlag = False,
 ) -> None:
-    """Lines like {"channel": …, "topic": …, "sender": …, "content": …, "id"?: …, "ts"?: …}.
+    """Import lines like {"channel": …, "topic": …, "sender": …, "content": …, "id"?: …, "ts"?: …}.
 
-    Channels and topics are made on demand. A line with an id is known by it; one
-    without, by its file, its number and its text. ts is not kept: the hub dates messages.
+    Missing channels and topics are created. A line is identified by its id, or without one by
+    its file, line number and text. ts is ignored: the hub sets the time of messages.
     """
     from appliance.sdk.jsonl import Fields, read_jsonl
 
@@ -84,10 +94,10 @@ def import_mbox(
     split: SplitFlag = False,
     skip_bad: SkipFlag = False,
 ) -> None:
-    """A mailbox: sender from From, topic from the subject without Re: and Fwd:.
+    """Import a mailbox: sender from From, topic from the subject without Re: and Fwd:.
 
-    Text parts are decoded, attachments skipped and counted. A mail is known by its
-    Message-ID and its text, so the same mail in two mailboxes is imported once.
+    Text parts are decoded; attachments are skipped and counted. A mail is identified by its
+    Message-ID and text, so the same mail in two mailboxes is imported once.
     """
     from appliance.sdk.mbox import read_mbox
 
@@ -110,9 +120,9 @@ def _run(
     from appliance.sdk.http import PATIENT, HubClient
     from appliance.sdk.importer import Importer
 
-    find_hub(session.workspace)  # no hub at the start is an error; one that restarts is waited for
+    find_hub(session.workspace)  # fails without a hub now; waits for one that restarts later
     clock = SystemClock()
-    progress = Progress(stream.tell if size is not None else None, size, clock)
+    progress = ImportProgress(stream.tell if size is not None else None, size, clock)
     importer = Importer(
         HubClient(lambda: find_hub(session.workspace), PATIENT),
         clock,
@@ -125,13 +135,13 @@ def _run(
     except BaseException:
         progress.end()
         done = importer.summary
-        note(f"(sent {done.sent}, already there {done.already}; run it again to go on)")
+        note(f"(sent {done.sent}, already there {done.already}; run it again to continue)")
         raise
     progress.end()
     summary.attachments_skipped = sum(attachments or ())
     if not session.machine:
         for bad in summary.reasons:
-            note(f"skipped item {bad.place}: {bad.reason}")
+            note(f"skipped item {bad.number}: {bad.reason}")
     session.answer(summary, _sentence(summary))
 
 
@@ -143,8 +153,8 @@ def _sentence(summary: Any) -> str:
     return f"{summary.read} read: {', '.join(parts)} ({summary.seconds:.1f} s, {rate:,.0f}/s)"
 
 
-class Progress:
-    """A bar on a terminal, a line now and then elsewhere; always on standard error."""
+class ImportProgress:
+    """A progress bar on a terminal, otherwise a line every few seconds; on standard error."""
 
     def __init__(self, tell: Callable[[], int] | None, size: int | None, clock: Clock) -> None:
         self._tell = tell
@@ -153,7 +163,7 @@ class Progress:
         self._bar = sys.stderr.isatty()
         self._began = clock.monotonic()
         self._next = self._began + (BAR_SECONDS if self._bar else LINE_SECONDS)
-        self._shown = False
+        self._is_drawn = False
 
     def show(self, done: int) -> None:
         now = self._clock.monotonic()
@@ -170,17 +180,17 @@ class Progress:
         filled = "" if part is None else "█" * round(part * BAR_COLUMNS)
         sys.stderr.write(f"\r\x1b[K{filled:░<{BAR_COLUMNS}} {text}" if part else f"\r\x1b[K{text}")
         sys.stderr.flush()
-        self._shown = True
+        self._is_drawn = True
 
     def end(self) -> None:
-        if self._shown:
+        if self._is_drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 @contextmanager
 def _opened(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    """The file and its size; None as size where that can't be known."""
+    """The file and its size, None if the size is unknown."""
     if file == "-":
         yield sys.stdin.buffer, None
         return

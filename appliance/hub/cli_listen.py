@@ -1,9 +1,9 @@
 """`agentlip listen`: the event stream on standard output.
 
-One JSON object a line for programs, one sentence a line on a terminal.
+One JSON object a line for programs, one readable line for each event on a terminal.
 
-The cursor file is written after the lines it speaks of, so whoever is killed and started
-again may repeat a few events, but never misses one.
+The cursor file is written after the events it covers are printed, so a restart may repeat a few
+events but never misses one.
 """
 
 import sys
@@ -30,8 +30,8 @@ from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 app = plain_app()
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """Which of the events are printed, and when it is enough."""
+class PrintRule(msgspec.Struct, frozen=True):
+    """Which events are printed, and after which to stop."""
 
     names: frozenset[str]
     until_event: int | None
@@ -58,36 +58,40 @@ def listen(
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", help="Print only such events (message.created, …)."),
+        typer.Option(
+            "--name", help="Only events of this name, such as message.created; may be repeated."
+        ),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option("--format", help="jsonl or text (default: text on a terminal, else jsonl)."),
     ] = None,
     cursor_file: Annotated[
-        Path | None, typer.Option("--cursor-file", help="Remember here how far; wins over --since.")
+        Path | None,
+        typer.Option(
+            "--cursor-file", help="File that stores the cursor between runs; overrides --since."
+        ),
     ] = None,
     until_event: Annotated[
         int | None,
-        typer.Option("--until-event", min=0, help="End when this event, or a later one, came."),
+        typer.Option("--until-event", min=0, help="End after this event."),
     ] = None,
     exit_after: Annotated[
-        int | None, typer.Option("--exit-after", min=1, help="End after so many printed events.")
+        int | None,
+        typer.Option("--exit-after", min=1, help="End after this number of printed events."),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for a hub that isn't running yet.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until a hub is running.")] = False,
 ) -> None:
-    """Follow the event stream; reconnects and resumes by itself. Ends with Ctrl-C or SIGTERM.
+    """Follow the event stream. Reconnects and resumes by itself; ends with Ctrl-C or SIGTERM.
 
-    On a terminal each event is a line to read. Elsewhere, and with --json, --jsonl or
-    --format jsonl, it is a JSON object on a line of its own.
+    Prints a readable line for each event on a terminal. Otherwise, and with --json, --jsonl or
+    --format jsonl, prints a JSON object a line.
     """
     from appliance.sdk.discovery import find_hub
-    from appliance.sdk.listen import Follower, Subscription
+    from appliance.sdk.listen import EventSubscription, Follower
 
     if format_ not in (None, "jsonl", "text"):
-        raise Invalid("--format is jsonl or text", hint="agentlip listen --help")
+        raise Invalid("--format must be jsonl or text", hint="agentlip listen --help")
     as_text = format_ == "text" if format_ else sys.stdout.isatty()
     put = _put_text if as_text and not session.machine else _put_json
     file = FileCursor(cursor_file)
@@ -96,15 +100,15 @@ def listen(
         return
     follower = Follower(
         lambda: find_hub(session.workspace),
-        Subscription(tuple(channel or ()), tuple(topic_id or ())),
+        EventSubscription(tuple(channel or ()), tuple(topic_id or ())),
         after=cursor.event_id,
         epoch=cursor.epoch,
         say=_say,
         insist=wait,
     )
-    wanted = Wanted(frozenset(name or ()), until_event, exit_after)
+    rule = PrintRule(frozenset(name or ()), until_event, exit_after)
     with until_signalled():
-        _print_events(follower, wanted, file, put)
+        _print_events(follower, rule, file, put)
 
 
 def _put_json(text: str) -> None:
@@ -116,14 +120,14 @@ def _put_text(text: str) -> None:
 
 
 def sentence(event: dict[str, Any]) -> str:
-    """An event on one line: when, which, what, and of whom or of what."""
+    """An event on one line: time, id, name, and the message or object."""
     data = event.get("data") or {}
     message = data.get("message")
     if isinstance(message, dict):
         what = f"{message.get('sender')}: {message.get('content_raw')} ({message.get('id')})"
     else:
-        named = [data[kind] for kind in ("channel", "topic") if isinstance(data.get(kind), dict)]
-        names = [one.get("name") or one.get("title") for one in named]
+        entities = [data[kind] for kind in ("channel", "topic") if isinstance(data.get(kind), dict)]
+        names = [entity.get("name") or entity.get("title") for entity in entities]
         what = ", ".join(str(name) for name in names if name)
         if not what:
             what = msgspec.json.encode(data).decode()
@@ -132,23 +136,23 @@ def sentence(event: dict[str, Any]) -> str:
 
 
 def _print_events(
-    follower: Any, wanted: Wanted, file: FileCursor, put: Callable[[str], None]
+    follower: Any, rule: PrintRule, file: FileCursor, put: Callable[[str], None]
 ) -> None:
     cursor = Cursor(follower.after, follower.epoch)
     printed = 0
     try:
-        # With a file, a quiet stream is the moment to write the cursor down.
+        # With a cursor file, an idle stream is the moment to save the cursor.
         for event in follower.events(CURSOR_SECONDS if file.wanted else None):
             if event is None:
                 file.keep(cursor)
                 continue
-            if wanted.until_event is not None and event.event_id > wanted.until_event:
+            if rule.until_event is not None and event.event_id > rule.until_event:
                 return
-            if not wanted.names or event.name in wanted.names:
+            if not rule.names or event.name in rule.names:
                 put(event.text)
                 printed += 1
             cursor = Cursor(event.event_id, follower.epoch)
-            if wanted.reached(event.event_id, printed):
+            if rule.reached(event.event_id, printed):
                 return
             file.keep(cursor)
     finally:

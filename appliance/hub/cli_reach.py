@@ -1,6 +1,6 @@
-"""How the hub's commands reach a workspace: its database to read, its hub to change things.
+"""How the hub's commands reach a workspace: reads use its database, changes use its hub.
 
-With AGENTLIP_URL and no workspace named, both go to the hub at that address.
+With AGENTLIP_URL and without --workspace, both use the hub at that address.
 """
 
 import os
@@ -14,20 +14,22 @@ from appliance.kernel.errors import Invalid
 
 KeyFlag = Annotated[
     str | None,
-    typer.Option("--idempotency-key", help="The same key again gives the same answer again."),
+    typer.Option(
+        "--idempotency-key", help="Key for safe retries: the same key returns the first response."
+    ),
 ]
 
 
 def open_reader(session: Session) -> Any:
-    """The database of a workspace; the hub itself where only its address is known."""
+    """The database of a workspace; the hub if only its address is known."""
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         from appliance.sdk.remotereader import RemoteReader
 
         return RemoteReader(hub_client(session))
     from appliance.sdk.discovery import find_workspace
-    from appliance.sdk.reader import Reader
+    from appliance.sdk.reader import WorkspaceReader
 
-    return Reader(find_workspace(session.workspace).database("hub"))
+    return WorkspaceReader(find_workspace(session.workspace).database("hub"))
 
 
 def hub_client(session: Session) -> Any:
@@ -38,7 +40,7 @@ def hub_client(session: Session) -> Any:
 
 
 def segment(text: str) -> str:
-    """An id as a piece of a path."""
+    """An id as a segment of a path."""
     if not text:
         raise Invalid("an id must not be empty", hint="agentlip msg tail --topic-id ID shows ids")
     return quote(text, safe="")

@@ -1,11 +1,11 @@
-"""The CloudEvents 1.0 view of an event: another envelope around the same data. Pure.
+"""Converts events to CloudEvents 1.0: another envelope around the same data. Pure.
 
-    id       epoch and event_id, so that a restored history never repeats one
-    source   the database, which is the same over restarts and restores
-    type     the event's name behind ours in reverse: dev.agentlip.message.created
-    subject  the topic it is about, or else the channel
-    sequence  (an official extension) sorts as text in the order of the log
-    principal  (an extension of ours) the token or plugin that caused it, where that is known
+    id       epoch and event_id, so that ids stay unique after a restore
+    source   the database, which stays the same across restarts and restores
+    type     the event's name with a prefix: dev.agentlip.message.created
+    subject  the topic, or else the channel
+    sequence  (an official extension) sorts as a string in the order of the log
+    principal  (a custom extension) the token or plugin that caused the event, if known
 
 Source: github.com/cloudevents/spec, the JSON format 1.0.2 and its batch.
 """
@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from appliance.hub import wire
+
 SINGLE = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 TYPE_PREFIX = "dev.agentlip."
@@ -27,43 +29,38 @@ _DATA_LINE = b"data: "
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where events come from: the same for all of one history."""
+    """The source of events; the same for all events of one epoch."""
 
     source: str
     epoch: str
 
 
-class Scope(msgspec.Struct, frozen=True):
-    channel_id: str | None = None
-    topic_id: str | None = None
-
-
-class Logged(msgspec.Struct, frozen=True):
-    """An event as an envelope (`data`) or a row of a list (`data_json`) tells it."""
+class LoggedEvent(msgspec.Struct, frozen=True):
+    """An event of an envelope (`data`) or of a list (`data_json`)."""
 
     event_id: int
     ts: str
     name: str
-    scope: Scope
+    scope: wire.Scope
     data: msgspec.Raw = ABSENT
     data_json: msgspec.Raw = ABSENT
 
 
-class Caused(msgspec.Struct, frozen=True):
-    """What is read of an event's data."""
+class EventCause(msgspec.Struct, frozen=True):
+    """The part of an event's data that is read here."""
 
     principal: Any = None
 
 
-class Listed(msgspec.Struct, frozen=True):
+class LoggedEventList(msgspec.Struct, frozen=True):
     """The body of `GET /api/v1/events`."""
 
-    events: list[Logged]
+    events: list[LoggedEvent]
     replay_until: int
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of the JSON format, in the order in which they are written."""
+    """The members of the JSON format, in output order."""
 
     specversion: str
     id: str
@@ -78,9 +75,9 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_one = msgspec.json.Decoder(Logged).decode
-_decode_caused = msgspec.json.Decoder(Caused).decode
-_decode_list = msgspec.json.Decoder(Listed).decode
+_decode_event = msgspec.json.Decoder(LoggedEvent).decode
+_decode_cause = msgspec.json.Decoder(EventCause).decode
+_decode_list = msgspec.json.Decoder(LoggedEventList).decode
 
 
 def origin_of(db_id: str, epoch: str) -> Origin:
@@ -89,11 +86,11 @@ def origin_of(db_id: str, epoch: str) -> Origin:
 
 
 def event_id_of(origin: Origin, number: int) -> str:
-    """What an event is called outside of this hub."""
+    """The id of an event outside of this hub."""
     return f"{origin.epoch}:{number}"
 
 
-def of_event(event: Logged, origin: Origin) -> bytes:
+def of_event(event: LoggedEvent, origin: Origin) -> bytes:
     """One event in the JSON format."""
     data = event.data if event.data_json == ABSENT else event.data_json
     return _encode(
@@ -113,59 +110,63 @@ def of_event(event: Logged, origin: Origin) -> bytes:
 
 
 def _principal_of(data: msgspec.Raw) -> str | msgspec.UnsetType:
-    """Other programs may write anything there, or nothing."""
+    """UNSET without a valid principal: other programs may write anything there."""
     try:
-        found = _decode_caused(data).principal
+        principal = _decode_cause(data).principal
     except msgspec.DecodeError:
         return msgspec.UNSET
-    return found if isinstance(found, str) and found and found.isprintable() else msgspec.UNSET
+    return (
+        principal
+        if isinstance(principal, str) and principal and principal.isprintable()
+        else msgspec.UNSET
+    )
 
 
 def of_envelope(envelope: bytes, origin: Origin) -> bytes:
-    """The same for an envelope as sockets and streams get it."""
-    return of_event(_decode_one(envelope), origin)
+    """The same for an envelope from a socket or stream."""
+    return of_event(_decode_event(envelope), origin)
 
 
 def of_list(body: bytes, origin: Origin) -> tuple[bytes, int]:
-    """A list of events in the batch format, and the cursor to go on from.
+    """A list of events in the batch format, and the cursor to continue from.
 
-    The format has no room for `replay_until`, so the cursor is told beside it.
+    The format has no field for `replay_until`, so the cursor is returned separately.
     """
     listed = _decode_list(body)
     cursor = listed.events[-1].event_id if listed.events else listed.replay_until
     return b"[%b]" % b",".join(of_event(event, origin) for event in listed.events), cursor
 
 
-class Pieces(Protocol):
-    """The bytes of a text/event-stream, which somebody has to close."""
+class ByteStream(Protocol):
+    """The bytes of a text/event-stream; the caller closes it."""
 
     def __iter__(self) -> Iterator[bytes]: ...
     def close(self) -> None: ...
 
 
-class Stream:
-    """A text/event-stream whose events are told as CloudEvents."""
+class CloudEventStream:
+    """A text/event-stream with its events converted to CloudEvents."""
 
-    def __init__(self, pieces: Pieces, origin: Origin) -> None:
+    def __init__(self, pieces: ByteStream, origin: Origin) -> None:
         self._pieces = pieces
         self._origin = origin
 
     def __iter__(self) -> Iterator[bytes]:
         for piece in self._pieces:
-            yield b"\n".join(self._retold(piece.split(b"\n")))
+            yield b"\n".join(self._converted(piece.split(b"\n")))
 
     def close(self) -> None:
         self._pieces.close()
 
-    def _retold(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+    def _converted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         for line in lines:
             if line.startswith(_DATA_LINE):
                 line = _DATA_LINE + of_envelope(line[len(_DATA_LINE) :], self._origin)
             yield line
 
 
-def asked_for(accept: str | None, media: str) -> bool:
-    """Whether an Accept header names `media` itself, and names JSON with no larger weight."""
+def is_requested(accept: str | None, media: str) -> bool:
+    """Whether an `Accept` header lists `media` with at least the weight of JSON."""
     weights = dict(_weights(accept or ""))
     wanted = weights.get(media, 0.0)
     return wanted > 0 and wanted >= weights.get("application/json", 0.0)

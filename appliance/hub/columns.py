@@ -1,23 +1,20 @@
-"""The columns of each noun, in the order of its struct."""
+"""The columns of each table, in the field order of its struct."""
 
-CHANNEL = "id, name, description, created_at"
-TOPIC = "id, channel_id, title, created_at, updated_at"
-EVENT_COLUMNS = (
-    "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json,"
-    " entity_type, entity_id"
-)
+from appliance.hub import wire
+
+CHANNEL = ", ".join(wire.Channel.__struct_fields__)
+TOPIC = ", ".join(wire.Topic.__struct_fields__)
+ATTACHMENT = ", ".join(wire.Attachment.__struct_fields__)
 ENVELOPE_COLUMNS = (
     "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json"
 )
-_STORED = (
-    "id", "topic_id", "channel_id", "sender", "content_raw", "version",
-    "created_at", "edited_at", "deleted_at", "deleted_by",
-)  # fmt: skip
+EVENT_COLUMNS = f"{ENVELOPE_COLUMNS}, entity_type, entity_id"
 
 
 def message_columns(table: str) -> str:
-    """Of a message in `table`: `messages`, or what the statement calls it."""
-    columns = ", ".join(f"{table}.{name}" for name in _STORED)
+    """The columns of a message; `table` is `messages` or its alias in the statement."""
+    *stored, _ = wire.Message.__struct_fields__  # the last one is `principal`
+    columns = ", ".join(f"{table}.{name}" for name in stored)
     return (
         f"{columns}, (SELECT principal FROM x_message_principals"
         f" WHERE message_id = {table}.id) AS principal"

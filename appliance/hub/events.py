@@ -1,7 +1,7 @@
-"""The event log: append in a transaction, and the one JSON text every listener gets.
+"""The event log: appending in a transaction, and the JSON text that every listener gets.
 
-`data_json` is stored serialised and never parsed again: the envelope of a replayed
-event is put together around it, the same way as that of a live one.
+`data_json` is stored as text and never parsed again: replayed and live events build their
+envelope around it in the same way.
 """
 
 from functools import lru_cache
@@ -20,43 +20,22 @@ INSERT = (
 )
 
 
-class Event:
+class CommittedEvent(msgspec.Struct, eq=False):
     """A committed event, as the feed carries it. `number` is its event_id."""
 
-    __slots__ = (
-        "_envelope", "_frame", "channel_id", "data", "name", "number",
-        "topic_id", "topic_id2", "ts",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        ts: str,
-        name: str,
-        channel_id: str | None,
-        topic_id: str | None,
-        topic_id2: str | None,
-        data: str,
-    ) -> None:
-        self.number = number
-        self.ts = ts
-        self.name = name
-        self.channel_id = channel_id
-        self.topic_id = topic_id
-        self.topic_id2 = topic_id2
-        self.data = data
-        self._envelope: bytes | None = None
-        self._frame: bytes | None = None
-
-    def __reduce__(self) -> tuple[type["Event"], tuple[Any, ...]]:
-        return Event, (
-            self.number, self.ts, self.name,
-            self.channel_id, self.topic_id, self.topic_id2, self.data,
-        )  # fmt: skip
+    number: int
+    ts: str
+    name: str
+    channel_id: str | None
+    topic_id: str | None
+    topic_id2: str | None
+    data: str
+    _envelope: bytes | None = None
+    _frame: bytes | None = None
 
     @property
     def envelope(self) -> bytes:
-        """The JSON text of hub spec §0.9 "Event envelope", built once."""
+        """The JSON text of the event (hub spec §0.9, "Event envelope"), built once."""
         if self._envelope is None:
             self._envelope = envelope(
                 self.number, self.ts, self.name,
@@ -82,10 +61,12 @@ def append(
     topic_id: str | None = None,
     topic_id2: str | None = None,
 ) -> int:
-    """Write one event beside the change it tells of; its event_id.
+    """Write the event of a change, in its transaction; returns the event_id.
 
-    entity  (type, id); data  a JSON object. Every event has a scope (spec §0.9, event
-    timestamp and scope rules), or nobody could ever hear of it.
+    entity  (type, id)
+    data    a JSON object
+
+    Every event needs a scope, because subscriptions match by scope (hub spec §0.9).
     """
     if channel_id is None and topic_id is None:
         raise ValueError(f"event {name} has no scope")
@@ -94,7 +75,7 @@ def append(
         INSERT, (tx.now, name, channel_id, topic_id, topic_id2, *entity, text)
     ).lastrowid
     assert number is not None
-    tx.publish(Event(number, tx.now, name, channel_id, topic_id, topic_id2, text))
+    tx.publish(CommittedEvent(number, tx.now, name, channel_id, topic_id, topic_id2, text))
     return number
 
 
@@ -119,7 +100,7 @@ def _head(name: str, channel_id: str | None, topic_id: str | None, topic_id2: st
 
 
 def row_json(row: Any) -> bytes:
-    """An event as `GET /api/v1/events` gives it; `row` as `queries.EVENT_COLUMNS`."""
+    """An event in the format of `GET /api/v1/events`; `row` has `columns.EVENT_COLUMNS`."""
     number, ts, name, channel_id, topic_id, topic_id2, data, entity_type, entity_id = row
     head = _head(name, channel_id, topic_id, topic_id2).removesuffix('"data":')
     entity = encode({"type": entity_type, "id": entity_id}).decode()

@@ -1,21 +1,20 @@
-"""Searches a table of texts: through its FTS5 index and past its end, or by letters
-where there is none.
+"""Searches a table of texts with its FTS5 index, or with substring matching where there is none.
 
-The index may lag behind the table (its mark says how far it reaches). Rows above the mark
-are looked through too, so that a row is found from the moment it is committed:
+The index may lag behind the table; `indexed_until` is its last rowid. Newer rows are searched too,
+so a row is found as soon as it is committed:
 
-    rows above the mark    those that may match, by their letters, go into an index in memory, so
-                           that the same tokenizer decides
-    rows in the index      the newest that match; and those that match in the index of pairs, which
-                           finds words inside Chinese, Japanese and Korean text (`cjk.py`)
-    both, if they are few  ranked by bm25 among themselves; else the newest first
+    newer rows           rows that may match, by a cheap substring check, are indexed in memory, so
+                         that the same tokenizer decides
+    rows in the index    the newest matches, and the matches in the index of pairs, which finds
+                         words inside Chinese, Japanese and Korean text (`cjk.py`)
+    both, if few match   ranked by bm25 among themselves; otherwise the newest first
 
-Ranking among the matches, not against all texts: for that SQLite reads all places of every
-word, and the order would change when the mark moves.
+Matches are ranked among themselves and not against all texts: that would read every occurrence of
+every word, and the order would change as the index grows.
 
-All in one read transaction: no row is missed or found twice while the mark moves. Texts are read
-one at a time and in pieces of limited size, and `limit` is asked between them, so a search stops
-at its deadline whatever the texts are.
+Everything runs in one read transaction, so no row is missed or found twice while the index grows.
+Texts are read one at a time in pieces of limited size, and the limit is checked between them, so
+a search stops at its deadline for any texts.
 """
 
 import sqlite3
@@ -31,30 +30,29 @@ from appliance.hub.snippet import Snippets
 from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
 from appliance.kernel.readlimit import ReadLimit
 
-RANKED_MAX = 500  # more matches: a rank says little
-RANKED_CHARACTERS_MAX = 1 << 20  # of their texts; some 40 ms
-CHUNK_ROWS = 500  # rows above the mark looked through at once
+RANKED_MAX = 500  # with more matches, ranking means little
+RANKED_CHARACTERS_MAX = 1 << 20  # total length of the ranked texts; about 40 ms
+CHUNK_ROWS = 500  # rows beyond the index searched at once
 CHUNK_CHARACTERS = 1 << 18
 
 Text = tuple[int, str]  # rowid, text
 Sql = tuple[str, Sequence[Any]]  # a condition and its parameters
 
 
-class Source(msgspec.Struct, frozen=True):
-    """A table `m` with a column of text; its external-content index; the table of its mark.
-
-    `pairs` is the index of pairs. It may be missing.
+class SearchTable(msgspec.Struct, frozen=True):
+    """A table with a column of text, its external-content index, and the table that stores how far
+    the index reaches. `pairs`: the index of pairs, which may be missing.
     """
 
     table: str
     column: str
     index: str
-    mark: str
+    indexed_until: str
     pairs: str
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Rows, the best first, each with the piece of text that matched."""
+class TextMatches(msgspec.Struct, frozen=True):
+    """Rows, best match first, each with a snippet."""
 
     rows: list[tuple[Any, ...]]
     snippets: list[str]
@@ -64,28 +62,28 @@ class Found(msgspec.Struct, frozen=True):
 
 def find(
     connection: sqlite3.Connection,
-    source: Source,
+    source: SearchTable,
     query: Query,
     columns: str,
     where: Sql,
     rows_max: int,
     limit: ReadLimit,
-) -> Found:
-    """At most `rows_max` rows and one page of bytes, that also match `where`, in which
-    the table is named `m`."""
+) -> TextMatches:
+    """At most `rows_max` rows and one page of bytes that also match `where`, which refers to the
+    table as `m`."""
     search = _Search(connection, source, query, where, limit)
-    with _one_moment(connection):
-        mark = search.mark()
+    with _read_transaction(connection):
+        indexed_until = search.indexed_until()
         if not query.alternatives:
-            return Found([], [], mark is not None, False)
-        if mark is None:
+            return TextMatches([], [], indexed_until is not None, False)
+        if indexed_until is None:
             return search.without_index(columns, rows_max)
-        numbers = search.numbers(mark, max(rows_max, RANKED_MAX) + 1)
+        numbers = search.numbers(indexed_until, max(rows_max, RANKED_MAX) + 1)
         return search.page(columns, numbers, rows_max)
 
 
 @contextmanager
-def _one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
     try:
         yield
@@ -100,7 +98,7 @@ class _Search:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        source: Source,
+        source: SearchTable,
         query: Query,
         where: Sql,
         limit: ReadLimit,
@@ -112,12 +110,12 @@ class _Search:
         self._limit = limit
         self._snippets = Snippets(query.terms)
 
-    def mark(self) -> int | None:
-        """How far the index reaches; None without an index, or without FTS5 to read it."""
+    def indexed_until(self) -> int | None:
+        """The last rowid in the index; None without an index or without FTS5."""
         if not self._is_there(self._source.index):
             return None
         try:
-            row = self._execute(f"SELECT indexed FROM {self._source.mark}").fetchone()
+            row = self._execute(f"SELECT indexed FROM {self._source.indexed_until}").fetchone()
         except sqlite3.OperationalError as error:
             if _is_missing(error):
                 return None
@@ -133,58 +131,62 @@ class _Search:
             raise
         return True
 
-    def numbers(self, mark: int, most: int) -> list[int]:
-        """Rowids of at most `most` matches: the best first if they are few, else the newest."""
-        found = self._above(mark, most)
-        if len(found) < most:
-            indexed = set(self._indexed(self._source.index, self._query.match, mark, most))
+    def numbers(self, indexed_until: int, matches_max: int) -> list[int]:
+        """Rowids of at most `matches_max` matches: few are ranked, many are newest first."""
+        matches = self._above(indexed_until, matches_max)
+        if len(matches) < matches_max:
+            indexed = set(
+                self._indexed(self._source.index, self._query.match, indexed_until, matches_max)
+            )
             if self._is_there(self._source.pairs):
                 indexed.update(
-                    self._indexed(self._source.pairs, self._query.match_pairs, mark, most)
+                    self._indexed(
+                        self._source.pairs, self._query.match_pairs, indexed_until, matches_max
+                    )
                 )
-            found += sorted(indexed, reverse=True)[: most - len(found)]
-        if 1 < len(found) <= RANKED_MAX:
-            return self._ranked(found) or found
-        return found
+            matches += sorted(indexed, reverse=True)[: matches_max - len(matches)]
+        if 1 < len(matches) <= RANKED_MAX:
+            return self._ranked(matches) or matches
+        return matches
 
-    # -- above the mark ----------------------------------------------------------------------
+    # -- beyond the index --------------------------------------------------------------------
 
-    def _above(self, mark: int, most: int) -> list[int]:
+    def _above(self, indexed_until: int, matches_max: int) -> list[int]:
         """The newest rows that match and are not in the index."""
         source, where = self._source, self._where
         maybe, parameters = self._query.maybe(f"m.{source.column}")
-        # A text with characters beyond ASCII may match where its letters say nothing.
+        # The cheap check decides for ASCII texts only.
         beyond = f"length(m.{source.column}) <> length(CAST(m.{source.column} AS BLOB))"
         candidates = self._execute(
             f"SELECT m.rowid, m.{source.column} FROM {source.table} AS m"
             f" WHERE m.rowid > ? AND {where[0]} AND ({maybe} OR {beyond}) ORDER BY m.rowid DESC",
-            (mark, *where[1], *parameters),
+            (indexed_until, *where[1], *parameters),
         )
-        found: list[int] = []
+        matches: list[int] = []
         with closing(candidates):
             for chunk in _chunks(candidates):
-                found += self._in_memory(chunk, "SELECT rowid FROM t WHERE t MATCH ?")
-                if len(found) >= most:
+                matches += self._in_memory(chunk, "SELECT rowid FROM t WHERE t MATCH ?")
+                if len(matches) >= matches_max:
                     break
-        return sorted(found, reverse=True)[:most]
+        return sorted(matches, reverse=True)[:matches_max]
 
     # -- in the index ------------------------------------------------------------------------
 
-    def _indexed(self, index: str, match: str, mark: int, most: int) -> list[int]:
-        # The index drives: SQLite must not walk the table and ask the index row by row.
+    def _indexed(self, index: str, match: str, indexed_until: int, matches_max: int) -> list[int]:
+        # CROSS JOIN: SQLite must start from the index, not scan the table.
         source, where = self._source, self._where
-        found = self._execute(
+        rows = self._execute(
             f"SELECT f.rowid FROM {index} AS f CROSS JOIN {source.table} AS m ON m.rowid = f.rowid"
             f" WHERE {index} MATCH ? AND f.rowid <= ? AND {where[0]}"
             " ORDER BY f.rowid DESC LIMIT ?",
-            (match, mark, *where[1], most),
+            (match, indexed_until, *where[1], matches_max),
         )
-        return [number for (number,) in found]
+        return [number for (number,) in rows]
 
     # -- an index in memory ------------------------------------------------------------------
 
     def _ranked(self, numbers: list[int]) -> list[int]:
-        """The best first, then the newest; empty where they are too long to compare."""
+        """Best match first, then newest; empty if the texts are too long to rank."""
         texts: list[Text] = []
         left = RANKED_CHARACTERS_MAX
         for number in numbers:
@@ -211,20 +213,20 @@ class _Search:
                 self._limit.check()
             return [number for (number,) in connection.execute(question, (match,))]
 
-    # -- what was found ----------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------
 
     def _row(self, number: int, columns: str) -> list[tuple[Any, ...]]:
         return self._execute(
             f"SELECT {columns} FROM {self._source.table} AS m WHERE m.rowid = ?", (number,)
         ).fetchall()
 
-    def page(self, columns: str, numbers: Sequence[int], rows_max: int) -> Found:
+    def page(self, columns: str, numbers: Sequence[int], rows_max: int) -> TextMatches:
         """One page of these rows, in this order."""
         columns = f"m.{self._source.column}, {columns}"
         rows = (row for number in numbers for row in self._row(number, columns))
         return self._cut(rows, rows_max, True)
 
-    def without_index(self, columns: str, rows_max: int) -> Found:
+    def without_index(self, columns: str, rows_max: int) -> TextMatches:
         source, where = self._source, self._where
         condition, parameters = self._query.contained(f"m.{source.column}")
         rows = self._execute(
@@ -235,7 +237,7 @@ class _Search:
         with closing(rows):
             return self._cut(rows, rows_max, False)
 
-    def _cut(self, rows: Iterable[tuple[Any, ...]], rows_max: int, fts_used: bool) -> Found:
+    def _cut(self, rows: Iterable[tuple[Any, ...]], rows_max: int, fts_used: bool) -> TextMatches:
         page, has_more = take_page(
             rows, rows_max, self._limit.page_bytes_max, lambda row: ROW_BYTES + text_bytes(row[0])
         )
@@ -243,16 +245,16 @@ class _Search:
         for text, *_ in page:
             self._limit.check()
             snippets.append(self._snippets.cut(text))
-        return Found([row[1:] for row in page], snippets, fts_used, has_more)
+        return TextMatches([row[1:] for row in page], snippets, fts_used, has_more)
 
 
 def _is_missing(error: sqlite3.DatabaseError) -> bool:
-    """No such table, or no such module."""
+    """Whether the table or the FTS5 module is missing."""
     return getattr(error, "sqlite_errorname", "") in ("SQLITE_ERROR", "SQLITE_AUTH")
 
 
 def _chunks(rows: Iterable[Text]) -> Iterator[list[Text]]:
-    """Pieces of limited rows and characters; one row may be longer."""
+    """Chunks of limited rows and characters; a single row may exceed the limit."""
     chunk: list[Text] = []
     size = 0
     for number, text in rows:

@@ -1,7 +1,7 @@
-"""Takes messages into the search indexes, inside a writer's transaction.
+"""Adds messages to the search indexes, inside a writer's transaction.
 
-Many in one statement and one commit cost a third of what one by one does. Each index has a mark:
-every message up to that rowid is in it, none above.
+Indexing many messages in one statement and commit costs a third of indexing them one by one. Each
+index stores the last indexed rowid: every message up to it is in the index, none above it.
 """
 
 import sqlite3
@@ -9,18 +9,18 @@ import sqlite3
 from appliance.hub import cjk
 from appliance.kernel.batch import Tx
 
-PIECE_CHARACTERS_MAX = 8 << 20  # of texts taken in at once; some 300 ms
-CHANGED_MAX = 200  # messages that other programs have changed, followed at once
+PIECE_CHARACTERS_MAX = 8 << 20  # characters indexed at once; about 300 ms
+CHANGED_MAX = 200  # changed messages reindexed at once
 BEYOND_ASCII = "length(content_raw) <> length(CAST(content_raw AS BLOB))"
 
 
-def index_messages(tx: Tx, most: int) -> int:
-    """Take at most `most` new messages in; how many it were. 0 where there is no index."""
+def index_messages(tx: Tx, messages_max: int) -> int:
+    """Index at most `messages_max` new messages; returns how many. 0 without an index."""
     try:
         (indexed,) = tx.execute("SELECT indexed FROM x_fts").fetchone()
     except sqlite3.OperationalError:  # no such table: this SQLite has no FTS5
         return 0
-    count, last = _piece(tx, indexed, most)
+    count, last = _piece(tx, indexed, messages_max)
     if count:
         tx.execute(
             "INSERT INTO messages_fts (rowid, content_raw)"
@@ -29,12 +29,12 @@ def index_messages(tx: Tx, most: int) -> int:
         )
         tx.execute("UPDATE x_fts SET indexed = ?", (last,))
     follow_changes(tx)
-    return max(count, _index_pairs(tx, last or indexed, most))
+    return max(count, _index_pairs(tx, last or indexed, messages_max))
 
 
-def keep_up(tx: Tx, most: int) -> bool:
-    """Take messages in; whether some are left."""
-    if not index_messages(tx, most):
+def keep_up(tx: Tx, messages_max: int) -> bool:
+    """Index new messages; returns whether more are waiting."""
+    if not index_messages(tx, messages_max):
         return False
     (left,) = tx.execute(
         "SELECT (SELECT max(rowid) FROM messages) >"
@@ -44,7 +44,7 @@ def keep_up(tx: Tx, most: int) -> bool:
 
 
 def follow_changes(tx: Tx) -> None:
-    """The index of pairs follows messages that were changed."""
+    """Update the index of pairs for messages that were changed."""
     try:
         changed = tx.execute(
             "SELECT c.message, c.old_content, m.content_raw FROM x_cjk_changed AS c"
@@ -63,9 +63,9 @@ def follow_changes(tx: Tx) -> None:
         tx.execute("DELETE FROM x_cjk_changed WHERE message = ?", (message,))
 
 
-def _index_pairs(tx: Tx, until: int, most: int) -> int:
+def _index_pairs(tx: Tx, until: int, messages_max: int) -> int:
     (indexed,) = tx.execute("SELECT indexed FROM x_cjk").fetchone()
-    count, last = _piece(tx, indexed, most)
+    count, last = _piece(tx, indexed, messages_max)
     if not count or indexed >= until:
         return 0
     last = min(last, until)
@@ -79,13 +79,13 @@ def _index_pairs(tx: Tx, until: int, most: int) -> int:
     return count
 
 
-def _piece(tx: Tx, indexed: int, most: int) -> tuple[int, int]:
-    """How many messages the next piece has, and the last rowid of it."""
+def _piece(tx: Tx, indexed: int, messages_max: int) -> tuple[int, int]:
+    """The number of messages in the next batch, and the rowid of its last one."""
     count = last = 0
     left = PIECE_CHARACTERS_MAX
     sizes = tx.execute(
         "SELECT rowid, length(content_raw) FROM messages WHERE rowid > ? ORDER BY rowid LIMIT ?",
-        (indexed, most),
+        (indexed, messages_max),
     )
     for number, size in sizes.fetchall():
         last = number

@@ -1,4 +1,4 @@
-"""The hub's listings: pages of channels, topics and attachments, composed by what was asked for."""
+"""The hub's listings: pages of channels, topics and attachments."""
 
 from functools import cache
 from typing import Any, cast
@@ -13,13 +13,13 @@ from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
-_PLACE = Tuple(given("at"), given("id"))  # of the last row of the page before
+_ANCHOR = Tuple(given("at"), given("id"))  # the last row of the previous page
 
 
 def channels(
     reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
 ) -> wire.ChannelList:
-    """By name; `after_name` continues behind the last of an earlier page, there or gone."""
+    """By name, after `after_name`. That channel need not exist any more."""
     values: dict[str, Any] = {"after": after_name, "rows": limit + 1}
     if only is not None:
         values["only"] = json.encode(sorted(only)).decode()
@@ -34,17 +34,17 @@ def channels(
 
 
 @cache
-def _channels(behind: bool, some: bool) -> str:
+def _channels(after: bool, limited: bool) -> str:
     query = Channel.select(*fields(Channel, wire.Channel.__struct_fields__))
-    if behind:
+    if after:
         query = query.where(Channel.name > given("after"))
-    if some:
+    if limited:
         query = query.where(Channel.id.in_(SQL("(SELECT value FROM json_each(:only))")))
     return statement(query.order_by(Channel.name).limit(given("rows")))
 
 
 def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -> wire.TopicList:
-    """Newest activity first; `before_id` continues below a topic of an earlier page."""
+    """Newest activity first, starting below the topic `before_id`."""
     values: dict[str, Any] = {"channel": channel_id, "rows": limit + 1}
     if before_id is not None:
         anchor = reader.row(
@@ -71,34 +71,34 @@ def _topics(below: bool) -> str:
     query = Topic.select(*fields(Topic, wire.Topic.__struct_fields__))
     query = query.where(Topic.channel_id == given("channel"))
     if below:
-        query = query.where(Tuple(Topic.updated_at, Topic.id) < _PLACE)
+        query = query.where(Tuple(Topic.updated_at, Topic.id) < _ANCHOR)
     query = query.order_by(Topic.updated_at.desc(), Topic.id.desc())
     return statement(query.limit(given("rows")))
 
 
-def attachments(reader: Reader, topic_id: str, asked: wire.AttachmentsQuery) -> wire.AttachmentList:
-    """Newest first; `before_id` goes on below an attachment of an earlier page."""
-    values: dict[str, Any] = {"topic": topic_id, "kind": asked.kind, "rows": asked.limit + 1}
-    if asked.before_id is not None:
+def attachments(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.AttachmentList:
+    """Newest first, starting below the attachment `before_id`."""
+    values: dict[str, Any] = {"topic": topic_id, "kind": query.kind, "rows": query.limit + 1}
+    if query.before_id is not None:
         anchor = reader.row(
             "SELECT created_at, id FROM topic_attachments WHERE id = ? AND topic_id = ?",
-            (asked.before_id, topic_id),
+            (query.before_id, topic_id),
         )
         if anchor is None:
-            raise wire.NoSuchAttachment(details={"before_id": asked.before_id})
+            raise wire.NoSuchAttachment(details={"before_id": query.before_id})
         values |= {"at": anchor[0], "id": anchor[1]}
-    found, has_more = reader.page(
-        _attachments(asked.kind is not None, asked.before_id is not None),
+    page, has_more = reader.page(
+        _attachments(query.kind is not None, query.before_id is not None),
         values,
-        limit=asked.limit,
+        limit=query.limit,
         make=attachment_of,
         size=lambda attachment: (
             ROW_BYTES + len(cast(Raw, attachment.value_json)) + text_bytes(attachment.dedupe_key)
         ),
     )
-    if not found and not reader.row("SELECT 1 FROM topics WHERE id = ?", (topic_id,)):
+    if not page and not reader.row("SELECT 1 FROM topics WHERE id = ?", (topic_id,)):
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
-    return wire.AttachmentList(found, has_more, found[-1].id if found else None)
+    return wire.AttachmentList(page, has_more, page[-1].id if page else None)
 
 
 @cache
@@ -108,6 +108,6 @@ def _attachments(of_kind: bool, below: bool) -> str:
     if of_kind:
         query = query.where(Attachment.kind == given("kind"))
     if below:
-        query = query.where(Tuple(Attachment.created_at, Attachment.id) < _PLACE)
+        query = query.where(Tuple(Attachment.created_at, Attachment.id) < _ANCHOR)
     query = query.order_by(Attachment.created_at.desc(), Attachment.id.desc())
     return statement(query.limit(given("rows")))

@@ -1,4 +1,4 @@
-"""The hub's background work: indexing for search, forgetting old idempotency keys."""
+"""The hub's background loops: indexing for search, and deleting expired idempotency keys."""
 
 from appliance.hub import indexing, metrics, queries
 from appliance.hub.settings import HubSettings
@@ -12,7 +12,7 @@ from appliance.kernel.writer import CatchUp
 
 
 class KeySweeper(Loop):
-    """Removes idempotency rows past `hub.idempotency_hours`, a bounded piece a round."""
+    """Deletes idempotency keys older than `hub.idempotency_hours`, a limited number each round."""
 
     name = "hub_key_sweeper"
     interval_seconds = 30.0
@@ -31,9 +31,9 @@ class KeySweeper(Loop):
 
 
 class Indexer(Loop):
-    """Takes new messages into the search indexes when the writer has nothing else to do.
+    """Indexes new messages for search when the writer is idle.
 
-    While it has, `catch_up` does this within the batches of the writer. New events wake the loop.
+    Under load, `catch_up` does this within the writer's batches. New events wake the loop.
     """
 
     name = "hub_indexer"
@@ -53,7 +53,7 @@ class Indexer(Loop):
         indexed = 0
         while (lag := self._store.read(queries.index_lag)) > 0:
             metrics.index_lag.set(lag)
-            indexed += self._store.write(indexing.index_messages, self._settings.index_rows)
+            indexed += self._store.write(indexing.index_messages, self._settings.index_batch_max)
             if not self._store.idle:
                 self.nudge()
                 break
@@ -63,5 +63,5 @@ class Indexer(Loop):
 
 
 def catch_up(settings: HubSettings) -> CatchUp:
-    """Other programs read the index too: it lags by a second at most, under any load."""
-    return CatchUp.of(indexing.keep_up, settings.index_seconds, settings.index_rows)
+    """Keeps the index at most a second behind under any load; other programs read it too."""
+    return CatchUp.of(indexing.keep_up, settings.index_seconds, settings.index_batch_max)

@@ -1,4 +1,4 @@
-"""The hub's tables. Those of webhooks and of plugins stand in their packages."""
+"""The hub's tables. Webhooks and plugins have models of their own."""
 
 import peewee
 

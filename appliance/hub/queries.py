@@ -1,4 +1,4 @@
-"""The hub's reads: functions of a Reader and parameters, always with a row limit."""
+"""The hub's reads: functions of a Reader, each with a row limit."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.web.frame import text_header
 
-UNION_TERMS_MAX = 60  # more scopes than that: one scan of the range is cheaper
-SCANNED_EVENTS_MAX = 10_000  # a longer range that is compared event by event is an expensive read
+UNION_TERMS_MAX = 60  # with more scopes, one scan of the range is cheaper
+SCANNED_EVENTS_MAX = 10_000  # comparing more events one by one makes a slow read
 
 
 def facts(reader: Reader) -> dict[str, Any]:
-    """What the service must know before it serves: ids, order, the newest event."""
+    """What the service needs at its start: ids, their order, the newest event."""
     meta = dict(reader.rows("SELECT key, value FROM meta", limit=100))
     newest = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
     last_ids = [
@@ -38,7 +38,7 @@ def facts(reader: Reader) -> dict[str, Any]:
 
 
 def index_lag(reader: Reader) -> int:
-    """Messages that the search indexes have not taken in yet; 0 where there are none."""
+    """Messages that are not in the search indexes yet; 0 without an index."""
     if reader.row("SELECT 1 FROM sqlite_schema WHERE name = 'x_fts'") is None:
         return 0
     newest, indexed, changed = reader.row(
@@ -53,20 +53,20 @@ def index_lag(reader: Reader) -> int:
 
 
 def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
-    """Reference → id for those that are an id or a name of a channel."""
+    """Reference → id, for references that are the id or name of a channel."""
     marks = ",".join("?" * len(references))
     rows = reader.rows(
         f"SELECT id, name FROM channels WHERE id IN ({marks}) OR name IN ({marks})",
         (*references, *references),
         limit=2 * len(references) + 1,
     )
-    found = {name: id_ for id_, name in rows}
-    found.update({id_: id_ for id_, _ in rows})
-    return {reference: found[reference] for reference in references if reference in found}
+    ids = {name: id_ for id_, name in rows}
+    ids.update({id_: id_ for id_, _ in rows})
+    return {reference: ids[reference] for reference in references if reference in ids}
 
 
 def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, str]:
-    """topic → channel, of those that exist."""
+    """Topic id → channel id, for the topics that exist."""
     marks = ",".join("?" * len(topic_ids))
     sql = f"SELECT id, channel_id FROM topics WHERE id IN ({marks})"
     return dict(reader.rows(sql, tuple(topic_ids), limit=len(topic_ids)))
@@ -81,9 +81,9 @@ def channel_of_message(reader: Reader, message_id: str) -> str | None:
 
 
 def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire.MessageList:
-    """One page; newest first, or oldest first when `after_id` asks for newer ones.
+    """One page: newest first, or with `after_id` oldest first.
 
-    `order` is "id", or "rowid" in a workspace whose ids do not sort.
+    `order` is "id", or "rowid" in a workspace whose ids don't sort by creation.
     """
     conditions: list[str] = []
     parameters: list[Any] = []
@@ -105,7 +105,7 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
         size=lambda message: ROW_BYTES + text_bytes(message.content_raw),
     )
     if not messages:
-        require_place(reader, query)
+        require_scope_exists(reader, query)
     return wire.MessageList(messages, has_more, messages[-1].id if messages else None)
 
 
@@ -118,8 +118,8 @@ def _position(reader: Reader, message_id: str, order: str) -> Any:
     return row[0]
 
 
-def require_place(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) -> None:
-    """Tells an empty place from one that does not exist."""
+def require_scope_exists(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) -> None:
+    """Raises if the topic or channel of the query doesn't exist."""
     if query.topic_id and not reader.row("SELECT 1 FROM topics WHERE id = ?", (query.topic_id,)):
         raise wire.NoSuchTopic(details={"topic_id": query.topic_id})
     if query.channel_id and not reader.row(
@@ -132,8 +132,7 @@ def require_place(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) 
 
 
 class EventPage(NamedTuple):
-    """Events as JSON texts. The page holds all that was wanted up to `until`, or else as many as
-    were asked for."""
+    """Events as JSON texts: all wanted ones up to `until`, or as many as the limit allows."""
 
     events: list[bytes]
     until: int
@@ -166,7 +165,7 @@ def list_events(
         make=lambda row: (row[0], events.row_json(row)),
         size=lambda event: len(event[1]),
     )
-    # Clients that count take a short page for the last one: then it must reach to `replay_until`.
+    # Clients may take a short page for the last one, so its events must reach `replay_until`.
     if newest:
         page.reverse()
     elif has_more and len(page) < limit:
@@ -185,22 +184,21 @@ def replay(
 ) -> tuple[bytes, int]:
     """The log from `after` (not included) as bytes to send, and the cursor they reach.
 
-    At most `limit` events and about `bytes_max` bytes. The cursor is `until` when nothing
-    is left. `framed`: WebSocket frames; else server-sent events.
+    At most `limit` events and about `bytes_max` bytes. The cursor is `until` when no events
+    are left. `framed`: WebSocket frames; else server-sent events.
     """
     sql, parameters = replay_statement(after, until, wanted, limit)
     pieces: list[bytes] = []
     size = 0
     cursor = until
-    add, envelope_of = pieces.append, events.envelope
     statement = reader.execute(sql, parameters)
     for count, row in enumerate(statement, 1):
-        envelope = envelope_of(*row)
+        envelope = events.envelope(*row)
         if framed:
-            add(text_header(len(envelope)))
+            pieces.append(text_header(len(envelope)))
         else:
             envelope = sse_event(row[0], envelope)
-        add(envelope)
+        pieces.append(envelope)
         size += len(envelope)
         if size >= bytes_max or count >= limit:
             cursor = row[0]
@@ -212,10 +210,10 @@ def replay(
 def replay_statement(
     after: int, until: int, wanted: Filter | None, limit: int
 ) -> tuple[str, list[Any]]:
-    """The query of ADR-0003, by index whatever the filter.
+    """The query of ADR-0003, which uses an index for every filter.
 
-    One index seek for each scope, each in order and cut at `limit`, then their union:
-    a quiet topic in a long log costs its own events only.
+    One index seek for each scope, ordered and limited, then their union: replaying a quiet topic
+    of a long log reads only its own events.
     """
     bounds = "event_id > ? AND event_id <= ?"
     end = "ORDER BY event_id ASC LIMIT ?"
@@ -242,10 +240,10 @@ def replay_statement(
 def _scan_statement(
     wanted: Filter, bounds: str, end: str, parameters: list[Any], limit: int
 ) -> tuple[str, list[Any]]:
-    """One walk along the range, each event compared with all scopes.
+    """One scan of the range that compares each event with all scopes.
 
-    Lists, for a chain of as many ORs would be too deep for SQLite; and `+`, or it would
-    collect all matches of the range by other indexes and sort them, for every piece anew.
+    IN lists, because a chain of that many ORs is too deep for SQLite. The `+` keeps SQLite from
+    collecting and sorting matches by other indexes for every piece.
     """
     lists = []
     for column, ids in (
@@ -262,8 +260,8 @@ def _scan_statement(
 
 
 def sse_event(number: int, envelope: bytes) -> bytes:
-    """One server-sent event. Its data is one line: in JSON, line ends stand between tokens
-    only (other programs print it so), where a space does as well."""
+    """One server-sent event. Its data must be one line: line ends, which other programs may write
+    between JSON tokens, become spaces."""
     if b"\n" in envelope or b"\r" in envelope:
         envelope = envelope.translate(LINE_ENDS)
     return b"id: %d\ndata: %b\n\n" % (number, envelope)

@@ -1,10 +1,10 @@
-"""Requests on a socket: the verbs of HTTP without HTTP.
+"""Requests over a WebSocket: the operations of the HTTP API as frames.
 
     {"type": "request", "id": 7, "op": "message.create", "data": {…}}
     {"type": "response", "id": 7, "status": 201, "body": {…}}
 
-Requests that arrive together are written together: messages among them share one trip
-to the writer. Answers come in the order of the requests.
+Requests that arrive together are written together: their messages are handed to the writer at
+once. Responses are sent in the order of the requests.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from appliance.web.frame import text_frame
 
 
 def _plan(kind: Any) -> BodyPlan:
-    return BodyPlan(kind, 0)  # nothing is read by it: the frame's own limit holds
+    return BodyPlan(kind, 0)  # the limit of frames applies instead
 
 
-_request = msgspec.json.Decoder(wire.Request)
+_request = msgspec.json.Decoder(wire.SocketRequest)
 _create = _plan(wire.CreateMessage)
 _encode = msgspec.json.Encoder().encode
 
@@ -96,7 +96,7 @@ OPERATIONS: dict[str, tuple[BodyPlan, Callable[..., Reply]]] = {
     "message.move": (_plan(MoveData), _move),
     "attachment.add": (_plan(AttachData), _attach),
 }
-# Those whose verb looks at the channels a token is limited to; others are closed to it.
+# Operations that check the channels of a limited token. Others are refused to such tokens.
 BY_CHANNEL = frozenset(
     {
         "channel.create",
@@ -111,20 +111,20 @@ BY_CHANNEL = frozenset(
 )
 
 
-Part = Callable[[], bytes]
+FrameSource = Callable[[], bytes]
 
 
-def same(frames: bytes) -> Part:
+def constant(frames: bytes) -> FrameSource:
     return lambda: frames
 
 
-def finished(parts: list[Part]) -> Part:
-    """Waits for all of them; they must not be called again."""
-    return same(b"".join([part() for part in parts]))
+def resolved(sources: list[FrameSource]) -> FrameSource:
+    """Waits for all sources; don't call them again."""
+    return constant(b"".join([source() for source in sources]))
 
 
 class Requests:
-    """Answers request frames. `charge(n)` raises when the sender's rate is used up."""
+    """Answers request frames. `charge(n)` raises when the sender's rate limit is used up."""
 
     def __init__(self, hub: Hub, charge: Callable[[int], None]) -> None:
         self._hub = hub
@@ -135,10 +135,10 @@ class Requests:
         return self.begin(messages, principal)()
 
     def begin(self, messages: list[bytes], principal: Principal) -> Callable[[], bytes]:
-        """As `answer`, in two steps: the writer has all messages to create when this returns,
-        and the next ones can be read while it works. Call what it answers once, in order."""
-        parts: list[Part] = []
-        creating: list[tuple[wire.Request, wire.CreateMessage]] = []
+        """Like `answer`, in two steps: hands all new messages to the writer and returns without
+        waiting. Call the returned functions once each, in order."""
+        sources: list[FrameSource] = []
+        creating: list[tuple[wire.SocketRequest, wire.CreateMessage]] = []
         for message in messages:
             request = None
             try:
@@ -147,46 +147,48 @@ class Requests:
                 if request.op == "message.create":
                     creating.append((request, _create.decode(bytes(request.data))))
                     continue
-                parts.append(self._create(creating, principal))
+                sources.append(self._create(creating, principal))
                 creating = []
-                # Its verb may look at what the requests before it have made.
-                parts = [finished(parts)]
-                parts.append(same(self._one(request, principal)))
+                # This operation may depend on what the requests before it have created.
+                sources = [resolved(sources)]
+                sources.append(constant(self._execute(request, principal)))
             except ApplianceError as error:
-                parts.append(self._create(creating, principal))
+                sources.append(self._create(creating, principal))
                 creating = []
-                parts.append(same(refused(request, error)))
-        parts.append(self._create(creating, principal))
-        return lambda: b"".join([part() for part in parts])
+                sources.append(constant(refused(request, error)))
+        sources.append(self._create(creating, principal))
+        return lambda: b"".join([source() for source in sources])
 
-    def _parse(self, message: bytes) -> wire.Request:
+    def _parse(self, message: bytes) -> wire.SocketRequest:
         try:
             return _request.decode(message)
         except msgspec.ValidationError as error:
             self._charge(1)
             refuse_field(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._charge(1)  # rubbish costs as much as a request
+            self._charge(1)  # malformed frames are charged like requests
             raise malformed("the frame", error) from None
 
-    def _admit(self, request: wire.Request, principal: Principal) -> None:
+    def _admit(self, request: wire.SocketRequest, principal: Principal) -> None:
         self._charge(1)
         if not principal.allows(POST):
             raise Forbidden(details={"scope": POST})
         if principal.channels is not None and request.op not in BY_CHANNEL:
-            raise Forbidden("a token that is limited to channels may not do that")
+            raise Forbidden(
+                "this operation is not available to tokens that are limited to channels"
+            )
         if request.op not in OPERATIONS:
             raise Invalid(
                 "unknown operation",
                 details={"op": request.op[:100], "known": sorted(OPERATIONS)},
-                hint="details.known lists those there are",
+                hint="details.known lists the operations",
             )
 
     def _create(
-        self, creating: list[tuple[wire.Request, wire.CreateMessage]], principal: Principal
-    ) -> Part:
+        self, creating: list[tuple[wire.SocketRequest, wire.CreateMessage]], principal: Principal
+    ) -> FrameSource:
         if not creating:
-            return same(b"")
+            return constant(b"")
         requests = [request for request, _ in creating]
         try:
             finish = self._hub.begin_messages(
@@ -195,7 +197,7 @@ class Requests:
                 [request.idempotency_key for request in requests],
             )
         except ApplianceError as error:
-            return same(b"".join([refused(request, error) for request in requests]))
+            return constant(b"".join([refused(request, error) for request in requests]))
 
         def frames() -> bytes:
             try:
@@ -206,7 +208,7 @@ class Requests:
 
         return frames
 
-    def _one(self, request: wire.Request, principal: Principal) -> bytes:
+    def _execute(self, request: wire.SocketRequest, principal: Principal) -> bytes:
         plan, verb = OPERATIONS[request.op]
         data = plan.decode(bytes(request.data))
         return response(request, verb(self._hub, data, principal, request.idempotency_key))
@@ -220,7 +222,7 @@ def is_request(message: bytes) -> bool:
     return True
 
 
-def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:
+def response(request: wire.SocketRequest, result: Reply | ApplianceError) -> bytes:
     if isinstance(result, ApplianceError):
         return refused(request, result)
     metrics.requested("done")()
@@ -235,7 +237,7 @@ def response(request: wire.Request, result: Reply | ApplianceError) -> bytes:
     )
 
 
-def refused(request: wire.Request | None, error: ApplianceError) -> bytes:
+def refused(request: wire.SocketRequest | None, error: ApplianceError) -> bytes:
     metrics.requested("refused")()
     body: dict[str, Any] = refusal(error)
     if error.retry_after is not None:

@@ -1,4 +1,4 @@
-"""The hub on HTTP: one class a noun, and the table of its routes (hub spec §0.9)."""
+"""The hub on HTTP: one class for each noun, and the table of routes (hub spec §0.9)."""
 
 from typing import Any, Protocol
 
@@ -7,7 +7,7 @@ import falcon
 from appliance.hub import cloudevents, wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
-from appliance.hub.sse import EventStream
+from appliance.hub.sse import event_stream
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply, reply_bytes
@@ -19,24 +19,26 @@ def answer(resp: falcon.Response, result: Reply) -> None:
         resp.set_header("Idempotency-Replayed", "true")
 
 
-class Healthy(Protocol):
-    """The hub, or what answers in its place."""
+class HealthReporter(Protocol):
+    """The hub, or its replacement while it is switched off."""
 
     def health(self) -> wire.Health: ...
 
 
 class HealthResource:
-    def __init__(self, source: Healthy) -> None:
+    def __init__(self, source: HealthReporter) -> None:
         self._source = source
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._source.health())
 
 
-class Channels:
+class HubResource:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
+
+class ChannelsResource(HubResource):
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._hub.list_channels(req.context.query, req.context.principal))
 
@@ -45,10 +47,7 @@ class Channels:
         answer(resp, self._hub.create_channel(command, context.principal, context.idempotency_key))
 
 
-class Topics:
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
+class HubTopicsResource(HubResource):
     def on_get_of_channel(self, req: Any, resp: falcon.Response, channel_id: str) -> None:
         reply(resp, self._hub.list_topics(channel_id, req.context.query, req.context.principal))
 
@@ -66,10 +65,7 @@ class Topics:
         )
 
 
-class Messages:
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
+class MessagesResource(HubResource):
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._hub.page_messages(req.context.query, req.context.principal))
 
@@ -89,24 +85,23 @@ class Messages:
         )
 
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        """A key in the header is good for the items without one: each gets its place added.
+        """A key in the header applies to items without a key: each gets its index appended.
 
-        An item that could not be understood stands among them as its error.
+        An invalid item is passed on as its error.
         """
         key, messages = req.context.idempotency_key, command.messages
         keys = [getattr(message, "idempotency_key", None) for message in messages]
         if key is not None:
-            keys = [own or f"{key}/{place}" for place, own in enumerate(keys)]
+            keys = [own or f"{key}/{index}" for index, own in enumerate(keys)]
         results = self._hub.create_messages(messages, req.context.principal, keys)
         reply_bytes(resp, batch_body(results))
-        if key is not None and all(isinstance(one, Reply) and one.replayed for one in results):
+        if key is not None and all(
+            isinstance(result, Reply) and result.replayed for result in results
+        ):
             resp.set_header("Idempotency-Replayed", "true")
 
 
-class Attachments:
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
+class AttachmentsResource(HubResource):
     def on_get(self, req: Any, resp: falcon.Response, topic_id: str) -> None:
         reply(resp, self._hub.list_attachments(topic_id, req.context.query, req.context.principal))
 
@@ -120,23 +115,17 @@ class Attachments:
         )
 
 
-class Search:
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
+class SearchResource(HubResource):
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._hub.search(req.context.query, req.context.principal))
 
 
-class Events:
-    """Natively, or as CloudEvents for who accepts those."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+class EventsResource(HubResource):
+    """In the native format, or as CloudEvents if the `Accept` header asks for them."""
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         listed = self._hub.list_events(req.context.query, req.context.principal)
-        if cloudevents.asked_for(req.get_header("Accept"), cloudevents.BATCH):
+        if cloudevents.is_requested(req.get_header("Accept"), cloudevents.BATCH):
             batch, cursor = cloudevents.of_list(listed, self._origin())
             resp.set_header("Agentlip-Cursor", str(cursor))
             reply_bytes(resp, batch, media=cloudevents.BATCH)
@@ -148,44 +137,45 @@ class Events:
         resp.content_type = "text/event-stream"
         resp.set_header("Cache-Control", "no-cache")
         resp.set_header("X-Accel-Buffering", "no")
-        if context.method == "HEAD":  # a stream that nobody reads would never be closed
+        if context.method == "HEAD":  # an unread stream would never be closed
             return
         last_event_id = req.get_header("Last-Event-ID")
-        stream: cloudevents.Pieces = EventStream(
+        stream: cloudevents.ByteStream = event_stream(
             self._hub, context.query, last_event_id, context.principal
         )
-        if cloudevents.asked_for(req.get_header("Accept"), cloudevents.SINGLE):
-            stream = cloudevents.Stream(stream, self._origin())
+        if cloudevents.is_requested(req.get_header("Accept"), cloudevents.SINGLE):
+            stream = cloudevents.CloudEventStream(stream, self._origin())
         resp.stream = stream
 
     def _origin(self) -> cloudevents.Origin:
         return cloudevents.origin_of(self._hub.db_id, self._hub.identity.epoch)
 
 
-def health_route(source: Healthy) -> Route:
-    asked = Operation(
-        OPEN, reply=wire.Health, probe=True, summary="Is this the hub, and which one?"
+def health_route(source: HealthReporter) -> Route:
+    operation = Operation(
+        OPEN, reply=wire.Health, probe=True, summary="Identity and version of this hub"
     )
-    return Route("/health", HealthResource(source), {"GET": asked})
+    return Route("/health", HealthResource(source), {"GET": operation})
 
 
 def routes(hub: Hub) -> list[Route]:
-    topics, messages, events = Topics(hub), Messages(hub), Events(hub)
+    topics, messages, events = HubTopicsResource(hub), MessagesResource(hub), EventsResource(hub)
     return [
         health_route(hub),
-        Route("/api/v1/channels", Channels(hub), {
+        Route("/api/v1/channels", ChannelsResource(hub), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
-                             summary="All channels, by name", by_channel=True),
+                             summary="List channels by name", by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.CreateChannel, reply=wire.ChannelCreated,
-                              status=201, summary="Make a channel", by_channel=True),
+                              status=201, summary="Create a channel", by_channel=True),
         }),
         Route("/api/v1/channels/{channel_id}/topics", topics, {
             "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery,
-                             summary="Topics of a channel, newest activity first", by_channel=True),
+                             summary="List topics of a channel, newest activity first",
+                             by_channel=True),
         }, suffix="of_channel"),
         Route("/api/v1/topics", topics, {
             "POST": Operation(POST, keyed=True, body=wire.CreateTopic, reply=wire.TopicChanged,
-                              status=201, summary="Make a topic", by_channel=True),
+                              status=201, summary="Create a topic", by_channel=True),
         }),
         Route("/api/v1/topics/{topic_id}", topics, {
             "PATCH": Operation(POST, keyed=True, body=wire.RenameTopic, reply=wire.TopicChanged,
@@ -193,7 +183,7 @@ def routes(hub: Hub) -> list[Route]:
         }, suffix="item"),
         Route("/api/v1/messages", messages, {
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
-                             summary="Messages of a topic or channel, page by page",
+                             summary="List messages of a topic or channel",
                              by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=wire.MessageChanged,
                               status=201, summary="Post a message", by_channel=True),
@@ -201,34 +191,34 @@ def routes(hub: Hub) -> list[Route]:
         Route("/api/v1/messages/{message_id}", messages, {
             "PATCH": Operation(POST, keyed=True, body=wire.PatchMessage,
                                reply=(wire.MessageChanged, wire.Moved),
-                               summary="Edit a message, turn it into a tombstone, or move it",
+                               summary="Edit, delete or move a message",
                                by_channel=True),
         }, suffix="item"),
         Route("/api/v1/messages/batch", messages, {
             "POST": Operation(POST, keyed=True, body=wire.CreateMessages, reply=wire.BatchResults,
-                              batch=True, each="messages",
+                              batch=True, list_field="messages",
                               cost=lambda command: len(command.messages),
                               summary="Post up to 500 messages", by_channel=True),
         }, suffix="batch"),
-        Route("/api/v1/topics/{topic_id}/attachments", Attachments(hub), {
+        Route("/api/v1/topics/{topic_id}/attachments", AttachmentsResource(hub), {
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
-                             summary="Attachments of a topic, newest first", by_channel=True),
+                             summary="List attachments of a topic, newest first", by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.AddAttachment, reply=wire.AttachmentAdded,
-                              status=201, again=200, summary="Attach something to a topic, once",
-                              by_channel=True),
+                              status=201, repeat_status=200, by_channel=True,
+                              summary="Add an attachment to a topic; equal ones are stored once"),
         }),
-        Route("/api/v1/search", Search(hub), {
+        Route("/api/v1/search", SearchResource(hub), {
             "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
-                             summary="Messages that hold words or phrases, the best first",
+                             summary="Search messages for words and phrases, best match first",
                              by_channel=True),
         }),
         Route("/api/v1/events", events, {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
-                             summary="Events after a cursor; waits for the next if asked to",
+                             summary="List events after a cursor, optionally waiting for the next",
                              by_channel=True),
         }),
         Route("/api/v1/events/stream", events, {
             "GET": Operation(READ, query=wire.StreamQuery, media="text/event-stream",
-                             summary="Events as they come, as server-sent events", by_channel=True),
+                             summary="Stream events as server-sent events", by_channel=True),
         }, suffix="stream"),
     ]  # fmt: skip

@@ -1,18 +1,18 @@
 """Moving messages to another topic of their channel (hub spec §0.14, ADR-0004).
 
-Each message gets its own event, under the old topic, the new one and the channel. However
-many they are, it is one INSERT and one UPDATE over the same selection.
+Each message gets its own event, scoped to the old topic, the new topic and the channel. Any number
+of messages takes one INSERT and one UPDATE over the same selection.
 """
 
 from appliance.hub import wire
-from appliance.hub.events import Event, encode
+from appliance.hub.events import CommittedEvent, encode
 from appliance.hub.writes import message_to_change
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.reader import Reader
 
 MOVED = "message.moved_topic"
-# The same JSON as `wire.MessageMoved` encoded; a test compares.
+# The same JSON as an encoded `wire.MessageMoved`; a test compares them.
 DATA = (
     "json_object('message_id', id, 'old_topic_id', topic_id, 'new_topic_id', ?,"
     " 'channel_id', channel_id, 'mode', ?, 'version', version + 1, 'principal', ?)"
@@ -30,14 +30,13 @@ def move(
     command: wire.MoveMessage,
     source: str | None,
     order: str,
-    most: int,
+    messages_max: int,
     principal: str | None,
 ) -> Reply:
     """Move the message, it and the later ones, or its whole topic.
 
-    source  the topic the caller saw the message in; if it is elsewhere by now, the caller
-            would move what it does not mean
-    order   the column that tells which is later
+    source  the topic in which the caller saw the message; refused if it has moved since
+    order   the column that orders messages by creation
     """
     anchor = message_to_change(tx, message_id, command.expected_version)
     target = command.to_topic_id
@@ -53,15 +52,15 @@ def move(
             details={"message_id": message_id, "expected": source, "current": anchor.topic_id}
         )
     selection, parameters = _selection(tx, anchor, command.mode, order)
-    _refuse_too_many(tx, selection, parameters, most)
+    _refuse_too_many(tx, selection, parameters, messages_max)
     selected = f"{selection} ORDER BY {order}"
-    event_ids = _tell(tx, anchor, command, selected, parameters, principal)
+    event_ids = _append_events(tx, anchor, command, selected, parameters, principal)
     moved = tx.execute(
         f"UPDATE messages SET topic_id = ?, version = version + 1 WHERE {selection}",
         (target, *parameters),
     ).rowcount
     if moved != len(event_ids):
-        raise RuntimeError(f"{moved} messages moved, {len(event_ids)} events told")
+        raise RuntimeError(f"{moved} messages moved, {len(event_ids)} events written")
     tx.execute(
         "UPDATE topics SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1", (tx.now, target)
     )
@@ -75,25 +74,27 @@ def _selection(
         return "topic_id = ?", [anchor.topic_id]
     if mode == "one":
         return "topic_id = ? AND id = ?", [anchor.topic_id, anchor.id]
-    place: str | int = anchor.id
+    first: str | int = anchor.id
     if order != "id":
-        (place,) = tx.execute("SELECT rowid FROM messages WHERE id = ?", (anchor.id,)).fetchone()
-    return f"topic_id = ? AND {order} >= ?", [anchor.topic_id, place]
+        (first,) = tx.execute("SELECT rowid FROM messages WHERE id = ?", (anchor.id,)).fetchone()
+    return f"topic_id = ? AND {order} >= ?", [anchor.topic_id, first]
 
 
-def _refuse_too_many(tx: Tx, selection: str, parameters: list[str | int], most: int) -> None:
+def _refuse_too_many(
+    tx: Tx, selection: str, parameters: list[str | int], messages_max: int
+) -> None:
     count, version = tx.execute(
         f"SELECT count(*), max(version) FROM"
         f" (SELECT version FROM messages WHERE {selection} LIMIT ?)",
-        (*parameters, most + 1),
+        (*parameters, messages_max + 1),
     ).fetchone()
-    if count > most:
-        raise wire.TooManyToMove(details={"limit": most})
+    if count > messages_max:
+        raise wire.TooManyToMove(details={"limit": messages_max})
     if count and version >= wire.VERSION_MAX:
         raise wire.VersionsUsedUp
 
 
-def _tell(
+def _append_events(
     tx: Tx,
     anchor: wire.Message,
     command: wire.MoveMessage,
@@ -101,7 +102,7 @@ def _tell(
     parameters: list[str | int],
     principal: str | None,
 ) -> list[int]:
-    """An event for each message of the selection, in its order; their ids."""
+    """Write an event for each selected message, in order; returns the event ids."""
     target, mode = command.to_topic_id, command.mode
     before = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
     tx.execute(
@@ -116,5 +117,7 @@ def _tell(
         (before[0] if before else 0,),
     ).fetchall()
     for number, data in rows:
-        tx.publish(Event(number, tx.now, MOVED, anchor.channel_id, anchor.topic_id, target, data))
+        tx.publish(
+            CommittedEvent(number, tx.now, MOVED, anchor.channel_id, anchor.topic_id, target, data)
+        )
     return [number for number, _ in rows]

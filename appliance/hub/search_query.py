@@ -1,10 +1,10 @@
-"""What a person types into a search, understood once and said to SQLite safely.
+"""Parses search queries and quotes them for SQLite.
 
     one two            both words            "one two"    the words side by side
     one OR two         either                one two OR three    (one and two) or three
 
-`AND` may be written. All else, punctuation too, is text: it can't be an operator of FTS5,
-whatever it is made of. Symbols alone (`!!!`, `***`, an emoji) are in no index: they find nothing.
+`AND` is optional. Everything else, including punctuation, is text and never an operator of FTS5.
+Symbols alone (`!!!`, `***`, an emoji) are not indexed, so they match nothing.
 """
 
 import string
@@ -20,41 +20,41 @@ TERMS_MAX = 32
 
 
 class SearchSyntax(Invalid):
-    sentence = "the search can't be understood"
-    advice = 'for instance: word, "exact phrase", one OR two'
+    default_message = "invalid search query"
+    default_hint = 'examples: word, "exact phrase", one OR two'
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Alternatives of which one must hold; each is a list of texts that must all occur.
+    """Alternatives, of which one must match; every text of an alternative must occur.
 
-    Without alternatives nothing matches.
+    A query without alternatives matches nothing.
     """
 
     alternatives: tuple[tuple[str, ...], ...]
 
     @property
     def terms(self) -> list[str]:
-        """All texts, in the order in which they were typed."""
+        """All texts, in the order of the query."""
         return [term for terms in self.alternatives for term in terms]
 
     @property
     def match(self) -> str:
-        """The right side of FTS5's MATCH: nothing but strings, AND, OR and brackets."""
+        """The right side of FTS5's MATCH: only strings, AND, OR and parentheses."""
         return " OR ".join(
             f"({' AND '.join(_quoted(term) for term in terms)})" for terms in self.alternatives
         )
 
     @property
     def match_pairs(self) -> str:
-        """As `match`, for an index of what `cjk.pairs` made of the texts."""
+        """Like `match`, for an index of texts converted by `cjk.pairs`."""
         return " OR ".join(
             f"({' AND '.join(cjk.phrase(term) for term in terms)})" for terms in self.alternatives
         )
 
     def contained(self, column: str) -> tuple[str, list[str]]:
-        """A condition that holds where every text of an alternative occurs; its parameters.
+        """A condition that is true where every text of an alternative occurs, and its parameters.
 
-        Letters of ASCII are compared without case. Not LIKE: that takes the product of the two
+        ASCII letters are compared without case. Not LIKE: its time grows with the product of both
         lengths for texts like "aaaa".
         """
         each = " OR ".join(
@@ -64,9 +64,9 @@ class Query(msgspec.Struct, frozen=True):
         return f"({each})", [term.translate(_LOWER) for term in self.terms]
 
     def maybe(self, column: str) -> tuple[str, list[str]]:
-        """Cheap to ask of a text of ASCII characters: is it possible that `match` finds it?
+        """A cheap condition for ASCII texts: false only where `match` can't match.
 
-        Words beyond ASCII say nothing here: FTS5 finds `Zoe` for `Zoë`.
+        Non-ASCII words are ignored, because FTS5 finds `Zoe` for `Zoë`.
         """
         plain = [
             tuple(word for term in terms for word in _words(term) if word.isascii())
@@ -80,11 +80,11 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def parse(text: str) -> Query:
-    """Raises SearchSyntax: nothing, an open quote, an operator without its sides, too much."""
+    """Raises SearchSyntax for empty or too long queries, open quotes and dangling operators."""
     if len(text) > QUERY_CHARACTERS_MAX:
-        raise SearchSyntax(f"a search has at most {QUERY_CHARACTERS_MAX} characters")
+        raise SearchSyntax(f"the search has more than {QUERY_CHARACTERS_MAX} characters")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
-        raise SearchSyntax("a search is valid Unicode without U+0000")
+        raise SearchSyntax("the search contains U+0000 or invalid Unicode")
     if not text.strip():
         raise SearchSyntax("the search is empty")
     if not _words(text):
@@ -106,36 +106,36 @@ def parse(text: str) -> Query:
     if operator:
         raise _dangling(operator)
     if count > TERMS_MAX:
-        raise SearchSyntax(f"a search has at most {TERMS_MAX} words and phrases")
-    kept = tuple(
-        tuple(found) for terms in alternatives if (found := [t for t in terms if _words(t)])
+        raise SearchSyntax(f"the search has more than {TERMS_MAX} words and phrases")
+    searchable = tuple(
+        tuple(words) for terms in alternatives if (words := [t for t in terms if _words(t)])
     )
-    return Query(kept)
+    return Query(searchable)
 
 
 def _split(text: str) -> list[tuple[str, bool]]:
-    """Words and quoted phrases in order; True with those that were quoted."""
+    """Words and phrases in order, each with whether it was quoted."""
     pieces = text.split('"')
     if len(pieces) % 2 == 0:
         raise SearchSyntax("a quote is not closed", hint='write "exact phrase"')
-    found: list[tuple[str, bool]] = []
+    terms: list[tuple[str, bool]] = []
     for number, piece in enumerate(pieces):
         if number % 2:
-            found.append((piece, True))
+            terms.append((piece, True))
         else:
-            found += [(word, False) for word in piece.split()]
-    return found
+            terms += [(word, False) for word in piece.split()]
+    return terms
 
 
 def _dangling(operator: str) -> SearchSyntax:
     return SearchSyntax(
-        f"{operator} stands between two words or phrases",
+        f"{operator} needs a word or phrase on both sides",
         hint=f'to find the word itself, quote it: "{operator}"',
     )
 
 
 def _words(term: str) -> list[str]:
-    """What FTS5 takes for words: runs of letters and digits, with the marks on them."""
+    """What FTS5 treats as words: runs of letters and digits, including combining marks."""
     spaced = "".join(
         c if unicodedata.category(c) in _IN_WORDS or _begins_word(c) else " " for c in term
     )

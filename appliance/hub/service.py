@@ -1,4 +1,4 @@
-"""The hub's verbs. Rules that need the database live in `writes.py` and `queries.py`."""
+"""The hub's operations. Rules that need the database are in `writes.py` and `queries.py`."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -12,24 +12,24 @@ from appliance.hub.events import encode
 from appliance.hub.long_poll import LongPollLimit
 from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
-from appliance.hub.subscription import Filter, Following
+from appliance.hub.subscription import Filter, LiveFilter
 from appliance.hub.text import check_message, check_name, check_size, check_text
 from appliance.kernel import idempotency
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.kernel.batch import Outcome
+from appliance.kernel.batch import CallOutcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
 from appliance.kernel.feed import Feed
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
-from appliance.kernel.write_request import Reading
+from appliance.kernel.write_request import ReadRequest
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Hub:
-    """One per process. Every verb returns when its effect is durable and told."""
+    """One per process. Every operation returns when its effect is durable and published."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Hub:
         identity: ProcessIdentity,
         book: TokenBook | None = None,
     ) -> None:
-        """`book` tells long waits that their token is over."""
+        """`book` ends long polls and streams when their token ends."""
         self.store = store
         self.access = Access(store)
         self.book = book or TokenBook()
@@ -55,7 +55,7 @@ class Hub:
         for last_id in facts["last_ids"]:
             store.seed_ids(last_id)
         feed.head = facts["head"]
-        self.waiting_room = LongPollLimit(settings.waiting_max)
+        self.long_polls = LongPollLimit(settings.waiting_max)
         self._running: set[tuple[str, str, str, str]] = set()
 
     # -- mutations -------------------------------------------------------------------
@@ -63,11 +63,10 @@ class Hub:
     def create_channel(
         self, command: wire.CreateChannel, principal: Principal, key: str | None = None
     ) -> Reply:
-        if principal.channels is not None:
-            self.access.whole(principal, POST)
+        self.access.require_unlimited(principal, POST)
         check_name(name=command.name)
         check_text(description=command.description)
-        identity = self._identity(principal, "POST", "channels", key, command)
+        identity = keyed_request(principal, "POST", "channels", key, command)
         return self._mutate(
             "create_channel", identity, writes.create_channel, command, principal.label
         )
@@ -75,19 +74,17 @@ class Hub:
     def create_topic(
         self, command: wire.CreateTopic, principal: Principal, key: str | None = None
     ) -> Reply:
-        if principal.channels is not None:
-            self.access.channel(principal, POST, command.channel_id)
+        self.access.check_channel(principal, POST, command.channel_id)
         check_name(title=command.title)
-        identity = self._identity(principal, "POST", "topics", key, command)
+        identity = keyed_request(principal, "POST", "topics", key, command)
         return self._mutate("create_topic", identity, writes.create_topic, command, principal.label)
 
     def rename_topic(
         self, topic_id: str, command: wire.RenameTopic, principal: Principal, key: str | None = None
     ) -> Reply:
-        if principal.channels is not None:
-            self.access.topic(principal, POST, topic_id)
+        self.access.check_topic(principal, POST, topic_id)
         check_name(title=command.title)
-        identity = self._identity(principal, "PATCH", f"topics/{topic_id}", key, command)
+        identity = keyed_request(principal, "PATCH", f"topics/{topic_id}", key, command)
         return self._mutate(
             "rename_topic", identity, writes.rename_topic, topic_id, command.title, principal.label
         )
@@ -95,12 +92,10 @@ class Hub:
     def create_message(
         self, command: wire.CreateMessage, principal: Principal, key: str | None = None
     ) -> Reply:
-        if principal.channels is not None:
-            self.access.topic(principal, POST, command.topic_id)
+        self.access.check_topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
-        if principal.senders is not None:
-            writes.check_sender(command.sender, principal.senders)
-        identity = self._identity(principal, "POST", "messages", key, command)
+        writes.check_sender(command.sender, principal.senders)
+        identity = keyed_request(principal, "POST", "messages", key, command)
         return self._mutate(
             "create_message", identity, writes.create_message,
             command.topic_id, command.sender, command.content_raw, principal.label,
@@ -113,11 +108,10 @@ class Hub:
         principal: Principal,
         key: str | None = None,
     ) -> Reply:
-        if principal.channels is not None:
-            self.access.message(principal, POST, message_id)
-        identity = self._identity(principal, "PATCH", f"messages/{message_id}", key, command)
+        self.access.check_message(principal, POST, message_id)
+        identity = keyed_request(principal, "PATCH", f"messages/{message_id}", key, command)
         if isinstance(command, wire.MoveMessage):
-            # Where the caller sees it now; the transaction refuses if that is no longer so.
+            # The topic as the caller sees it now; the transaction refuses if it has changed.
             source = self.store.read(retopic.topic_of, message_id)
             return self._mutate(
                 "move_message", identity, retopic.move,
@@ -144,16 +138,15 @@ class Hub:
         principal: Principal,
         key: str | None = None,
     ) -> Reply:
-        if command.key == "":  # the wire takes it for no key, as the unique index does
+        if command.key == "":  # an empty key means no key, as in the unique index
             command = msgspec.structs.replace(command, key=None)
         check_name(kind=command.kind)
         check_text(key=command.key, dedupe_key=command.dedupe_key)
-        if principal.channels is not None:
-            self.access.topic(principal, POST, topic_id)
+        self.access.check_topic(principal, POST, topic_id)
         attachments.check(command)
         same = command.dedupe_key or attachments.dedupe_key(command.value_json)
         route = f"topics/{topic_id}/attachments"
-        identity = self._identity(principal, "POST", route, key, command)
+        identity = keyed_request(principal, "POST", route, key, command)
         return self._mutate(
             "add_attachment", identity, attachments.add, topic_id, command, same, principal.label
         )
@@ -164,10 +157,10 @@ class Hub:
         principal: Principal,
         keys: Sequence[str | None],
     ) -> list[Reply | ApplianceError]:
-        """Many messages in one go, each with its own fate, in order.
+        """Create many messages in order; each succeeds or fails on its own.
 
-        A refused one neither stops nor undoes the others; one refused before is passed on.
-        An error that is nobody's refusal is raised.
+        Errors among `commands` are returned in their position. Errors that aren't refusals are
+        raised.
         """  # fmt: skip
         return self.begin_messages(commands, principal, keys)()
 
@@ -177,47 +170,44 @@ class Hub:
         principal: Principal,
         keys: Sequence[str | None],
     ) -> Callable[[], list[Reply | ApplianceError]]:
-        """The writer has them; what is answered waits for the results of `create_messages`.
-
-        It must be called once, for it also frees the keys.
+        """Hand messages to the writer. The returned function waits for the results of
+        `create_messages`. Call it exactly once: it also releases the idempotency keys.
         """
         results: list[Reply | ApplianceError | None] = [None] * len(commands)
         calls: list[Any] = []
-        places: list[int] = []
-        held: list[tuple[str, str, str, str]] = []
+        indexes: list[int] = []
+        reserved: list[tuple[str, str, str, str]] = []
         try:
-            for place, (command, key) in enumerate(zip(commands, keys, strict=True)):
+            for index, (command, key) in enumerate(zip(commands, keys, strict=True)):
                 if isinstance(command, ApplianceError):
-                    results[place] = command
+                    results[index] = command
                     continue
                 try:
-                    if principal.channels is not None:
-                        self.access.topic(principal, POST, command.topic_id)
+                    self.access.check_topic(principal, POST, command.topic_id)
                     check_message(command.sender, command.content_raw)
-                    if principal.senders is not None:
-                        writes.check_sender(command.sender, principal.senders)
-                    calls.append(self._message_call(command, principal, key, held))
-                    places.append(place)
+                    writes.check_sender(command.sender, principal.senders)
+                    calls.append(self._message_call(command, principal, key, reserved))
+                    indexes.append(index)
                 except ApplianceError as error:
-                    results[place] = error
-            submission = self.store.begin(calls) if calls else None
+                    results[index] = error
+            write_request = self.store.begin(calls) if calls else None
         except BaseException:
-            self._running.difference_update(held)
+            self._running.difference_update(reserved)
             raise
 
         def finish() -> list[Reply | ApplianceError]:
             try:
-                outcomes = submission.wait() if submission else []
+                outcomes = write_request.wait() if write_request else []
             finally:
-                self._running.difference_update(held)
+                self._running.difference_update(reserved)
             errors = [outcome.error for outcome in outcomes]
             if errors and all(isinstance(error, Unavailable) for error in errors):
                 outcomes[0].unwrap()  # raises: nothing was stored, as on a full disk
-            for place, outcome in zip(places, outcomes, strict=True):
-                results[place] = _reply_or_refusal(outcome)
+            for index, outcome in zip(indexes, outcomes, strict=True):
+                results[index] = _reply_or_refusal(outcome)
             refused = sum(isinstance(result, ApplianceError) for result in results)
-            metrics.mutated("create_message", "done")(len(results) - refused)
-            metrics.mutated("create_message", "refused")(refused)
+            metrics.mutations.labels("create_message", "done").inc(len(results) - refused)
+            metrics.mutations.labels("create_message", "refused").inc(refused)
             return [result for result in results if result is not None]
 
         return finish
@@ -227,23 +217,23 @@ class Hub:
         command: wire.CreateMessage | wire.BatchMessage,
         principal: Principal,
         key: str | None,
-        held: list[tuple[str, str, str, str]],
+        reserved: list[tuple[str, str, str, str]],
     ) -> tuple[Any, tuple[Any, ...]]:
         plain = (command.topic_id, command.sender, command.content_raw)
         if key is None:
             return writes.create_message, (*plain, principal.label)
-        # The same identity as a single POST has: a retry may come by either way.
+        # The same identity as a single POST: a retry may use either route.
         single = wire.CreateMessage(*plain)
-        identity = self._identity(principal, "POST", "messages", key, single)
+        identity = keyed_request(principal, "POST", "messages", key, single)
         assert identity is not None
-        self._hold(identity[:4])
-        held.append(identity[:4])
-        return idempotency.once, (identity, writes.create_message, *plain, principal.label)
+        self._reserve_key(identity[:4])
+        reserved.append(identity[:4])
+        return idempotency.reply_once, (identity, writes.create_message, *plain, principal.label)
 
     def _mutate(
         self,
         verb: str,
-        identity: idempotency.Once | None,
+        identity: idempotency.KeyedRequest | None,
         function: Any,
         *args: Any,
     ) -> Reply:
@@ -252,9 +242,9 @@ class Hub:
             if identity is None:
                 reply: Reply = self.store.write(function, *args)
             else:
-                self._hold(identity[:4])
+                self._reserve_key(identity[:4])
                 try:
-                    reply = self.store.write(idempotency.once, identity, function, *args)
+                    reply = self.store.write(idempotency.reply_once, identity, function, *args)
                 finally:
                     self._running.discard(identity[:4])
             outcome = "done"
@@ -262,19 +252,11 @@ class Hub:
             outcome = "refused"
             raise
         finally:
-            metrics.mutated(verb, outcome)()
+            metrics.mutations.labels(verb, outcome).inc()
         return reply
 
-    def _identity(
-        self, principal: Principal, method: str, route: str, key: str | None, command: Any
-    ) -> idempotency.Once | None:
-        if key is None:
-            return None
-        fingerprint = hashlib.sha256(_canonical(command)).hexdigest()
-        return principal.id, method, route, key, fingerprint
-
-    def _hold(self, name: tuple[str, str, str, str]) -> None:
-        """Marks a key as running; a second request with it hears so instead of waiting."""
+    def _reserve_key(self, name: tuple[str, str, str, str]) -> None:
+        """Mark a key as in use. Raises KeyInProgress for a second request with the same key."""
         if name in self._running:
             raise wire.KeyInProgress(retry_after=1.0)
         self._running.add(name)
@@ -295,7 +277,7 @@ class Hub:
     def list_topics(
         self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
-        self.access.channel(principal, READ, channel_id)
+        self.access.check_channel(principal, READ, channel_id)
         return self.store.read(
             listings.topics, channel_id, self._page(query.limit), query.before_id
         )
@@ -314,31 +296,31 @@ class Hub:
                 hint="page in one direction: older with before_id, newer with after_id",
             )
         if query.channel_id is not None:
-            self.access.channel(principal, READ, query.channel_id)
+            self.access.check_channel(principal, READ, query.channel_id)
         if query.topic_id is not None:
-            self.access.topic(principal, READ, query.topic_id)
+            self.access.check_topic(principal, READ, query.topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(queries.page_messages, query, self._order)
 
     def list_attachments(
         self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal
     ) -> wire.AttachmentList:
-        self.access.topic(principal, READ, topic_id)
+        self.access.check_topic(principal, READ, topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(listings.attachments, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
-        """Finds a message from the moment its sender was answered (see `hub/fulltext.py`)."""
+        """Finds every committed message (see `hub/fulltext.py`)."""
         if query.channel_id is not None:
-            self.access.channel(principal, READ, query.channel_id)
+            self.access.check_channel(principal, READ, query.channel_id)
         if query.topic_id is not None:
-            self.access.topic(principal, READ, query.topic_id)
+            self.access.check_topic(principal, READ, query.topic_id)
         words = parse(query.q)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read_slow(search.find, words, query, principal.channels_for(READ))
 
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
-        """The body of `GET /api/v1/events`; waits for the first event if asked to."""
+        """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
         only = principal.channels_for(READ)
         tail = None if query.tail is None else self._page(query.tail)
         query = msgspec.structs.replace(query, limit=self._page(query.limit), tail=tail)
@@ -355,7 +337,7 @@ class Hub:
     def _events(
         self, query: wire.EventsQuery, until: int, only: frozenset[str] | None
     ) -> queries.EventPage:
-        """A name and a token's channels are compared event by event."""
+        """Names and channels of a limited token are compared event by event, which is slow."""
         scans = query.name is not None or only is not None
         slow = scans and until - query.after > queries.SCANNED_EVENTS_MAX
         read = self.store.read_slow if slow else self.store.read
@@ -364,7 +346,7 @@ class Hub:
     def _await_events(
         self, query: wire.EventsQuery, until: int, principal: Principal
     ) -> queries.EventPage:
-        """The first wanted events after `until`, or none when the time is up."""
+        """The first wanted events after `until`, or none if the wait times out."""
         only = principal.channels_for(READ)
 
         def wants(event: Any) -> bool:
@@ -378,42 +360,45 @@ class Hub:
             )
 
         page = queries.EventPage([], until, False)
-        with self.waiting_room:
-            subscription = self.feed.subscribe(1, wants)
-            unwatch = self.book.watch(principal, subscription.wake)
-            try:
-                if self.feed.head != until:  # something came while we read: was it wanted?
+        self.long_polls.enter()
+        subscription = self.feed.subscribe(1, wants)
+        unwatch = self.book.watch(principal, subscription.wake)
+        try:
+            if self.feed.head != until:  # events arrived during the first read
+                page = self._events(query, self.feed.head, only)
+            if not page.events:
+                published = subscription.wait(min(query.wait, self.settings.wait_seconds_max))
+                page = queries.EventPage([], self.feed.head, False)
+                if published:
                     page = self._events(query, self.feed.head, only)
-                if not page.events:
-                    told = subscription.wait(min(query.wait, self.settings.wait_seconds_max))
-                    page = queries.EventPage([], self.feed.head, False)
-                    if told:
-                        page = self._events(query, self.feed.head, only)
-            finally:
-                self.feed.unsubscribe(subscription)
-                unwatch()
-        if not self.book.in_force(principal, self.clock.now_ms()):
+        finally:
+            self.feed.unsubscribe(subscription)
+            unwatch()
+            self.long_polls.leave()
+        if not self.book.is_valid(principal, self.clock.now_ms()):
             raise Unauthenticated
         return page
 
-    def following(self, asked: wire.Subscriptions | None, principal: Principal) -> Following | None:
-        """What a listener of `asked` hears, as far as its token allows; None is everything."""
-        if asked is None:
+    def live_filter(
+        self, subscriptions: wire.Subscriptions | None, principal: Principal
+    ) -> LiveFilter | None:
+        """The filter of a listener, limited to what its token may read; None: everything."""
+        if subscriptions is None:
             only = self.access.all_events(principal)
-            return None if only is None else Following(frozenset(), lambda: only)
+            return None if only is None else LiveFilter(frozenset(), lambda: only)
 
         def resolve() -> Filter:
-            return self.access.narrow(self.filter_for(asked.channels, asked.topics), principal)
+            return self.access.narrow(
+                self.filter_for(subscriptions.channels, subscriptions.topics), principal
+            )
 
-        return Following(frozenset(asked.channels), resolve)
+        return LiveFilter(frozenset(subscriptions.channels), resolve)
 
     def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:
-        """A Filter from references; channels may be named by id or name."""
-        known = self.store.read(queries.channel_ids, list(channels)) if channels else {}
-        unknown = [reference for reference in channels if reference not in known]
-        return Filter(
-            frozenset(known.values()).union(unknown), frozenset(topics), frozenset(unknown)
-        )
+        """A Filter from references; channels by id or name."""
+        ids = self.store.read(queries.channel_ids, list(channels)) if channels else {}
+        unknown = [reference for reference in channels if reference not in ids]
+        return Filter(frozenset(ids.values()).union(unknown), frozenset(topics), frozenset(unknown))
 
     def read_log(
         self, after: int, until: int, wanted: Filter | None, framed: bool = True
@@ -423,8 +408,8 @@ class Hub:
 
     def begin_log(
         self, after: int, until: int, wanted: Filter | None, framed: bool = True
-    ) -> Reading[tuple[bytes, int]]:
-        """As `read_log`, for who sends one piece while the next is read."""
+    ) -> ReadRequest[tuple[bytes, int]]:
+        """Like `read_log`, without waiting: one piece can be sent while the next is read."""
         settings = self.settings
         scans = wanted is not None and len(wanted.terms) > queries.UNION_TERMS_MAX
         begin = self.store.begin_slow_read if scans else self.store.begin_read
@@ -440,7 +425,7 @@ class Hub:
 def health_of(
     identity: ProcessIdentity, clock: Clock, db_id: str = "", schema_version: int = 0
 ) -> wire.Health:
-    """Without a hub in this process, the database has no id and the schema no version."""
+    """Without a hub in this process, `db_id` is "" and `schema_version` 0."""
     return wire.Health(
         status="ok",
         instance_id=identity.instance_id,
@@ -455,7 +440,17 @@ def health_of(
     )
 
 
-def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
+def keyed_request(
+    principal: Principal, method: str, route: str, key: str | None, command: Any
+) -> idempotency.KeyedRequest | None:
+    """None without an idempotency key."""
+    if key is None:
+        return None
+    fingerprint = hashlib.sha256(_canonical(command)).hexdigest()
+    return principal.id, method, route, key, fingerprint
+
+
+def _reply_or_refusal(outcome: CallOutcome) -> Reply | ApplianceError:
     if outcome.error is None:
         return outcome.result  # type: ignore[no-any-return]
     if isinstance(outcome.error, ApplianceError):
@@ -464,7 +459,7 @@ def _reply_or_refusal(outcome: Outcome) -> Reply | ApplianceError:
 
 
 def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
-    """`{"results": […]}` one entry an item, in order."""
+    """`{"results": […]}`: one entry for each item, in order."""
     parts = [
         encode(refusal(result))
         if not isinstance(result, Reply)

@@ -1,104 +1,99 @@
-"""The stream for clients without sockets: server-sent events with `Last-Event-ID`.
+"""The event stream for clients without WebSockets: server-sent events with `Last-Event-ID`."""
 
-The same loop over a cursor as `stream.py`, written as an iterator of byte pieces.
-"""
-
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Invalid
-from appliance.web.frame import pieces
+from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
 
 LIVE_BATCH_MAX = 500
 
 
-class EventStream:
-    """Bytes of a text/event-stream, for ever. The server closes it when the client goes."""
+def event_stream(
+    hub: Hub, query: wire.StreamQuery, header: str | None, principal: Principal
+) -> SseStream:
+    """The response to one request; `header` is its `Last-Event-ID`."""
+    source = HubEventSource(hub, query, header, principal)
+    stream = SseStream(source, hub.settings.sse_heartbeat_seconds)
+    stream.end_with(lambda stop: hub.book.watch(principal, stop))
+    return stream
+
+
+class HubEventSource:
+    """The log from the client's cursor to its end, then the live events."""
 
     def __init__(
-        self,
-        hub: Hub,
-        query: wire.StreamQuery,
-        last_event_id: str | None,
-        principal: Principal,
+        self, hub: Hub, query: wire.StreamQuery, header: str | None, principal: Principal
     ) -> None:
         self._hub = hub
-        self._cursor = start_of(query, last_event_id, hub.feed.head)
-        asked = wire.Subscriptions(query.channel_id, query.topic_id)
-        everything = not (asked.channels or asked.topics)
-        self._following = hub.following(None if everything else asked, principal)
-        wants = self._following.wants if self._following else None
-        hub.waiting_room.enter()
+        self._cursor = start_of(query, header, hub.feed.head)
+        subscriptions = wire.Subscriptions(query.channel_id, query.topic_id)
+        everything = not (subscriptions.channels or subscriptions.topics)
+        self._live_filter = hub.live_filter(None if everything else subscriptions, principal)
+        wants = self._live_filter.wants if self._live_filter else None
+        hub.long_polls.enter()
         self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, wants)
-        if self._following is not None:
+        if self._live_filter is not None:
             try:
-                self._following.look_up()
+                self._live_filter.resolve()
             except BaseException:
                 hub.feed.unsubscribe(self._subscription)
-                hub.waiting_room.leave()
+                hub.long_polls.leave()
                 raise
-        self._open = True
-        self._over = False
-        self._unwatch = hub.book.watch(principal, self._end)  # after the last line that waits
         metrics.sessions.labels("sse").inc()
 
-    def __iter__(self) -> Iterator[bytes]:
-        yield b"retry: 1000\n\n"
+    @property
+    def closed(self) -> bool:
+        return self._hub.feed.closed
+
+    def begin(self) -> Iterator[bytes]:
+        yield RETRY_LINE
         yield from self._read_log()
-        while self._open and not self._over and not self._hub.feed.closed:
-            items = self._subscription.take(LIVE_BATCH_MAX)
-            if self._subscription.lagging:
-                metrics.lagged.inc()
-                yield from self._read_log()
-                self._subscription.recover()
-            elif items:
-                yield from pieces(self._events(items))
-            elif not self._subscription.wait(self._hub.settings.sse_heartbeat_seconds):
-                yield b": still here\n\n"
 
-    def close(self) -> None:
-        """Called by the server, once, when the response is over."""
-        if self._open:
-            self._open = False
-            self._hub.waiting_room.leave()
-            metrics.sessions.labels("sse").dec()
-            self._unwatch()
-            self._hub.feed.unsubscribe(self._subscription)
-            self._subscription.wake()
+    def take(self) -> Iterable[bytes] | None:
+        items = self._subscription.take(LIVE_BATCH_MAX)
+        if self._subscription.lagging:
+            metrics.lagged.inc()
+            return self._catch_up()
+        if not items:
+            return None
+        wanted = items if self._live_filter is None else self._live_filter.filter(items)
+        new = [item for item in wanted if item.number > self._cursor]
+        if new:
+            self._cursor = new[-1].number
+        return [sse_event(item.number, item.envelope) for item in new]
 
-    def _end(self) -> None:
-        """The token is over, and with it what it opened."""
-        self._over = True
+    def wait(self, seconds: float) -> bool:
+        return self._subscription.wait(seconds)
+
+    def wake(self) -> None:
         self._subscription.wake()
 
+    def end(self) -> None:
+        self._hub.long_polls.leave()
+        metrics.sessions.labels("sse").dec()
+        self._hub.feed.unsubscribe(self._subscription)
+
+    def _catch_up(self) -> Iterator[bytes]:
+        yield from self._read_log()
+        self._subscription.recover()
+
     def _read_log(self) -> Iterator[bytes]:
-        while self._cursor < self._hub.feed.head and self._open and not self._over:
-            until, following = self._hub.feed.head, self._following
-            if following is not None:
-                following.look_again()
-            wanted = following.filter if following else None
-            found, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
-            if found:
-                yield found
-
-    def _events(self, items: Sequence[Any]) -> Iterator[bytes]:
-        """What is new and wanted of `items`; nothing may be."""
-        if self._following is not None:
-            items = self._following.sift(items)
-        for item in items:
-            if item.number > self._cursor:
-                self._cursor = item.number
-                yield sse_event(item.number, item.envelope)
+        """The events between the cursor and the head of the log, piece by piece."""
+        while self._cursor < self._hub.feed.head:
+            until, live_filter = self._hub.feed.head, self._live_filter
+            if live_filter is not None:
+                live_filter.refresh()
+            wanted = live_filter.current if live_filter else None
+            chunk, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
+            yield chunk
 
 
-def start_of(query: wire.StreamQuery, last_event_id: str | None, head: int) -> int:
-    """Where to begin: the header of a reconnecting client wins, then `after`, then 0."""
-    if last_event_id:
-        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
-            raise Invalid("Last-Event-ID is not an event id", details={"header": "Last-Event-ID"})
-        return min(int(last_event_id), head)
-    return min(query.after or 0, head)
+def start_of(query: wire.StreamQuery, header: str | None, head: int) -> int:
+    """Where to begin: `Last-Event-ID` of a reconnecting client, else `after`, else 0."""
+    cursor = last_event_id(header)
+    if cursor is None:
+        cursor = query.after or 0
+    return min(cursor, head)

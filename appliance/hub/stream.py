@@ -4,10 +4,10 @@
                          ▲                                                       │
                          └──────────── the subscription lagged ◀────────────────┘
 
-The session subscribes before it looks at the feed's head. All events up to the head are
-in the log, all after it will come by the subscription: no gap, whatever happens between.
-A client that reads too slowly overfills its subscription; the session goes back to the
-log at its cursor and nothing is lost. Only a client that reads nothing is closed (1008).
+The session subscribes before it reads the feed's head. Events up to the head are in the log, later
+ones arrive by the subscription, so there is no gap. If a slow client lets its subscription
+overflow, the session goes back to the log at its cursor and nothing is lost. Only a client that
+reads nothing at all is closed (1008).
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,25 @@ import msgspec
 from appliance.hub import metrics, wire
 from appliance.hub.requests import Requests, is_request
 from appliance.hub.service import Hub, refusal
-from appliance.hub.subscription import Following
+from appliance.hub.subscription import LiveFilter
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.kernel.feed import Subscription
+from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.pipeline import Pipeline
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.frame import WRITE_BYTES, pieces, text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
-PIECES_MAX = 2  # of a client's requests: one is with the writer while the next is read
-_first = msgspec.json.Decoder(wire.Hello | wire.Request)  # of two types: `type` must be given
+PIECES_MAX = 2  # batches of requests: one is being written while the next is read
+_first = msgspec.json.Decoder(
+    wire.HubHello | wire.SocketRequest
+)  # two types, so `type` is required
 _encode = msgspec.json.Encoder().encode
 
 
-class Session:
-    """One client's socket on the hub, from hello to close."""
+class HubSession:
+    """One client's WebSocket on the hub, from hello to close."""
 
     def __init__(
         self,
@@ -50,13 +52,15 @@ class Session:
         self._requests = requests
         self._principal = principal
         self._settings = settings
-        self._hello: wire.Hello | None = None
-        self._following: Following | None = None  # None: everything
+        self._hello: wire.HubHello | None = None
+        self._live_filter: LiveFilter | None = None  # None: everything
         self._cursor = 0
-        self._idle = False  # has written all it had, and waits for more
+        self._idle = False  # everything was sent; waits for events
         self._pipeline = Pipeline(PIECES_MAX)
-        # Until hello says what is wanted, nothing is.
-        self._subscription: Subscription = hub.feed.subscribe(settings.queue_max, lambda _: False)
+        # Nothing is wanted until hello names the subscriptions.
+        self._subscription: FeedSubscription = hub.feed.subscribe(
+            settings.queue_max, lambda _: False
+        )
 
     def run(self) -> int:
         """Serve until the socket ends; the close code."""
@@ -73,11 +77,11 @@ class Session:
     def _stream(self) -> None:
         self._wait_for_hello()
         until = self._hub.feed.head
-        self._say_hello(until)
+        self._send_hello_ok(until)
         self._replay(until)
         while True:
-            # Taking comes first, for it clears the wake-up: what is posted or published
-            # while the lines below write will set it again.
+            # Take first: it clears the wake-up, which anything posted or published during the
+            # writes below sets again.
             items = self._subscription.take(LIVE_BATCH_MAX)
             self._socket.flush()
             if self._subscription.lagging:
@@ -97,25 +101,27 @@ class Session:
             self._socket.flush()
             left = deadline - self._hub.clock.monotonic()
             if left <= 0:
-                raise Invalid("no hello came in time", hint='send {"type": "hello"} first')
+                raise Invalid("no hello arrived in time", hint='send {"type": "hello"} first')
             if self._hello is None:
                 self._subscription.wait(left)
         self._subscribe(self._hello)
 
-    def _subscribe(self, hello: wire.Hello) -> None:
-        """From here on wanted events wait in the subscription; then look up names."""
+    def _subscribe(self, hello: wire.HubHello) -> None:
+        """Queue wanted events from now on, then resolve channel names."""
         feed, old = self._hub.feed, self._subscription
-        self._following = following = self._hub.following(hello.subscriptions, self._principal)
+        self._live_filter = live_filter = self._hub.live_filter(
+            hello.subscriptions, self._principal
+        )
         self._subscription = feed.subscribe(
-            self._settings.queue_max, following.wants if following else None
+            self._settings.queue_max, live_filter.wants if live_filter else None
         )
         self._subscription.direct = self._take_direct
         self._socket.wake_with(self._subscription.wake)
         feed.unsubscribe(old)
-        if following is not None:
-            following.look_up()
+        if live_filter is not None:
+            live_filter.resolve()
 
-    def _say_hello(self, until: int) -> None:
+    def _send_hello_ok(self, until: int) -> None:
         hello, identity = self._hello, self._hub.identity
         assert hello is not None
         if hello.epoch is not None and hello.epoch != identity.epoch:
@@ -126,41 +132,41 @@ class Session:
         self._cursor = hello.after_event_id
 
     def _replay(self, until: int) -> None:
-        """Every wanted event in (cursor, until], piece by piece, however long it takes."""
-        following = self._following
-        if following is not None:
-            following.look_again()
-        wanted = following.filter if following else None
+        """Send every wanted event in (cursor, until], piece by piece."""
+        live_filter = self._live_filter
+        if live_filter is not None:
+            live_filter.refresh()
+        wanted = live_filter.current if live_filter else None
         begin_log = self._hub.begin_log
-        ahead = begin_log(self._cursor, until, wanted) if self._cursor < until else None
-        while ahead is not None:
-            frames, cursor = ahead.wait()
+        reading = begin_log(self._cursor, until, wanted) if self._cursor < until else None
+        while reading is not None:
+            frames, cursor = reading.wait()
             # The next piece is read while this one is sent.
-            ahead = begin_log(cursor, until, wanted) if cursor < until else None
+            reading = begin_log(cursor, until, wanted) if cursor < until else None
             if frames:
                 self._socket.send(frames)
                 metrics.replayed.inc(len(frames))
             self._cursor = cursor
             self._socket.flush()
             yield_to_loop()
-        # A cursor from the future has heard nothing of what is to come.
+        # A cursor beyond the head must not hide the events to come.
         self._cursor = until
 
     def _catch_up(self) -> None:
-        """Read the log up to the head; no greenlet runs between the last look and recover."""
+        """Read the log up to the head. No greenlet runs between the last check and `recover`."""
         while self._cursor < self._hub.feed.head:
             self._replay(self._hub.feed.head)
         self._subscription.recover()
 
     def _take_direct(self, items: Sequence[Any]) -> bool:
-        """By whoever publishes: nobody need be woken to write what the kernel takes at once."""
-        following = self._following
-        if not self._idle or not self._socket.is_free() or (following and following.by_name):
+        """Called by the publisher: writes what the kernel accepts at once, without a wake-up."""
+        live_filter = self._live_filter
+        if not self._idle or not self._socket.is_free() or (live_filter and live_filter.by_name):
             return False
         if items[0].number > self._cursor:
             frames = joined(items)
             if len(frames) > WRITE_BYTES:
-                return False  # what the kernel does not take would be copied for each client
+                return False  # the part that the kernel refuses would be copied for each client
             self._cursor = items[-1].number
             self._socket.post(frames)
         else:
@@ -173,9 +179,9 @@ class Session:
             self._socket.send(piece)
 
     def _frames(self, items: Sequence[Any]) -> list[bytes]:
-        """What is new and wanted of `items`; the cursor moves behind it."""
-        if self._following is not None:
-            items = self._following.sift(items)
+        """The frames of new and wanted `items`; moves the cursor past them."""
+        if self._live_filter is not None:
+            items = self._live_filter.filter(items)
         frames = [item.frame for item in items if item.number > self._cursor]
         if items:
             self._cursor = max(self._cursor, items[-1].number)
@@ -184,7 +190,7 @@ class Session:
     # -- the reading greenlet ------------------------------------------------------------
 
     def _on_messages(self, messages: list[bytes]) -> None:
-        """Frames that came in together; requests among them are answered together."""
+        """Handle frames that arrived together; requests among them are answered together."""
         pipeline: list[bytes] = []
         for message in messages:
             if self._hello is None:
@@ -205,8 +211,8 @@ class Session:
             first = _first.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse_hello(str(error))
-        if not isinstance(first, wire.Hello):
-            self._refuse_hello("requests come after hello_ok")
+        if not isinstance(first, wire.HubHello):
+            self._refuse_hello("a request arrived before hello")
         self._hello = first
         self._subscription.wake()
 
@@ -227,7 +233,7 @@ class Session:
 
 
 class _Joined:
-    """The frames of the newest items, for the many sockets that get the same."""
+    """Cache of the newest items' frames, for sockets that get the same items."""
 
     items: Sequence[Any] = ()
     frames = b""

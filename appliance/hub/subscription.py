@@ -1,7 +1,7 @@
-"""What a session listens to: pure matching of events against channels and topics.
+"""Subscriptions: matching events against channels and topics. Pure.
 
 A subscription is an OR (hub spec §2.3): the event's channel, or its topic, or the second
-topic of a move. Left out altogether it means everything; present and empty, nothing.
+topic of a move. A missing subscription selects everything; an empty one selects nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _channel_data = msgspec.json.Decoder(wire.ChannelData)
 
 
 class Scoped(Protocol):
-    """The part of an event that decides who hears it."""
+    """The part of an event that subscriptions match."""
 
     @property
     def channel_id(self) -> str | None: ...
@@ -25,20 +25,12 @@ class Scoped(Protocol):
     def topic_id2(self) -> str | None: ...
 
 
-class Filter:
-    """Ids of channels and topics; `unresolved` are names of channels not made yet."""
+class Filter(msgspec.Struct, frozen=True):
+    """Ids of channels and topics; `unresolved`: names of channels that don't exist yet."""
 
-    __slots__ = ("channels", "topics", "unresolved")
-
-    def __init__(
-        self,
-        channels: frozenset[str] = frozenset(),
-        topics: frozenset[str] = frozenset(),
-        unresolved: frozenset[str] = frozenset(),
-    ) -> None:
-        self.channels = channels
-        self.topics = topics
-        self.unresolved = unresolved
+    channels: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    unresolved: frozenset[str] = frozenset()
 
     def matches(self, event: Scoped) -> bool:
         return (
@@ -49,7 +41,7 @@ class Filter:
 
     @property
     def terms(self) -> list[tuple[str, str]]:
-        """(scope column, id) pairs of which one must hold, in a fixed order."""
+        """(scope column, id) pairs in a fixed order; an event matches if one of them does."""
         topics = sorted(self.topics)
         return (
             [("scope_channel_id", channel) for channel in sorted(self.channels)]
@@ -58,53 +50,53 @@ class Filter:
         )
 
 
-class Following:
-    """What a listener wants, also by names of channels that are not made yet.
+class LiveFilter:
+    """What a listener wants, including channels that are named but do not exist yet.
 
-    The order matters: have the feed queue what `wants` lets through, then `look_up`, then
-    read the log. Before each piece of the log, when it is known where that ends,
-    `look_again`; what the queue gives goes through `sift`.
+    The order matters: let the feed queue what `wants` accepts, call `resolve`, then read the
+    log. Call `refresh` before each piece of the log, when its end is known. Pass everything
+    that comes from the queue through `filter`.
     """
 
-    __slots__ = ("_resolve", "by_name", "filter")
+    __slots__ = ("_lookup", "by_name", "current")
 
-    def __init__(self, names: frozenset[str], resolve: Callable[[], Filter]) -> None:
-        """`names` may be ids as well; `resolve` looks all of them up in the database."""
-        self._resolve = resolve
-        self.by_name = False  # some name was not known at the first look
-        self.filter = Filter(unresolved=names)
+    def __init__(self, names: frozenset[str], lookup: Callable[[], Filter]) -> None:
+        """`names` may also be ids; `lookup` finds all of them in the database."""
+        self._lookup = lookup
+        self.by_name = False  # some name did not exist when it was first resolved
+        self.current = Filter(unresolved=names)
 
     def wants(self, event: Scoped) -> bool:
-        """Everything while a name is still unknown: `sift` tells then."""
-        wanted = self.filter
+        """True for every event while a name is unresolved; `filter` decides then."""
+        current = self.current
         return (
-            event.channel_id in wanted.channels
-            or event.topic_id in wanted.topics
-            or event.topic_id2 in wanted.topics
-            or bool(wanted.unresolved)
+            event.channel_id in current.channels
+            or event.topic_id in current.topics
+            or event.topic_id2 in current.topics
+            or bool(current.unresolved)
         )
 
-    def look_up(self) -> None:
-        self.filter = self._resolve()
-        self.by_name = bool(self.filter.unresolved)
+    def resolve(self) -> None:
+        self.current = self._lookup()
+        self.by_name = bool(self.current.unresolved)
 
-    def look_again(self) -> None:
-        """A channel made by now can be found, and may not be told of again."""
-        if self.filter.unresolved:
-            self.filter = self._resolve()
+    def refresh(self) -> None:
+        """Resolve names again: the event of a channel created by now may already have passed."""
+        if self.current.unresolved:
+            self.current = self._lookup()
 
-    def sift(self, items: Sequence[Any]) -> Sequence[Any]:
-        """Those wanted; what was queued before the last name was known is unfiltered."""
-        return [item for item in items if self._meets(item)] if self.by_name else items
+    def filter(self, items: Sequence[Any]) -> Sequence[Any]:
+        """The wanted items. Items queued before the last name was resolved are not filtered yet."""
+        return [item for item in items if self._matches(item)] if self.by_name else items
 
-    def _meets(self, event: Any) -> bool:
-        wanted = self.filter
-        if event.name == "channel.created" and wanted.unresolved:
+    def _matches(self, event: Any) -> bool:
+        current = self.current
+        if event.name == "channel.created" and current.unresolved:
             channel = _channel_data.decode(event.data).channel
-            if channel.name in wanted.unresolved:
-                self.filter = wanted = Filter(
-                    wanted.channels | {channel.id},
-                    wanted.topics,
-                    wanted.unresolved - {channel.name},
+            if channel.name in current.unresolved:
+                self.current = current = Filter(
+                    current.channels | {channel.id},
+                    current.topics,
+                    current.unresolved - {channel.name},
                 )
-        return wanted.matches(event)
+        return current.matches(event)

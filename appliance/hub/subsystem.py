@@ -1,4 +1,4 @@
-"""The hub as a part of the appliance."""
+"""The hub's subsystem."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from appliance.hub.requests import Requests
 from appliance.hub.resources import health_route, routes
 from appliance.hub.service import Hub, health_of
 from appliance.hub.settings import HubSettings
-from appliance.hub.stream import Session
+from appliance.hub.stream import HubSession
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
@@ -17,9 +17,10 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Store, WriterProcessOptions
+from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
 
 STORE = "hub"
@@ -27,6 +28,10 @@ STORE = "hub"
 
 class HubSubsystem(Subsystem):
     name = "hub"
+    paths = (
+        "/api/v1/channels", "/api/v1/topics", "/api/v1/messages", "/api/v1/events",
+        "/api/v1/search", "/ws",
+    )  # fmt: skip
     scopes = wire.SCOPES
 
     def __init__(
@@ -39,10 +44,8 @@ class HubSubsystem(Subsystem):
         log: Log,
         identity: ProcessIdentity,
         book: TokenBook,
-        apart: Callable[[Callable[[], None]], WriterProcessOptions | None],
+        writers: WriterProcess | None = None,
     ) -> None:
-        """`apart` ties a writer in a process of its own to this one; it is given what to call
-        when that writer had to be started again."""
         self.feed = Feed(bytes_max=settings.live_bytes_max)
         self.store = Store(
             STORE,
@@ -51,7 +54,8 @@ class HubSubsystem(Subsystem):
             clock,
             log,
             publish=self.feed.publish,
-            apart=apart(self._look_for_unpublished),
+            writers=writers,
+            restarted=self._publish_missed_events,
             catch_up=catch_up(settings),
         )
         self.stores = (self.store,)
@@ -71,19 +75,19 @@ class HubSubsystem(Subsystem):
     def drain(self) -> None:
         self.feed.close()
 
-    def _look_for_unpublished(self) -> None:
-        """The writer died: what it had committed and not published is in the log."""
+    def _publish_missed_events(self) -> None:
+        """After a restart of the writer: committed events that it didn't publish are in the log."""
         self.feed.jump(self.hub.newest_event())
 
     def _serve(
         self, socket: Socket, who: Principal, charge: Callable[[int], None], _query: Any
     ) -> int:
         requests = Requests(self.hub, charge)
-        return Session(socket, self.hub, who, requests, self._sockets).run()
+        return HubSession(socket, self.hub, who, requests, self._sockets).run()
 
 
 class HealthSubsystem(Subsystem):
-    """In the hub's place while it is switched off: `/health` answers for the process alone."""
+    """Serves `/health` for the process alone while the hub is switched off."""
 
     name = "health"
 

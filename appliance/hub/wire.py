@@ -1,4 +1,4 @@
-"""What crosses the hub's door: requests, replies, events, errors (hub spec §0.8, §0.9)."""
+"""The hub's wire format: requests, responses, events, errors (hub spec §0.8, §0.9)."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=255)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 Kind = Annotated[str, Meta(min_length=1, max_length=100)]
 DedupeKey = Annotated[str, Meta(min_length=1, max_length=500)]
-Instant = Annotated[str, Meta(max_length=40, description="ISO 8601; UTC if it names no zone")]
+Instant = Annotated[str, Meta(max_length=40, description="ISO 8601; UTC without a zone")]
 Mode = Literal["one", "later", "all"]
 EventId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -53,7 +53,7 @@ class Topic(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """`principal`: the token or plugin that created it; null for one of another program."""
+    """`principal`: the token or plugin that created it; null if another program did."""
 
     id: str
     topic_id: str
@@ -80,7 +80,7 @@ class Attachment(Struct, frozen=True):
 
 
 class FoundMessage(Message, frozen=True, kw_only=True):
-    """A message with the piece of its text that a search found."""
+    """A message with the snippet that a search matched."""
 
     snippet: str
 
@@ -146,7 +146,7 @@ class AddAttachment(Struct, frozen=True):
     source_message_id: Id | None = None
 
 
-# -- queries (the part of a URL behind the question mark) ------------------------------
+# -- query strings ---------------------------------------------------------------------
 
 
 class TopicsQuery(Struct, frozen=True):
@@ -214,7 +214,7 @@ class Health(Struct, frozen=True):
     uptime_seconds: int
     pid: int
     version: str
-    features: tuple[str, ...]  # of the courier, whose clients look here too, and of sends
+    features: tuple[str, ...]  # features of the courier and the outbox, for their clients
     ok: bool = True
 
 
@@ -312,7 +312,7 @@ class EventList(Struct, frozen=True):
     has_more: bool = False
 
 
-# -- event payloads (hub spec §0.9, event catalog); `principal`: who did it ---------------
+# -- event payloads (hub spec §0.9, event catalog); `principal`: the token or plugin ------
 
 
 class ChannelData(Struct, frozen=True):
@@ -370,13 +370,13 @@ class Subscriptions(Struct, frozen=True):
     topics: Annotated[list[Reference], Meta(max_length=1000)] = []
 
 
-class Hello(Struct, frozen=True, tag_field="type", tag="hello"):
+class HubHello(Struct, frozen=True, tag_field="type", tag="hello"):
     after_event_id: EventId = 0
     subscriptions: Subscriptions | None = None
     epoch: str | None = None
 
 
-class Request(Struct, frozen=True, tag_field="type", tag="request"):
+class SocketRequest(Struct, frozen=True, tag_field="type", tag="request"):
     id: Annotated[str, Meta(max_length=128)] | int
     op: str
     data: msgspec.Raw = msgspec.Raw(b"{}")
@@ -395,88 +395,90 @@ class HelloOk(Struct, frozen=True, tag_field="type", tag="hello_ok"):
 
 
 class NoSuchChannel(Missing):
-    sentence = "channel not found"
-    advice = "agentlip channel list"
+    default_message = "channel not found"
+    default_hint = "agentlip channel list"
 
 
 class NoSuchTopic(Missing):
-    sentence = "topic not found"
-    advice = "agentlip topic list --channel NAME"
+    default_message = "topic not found"
+    default_hint = "agentlip topic list --channel NAME"
 
 
 class NoSuchMessage(Missing):
-    sentence = "message not found"
-    advice = "agentlip msg tail --topic-id ID"
+    default_message = "message not found"
+    default_hint = "agentlip msg tail --topic-id ID"
 
 
 class NoSuchAttachment(Missing):
-    sentence = "attachment not found"
-    advice = "agentlip attachment list --topic-id ID"
+    default_message = "attachment not found"
+    default_hint = "agentlip attachment list --topic-id ID"
 
 
 class NameTaken(Conflict):
     code = "ALREADY_EXISTS"
-    sentence = "that name is taken"
-    advice = "use the one that exists; its id is in details"
+    default_message = "the name is already taken"
+    default_hint = "use the existing one; its id is in details"
 
 
 class VersionConflict(Conflict):
     code = "VERSION_CONFLICT"
-    sentence = "version conflict"
-    advice = "read the message again and decide with what it says now"
+    default_message = "version conflict"
+    default_hint = "read the message again, then retry with its current version"
 
 
 class VersionsUsedUp(Conflict):
     code = "VERSIONS_USED_UP"
-    sentence = "the message was changed as often as can be counted"
-    advice = "post a new message instead"
+    default_message = "the message's version number is exhausted"
+    default_hint = "post a new message instead"
 
 
 class CannotEditDeleted(Invalid):
-    sentence = "cannot edit deleted message"
-    advice = "a tombstone stays; post a new message instead"
+    default_message = "cannot edit deleted message"
+    default_hint = "a deleted message can't be restored; post a new message instead"
 
 
 class CrossChannelMove(Invalid):
     code = "CROSS_CHANNEL_MOVE"
-    sentence = "cross-channel move forbidden"
-    advice = "a message stays in its channel: agentlip topic list --channel CHANNEL"
+    default_message = "cross-channel move forbidden"
+    default_hint = "choose a topic of the same channel: agentlip topic list --channel CHANNEL"
 
 
 class MessagesMoved(Conflict):
     code = "MESSAGES_MOVED"
-    sentence = "messages moved by concurrent retopic"
-    advice = "look where they are now, then decide again"
+    default_message = "messages moved by concurrent retopic"
+    default_hint = "read the message again to see its topic, then retry"
 
 
 class TooManyToMove(Invalid):
-    sentence = "too many messages; use mode=later with smaller anchor, or delete old messages first"
-    advice = "or raise hub.max_retopic_batch in agentlip.toml"
+    default_message = (
+        "too many messages; use mode=later with smaller anchor, or delete old messages first"
+    )
+    default_hint = "or raise hub.max_retopic_batch in agentlip.toml"
 
 
 class BadUrl(Invalid):
-    sentence = "only http, https and file addresses may be attached"
-    advice = 'for instance {"url": "https://example.com/page"}'
+    default_message = "the address is not a valid http, https or file URL"
+    default_hint = 'example: {"url": "https://example.com/page"}'
 
 
 class SenderNotAllowed(Forbidden):
     code = "SENDER_NOT_ALLOWED"
-    sentence = "this token may not use that sender name"
-    advice = "agentlip token list shows the allowed sender names of each token"
+    default_message = "this token may not use that sender name"
+    default_hint = "agentlip token list shows the allowed sender names of each token"
 
 
 class KeyInProgress(Conflict):
     code = "IDEMPOTENCY_IN_PROGRESS"
-    sentence = "the first request with this idempotency key is still running"
-    advice = "wait, then send the same request again"
+    default_message = "the first request with this idempotency key is still running"
+    default_hint = "wait for retry_after seconds, then send the same request again"
 
 
-class TooManyWaiting(Unavailable):
-    sentence = "too many clients are waiting for events"
-    advice = "raise hub.waiting_max, or use the WebSocket"
+class TooManyListeners(Unavailable):
+    default_message = "too many clients are waiting for events (`hub.waiting_max`)"
+    default_hint = "use the WebSocket, or raise hub.waiting_max in agentlip.toml"
 
 
 class EpochChanged(Conflict):
     code = "EPOCH_CHANGED"
-    sentence = "the database was restored; cursors of the former epoch mean nothing here"
-    advice = "start again from event 0, or from replay_until to skip history"
+    default_message = "the database was restored: cursors of the previous epoch are invalid"
+    default_hint = "start again from event 0, or from replay_until to skip the history"

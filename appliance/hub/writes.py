@@ -1,7 +1,7 @@
-"""What each mutation does inside its transaction: check, change the row, tell the log.
+"""The mutations, inside their transactions: check, change the row, write the event.
 
-Every function takes a Tx and plain values, and answers with the JSON body of the reply,
-so that the bytes stored for an idempotency key are the bytes that were sent.
+Every function takes a Tx and plain values and returns the JSON body of the response, so that
+the bytes stored for an idempotency key are the bytes that were sent.
 """
 
 import sqlite3
@@ -123,7 +123,7 @@ def edit_message(
     principal: str | None,
     senders: frozenset[str] | None,
 ) -> Reply:
-    """`senders`: the names whose texts this caller may change; None: all."""
+    """`senders`: the sender names whose messages this caller may edit; None: all."""
     old = message_to_change(tx, message_id, command.expected_version)
     check_sender(old.sender, senders)
     if old.deleted_at is not None:
@@ -146,7 +146,7 @@ def edit_message(
 def delete_message(
     tx: Tx, message_id: str, command: wire.DeleteMessage, principal: str | None
 ) -> Reply:
-    """A tombstone; a second one changes nothing and says so with `event_id: null`."""
+    """Replace a message by a tombstone. Deleting it again changes nothing: `event_id` is null."""
     old = message_to_change(tx, message_id, command.expected_version)
     if old.deleted_at is not None:
         return Reply(200, encode(wire.MessageChanged(old, None)))
@@ -166,7 +166,7 @@ def delete_message(
 
 
 def check_sender(name: str, senders: frozenset[str] | None) -> None:
-    """Refuses a name that is none of `senders`, to which a token may be limited; None: any."""
+    """Raises SenderNotAllowed for a name that is not in `senders`; None: any name."""
     if senders is not None and name not in senders:
         allowed = sorted(senders)
         raise wire.SenderNotAllowed(
@@ -176,7 +176,7 @@ def check_sender(name: str, senders: frozenset[str] | None) -> None:
 
 
 def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:
-    """The message as it is; refused if it is not in the version that the caller has seen."""
+    """The current message. Raises VersionConflict if its version is not `expected_version`."""
     row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise wire.NoSuchMessage(details={"message_id": message_id})
@@ -194,7 +194,7 @@ def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> 
 
 
 def next_version(message: wire.Message) -> int:
-    if message.version >= wire.VERSION_MAX:  # SQLite would go on with a floating number
+    if message.version >= wire.VERSION_MAX:  # beyond it SQLite would switch to floating point
         raise wire.VersionsUsedUp(details={"message_id": message.id})
     return message.version + 1
 

@@ -1,17 +1,17 @@
-"""Who this appliance is towards meshes: one ed25519 key, tied to the machine it was made on.
+"""The member key: the appliance's identity in meshes, one ed25519 key, bound to its machine.
 
-Nouns: member (the key, known to brokers by its public half), host fingerprint (by which a
-copied workspace notices that it is a copy), archive (what a rotated-out key leaves behind).
+Terms: brokers know a member by its public key. The host fingerprint identifies the machine, so that
+a copied workspace is detected. The archive keeps the decryption keys of rotated-out keys.
 
     (nothing) ──first start──▶ keys ◀──────remint──────┐
                                 │ │                    │
                        rotation │ └─another machine──▶ refused ──accept-host──▶ keys
                                 ▼
-                     next keys ──every broker took them──▶ keys; the old ones to the archive
+                     next keys ──accepted by every broker──▶ keys; the old ones are archived
 
-What always holds:
-- Files of `.agentlip/identity/` are the owner's alone, written whole or not at all.
-- A signing key that is no longer in force is nowhere; the archive keeps what decrypts, and
-  only for its grace time.
-- An ephemeral member is never on the disk.
+Invariants:
+- Only the owner can read the files of `.agentlip/identity/`. They are written atomically.
+- A rotated-out signing key is deleted; the archive keeps only the decryption key, for its grace
+  period.
+- An ephemeral key is never on disk.
 """

@@ -1,4 +1,4 @@
-"""`agentlip identity`: the member key of this workspace, on its files or through its hub."""
+"""`agentlip identity`: show and manage the member key of this workspace."""
 
 from typing import Annotated, Any
 
@@ -9,33 +9,36 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "The member key: who this appliance is towards meshes.\n\n"
+    "The member key: the identity of this appliance in meshes.\n\n"
     "Example: agentlip identity show --json | jq -r .pubkey"
 )
-YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what it means.")]
-NOT_SURE = "add --yes to do it"
+YesFlag = Annotated[bool, typer.Option("--yes", help="Required to make the change.")]
+NOT_SURE = "add --yes to confirm"
 
 
 @app.command("show")
 @common
 def show(session: Session) -> None:
-    """The public key, how it is kept, and whether this machine is its home.
+    """Show the public key, its mode, and whether it was made on this machine.
 
     Example: agentlip identity show
     """
-    answer = _through_hub(session, "GET", "/v1/identity")
-    if answer is None:
-        from appliance.identity.files import shown_of
+    from appliance.identity.files import read_view
+    from appliance.sdk.discovery import HubNotRunning, find_hub
 
-        datadir, settings = _files(session)
-        answer = msgspec.to_builtins(shown_of(datadir, settings))
+    try:
+        find_hub(session.workspace)
+    except HubNotRunning:
+        answer = msgspec.to_builtins(read_view(*_files(session)))
+    else:
+        answer = session.hub().get("/v1/identity")
     session.answer(answer, "\n".join(_lines(answer)))
 
 
 @app.command("accept-host")
 @common
 def accept_host(session: Session) -> None:
-    """This machine took the place of the one the key was made on: keep the key.
+    """Keep the key on this machine, which replaces the one the key was made on.
 
     Example: agentlip identity accept-host
     """
@@ -43,18 +46,18 @@ def accept_host(session: Session) -> None:
 
     datadir, settings = _files(session)
     answer = msgspec.to_builtins(files.accept_host(datadir, settings))
-    session.answer(answer, f"this machine is the home of key {answer['key_id']} now")
+    session.answer(answer, f"key {answer['key_id']} now belongs to this machine")
 
 
 @app.command("remint")
 @common
 def remint(session: Session, yes: YesFlag = False) -> None:
-    """This workspace is a copy: make another key. Brokers see a new member.
+    """Make a new key, because this workspace is a copy. Brokers see a new member.
 
     Example: agentlip identity remint --yes
     """
     if not yes:
-        raise Invalid("the key of this workspace is replaced, and is no member anywhere then",
+        raise Invalid("remint replaces the member key: the new one is not a member of any mesh",
                       hint=NOT_SURE)  # fmt: skip
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
@@ -63,27 +66,24 @@ def remint(session: Session, yes: YesFlag = False) -> None:
 
     datadir, settings = _files(session)
     lock = WriterLock(datadir, random_id())
-    lock.acquire()  # what runs holds the old key
+    lock.acquire()  # a running process would keep the old key
     try:
         answer = msgspec.to_builtins(files.remint(datadir, settings, SystemClock()))
     finally:
         lock.release()
-    session.answer(answer, f"the member key is {answer['pubkey']} now")
+    session.answer(answer, f"the member key is now {answer['pubkey']}")
 
 
 @app.command("rotate")
 @common
 def rotate(session: Session) -> None:
-    """Another key in place of this one, the same member: every broker is told first.
+    """Replace the key and stay the same member: every broker must accept the new key first.
 
     Example: agentlip identity rotate
     """
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    answer = HubClient(lambda: find_hub(session.workspace)).post("/v1/identity/rotate", {}, "")
-    meshes = ", ".join(answer["meshes"]) or "no broker elsewhere"
-    session.answer(answer, f"the member key is {answer['pubkey']} now; told: {meshes}")
+    answer = session.hub().post("/v1/identity/rotate", {}, "")
+    meshes = ", ".join(answer["meshes"]) or "none"
+    session.answer(answer, f"the member key is now {answer['pubkey']}; accepted by: {meshes}")
 
 
 @app.command("archive-cleanup")
@@ -97,18 +97,18 @@ def archive_cleanup(
             metavar="DAYS",
             min=0,
             max=36500,
-            help="Keep what was rotated out later, even past its grace time.",
+            help="Only keys rotated out more than this many days ago.",
         ),
     ] = 0.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+        bool, typer.Option("--dry-run", help="Show what would be removed, remove nothing.")
     ] = False,
     yes: YesFlag = False,
 ) -> None:
-    """Remove archived keys that nothing needs any more. Stop the appliance first.
+    """Remove archived keys past their grace period. Stop the appliance first.
 
-    A rotated-out key is needed for its grace time (identity.archive_days): until then it decrypts
-    what was sealed for it, and stays. Malformed archives that were put aside go after 30 days.
+    During its grace period (identity.archive_days) a rotated-out key still decrypts data sealed for
+    it, and is kept. Malformed archives that were put aside are removed after 30 days.
 
     Example: agentlip identity archive-cleanup --older-than 14 --yes
     """  # fmt: skip
@@ -118,26 +118,26 @@ def archive_cleanup(
 
     datadir, settings = _files(session)
     clock = SystemClock()
-    found = files.clean_archive(datadir, settings, older_than, clock, do=False)
-    if not dry_run and (found.removed or found.put_aside):
+    result = files.clean_archive(datadir, settings, older_than, clock, apply=False)
+    if not dry_run and (result.removed or result.put_aside):
         if not yes:
             raise Invalid(
-                f"what was sealed for them can't be decrypted again: {_counted(found)} to remove",
+                f"this removes {_counted(result)}; data sealed for them becomes unreadable",
                 hint=NOT_SURE,
-                details={"found": msgspec.to_builtins(found)},
+                details={"found": msgspec.to_builtins(result)},
             )
         with stopped_workspace(session):
-            found = files.clean_archive(datadir, settings, older_than, clock, do=True)
+            result = files.clean_archive(datadir, settings, older_than, clock, apply=True)
     verb = "would remove" if dry_run else "removed"
-    names = [*(key.key_id for key in found.removed), *found.put_aside]
-    lines = [f"{verb} {_counted(found)}, kept {len(found.kept)} of the keys"]
+    names = [*(key.key_id for key in result.removed), *result.put_aside]
+    lines = [f"{verb} {_counted(result)}, kept {len(result.kept)} of the keys"]
     lines += [f"{verb} {name}" for name in names]
-    lines += [f"kept {key.key_id} until {key.expires_at}" for key in found.kept]
-    session.answer(msgspec.structs.replace(found, dry_run=dry_run), "\n".join(lines))
+    lines += [f"kept {key.key_id} until {key.expires_at}" for key in result.kept]
+    session.answer(msgspec.structs.replace(result, dry_run=dry_run), "\n".join(lines))
 
 
-def _counted(found: Any) -> str:
-    keys, aside = len(found.removed), len(found.put_aside)
+def _counted(result: Any) -> str:
+    keys, aside = len(result.removed), len(result.put_aside)
     more = f" and {aside} archive{'s' * (aside != 1)} put aside" if aside else ""
     return f"{keys} archived key{'s' * (keys != 1)}{more}"
 
@@ -147,62 +147,48 @@ def _counted(found: Any) -> str:
 def rotate_token(
     session: Session,
     grace: Annotated[
-        float, typer.Option("--grace", metavar="SECONDS", min=0, help="The old one opens so long.")
+        float,
+        typer.Option(
+            "--grace", metavar="SECONDS", min=0, help="Seconds the old token stays valid."
+        ),
     ] = 60.0,
 ) -> None:
-    """A new token for this workspace; the old one opens for 60 s more.
+    """Replace the token of this workspace; the old one stays valid for 60 s.
 
     Example: agentlip identity rotate-token
     """
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    hub = HubClient(lambda: find_hub(session.workspace))
-    answer = hub.post("/api/v1/tokens/server/rotate", {"grace_seconds": grace}, "")
+    answer = session.hub().post("/api/v1/tokens/server/rotate", {"grace_seconds": grace}, "")
     until = answer["token"]["rotating_until"]
-    shown = {"rotating_until": until}
-    session.answer(shown, "the workspace's token is new; it is in .agentlip/token")
+    fields = {"rotating_until": until}
+    session.answer(fields, "the workspace has a new token, in .agentlip/token")
     if until and not session.machine:
-        note(f"the old one opens until {until}")
-
-
-def _through_hub(session: Session, method: str, path: str) -> Any:
-    """The answer of the hub that runs here; None while none does."""
-    from appliance.sdk.discovery import HubNotRunning, find_hub
-    from appliance.sdk.http import HubClient
-
-    del method
-    try:
-        endpoint = find_hub(session.workspace)
-    except HubNotRunning:
-        return None
-    return HubClient(lambda: endpoint).get(path)
+        note(f"the old token is valid until {until}")
 
 
 def _files(session: Session) -> tuple[Any, Any]:
-    """The workspace, and its [identity] settings."""
+    """The workspace and its [identity] settings."""
     import os
 
     from appliance.identity.settings import IdentitySettings
     from appliance.kernel import config
     from appliance.sdk.discovery import find_workspace
 
-    class Section(msgspec.Struct, frozen=True):
+    class IdentitySection(msgspec.Struct, frozen=True):
         identity: IdentitySettings = IdentitySettings()
 
     datadir = find_workspace(session.workspace)
-    return datadir, config.load(Section, datadir.settings_file, os.environ).identity
+    return datadir, config.load(IdentitySection, datadir.settings_file, os.environ).identity
 
 
-def _lines(shown: Any) -> list[str]:
+def _lines(fields: Any) -> list[str]:
     home = {
         "same": "made on this machine",
         "moved_card": "made on this machine",
         "other": "made on ANOTHER machine",
-        "unknown": "its machine can't be known again",
-    }[shown["host"]]
-    lines = [shown["pubkey"], f"{shown['mode']}, since {shown['created_at']}, {home}"]
-    lines += [f"archived: {key['key_id']} until {key['expires_at']}" for key in shown["archived"]]
-    if shown["rotation_unfinished"]:
+        "unknown": "made on an unknown machine",
+    }[fields["host"]]
+    lines = [fields["pubkey"], f"{fields['mode']}, since {fields['created_at']}, {home}"]
+    lines += [f"archived: {key['key_id']} until {key['expires_at']}" for key in fields["archived"]]
+    if fields["rotation_unfinished"]:
         lines.append("a rotation is unfinished: agentlip identity rotate")
     return lines

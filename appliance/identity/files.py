@@ -1,4 +1,4 @@
-"""`.agentlip/identity/`: what lies there, and what may be done with it while nothing runs."""
+"""The files of `.agentlip/identity/`, and the operations on them while the appliance is stopped."""
 
 import os
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from appliance.identity import host, keys, wire
-from appliance.identity.host import Fingerprint
-from appliance.identity.keys import Archive, BadKeys, Keys
+from appliance.identity.host import HostFingerprint
+from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
 from appliance.identity.settings import ARCHIVE_DAYS_MAX, IdentitySettings
 from appliance.kernel import manifest
 from appliance.kernel.clock import Clock, iso
@@ -26,8 +26,8 @@ _FILE_BYTES_MAX = 256 * 1024
 DAY_MS = 86_400_000
 
 
-class Files:
-    """`.agentlip/identity/`: what is there, and writing it whole."""
+class IdentityFiles:
+    """Reads the files of `.agentlip/identity/`, and writes them atomically."""
 
     def __init__(self, datadir: DataDir) -> None:
         self._datadir = datadir
@@ -41,8 +41,8 @@ class Files:
             return None
 
     @property
-    def remembered(self) -> bool:
-        """Whether this workspace had a member key before."""
+    def had_keys(self) -> bool:
+        """Whether this workspace ever had a member key."""
         return IDENTITY in manifest.read(self._datadir).stores
 
     def write(self, name: str, value: Any) -> None:
@@ -58,14 +58,14 @@ class Files:
         return other
 
     def put_aside_before(self, name: str, before_ms: int) -> list[str]:
-        """Names of files that `put_aside` made of `name` before that time, oldest first."""
+        """Names of files that `put_aside` made from `name` before that time, oldest first."""
         stem = f"{name}.malformed-"
         times = [path.name.removeprefix(stem) for path in self.folder.glob(f"{stem}*")]
         old = sorted(int(text) for text in times if text.isdecimal() and int(text) < before_ms)
         return [f"{stem}{time}" for time in old]
 
-    def open_to_others(self) -> list[str]:
-        """Names of secret files that somebody else may read."""
+    def readable_by_others(self) -> list[str]:
+        """Names of secret files that other users can read."""
         return [
             name
             for name in SECRETS
@@ -73,101 +73,106 @@ class Files:
         ]
 
 
-def shown_of(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityShown:
-    """What the files say; raises NoKeys when there are none."""
-    files = Files(datadir)
+def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
+    """The identity as stored; raises NoKeys without a key."""
+    files = IdentityFiles(datadir)
     text = files.read(KEYPAIR)
     if text is None:
         raise wire.NoKeys
-    held = key_in(text)
-    here = host.measure(settings.host_id, os.environ)
+    key_pair = parse_key_pair(text)
+    current = host.measure(settings.host_id, os.environ)
     stored = stored_host(files)
     archive = files.read(ARCHIVE)
     try:
-        entries = Archive() if archive is None else keys.read_archive(archive)
+        entries = KeyArchive() if archive is None else keys.read_archive(archive)
     except BadKeys:
-        entries = Archive()
-    return wire.IdentityShown(
-        pubkey=held.ed25519_pubkey,
-        key_id=held.key_id,
+        entries = KeyArchive()
+    return wire.IdentityView(
+        pubkey=key_pair.ed25519_pubkey,
+        key_id=key_pair.key_id,
         mode="persistent",
-        created_at=held.created_at,
+        created_at=key_pair.created_at,
         host_fingerprint=None if stored is None else stored.fingerprint,
-        host="unknown" if stored is None else host.compare(stored, here),
+        host="unknown" if stored is None else host.compare(stored, current),
         clone_policy=settings.clone_policy,
         rotation_unfinished=files.read(NEXT) is not None,
-        archived=told(entries),
+        archived=archived_view(entries),
     )
 
 
-def accept_host(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityShown:
-    """Keep the key, and take this machine for its home."""
-    files = Files(datadir)
+def accept_host(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
+    """Keep the key, and store this machine's fingerprint."""
+    files = IdentityFiles(datadir)
     if files.read(KEYPAIR) is None:
         raise wire.NoKeys
     files.write(HOST, host.measure(settings.host_id, os.environ))
-    return shown_of(datadir, settings)
+    return read_view(datadir, settings)
 
 
-def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.IdentityShown:
-    """Another key and no memory of the old one: to brokers this is a new member.
+def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.IdentityView:
+    """Replace the key and delete the archive: brokers see a new member.
 
-    Only while nothing runs: the running process holds the old key.
+    Only while the appliance is stopped, because a running process keeps using the old key.
     """
-    files = Files(datadir)
+    files = IdentityFiles(datadir)
     files.write(KEYPAIR, keys.make(iso(clock.now_ms())))
     files.remove(NEXT)
     files.remove(ARCHIVE)
     files.write(HOST, host.measure(settings.host_id, os.environ))
-    return shown_of(datadir, settings)
+    return read_view(datadir, settings)
 
 
 def clean_archive(
-    datadir: DataDir, settings: IdentitySettings, older_days: float, clock: Clock, *, do: bool
+    datadir: DataDir, settings: IdentitySettings, older_days: float, clock: Clock, *, apply: bool
 ) -> wire.ArchiveCleaned:
-    """Forgets archived keys that nothing needs: past their grace, and out for `older_days`.
+    """Remove archived keys past their grace period that were rotated out `older_days` ago.
 
-    Archives that were put aside go once the longest grace is over. Under the writer lock.
-    Without `do` nothing is removed.
+    Malformed archives that were put aside are removed after the longest grace period. Called
+    under the writer lock. Without `apply` nothing is removed.
     """
-    files = Files(datadir)
+    files = IdentityFiles(datadir)
     if files.read(KEYPAIR) is None:
         raise wire.NoKeys
     now_ms = clock.now_ms()
     before = iso(now_ms - int(older_days * DAY_MS))
     text = files.read(ARCHIVE)
     try:
-        archive = Archive() if text is None else keys.read_archive(text)
+        archive = KeyArchive() if text is None else keys.read_archive(text)
     except BadKeys as error:
         raise wire.ArchiveDamaged(details={"problem": str(error)}) from None
-    gone = [key for key in archive.keys if key.expires_at <= iso(now_ms)]
-    gone = [key for key in gone if key.rotated_out_at <= before]
-    kept = tuple(key for key in archive.keys if key not in gone)
+    removed = [key for key in archive.keys if key.expires_at <= iso(now_ms)]
+    removed = [key for key in removed if key.rotated_out_at <= before]
+    kept = tuple(key for key in archive.keys if key not in removed)
     aside_days = max(older_days, ARCHIVE_DAYS_MAX)
-    aside = files.put_aside_before(ARCHIVE, now_ms - int(aside_days * DAY_MS))
-    if do and gone:
-        files.write(ARCHIVE, Archive(kept, settings.archive_max))
-    for name in aside if do else ():
+    put_aside_names = files.put_aside_before(ARCHIVE, now_ms - int(aside_days * DAY_MS))
+    if apply and removed:
+        files.write(ARCHIVE, KeyArchive(kept, settings.archive_max))
+    for name in put_aside_names if apply else ():
         files.remove(name)
-    return wire.ArchiveCleaned(not do, told(Archive(tuple(gone))), aside, told(Archive(kept)))
+    return wire.ArchiveCleaned(
+        not apply,
+        archived_view(KeyArchive(tuple(removed))),
+        put_aside_names,
+        archived_view(KeyArchive(kept)),
+    )
 
 
-def key_in(text: bytes) -> Keys:
+def parse_key_pair(text: bytes) -> KeyPair:
     try:
         return keys.read_keys(text)
     except BadKeys as error:
         raise wire.KeysDamaged(details={"problem": str(error)}) from None
 
 
-def stored_host(files: Files) -> Fingerprint | None:
+def stored_host(files: IdentityFiles) -> HostFingerprint | None:
     text = files.read(HOST)
     try:
-        return None if text is None else msgspec.json.decode(text, type=Fingerprint)
+        return None if text is None else msgspec.json.decode(text, type=HostFingerprint)
     except msgspec.DecodeError:
         return None
 
 
-def told(archive: Archive) -> list[wire.ArchivedKey]:
+def archived_view(archive: KeyArchive) -> list[wire.ArchivedKey]:
     return [
         wire.ArchivedKey(key.key_id, key.ed25519_pubkey, key.rotated_out_at, key.expires_at)
         for key in archive.keys

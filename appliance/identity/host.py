@@ -1,8 +1,8 @@
-"""By what a machine is known again: its id, else its network card; never its name or boot.
+"""The fingerprint of a machine: its machine id, or else the address of its network card.
 
-The fingerprint is sha256 over host id and card, joined by NUL. Compared is what stays: with
-an id on both sides the id alone decides, for cards change (a dock, a random address) while
-the machine does not. Containers have cards drawn at each start, so there a card means nothing.
+The fingerprint is sha256 over id and card, joined by NUL. If both sides have an id, only the id is
+compared, because network cards change (a dock, a random address) while the machine stays the same.
+In containers the card is ignored, because its address is random at each start.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.identity.mode import PASSING
+from appliance.identity.mode import SHORT_LIVED_VARIABLES
 
 _LINUX_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
 _BSD_IDS = ("etc/hostid",)
@@ -30,60 +30,60 @@ _CARDS_MAX = 1000
 
 HOST_ID_MISSING = "fingerprint_host_id_unavailable"
 UNAVAILABLE = "fingerprint_unavailable"
-Verdict = Literal["same", "moved_card", "other", "unknown"]
+HostMatch = Literal["same", "moved_card", "other", "unknown"]
 
 
-class Fingerprint(msgspec.Struct, frozen=True):
-    """As it is stored: hashes only, so the file tells nobody the machine's id.
+class HostFingerprint(msgspec.Struct, frozen=True):
+    """The stored form: hashes only, so that the file doesn't reveal the machine's id.
 
-    told  why it is weaker than it could be; empty when it is not
+    notice  code of the reason why it is weak, or empty; `told` in the file
     """
 
     fingerprint: str
     host_id_sha256: str | None
     card_sha256: str | None
-    told: str = ""
+    notice: str = msgspec.field(name="told", default="")
     schema_version: int = 1
 
 
 def measure(
     override: str | None, environment: Mapping[str, str], root: Path = Path("/")
-) -> Fingerprint:
-    """The fingerprint of this machine; `root` is where its files are looked for."""
-    id_ = override or host_id(root)
+) -> HostFingerprint:
+    """The fingerprint of this machine; `root` is the root of its file system."""
+    machine_id = override or host_id(root)
     card = None if in_container(environment, root) else stable_card(root)
-    if id_ is None and card is None:
-        return Fingerprint(_hash(secrets.token_hex(16)), None, None, UNAVAILABLE)
-    return Fingerprint(
-        _hash(f"{id_ or ''}\0{card or ''}"),
-        None if id_ is None else _hash(id_),
+    if machine_id is None and card is None:
+        return HostFingerprint(_hash(secrets.token_hex(16)), None, None, UNAVAILABLE)
+    return HostFingerprint(
+        _hash(f"{machine_id or ''}\0{card or ''}"),
+        None if machine_id is None else _hash(machine_id),
         None if card is None else _hash(card),
-        HOST_ID_MISSING if id_ is None else "",
+        HOST_ID_MISSING if machine_id is None else "",
     )
 
 
-def compare(stored: Fingerprint, here: Fingerprint) -> Verdict:
-    """`unknown`: one side has nothing to compare by, which is no sign of a copy."""
-    if stored.host_id_sha256 and here.host_id_sha256:
-        if stored.host_id_sha256 != here.host_id_sha256:
+def compare(stored: HostFingerprint, current: HostFingerprint) -> HostMatch:
+    """`unknown`: one side has nothing to compare, which is not a sign of a copy."""
+    if stored.host_id_sha256 and current.host_id_sha256:
+        if stored.host_id_sha256 != current.host_id_sha256:
             return "other"
-        return "same" if stored.card_sha256 == here.card_sha256 else "moved_card"
-    if stored.card_sha256 and here.card_sha256:
-        return "same" if stored.card_sha256 == here.card_sha256 else "other"
+        return "same" if stored.card_sha256 == current.card_sha256 else "moved_card"
+    if stored.card_sha256 and current.card_sha256:
+        return "same" if stored.card_sha256 == current.card_sha256 else "other"
     return "unknown"
 
 
 def host_id(root: Path) -> str | None:
     for name in _LINUX_IDS if sys.platform == "linux" else _BSD_IDS:
         text = _text(root / name)
-        # systemd writes `uninitialized` into images that have never been started.
+        # systemd writes `uninitialized` into images that were never booted.
         if text and _ID.fullmatch(text):
             return text.lower()
     return None
 
 
 def stable_card(root: Path) -> str | None:
-    """The address of the first real card by name; None without one."""
+    """The address of the first physical network card, by name; None without one."""
     try:
         names = sorted(entry.name for entry in (root / "sys/class/net").iterdir())
     except OSError:
@@ -98,7 +98,7 @@ def stable_card(root: Path) -> str | None:
 
 
 def in_container(environment: Mapping[str, str], root: Path) -> bool:
-    if environment.get(PASSING[-1]) or environment.get("container"):
+    if environment.get(SHORT_LIVED_VARIABLES[-1]) or environment.get("container"):
         return True
     if any((root / name).exists() for name in (".dockerenv", "run/.containerenv")):
         return True

@@ -1,7 +1,7 @@
-"""Member keys and the archive, as they are made and as they are stored. No files here.
+"""Member keys and their archive: creating, encoding and validating. No file access.
 
-An ed25519 key signs; the x25519 pair derived from it decrypts what was sealed for the member.
-Only the latter goes to the archive: an old signing key is of no use to anybody honest.
+The ed25519 key signs; the x25519 pair derived from it decrypts data sealed for the member. Only the
+x25519 pair is archived, because an old signing key has no legitimate use.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ MALFORMED = "keypair_archive_malformed"
 DUPLICATE = "keypair_archive_duplicate_key_id"
 
 
-class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`keypair.json`. `key_id` is the beginning of the public key."""
+class KeyPair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`keypair.json`. `key_id` is a prefix of the public key."""
 
     ed25519_pubkey: str
     ed25519_seed: str
@@ -43,14 +43,14 @@ class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.signing.sign(text).signature
 
 
-class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`keypair-next.json`: the key to come, and the meshes whose brokers have taken it."""
+class KeyRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`keypair-next.json`: the next key, and the meshes whose brokers accepted it."""
 
-    keys: Keys
+    keys: KeyPair
     taken: tuple[str, ...] = ()
 
 
-class Archived(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ArchivedKeyPair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ed25519_pubkey: str
     x25519_pubkey: str
     x25519_privkey: str
@@ -63,44 +63,44 @@ class Archived(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Archived({self.key_id!r})"
 
 
-class Archive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KeyArchive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`keypair-archive.json`, oldest first."""
 
-    keys: tuple[Archived, ...] = ()
+    keys: tuple[ArchivedKeyPair, ...] = ()
     max_archived_keys: int = 8
     schema_version: int = ARCHIVE_VERSION
 
 
 class BadKeys(Exception):
-    """What is wrong with a stored key or archive: a word for the log."""
+    """A stored key or archive is invalid. The message is a code for the log."""
 
 
-def make(created_at: str) -> Keys:
+def make(created_at: str) -> KeyPair:
     return _keys_of(SigningKey.generate(), created_at)
 
 
-def read_keys(text: bytes) -> Keys:
-    """Raises BadKeys for what is no key, or whose halves do not belong together."""
+def read_keys(text: bytes) -> KeyPair:
+    """Raises BadKeys for an invalid key, or if its parts don't match."""
     try:
-        return _checked(msgspec.json.decode(text, type=Keys))
+        return _checked(msgspec.json.decode(text, type=KeyPair))
     except msgspec.DecodeError as error:
         raise BadKeys("keypair_malformed") from error
 
 
-def read_rotation(text: bytes) -> Rotation:
-    """Raises BadKeys as well."""
+def read_rotation(text: bytes) -> KeyRotation:
+    """Raises BadKeys."""
     try:
-        rotation = msgspec.json.decode(text, type=Rotation)
+        rotation = msgspec.json.decode(text, type=KeyRotation)
     except msgspec.DecodeError as error:
         raise BadKeys("keypair_malformed") from error
     _checked(rotation.keys)
     return rotation
 
 
-def read_archive(text: bytes) -> Archive:
-    """Raises BadKeys with the word of the contract."""
+def read_archive(text: bytes) -> KeyArchive:
+    """Raises BadKeys with the code of the contract."""
     try:
-        archive = msgspec.json.decode(text, type=Archive)
+        archive = msgspec.json.decode(text, type=KeyArchive)
         pairs = [(PrivateKey(bytes.fromhex(k.x25519_privkey)), k) for k in archive.keys]
     except (msgspec.DecodeError, ValueError, CryptoError, TypeError) as error:
         raise BadKeys(MALFORMED) from error
@@ -113,8 +113,8 @@ def read_archive(text: bytes) -> Archive:
     return archive
 
 
-def archived(keys: Keys, rotated_out_at: str, expires_at: str) -> Archived:
-    return Archived(
+def archived(keys: KeyPair, rotated_out_at: str, expires_at: str) -> ArchivedKeyPair:
+    return ArchivedKeyPair(
         keys.ed25519_pubkey,
         keys.x25519_pubkey,
         keys.x25519_privkey,
@@ -125,37 +125,39 @@ def archived(keys: Keys, rotated_out_at: str, expires_at: str) -> Archived:
     )
 
 
-def add(archive: Archive, key: Archived, now: str, most: int) -> tuple[Archive, int]:
-    """The archive with `key`, without what is over; and how many gave way before their time."""
-    others = [one for one in archive.keys if one.key_id != key.key_id]
-    kept = [one for one in (*others, key) if one.expires_at > now]
-    surplus = max(0, len(kept) - most)
-    return Archive(tuple(kept[surplus:]), most), surplus
+def add(archive: KeyArchive, key: ArchivedKeyPair, now: str, limit: int) -> tuple[KeyArchive, int]:
+    """The archive with `key` and without expired keys, and how many others the limit removed."""
+    others = [entry for entry in archive.keys if entry.key_id != key.key_id]
+    kept = [entry for entry in (*others, key) if entry.expires_at > now]
+    surplus = max(0, len(kept) - limit)
+    return KeyArchive(tuple(kept[surplus:]), limit), surplus
 
 
-def without_expired(archive: Archive, now: str) -> Archive:
+def without_expired(archive: KeyArchive, now: str) -> KeyArchive:
     kept = tuple(key for key in archive.keys if key.expires_at > now)
-    return archive if len(kept) == len(archive.keys) else Archive(kept, archive.max_archived_keys)
+    return (
+        archive if len(kept) == len(archive.keys) else KeyArchive(kept, archive.max_archived_keys)
+    )
 
 
 def text_of(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
-def _checked(keys: Keys) -> Keys:
+def _checked(keys: KeyPair) -> KeyPair:
     try:
-        again = _keys_of(keys.signing, keys.created_at)
+        derived = _keys_of(keys.signing, keys.created_at)
     except (ValueError, CryptoError, TypeError) as error:
         raise BadKeys("keypair_malformed") from error
-    if msgspec.structs.replace(again, schema_version=keys.schema_version) != keys:
+    if msgspec.structs.replace(derived, schema_version=keys.schema_version) != keys:
         raise BadKeys("keypair_mismatch")
     return keys
 
 
-def _keys_of(signing: SigningKey, created_at: str) -> Keys:
+def _keys_of(signing: SigningKey, created_at: str) -> KeyPair:
     public = signing.verify_key.encode().hex()
     private = signing.to_curve25519_private_key()
-    return Keys(
+    return KeyPair(
         ed25519_pubkey=public,
         ed25519_seed=signing.encode().hex(),
         x25519_pubkey=bytes(private.public_key).hex(),

@@ -1,13 +1,18 @@
-"""What the identity counts."""
+"""Metrics of the member key."""
 
 from appliance.kernel.metrics import counter
 
-clones = counter("identity_clone_suspected_total", "Signs that this key lives twice", ("sign",))
+clones = counter(
+    "identity_clone_suspected_total", "Signs that the member key is used twice", ("sign",)
+)
 """sign: fingerprint, replaced, refused"""
 
-rotations = counter("identity_rotations_total", "Rotations of the member key", ("outcome",))
+rotations = counter(
+    "identity_rotations_total", "Rotations of the member key by outcome", ("outcome",)
+)
 """outcome: done, unfinished"""
 
 forced_out = counter(
-    "identity_archive_force_expired_total", "Archived keys that gave way before their time"
+    "identity_archive_force_expired_total",
+    "Archived keys removed before the end of their grace period",
 )

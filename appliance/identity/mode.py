@@ -1,6 +1,6 @@
-"""Whether the key outlives the process, by settings and surroundings. Pure.
+"""Whether the key is persistent, from settings and environment. Pure.
 
-| settings | surroundings | mode | told |
+| settings | environment | mode | notice |
 | --- | --- | --- | --- |
 | ephemeral | any | ephemeral | |
 | persistent | CI or Kubernetes | persistent | persistent_keypair_in_ci_environment |
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from appliance.identity.settings import Mode
 
-PASSING = (
+SHORT_LIVED_VARIABLES = (
     "GITHUB_ACTIONS",
     "GITLAB_CI",
     "BUILDKITE",
@@ -23,48 +23,48 @@ PASSING = (
     "JENKINS_URL",
     "KUBERNETES_SERVICE_HOST",
 )
-"""Each of these says that the machine is gone soon; and so does CI=true."""
+"""Each of these variables means that the machine is short-lived, as CI=true does."""
 
 _RUNPOD = "RUNPOD_POD_ID"
 _NO = ("", "0", "false", "no", "off")
 
 
-class Chosen(NamedTuple):
-    """`told` is a word for the log; empty when there is nothing to tell."""
+class KeyMode(NamedTuple):
+    """`notice` is a code for the log, or empty; `warns`: log it as a warning."""
 
     mode: Literal["persistent", "ephemeral"]
-    told: str = ""
+    notice: str = ""
     warns: bool = False
 
 
-def passing(environment: Mapping[str, str]) -> str | None:
-    """The variable by which this is a CI job or a pod; None elsewhere."""
+def short_lived_variable(environment: Mapping[str, str]) -> str | None:
+    """The variable that marks this as a CI job or a pod; None elsewhere."""
     if environment.get("CI", "").lower() not in _NO:
         return "CI"
-    for name in PASSING:
+    for name in SHORT_LIVED_VARIABLES:
         value = environment.get(name, "")
-        # `GITLAB_CI=false` says no; an address or a number is a yes.
+        # `GITLAB_CI=false` means no; an address or a number means yes.
         if value and value.lower() != "false":
             return name
     return None
 
 
 def in_ci(environment: Mapping[str, str]) -> bool:
-    """Hooks are off there. A pod is no CI by itself."""
-    found = passing(environment)
-    return found is not None and found != "KUBERNETES_SERVICE_HOST"
+    """Whether this is a CI job, where hooks are off. A pod alone is not one."""
+    variable = short_lived_variable(environment)
+    return variable is not None and variable != "KUBERNETES_SERVICE_HOST"
 
 
-def choose(wanted: Mode, environment: Mapping[str, str]) -> Chosen:
-    if wanted == "ephemeral":
-        return Chosen("ephemeral")
-    short_lived = passing(environment) is not None
-    if wanted == "persistent":
+def choose(setting: Mode, environment: Mapping[str, str]) -> KeyMode:
+    if setting == "ephemeral":
+        return KeyMode("ephemeral")
+    short_lived = short_lived_variable(environment) is not None
+    if setting == "persistent":
         if short_lived:
-            return Chosen("persistent", "persistent_keypair_in_ci_environment", True)
-        return Chosen("persistent")
+            return KeyMode("persistent", "persistent_keypair_in_ci_environment", True)
+        return KeyMode("persistent")
     if short_lived:
-        return Chosen("ephemeral")
+        return KeyMode("ephemeral")
     if environment.get(_RUNPOD):
-        return Chosen("persistent", "runpod_persistent_default_assumed")
-    return Chosen("persistent")
+        return KeyMode("persistent", "runpod_persistent_default_assumed")
+    return KeyMode("persistent")

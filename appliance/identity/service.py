@@ -1,4 +1,4 @@
-"""The member key on the disk and in memory: load, sign, accept-host, remint, rotate."""
+"""The member key in use: loading, signing and rotation."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ from appliance.identity.files import (
     HOST,
     KEYPAIR,
     NEXT,
-    Files,
-    key_in,
+    IdentityFiles,
+    archived_view,
+    parse_key_pair,
     stored_host,
-    told,
 )
-from appliance.identity.host import Fingerprint
-from appliance.identity.keys import Archive, BadKeys, Keys, Rotation
+from appliance.identity.host import HostFingerprint
+from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.clock import Clock, iso
@@ -25,14 +25,14 @@ from appliance.kernel.log import Log
 from appliance.kernel.manifest import IDENTITY, StoreLost
 from appliance.mesh.signing import RotationOutcome, Signer
 
-Tell = Callable[[Signer, Signer], Mapping[str, RotationOutcome]]
-"""(old, new) → for each mesh whether its broker took the new key; unknown: it may have."""
+PublishKey = Callable[[Signer, Signer], Mapping[str, RotationOutcome]]
+"""(old, new) → for each mesh whether its broker accepted the new key; unknown: it may have."""
 
 
-class MeshKey:
-    """The key that speaks in one mesh: in the midst of a rotation not the same in all."""
+class MeshSigner:
+    """Signs for one mesh: during a rotation the key differs between meshes."""
 
-    def __init__(self, identity: "Identity", mesh: str) -> None:
+    def __init__(self, identity: "MemberIdentity", mesh: str) -> None:
         self._identity = identity
         self._mesh = mesh
 
@@ -44,31 +44,31 @@ class MeshKey:
         return self._identity.keys_in(self._mesh).sign(text)
 
 
-class Identity:
-    """The key in force. `Identity.load` makes one; nothing else does."""
+class MemberIdentity:
+    """The key in use, created by `load`."""
 
     def __init__(
         self,
         settings: IdentitySettings,
-        files: Files,
-        held: Keys,
+        files: IdentityFiles,
+        key_pair: KeyPair,
         mode: str,
-        here: Fingerprint,
-        verdict: str,
+        current_host: HostFingerprint,
+        host_match: str,
         clock: Clock,
         log: Log,
     ) -> None:
         self._settings = settings
         self._files = files
-        self._keys = held
-        self._rotation: Rotation | None = None
+        self._keys = key_pair
+        self._rotation: KeyRotation | None = None
         self._rotating = False
-        self._own: frozenset[str] = frozenset()
-        self._here = here
+        self._own_keys: frozenset[str] = frozenset()
+        self._current_host = current_host
         self._clock = clock
         self._log = log
         self.mode = mode
-        self.verdict = verdict
+        self.host_match = host_match
 
     @classmethod
     def load(
@@ -79,36 +79,42 @@ class Identity:
         log: Log,
         environment: Mapping[str, str],
         *,
-        known_to_others: bool = True,
+        has_remote_brokers: bool = True,
         root: Path = Path("/"),
-    ) -> "Identity":
-        """The key of this workspace, made when there is none. Under the writer lock.
+    ) -> "MemberIdentity":
+        """Load the key of this workspace, or make one. Called under the writer lock.
 
-        `known_to_others`: brokers elsewhere know the key, so that a copy of it would harm.
-        Raises HostChanged where the policy refuses a key of another machine.
+        `has_remote_brokers`: remote brokers know the key, so a copy of it would do harm.
+        Raises HostChanged if the policy refuses a key of another machine.
         """
         chosen = choose(settings.mode, environment)
-        if chosen.told:
-            (log.warning if chosen.warns else log.info)(chosen.told)
-        files = Files(datadir)
-        here = host.measure(settings.host_id, environment, root)
+        if chosen.notice:
+            (log.warning if chosen.warns else log.info)(chosen.notice)
+        files = IdentityFiles(datadir)
+        current_host = host.measure(settings.host_id, environment, root)
         now = iso(clock.now_ms())
         if chosen.mode == "ephemeral":
-            held = keys.make(now)
-            identity = cls(settings, files, held, "ephemeral", here, "same", clock, log)
+            key_pair = keys.make(now)
+            identity = cls(settings, files, key_pair, "ephemeral", current_host, "same", clock, log)
             identity.resume()
             return identity
-        for name in files.open_to_others():
-            log.warning("a file of the identity can be read by others", file=name)
-        held, made = _held(files, now)
-        verdict = "same" if made else _judge(files, here, log)
-        if made or verdict == "moved_card" or (verdict == "unknown" and _says_more(files, here)):
-            files.write(HOST, here)
-        if here.told:
-            log.info(here.told)
-        if verdict == "other":
-            _refuse_or_tell(settings, log, known_to_others)
-        identity = cls(settings, files, held, "persistent", here, verdict, clock, log)
+        for name in files.readable_by_others():
+            log.warning("an identity file can be read by other users", file=name)
+        key_pair, made = _load_or_make(files, now)
+        host_match = "same" if made else _compare_host(files, current_host, log)
+        if (
+            made
+            or host_match == "moved_card"
+            or (host_match == "unknown" and _should_store_host(files, current_host))
+        ):
+            files.write(HOST, current_host)
+        if current_host.notice:
+            log.info(current_host.notice)
+        if host_match == "other":
+            _check_clone_policy(settings, log, has_remote_brokers)
+        identity = cls(
+            settings, files, key_pair, "persistent", current_host, host_match, clock, log
+        )
         identity.resume()
         return identity
 
@@ -120,77 +126,77 @@ class Identity:
         """64 bytes, ed25519."""
         return self._keys.sign(text)
 
-    def in_mesh(self, mesh: str) -> MeshKey:
-        """What signs for that mesh, now and after a rotation."""
-        return MeshKey(self, mesh)
+    def in_mesh(self, mesh: str) -> MeshSigner:
+        """A signer for that mesh, valid across rotations."""
+        return MeshSigner(self, mesh)
 
-    def keys_in(self, mesh: str) -> Keys:
+    def keys_in(self, mesh: str) -> KeyPair:
         """The key that the broker of a mesh knows."""
         rotation = self._rotation
         return rotation.keys if rotation is not None and mesh in rotation.taken else self._keys
 
     def is_own(self, pubkey: str) -> bool:
-        """Ours, or was until lately."""
-        return pubkey in self._own
+        """Whether it is this member's key: the current, next or an archived one."""
+        return pubkey in self._own_keys
 
-    def shown(self) -> wire.IdentityShown:
-        archive = self._archive() if self.mode == "persistent" else Archive()
-        return wire.IdentityShown(
+    def view(self) -> wire.IdentityView:
+        archive = self._archive() if self.mode == "persistent" else KeyArchive()
+        return wire.IdentityView(
             pubkey=self._keys.ed25519_pubkey,
             key_id=self._keys.key_id,
             mode=self.mode,
             created_at=self._keys.created_at,
-            host_fingerprint=self._here.fingerprint,
-            host=self.verdict,
+            host_fingerprint=self._current_host.fingerprint,
+            host=self.host_match,
             clone_policy=self._settings.clone_policy,
             rotation_unfinished=self._rotation is not None,
-            archived=told(archive),
+            archived=archived_view(archive),
         )
 
-    def rotate(self, tell: Tell) -> wire.Rotated:
-        """Another key in place of this one, once every broker has taken it.
+    def rotate(self, publish_key: PublishKey) -> wire.Rotated:
+        """Replace the key once every broker accepted the new one.
 
-        The new key is on the disk before any broker hears of it, so that a rotation that
-        broke off goes on with the same key. Until the end the old one is in force here.
+        The new key is stored before it is sent to any broker, so that an interrupted rotation
+        continues with the same key. Until the end the old key stays in use.
         """
         if self.mode != "persistent":
             raise wire.OnlyPersistent
         if self._rotating:
-            raise wire.RotationRuns
+            raise wire.KeyRotationRunning
         self._rotating = True
         try:
-            return self._rotate(tell)
+            return self._rotate(publish_key)
         finally:
             self._rotating = False
-            self._note_own()
+            self._update_own_keys()
 
-    def _rotate(self, tell: Tell) -> wire.Rotated:
+    def _rotate(self, publish_key: PublishKey) -> wire.Rotated:
         old, new = self._keys, self._begin().keys
-        self._note_own()
-        told_of = tell(old, new)
-        taken = [mesh for mesh, what in told_of.items() if what == "taken"]
-        missing = [mesh for mesh, what in told_of.items() if what != "taken"]
+        self._update_own_keys()
+        results = publish_key(old, new)
+        taken = [mesh for mesh, outcome in results.items() if outcome == "taken"]
+        missing = [mesh for mesh, outcome in results.items() if outcome != "taken"]
         if missing:
             metrics.rotations.labels("unfinished").inc()
-            if taken or "unknown" in told_of.values():
-                self._keep(Rotation(new, tuple(taken)))
+            if taken or "unknown" in results.values():
+                self._keep(KeyRotation(new, tuple(taken)))
             else:
-                self._files.remove(NEXT)  # nobody can have it
+                self._files.remove(NEXT)  # no broker can have it
                 self._rotation = None
             raise wire.RotationUnfinished(
-                f"{wire.RotationUnfinished.sentence}: missing {', '.join(missing)}",
+                f"{wire.RotationUnfinished.default_message}: missing {', '.join(missing)}",
                 details={"taken": taken, "missing": missing},
             )
-        until = self._put_into_archive(old)
+        archived_until = self._put_into_archive(old)
         self._files.write(KEYPAIR, new)
         self._files.remove(NEXT)
         self._keys, self._rotation = new, None
         metrics.rotations.labels("done").inc()
         self._log.info("the member key was rotated", key_id=new.key_id, former=old.key_id)
-        return wire.Rotated(new.ed25519_pubkey, old.ed25519_pubkey, taken, until)
+        return wire.Rotated(new.ed25519_pubkey, old.ed25519_pubkey, taken, archived_until)
 
-    def tidy_archive(self) -> int:
-        """Forget what is past its grace time; how many keys."""
+    def prune_archive(self) -> int:
+        """Remove archived keys past their grace period; returns how many."""
         if self.mode != "persistent":
             return 0
         before = self._archive()
@@ -200,93 +206,100 @@ class Identity:
         return len(before.keys) - len(after.keys)
 
     def resume(self) -> None:
-        """At the start: an unfinished rotation, and what is over."""
+        """At the start: load an unfinished rotation, and prune the archive."""
         if self.mode == "persistent":
             self._rotation = self._unfinished()
-            self.tidy_archive()
-        self._note_own()
+            self.prune_archive()
+        self._update_own_keys()
 
-    def _unfinished(self) -> Rotation | None:
+    def _unfinished(self) -> KeyRotation | None:
         text = self._files.read(NEXT)
         try:
             return None if text is None else keys.read_rotation(text)
         except BadKeys as error:
-            aside = self._files.put_aside(NEXT, self._clock.now_ms())
-            self._log.warning(str(error), kept_as=aside)
+            kept_as = self._files.put_aside(NEXT, self._clock.now_ms())
+            self._log.warning(str(error), kept_as=kept_as)
             return None
 
-    def _begin(self) -> Rotation:
-        """The rotation that is under way, or a new one."""
+    def _begin(self) -> KeyRotation:
+        """The unfinished rotation, or a new one."""
         if self._rotation is None:
-            self._keep(Rotation(keys.make(iso(self._clock.now_ms()))))
+            self._keep(KeyRotation(keys.make(iso(self._clock.now_ms()))))
         assert self._rotation is not None
         return self._rotation
 
-    def _keep(self, rotation: Rotation) -> None:
+    def _keep(self, rotation: KeyRotation) -> None:
         self._files.write(NEXT, rotation)
         self._rotation = rotation
 
-    def _note_own(self) -> None:
+    def _update_own_keys(self) -> None:
         kept = self._archive().keys if self.mode == "persistent" else ()
         coming = () if self._rotation is None else (self._rotation.keys.ed25519_pubkey,)
-        self._own = frozenset(
+        self._own_keys = frozenset(
             (self.public_hex, *coming, *(archived.ed25519_pubkey for archived in kept))
         )
 
-    def _put_into_archive(self, old: Keys) -> str:
+    def _put_into_archive(self, old: KeyPair) -> str:
         now_ms = self._clock.now_ms()
-        until = iso(now_ms + int(self._settings.archive_days * DAY_MS))
-        entry = keys.archived(old, iso(now_ms), until)
-        most = self._settings.archive_max
-        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), most)
+        archived_until = iso(now_ms + int(self._settings.archive_days * DAY_MS))
+        entry = keys.archived(old, iso(now_ms), archived_until)
+        limit = self._settings.archive_max
+        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), limit)
         self._files.write(ARCHIVE, archive)
         if surplus:
             metrics.forced_out.inc(surplus)
-            self._log.warning("archived keys gave way before their time", keys=surplus)
-        return until
+            self._log.warning(
+                "archived keys removed early (identity.archive_max)",
+                keys=surplus,
+            )
+        return archived_until
 
-    def _archive(self) -> Archive:
-        """What is stored; what can't be read is put aside, and an empty one begun."""
+    def _archive(self) -> KeyArchive:
+        """The stored archive. A malformed one is put aside and replaced by an empty one."""
         text = self._files.read(ARCHIVE)
         if text is None:
-            return Archive(max_archived_keys=self._settings.archive_max)
+            return KeyArchive(max_archived_keys=self._settings.archive_max)
         try:
             return keys.read_archive(text)
         except BadKeys as error:
-            aside = self._files.put_aside(ARCHIVE, self._clock.now_ms())
-            self._log.warning(str(error), kept_as=aside)
-            return Archive(max_archived_keys=self._settings.archive_max)
+            kept_as = self._files.put_aside(ARCHIVE, self._clock.now_ms())
+            self._log.warning(str(error), kept_as=kept_as)
+            return KeyArchive(max_archived_keys=self._settings.archive_max)
 
 
-def _held(files: Files, now: str) -> tuple[Keys, bool]:
+def _load_or_make(files: IdentityFiles, now: str) -> tuple[KeyPair, bool]:
     text = files.read(KEYPAIR)
     if text is not None:
-        return key_in(text), False
-    if files.remembered:
+        return parse_key_pair(text), False
+    if files.had_keys:
         raise StoreLost(IDENTITY)
-    held = keys.make(now)
-    files.write(KEYPAIR, held)
-    return held, True
+    key_pair = keys.make(now)
+    files.write(KEYPAIR, key_pair)
+    return key_pair, True
 
 
-def _judge(files: Files, here: Fingerprint, log: Log) -> str:
+def _compare_host(files: IdentityFiles, current_host: HostFingerprint, log: Log) -> str:
     stored = stored_host(files)
     if stored is None:
         return "unknown"
-    verdict = host.compare(stored, here)
-    if verdict == "moved_card":
-        log.info("the network card is another one; the machine is the same")
-    return verdict
+    host_match = host.compare(stored, current_host)
+    if host_match == "moved_card":
+        log.info("the network card changed; the machine is the same")
+    return host_match
 
 
-def _says_more(files: Files, here: Fingerprint) -> bool:
-    """Nothing usable is stored, or this machine can be known again and nothing contradicts."""
-    return stored_host(files) is None or bool(here.host_id_sha256 or here.card_sha256)
+def _should_store_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
+    """Whether to replace the stored fingerprint, if the comparison gave `unknown`."""
+    return stored_host(files) is None or bool(
+        current_host.host_id_sha256 or current_host.card_sha256
+    )
 
 
-def _refuse_or_tell(settings: IdentitySettings, log: Log, known_to_others: bool) -> None:
+def _check_clone_policy(settings: IdentitySettings, log: Log, has_remote_brokers: bool) -> None:
     metrics.clones.labels("fingerprint").inc()
-    if settings.clone_policy == "refuse" and known_to_others:
+    if settings.clone_policy == "refuse" and has_remote_brokers:
         raise wire.HostChanged
     if settings.clone_policy != "allow":
-        log.warning("the member key was made on another machine", hint=wire.HostChanged.advice)
+        log.warning(
+            "the member key was made on another machine", hint=wire.HostChanged.default_hint
+        )

@@ -1,7 +1,7 @@
-"""The identity as a part of the appliance: loaded before whoever signs with it."""
+"""The identity subsystem."""
 
 from appliance.identity.resources import routes
-from appliance.identity.service import Identity, Tell
+from appliance.identity.service import MemberIdentity, PublishKey
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -9,29 +9,32 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 
 
-class ArchiveKeeper(Loop):
-    """Forgets rotated-out keys when their grace time is over."""
+class ArchivePruner(Loop):
+    """Removes rotated-out keys at the end of their grace period."""
 
     name = "identity_archive"
     interval_seconds = 3600.0
 
-    def __init__(self, identity: Identity, clock: Clock, log: Log) -> None:
+    def __init__(self, identity: MemberIdentity, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self._identity = identity
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        return {"forgotten": self._identity.tidy_archive()}
+        return {"forgotten": self._identity.prune_archive()}
 
 
 class IdentitySubsystem(Subsystem):
     name = "identity"
-    needs = frozenset({"inbox"})  # brokers are told of a new key as the inbox asks them
+    paths = ("/v1/identity",)
+    needs = frozenset({"inbox"})  # the inbox sends a new key to brokers
 
-    def __init__(self, identity: Identity, tell: Tell | None, clock: Clock, log: Log) -> None:
-        """`tell` has every broker take a new key; without it the key can't be rotated."""
+    def __init__(
+        self, identity: MemberIdentity, publish_key: PublishKey | None, clock: Clock, log: Log
+    ) -> None:
+        """`publish_key` sends a new key to every broker; without it the key can't be rotated."""
         self._identity = identity
-        self._tell = tell
-        self.loops = (ArchiveKeeper(identity, clock, log),)
+        self._publish_key = publish_key
+        self.loops = (ArchivePruner(identity, clock, log),)
 
     def routes(self) -> list[Route]:
-        return routes(self._identity, self._tell)
+        return routes(self._identity, self._publish_key)

@@ -1,4 +1,4 @@
-"""What crosses the door about the identity: what is shown of it, and what is refused."""
+"""Replies and errors of the identity."""
 
 from msgspec import Struct
 
@@ -14,8 +14,8 @@ class ArchivedKey(Struct, frozen=True):
     expires_at: str
 
 
-class IdentityShown(Struct, frozen=True):
-    """Never a secret. `host` is same, moved_card, other or unknown."""
+class IdentityView(Struct, frozen=True):
+    """The member key without its secrets. `host` is same, moved_card, other or unknown."""
 
     pubkey: str
     key_id: str
@@ -29,7 +29,7 @@ class IdentityShown(Struct, frozen=True):
 
 
 class Rotated(Struct, frozen=True):
-    """`meshes`: whose brokers took the new key."""
+    """`meshes`: those whose brokers accepted the new key."""
 
     pubkey: str
     former_pubkey: str
@@ -38,7 +38,7 @@ class Rotated(Struct, frozen=True):
 
 
 class ArchiveCleaned(Struct, frozen=True):
-    """`removed` would be, with `dry_run`. `put_aside` names malformed archives that go as well."""
+    """`put_aside` names removed malformed archives. With `dry_run`, nothing was removed."""
 
     dry_run: bool
     removed: list[ArchivedKey]
@@ -48,51 +48,55 @@ class ArchiveCleaned(Struct, frozen=True):
 
 class HostChanged(Conflict):
     code = "HOST_CHANGED"
-    sentence = "the member key of this workspace was made on another machine"
-    advice = (
-        "if this machine took the other's place: agentlip identity accept-host;"
-        " if both are to live: agentlip identity remint"
+    default_message = "the member key of this workspace was made on another machine"
+    default_hint = (
+        "if this machine replaces the other: agentlip identity accept-host;"
+        " if the workspace is a copy: agentlip identity remint --yes"
     )
 
 
 class KeysDamaged(Conflict):
     code = "KEYPAIR_DAMAGED"
-    sentence = "the file of the member key can't be read"
-    advice = "put keypair.json back from a backup, or make another key: agentlip identity remint"
+    default_message = "the member key file can't be read"
+    default_hint = (
+        "restore keypair.json from a backup, or make a new key: agentlip identity remint --yes"
+    )
 
 
 class ArchiveDamaged(Conflict):
     code = "KEYPAIR_ARCHIVE_DAMAGED"
-    sentence = "the archive of member keys can't be read; nothing was removed"
-    advice = "agentlipd restart: the start puts it aside and begins a new one"
+    default_message = "the archive of member keys can't be read; nothing was removed"
+    default_hint = "agentlipd restart: the start renames it and creates a new one"
 
 
 class OnlyPersistent(Conflict):
     code = "IDENTITY_EPHEMERAL"
-    sentence = "the member key lives as long as the process; there is nothing to keep or change"
-    advice = "identity.mode = 'persistent' in agentlip.toml, then agentlipd restart"
+    default_message = "the member key is ephemeral: it exists only while the process runs"
+    default_hint = "set identity.mode = 'persistent' in agentlip.toml, then: agentlipd restart"
 
 
 class RotationUnfinished(Unavailable):
-    """`details.taken` and `details.missing` name meshes. The old key is in force where it was."""
+    """`details.taken` and `details.missing` list meshes; in the latter the old key stays valid."""
 
     code = "ROTATION_UNFINISHED"
-    sentence = "not every broker took the new key; the old one stays in force here"
-    advice = "agentlip identity rotate: again, it goes on with the same new key"
+    default_message = "not every broker accepted the new key; the old one stays in use"
+    default_hint = "agentlip identity rotate: continues with the same new key"
 
 
 class RotationNeedsInbox(Conflict):
     code = "ROTATION_NEEDS_INBOX"
-    sentence = "the key can't be rotated: without the inbox, no broker can be given the new one"
-    advice = "roles.inbox = true in agentlip.toml, then agentlipd restart"
+    default_message = (
+        "the member key can't be rotated: the inbox, which notifies brokers, is disabled"
+    )
+    default_hint = "set roles.inbox = true in agentlip.toml, then: agentlipd restart"
 
 
-class RotationRuns(Conflict):
-    sentence = "the member key is being rotated by somebody else"
-    advice = "agentlip identity show"
+class KeyRotationRunning(Conflict):
+    default_message = "another request is already rotating the member key"
+    default_hint = "agentlip identity show"
 
 
 class NoKeys(Forbidden):
     code = "NO_IDENTITY"
-    sentence = "this workspace has no member key yet"
-    advice = "agentlipd up: the first start makes one"
+    default_message = "this workspace has no member key yet"
+    default_hint = "agentlipd up: the first start creates it"

@@ -1,16 +1,18 @@
-"""The inbox: what meshes sent here, each message once, and the way to hear of it.
+"""The inbox: messages received from meshes, each stored once, and ways to read and follow them.
 
-Nouns: mesh (a company of members around one broker), broker (who holds our deliveries until
-we say that we have them), link (the socket to a broker elsewhere), push (a message as the
-broker hands it over), cursor (the number of the last row a reader has seen), member (we).
+    mesh       a closed group of members around one broker
+    member     this appliance, identified by its key
+    broker     keeps our deliveries until we ack them
+    push       a message as the broker sends it
+    cursor     the number of the last row that a reader has seen
 
-    broker ──push──▶ link ──receive──▶ row ──▶ feed ──▶ long polls, /v1/events, hooks
-                      ▲                 │
-                      └── client_ack ◀──┘ only now
+    broker ──push──▶ BrokerConnection ──receive──▶ row ──▶ feed ──▶ long polls, /v1/events, hooks
+                      ▲                             │
+                      └──────── client_ack ◀────────┘ after the commit only
 
-What always holds:
-- Nothing is acked before it is a row on the disk; what comes again finds the row, is acked
-  again, and tells nobody.
+Invariants:
+- A push is acked only after its row is committed. A repeated push is acked again without a new row
+  or event.
 - A row belongs to one mesh, and a reader reads one mesh.
-- Hooks and events hear of a message after its commit, once.
+- Hooks and events receive each message once, after its commit.
 """

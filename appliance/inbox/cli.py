@@ -1,4 +1,4 @@
-"""`agentlip inbox`: what meshes sent here, and what is received from them."""
+"""`agentlip inbox`: messages received from meshes, and subscriptions to topics."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -9,16 +9,20 @@ import typer
 from appliance.cli_support import Session, common, plain, plain_app, write_now
 
 app = plain_app(
-    "What meshes sent here: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts"
+    "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts"
 )
 
-MeshFlag = Annotated[str | None, typer.Option("--mesh", help="Another mesh than the usual one.")]
-TopicFlag = Annotated[str | None, typer.Option("--topic", help="Only of this topic.")]
-FromFlag = Annotated[
-    str | None, typer.Option("--from", help="Only of this member: its key or its name.")
+MeshFlag = Annotated[
+    str | None, typer.Option("--mesh", help="Name of the mesh (default: inbox.mesh).")
 ]
-OthersFlag = Annotated[bool, typer.Option("--others", help="Leave out what we sent ourselves.")]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
+TopicFlag = Annotated[str | None, typer.Option("--topic", help="Only messages of this topic.")]
+FromFlag = Annotated[
+    str | None, typer.Option("--from", help="Only messages of this member: key or name.")
+]
+OthersFlag = Annotated[
+    bool, typer.Option("--others", help="Leave out messages sent by this appliance.")
+]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 COLUMNS = [
     ("NUMBER", "number"),
     ("RECEIVED", "received_at"),
@@ -39,15 +43,15 @@ def list_messages(
     ] = None,
     topic: TopicFlag = None,
     sender: FromFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 20,
     mesh: MeshFlag = None,
     others: OthersFlag = False,
 ) -> None:
-    """Messages received, oldest first.
+    """List received messages, oldest first.
 
     Example: agentlip inbox list --since 2026-02-04T20:00:00Z --from alice
     """
-    page = _page(_hub(session), since, topic, sender, limit, mesh, others)
+    page = _page(session.hub(), since, topic, sender, limit, mesh, others)
     if session.as_json:
         session.answer(page, "")
         return
@@ -69,10 +73,10 @@ def watch(
     mesh: MeshFlag = None,
     others: OthersFlag = False,
     exit_after: Annotated[
-        int | None, typer.Option("--exit-after", min=1, help="End after so many messages.")
+        int | None, typer.Option("--exit-after", min=1, help="Exit after this many messages.")
     ] = None,
 ) -> None:
-    """Messages as they come, each once, through restarts of the appliance. Ends with Ctrl-C.
+    """Print messages as they arrive, each once, across restarts of the appliance, until Ctrl-C.
 
     Example: agentlip inbox watch --topic alerts --jsonl
     """
@@ -90,48 +94,48 @@ def watch(
 @app.command("topics")
 @common
 def list_topics(session: Session, mesh: MeshFlag = None) -> None:
-    """Topics of a mesh, and which are received.
+    """List the topics of a mesh and whether they are subscribed.
 
     Example: agentlip inbox topics
     """
     session.table(
-        _listed(_hub(session), "/v1/topic/list", "topics", mesh),
+        session.hub().rows("/v1/topic/list", "topics", mesh=mesh),
         [("RECEIVED", "subscribed"), ("TOPIC", "name")],
-        empty="no topics; receive one with 'agentlip inbox subscribe TOPIC'",
+        empty="no topics; subscribe to one with 'agentlip inbox subscribe TOPIC'",
     )
 
 
 @app.command("subscribe")
 @common
 def subscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> None:
-    """Receive what is posted to a topic.
+    """Subscribe to a topic, to receive what is sent to it.
 
     Example: agentlip inbox subscribe alerts
     """
     answer = _change(session, "subscribe", topic, mesh)
-    session.answer(answer, f"#{topic} of {answer['mesh']} is received")
+    session.answer(answer, f"subscribed to #{topic} in {answer['mesh']}")
 
 
 @app.command("unsubscribe")
 @common
 def unsubscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> None:
-    """Receive it no more; what came stays.
+    """Unsubscribe from a topic. Received messages are kept.
 
     Example: agentlip inbox unsubscribe alerts
     """
     answer = _change(session, "unsubscribe", topic, mesh)
-    session.answer(answer, f"#{topic} of {answer['mesh']} is not received")
+    session.answer(answer, f"unsubscribed from #{topic} in {answer['mesh']}")
 
 
 @app.command("peers")
 @common
 def peers(session: Session, mesh: MeshFlag = None) -> None:
-    """Members of a mesh, and who is connected.
+    """List the members of a mesh and whether they are connected.
 
     Example: agentlip inbox peers --mesh lab
     """
     session.table(
-        _listed(_hub(session), "/v1/peers", "peers", mesh),
+        session.hub().rows("/v1/peers", "peers", mesh=mesh),
         [("CONNECTED", "connected"), ("STATE", "state"), ("NAME", "name"), ("KEY", "pubkey")],
         empty="no members",
     )
@@ -142,34 +146,38 @@ def peers(session: Session, mesh: MeshFlag = None) -> None:
 def profile(
     session: Session,
     name: Annotated[
-        str | None, typer.Option("--name", help="Another name in the mesh; the broker keeps it.")
+        str | None, typer.Option("--name", help="New name in the mesh, which the broker stores.")
     ] = None,
-    status: Annotated[str | None, typer.Option("--status", help="idle, working or dnd.")] = None,
-    summary: Annotated[str | None, typer.Option("--summary", help="What it works on.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="idle, working or dnd (do not disturb).")
+    ] = None,
+    summary: Annotated[
+        str | None, typer.Option("--summary", help="What this appliance works on.")
+    ] = None,
     mesh: MeshFlag = None,
 ) -> None:
-    """What this appliance says of itself in a mesh: change some of it.
+    """Change this appliance's profile in a mesh.
 
     Example: agentlip inbox profile --name build-machine --status working
     """
-    said = {"name": name, "status": status, "summary": summary, "mesh": mesh}
-    body = {key: value for key, value in said.items() if value is not None}
-    answer = _hub(session).post("/v1/profile", body, "")
-    told = f"{answer['mesh']}: {answer['status']}"
-    session.answer(answer, f"{told}; the name is {name} now" if name else told)
+    fields = {"name": name, "status": status, "summary": summary, "mesh": mesh}
+    body = {key: value for key, value in fields.items() if value is not None}
+    answer = session.hub().post("/v1/profile", body, "")
+    summary_line = f"{answer['mesh']}: {answer['status']}"
+    session.answer(answer, f"{summary_line}; renamed to {name}" if name else summary_line)
 
 
 @app.command("health")
 @common
 def health(session: Session, mesh: MeshFlag = None) -> None:
-    """How it stands with a mesh: link, lag, queue. Exit code 3 when the link is down.
+    """Show the health of a mesh: link state, lag, queue. The exit code is 3 if the link is down.
 
     Example: agentlip inbox health
     """
-    answer = _hub(session).get("/v1/health", mesh=mesh)
-    link = next((one for one in answer["links"] if one["mesh"] == answer["mesh"]), None)
+    answer = session.hub().get("/v1/health", mesh=mesh)
+    link = next((each for each in answer["links"] if each["mesh"] == answer["mesh"]), None)
     state = "no broker" if link is None else f"{link['state']} {link['reason']}".strip()
-    session.answer(answer, f"{answer['mesh']}: {state}; {answer['queue_depth']} sends wait")
+    session.answer(answer, f"{answer['mesh']}: {state}; {answer['queue_depth']} pending sends")
     raise typer.Exit(0 if answer["connected"] or link is None else 3)
 
 
@@ -177,35 +185,23 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
 @common
 def runs(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 20,
     mesh: MeshFlag = None,
 ) -> None:
-    """Runs of hooks, newest first.
+    """List runs of hooks, newest first.
 
     Example: agentlip inbox runs --limit 5
     """
     session.table(
-        _runs(_hub(session), limit, mesh),
+        _runs(session.hub(), limit, mesh),
         [("AT", "at"), ("OUTCOME", "outcome"), ("MS", "duration_ms"), ("HOOK", "hook"),
          ("RUN", "id")],
-        empty="no hook has run",
+        empty="no runs of hooks yet",
     )  # fmt: skip
 
 
-def _listed(hub: Any, path: str, name: str, mesh: str | None) -> list[Any]:
-    """All rows, page by page."""
-    rows: list[Any] = []
-    after = None
-    while True:
-        page = hub.get(path, mesh=mesh, after=after)
-        rows += page[name]
-        if not page.get("has_more"):
-            return rows
-        after = page["next"]
-
-
 def _runs(hub: Any, limit: int, mesh: str | None) -> list[Any]:
-    """Page by page: the appliance limits a page in bytes too."""
+    """Up to `limit` runs; the appliance limits a page in bytes too, so this may take several."""
     rows: list[Any] = []
     before = None
     while True:
@@ -224,10 +220,10 @@ def _follow(
     mesh: str | None,
     others: bool,
 ) -> Iterator[Any]:
-    """Long polls with a cursor: what was told is never told again, and nothing is left out."""
+    """Long polls with a cursor, so that no message is repeated or left out."""
     from appliance.sdk.http import PATIENT
 
-    hub = _hub(session, PATIENT)
+    hub = session.hub(PATIENT)
     if since is None:
         since = str(_page(hub, None, topic, sender, 1, mesh, others)["next"])
     while True:
@@ -246,24 +242,17 @@ def _page(
     others: bool,
     wait: int | None = None,
 ) -> Any:
-    asked = {"since": since, "topic": topic, "from": sender, "limit": limit, "mesh": mesh,
+    parameters = {"since": since, "topic": topic, "from": sender, "limit": limit, "mesh": mesh,
              "wait": wait, "own": "false" if others else None}  # fmt: skip
-    return hub.get("/v1/inbox", **asked)
+    return hub.get("/v1/inbox", **parameters)
 
 
 def _change(session: Session, verb: str, topic: str, mesh: str | None) -> Any:
     body = {"topic": topic.removeprefix("#"), **({"mesh": mesh} if mesh else {})}
-    return _hub(session).post(f"/v1/topic/{verb}", body, "")
+    return session.hub().post(f"/v1/topic/{verb}", body, "")
 
 
 def _row(message: Any) -> dict[str, Any]:
     topic = message["topic"]
     where = f"#{topic}" if topic else message["destination_kind"]
     return {**message, "where": where}
-
-
-def _hub(session: Session, retry: Any = None) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace), retry)

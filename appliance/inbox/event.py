@@ -1,4 +1,4 @@
-"""What readers of /v1/events hear: one text, built once, for all of them. Pure."""
+"""Events for the readers of /v1/events, encoded once for all of them. Pure."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from appliance.inbox import wire
 _encode = msgspec.json.Encoder().encode
 
 
-class Event(msgspec.Struct, frozen=True):
-    """`number` is the message's cursor, or that of the newest message before: what is no
-    message is told to who listens, and not again. `message` for events of that name."""
+class InboxEvent(msgspec.Struct, frozen=True):
+    """`number` is the cursor of the message, or of the newest message before another event. Other
+    events are not stored: only current readers receive them. `message` is set for messages."""
 
     number: int
     name: str
@@ -25,9 +25,9 @@ class Event(msgspec.Struct, frozen=True):
         return b"id: %d\nevent: message\ndata: %b\n\n" % (self.number, self.data)
 
 
-def of_message(message: wire.InboxMessage) -> Event:
-    return Event(message.number, "message", message.mesh, _encode(message), message)
+def of_message(message: wire.InboxMessage) -> InboxEvent:
+    return InboxEvent(message.number, "message", message.mesh, _encode(message), message)
 
 
-def of_fact(name: str, mesh: str, number: int, **facts: Any) -> Event:
-    return Event(number, name, mesh, _encode({"mesh": mesh, **facts}))
+def of_fact(name: str, mesh: str, number: int, **facts: Any) -> InboxEvent:
+    return InboxEvent(number, name, mesh, _encode({"mesh": mesh, **facts}))

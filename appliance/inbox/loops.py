@@ -1,4 +1,4 @@
-"""The inbox's background work: what is past its time goes, and the space it took."""
+"""The inbox's background loop: deletes expired rows and returns free space to the disk."""
 
 from appliance.inbox import metrics, writes
 from appliance.inbox.settings import InboxSettings
@@ -14,7 +14,7 @@ FREE_SHARE_MIN = 0.25
 
 
 class Sweeper(Loop):
-    """Removes rows older than `inbox.retention_days`, a bounded piece a transaction."""
+    """Deletes rows older than `inbox.retention_days`, a limited number per transaction."""
 
     name = "inbox_sweeper"
     interval_seconds = 600.0
@@ -23,7 +23,7 @@ class Sweeper(Loop):
         super().__init__(clock, log)
         self._store = store
         self._settings = settings
-        self._looked_ms = clock.now_ms()
+        self._vacuum_checked_ms = clock.now_ms()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         before_ms = now_ms - int(self._settings.retention_days * DAY_MS)
@@ -32,22 +32,22 @@ class Sweeper(Loop):
             counts[table] = self._sweep(table, before_ms)
             metrics.swept.labels(table).inc(counts[table])
         counts["vacuums"] = 0
-        if now_ms - self._looked_ms >= self._settings.vacuum_days * DAY_MS:
-            self._looked_ms = now_ms
-            counts["vacuums"] = int(self._give_back())
+        if now_ms - self._vacuum_checked_ms >= self._settings.vacuum_interval_days * DAY_MS:
+            self._vacuum_checked_ms = now_ms
+            counts["vacuums"] = int(self._vacuum())
         return counts
 
     def _sweep(self, table: str, before_ms: int) -> int:
-        most, total = self._settings.sweep_rows_max, 0
+        limit, total = self._settings.sweep_rows_max, 0
         for _ in range(ROUNDS_MAX):
-            removed = self._store.write(writes.sweep, table, before_ms, most)
+            removed = self._store.write(writes.sweep, table, before_ms, limit)
             total += removed
-            if removed < most:
+            if removed < limit:
                 break
         return total
 
-    def _give_back(self) -> bool:
-        """VACUUM where a quarter of a small file is free; a large one keeps its pages."""
+    def _vacuum(self) -> bool:
+        """VACUUM if a quarter of the file is free and the file is small enough."""
         pages, free, size = self._store.read(_pages)
         if not free or free / pages < FREE_SHARE_MIN:
             return False

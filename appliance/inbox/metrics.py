@@ -1,23 +1,23 @@
-"""What the inbox counts. Meshes are named by users, so they are no labels."""
+"""The inbox's metrics. Meshes are named by users, so they are not labels."""
 
 from appliance.kernel.metrics import counter, gauge, histogram
 
 received = counter(
-    "inbox_received_total", "Messages handed over by brokers", ("way", "kind", "outcome")
+    "inbox_received_total", "Messages received from brokers", ("way", "kind", "outcome")
 )
 """way: link, local; kind: topic, dm, queue; outcome: new, duplicate"""
 
-invalid = counter("inbox_invalid_inbound_total", "Frames of brokers that were refused", ("what",))
+invalid = counter("inbox_invalid_inbound_total", "Refused frames of brokers", ("what",))
 """what: frame, push, mesh, size"""
 
 connected = gauge("inbox_links_connected", "Links to brokers that are up")
 links = gauge("inbox_links", "Links to brokers by state", ("state",))
-reconnects = counter("inbox_reconnects_total", "Ends of links", ("reason",))
+reconnects = counter("inbox_reconnects_total", "Closed links to brokers, by reason", ("reason",))
 """reason: lost, silent, replaced, refused, stopped"""
 
-lag = histogram("inbox_lag_seconds", "From the broker's acceptance to our row")
-sessions = gauge("inbox_sessions", "Readers that wait", ("kind",))
+lag = histogram("inbox_lag_seconds", "Time from acceptance by the broker to storing in the inbox")
+sessions = gauge("inbox_sessions", "Long polls and event streams", ("kind",))
 """kind: poll, stream"""
 
-swept = counter("inbox_swept_total", "Rows past their time that were removed", ("table",))
-recovered = counter("inbox_recoveries_total", "Starts at which a damaged store was recovered")
+swept = counter("inbox_swept_total", "Expired rows deleted", ("table",))
+recovered = counter("inbox_recoveries_total", "Starts that recovered a damaged store")

@@ -1,11 +1,11 @@
-"""The inbox's tables. That of the runs of hooks stands in `hooks`."""
+"""The inbox's tables, except `hook_runs`, which is in `hooks/model.py`."""
 
 import peewee
 
 from appliance.kernel.model import Table
 
 
-class Message(Table):
+class ReceivedMessage(Table):
     number = peewee.IntegerField(primary_key=True)
     id = peewee.TextField()
     client_message_id = peewee.TextField()
@@ -28,7 +28,7 @@ class Message(Table):
         table_name = "inbox"
 
 
-class Topic(Table):
+class SubscribedTopic(Table):
     mesh = peewee.TextField()
     topic = peewee.TextField()
     subscribed_at = peewee.IntegerField()

@@ -1,7 +1,7 @@
-"""Which features a link must have, and what is made of a broker's offer. Pure.
+"""The features that a link requires, and the result of a broker's offer. Pure.
 
-Required and absent, or not as it must be: no link. What is wrong with an optional feature costs
-that feature only (`mesh/negotiation.py` has the table).
+If a required feature is missing or invalid, there is no link. An invalid optional feature is not
+used (`mesh/negotiation.py` has the table).
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ OPTIONAL = tuple(name for name in VERSIONS if name not in REQUIRED)
 
 
 class Agreed(NamedTuple):
-    """What holds on this link, or why there is none; `dropped` are optional features."""
+    """The features of a link, or why there is none. `dropped`: invalid optional features."""
 
     features: dict[str, dict[str, Any]]
     problem: NegotiationProblem | None
@@ -29,13 +29,13 @@ class Agreed(NamedTuple):
 
     @property
     def retention_days(self) -> int | None:
-        """For how long the broker knows ids; None: for ever."""
+        """For how many days the broker keeps ids; None: forever."""
         params = self.features.get(DEDUPE, {})
         return None if params.get("mode") == "permanent" else params.get("dedupe_retention_days")
 
 
 def agree(supported: Any, missing: Any) -> Agreed:
-    """Judge the broker's answer; nothing of it is believed to have any shape."""
+    """Evaluate the broker's reply, which may have any shape."""
     if isinstance(missing, list):
         absent = [name for name in missing if name in REQUIRED]
         if absent:

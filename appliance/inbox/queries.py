@@ -1,12 +1,12 @@
-"""Reads of the inbox. Each has a row limit, and each reads one mesh."""
+"""The inbox's reads. Each has a row limit and reads one mesh."""
 
 from typing import Any, NamedTuple
 
 import msgspec
 
 from appliance.inbox import wire
-from appliance.kernel.auth import Executor
 from appliance.kernel.clock import iso
+from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
@@ -18,8 +18,8 @@ COLUMNS = (
 MESHES_MAX = 1000
 
 
-class Wanted(NamedTuple):
-    """Which messages. Exactly one of `after` and `newer_than_ms`, or none: the newest."""
+class MessageFilter(NamedTuple):
+    """Which messages to read. With neither `after` nor `newer_than_ms`: the newest ones."""
 
     mesh: str
     after: int | None = None
@@ -29,8 +29,8 @@ class Wanted(NamedTuple):
     own: bool = True
     limit: int = 100
 
-    def fits(self, message: wire.InboxMessage) -> bool:
-        """The same question about a message that just came."""
+    def matches(self, message: wire.InboxMessage) -> bool:
+        """Whether a message that was just received belongs to the result."""
         return (
             message.mesh == self.mesh
             and (self.topic is None or message.topic == self.topic)
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
         )
 
 
-class Found(NamedTuple):
+class MessagePage(NamedTuple):
     messages: list[wire.InboxMessage]
     next: int
     has_more: bool
@@ -47,43 +47,43 @@ class Found(NamedTuple):
 
 
 def head(reader: Executor) -> int:
-    """The number of the newest row there ever was in this file."""
+    """The number of the newest row that was ever stored in this file."""
     row = reader.execute("SELECT seq FROM sqlite_sequence WHERE name = 'inbox'").fetchone()
     return 0 if row is None else int(row[0])
 
 
-def messages(reader: Reader, wanted: Wanted) -> Found:
-    """In the order of arrival. A cursor from beyond the head begins anew."""
+def messages(reader: Reader, filter_: MessageFilter) -> MessagePage:
+    """In the order of arrival. A cursor beyond the head begins with the oldest message."""
     newest = head(reader)
-    after = wanted.after
+    after = filter_.after
     reset = after is not None and after > newest
     if reset:
         after = 0
-    terms, values = _terms(wanted)
-    backwards = after is None and wanted.newer_than_ms is None
+    terms, values = _terms(filter_)
+    backwards = after is None and filter_.newer_than_ms is None
     if after is not None:
         terms.append("number > ?")
         values.append(after)
-    elif wanted.newer_than_ms is not None:
+    elif filter_.newer_than_ms is not None:
         terms.append("received_at > ?")
-        values.append(wanted.newer_than_ms)
+        values.append(filter_.newer_than_ms)
     where, direction = " AND ".join(terms), "DESC" if backwards else "ASC"
-    page, cut = reader.page(
+    rows, cut = reader.page(
         f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction} LIMIT ?",
-        (*values, wanted.limit + 1),
-        limit=wanted.limit,
+        (*values, filter_.limit + 1),
+        limit=filter_.limit,
         make=lambda row: (message_of(row), ROW_BYTES + len(row[11] or "") + text_bytes(row[12])),
         size=lambda sized: sized[1],
     )
-    found = [message for message, _ in page]
+    received = [message for message, _ in rows]
     more = cut and not backwards
     if backwards:
-        found.reverse()
-    last = found[-1].number if found else 0
-    return Found(found, last if more else max(last, newest), more, reset)
+        received.reverse()
+    last = received[-1].number if received else 0
+    return MessagePage(received, last if more else max(last, newest), more, reset)
 
 
-def one(reader: Executor, number: int) -> wire.InboxMessage | None:
+def message(reader: Executor, number: int) -> wire.InboxMessage | None:
     row = reader.execute(f"SELECT {COLUMNS} FROM inbox WHERE number = ?", (number,)).fetchone()
     return None if row is None else message_of(row)
 
@@ -94,17 +94,17 @@ def last_id(reader: Reader) -> str | None:
 
 
 def revoked(reader: Executor) -> dict[str, str]:
-    """The revoked key of each mesh that has one; a row for each mesh at most."""
+    """The revoked key by mesh, for meshes that have one."""
     return dict(reader.execute("SELECT mesh, pubkey FROM revoked").fetchall())
 
 
-def profile(reader: Executor, mesh: str) -> wire.ProfileShown:
+def profile(reader: Executor, mesh: str) -> wire.ProfileReply:
     row = reader.execute(
         "SELECT summary, status, visible, changed_at FROM profiles WHERE mesh = ?", (mesh,)
     ).fetchone()
     if row is None:
-        return wire.ProfileShown(mesh, "", "idle", True, None)
-    return wire.ProfileShown(mesh, row[0], row[1], bool(row[2]), iso(row[3]))
+        return wire.ProfileReply(mesh, "", "idle", True, None)
+    return wire.ProfileReply(mesh, row[0], row[1], bool(row[2]), iso(row[3]))
 
 
 def schema_version(reader: Reader) -> int:
@@ -122,15 +122,15 @@ def message_of(row: Any) -> wire.InboxMessage:
     )  # fmt: skip
 
 
-def _terms(wanted: Wanted) -> tuple[list[str], list[Any]]:
+def _terms(filter_: MessageFilter) -> tuple[list[str], list[Any]]:
     terms: list[str] = ["mesh = ?"]
-    values: list[Any] = [wanted.mesh]
-    if wanted.topic is not None:
+    values: list[Any] = [filter_.mesh]
+    if filter_.topic is not None:
         terms.append("topic = ?")
-        values.append(wanted.topic)
-    if wanted.sender is not None:
+        values.append(filter_.topic)
+    if filter_.sender is not None:
         terms.append("(sender_pubkey = ? OR sender_name = ?)")
-        values += [wanted.sender, wanted.sender]
-    if not wanted.own:
+        values += [filter_.sender, filter_.sender]
+    if not filter_.own:
         terms.append("own = 0")
     return terms, values

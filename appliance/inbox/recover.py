@@ -1,13 +1,13 @@
-"""At the start, before anything opens it: a damaged inbox is replaced by what can be read of it.
+"""Replaces a damaged inbox by what can be read of it, at the start, before the file is opened.
 
-The damaged file is kept beside the new one. Messages that can't be read are lost, because they were
-acked; brokers deliver unacked messages again. The hub's store is never recovered this way.
+The damaged file is kept next to the new one. Messages that can't be read are lost, because they
+were acked; brokers deliver unacked messages again. The hub's store is never recovered this way.
 """
 
 from appliance.inbox import metrics
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, suspect_mark
+from appliance.kernel.datadir import DataDir, suspect_marker
 from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
 from appliance.kernel.recovery import recover_file
@@ -16,9 +16,9 @@ STORE = "inbox"
 
 
 def recover(datadir: DataDir, settings: InboxSettings, clock: Clock, log: Log) -> str | None:
-    """The name under which the damaged file was kept; None when all is well. Under the lock."""
+    """The new name of the damaged file; None if the file is not damaged. Call it with the lock."""
     database = datadir.database(STORE)
-    mark = suspect_mark(database)
+    mark = suspect_marker(database)
     if not database.exists() or (not mark.exists() and not _is_damaged(datadir, settings)):
         return None
     kept, report = recover_file(datadir, STORE, clock, log)
@@ -28,12 +28,12 @@ def recover(datadir: DataDir, settings: InboxSettings, clock: Clock, log: Log) -
         kept_as=kept,
         messages=report["inbox"].rows,
         messages_lost=report["inbox"].rows_lost,
-        hint="messages that brokers still hold are delivered again; the damaged file is kept",
+        hint="brokers deliver unacked messages again; the damaged file is kept",
     )
     return kept
 
 
 def _is_damaged(datadir: DataDir, settings: InboxSettings) -> bool:
-    """The whole check for a file that is small enough, else the quick one."""
+    """The full check, or the quick one for a large file."""
     database = datadir.database(STORE)
     return is_damaged(database, quick=database.stat().st_size > settings.check_bytes_max)

@@ -1,15 +1,15 @@
-"""The inbox on HTTP. Every path wants a token, wherever it is asked from, and no page of a
-browser from elsewhere may even read."""
+"""The inbox's HTTP resources. Every route requires a token, and web pages of another origin may not
+even read."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import falcon
 
 from appliance import __version__
 from appliance.inbox import negotiation, wire
 from appliance.inbox.service import Inbox
-from appliance.inbox.sse import EventStream
+from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import iso
 from appliance.kernel.route import OPEN, Operation, Route
@@ -20,42 +20,35 @@ FEATURES = ("inbox", "events", "hooks", "identity", "long_poll", "topics")
 MAJOR = __version__.partition(".")[0]
 
 
-class Sends(Protocol):
-    """What clients of the inbox are told of sending, and the sender of a broker's memory."""
+class OutboxStatus(Protocol):
+    """The outbox as the inbox uses it, for status replies and the brokers' dedupe retention."""
 
     def counts(self) -> tuple[int, int]:
-        """How many sends wait, and how many are in flight."""
+        """The number of pending sends and of sends in flight."""
         ...
 
     @property
     def features(self) -> list[str]: ...
 
-    def adopt(self, mesh: str, retention_days: int | None) -> None:
-        """For how many days that broker knows ids."""
+    def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
+        """Set for how many days the mesh's broker keeps ids; None: forever."""
 
 
-class Facts:
-    """What `/v1/health` and `/v1/version` need of others, each a function."""
+class StatusSources(NamedTuple):
+    """Functions that return what `/v1/health` and `/v1/version` show of other components."""
 
-    def __init__(
-        self,
-        links: Callable[[], list[wire.LinkState]],
-        broker_version: Callable[[str], str | None],
-        sends: Sends,
-        started: float,
-    ) -> None:
-        self.links = links
-        self.broker_version = broker_version
-        self.sends = sends
-        self.started = started
+    links: Callable[[], list[wire.LinkState]]
+    broker_version: Callable[[str], str | None]
+    outbox_status: OutboxStatus
+    started: float
 
     @property
     def features(self) -> list[str]:
-        """Of receiving, and of sending where it is switched on."""
-        return [*FEATURES, *self.sends.features]
+        """The features of the inbox and, if it is enabled, of the outbox."""
+        return [*FEATURES, *self.outbox_status.features]
 
 
-class Messages:
+class InboxResource:
     def __init__(self, inbox: Inbox, book: TokenBook) -> None:
         self._inbox = inbox
         self._book = book
@@ -63,14 +56,16 @@ class Messages:
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         page = self._inbox.page(req.context.query, req.context.principal)
         if page.has_more:
-            # What was asked for, and then a cursor: the later one of two would be refused.
-            rest = [p for p in req.query_string.split("&") if p and not p.startswith("since=")]
-            link = "&".join([*rest, f"since={page.next}"])
+            # A second `since` would be refused, so the new cursor replaces the old one.
+            parameters = [
+                p for p in req.query_string.split("&") if p and not p.startswith("since=")
+            ]
+            link = "&".join([*parameters, f"since={page.next}"])
             resp.set_header("Link", f"<{req.path}?{link}>; rel=next")
         reply(resp, page)
 
     def on_get_events(self, req: Any, resp: falcon.Response) -> None:
-        stream = EventStream(
+        resp.stream = event_stream(
             self._inbox,
             self._book,
             req.context.principal,
@@ -79,10 +74,9 @@ class Messages:
         )
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
-        resp.stream = stream
 
 
-class TopicsResource:
+class InboxTopicsResource:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
 
@@ -98,8 +92,8 @@ class TopicsResource:
         reply(resp, self._inbox.topics(req.context.query, req.context.principal))
 
 
-class Member:
-    """What this appliance says of itself in a mesh, and who else is there."""
+class ProfileResource:
+    """This appliance's profile in a mesh, and its peers."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -107,18 +101,18 @@ class Member:
     def on_get_peers(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._inbox.peers(req.context.query, req.context.principal))
 
-    def on_post_profile(self, req: Any, resp: falcon.Response, command: wire.Profile) -> None:
+    def on_post_profile(self, req: Any, resp: falcon.Response, command: wire.ChangeProfile) -> None:
         reply(resp, self._inbox.change_profile(command, req.context.principal))
 
     def on_post_heartbeat(self, _req: Any, resp: falcon.Response, command: wire.Heartbeat) -> None:
         del command
-        reply(resp, wire.Beat(True, iso(self._inbox.clock.now_ms())))
+        reply(resp, wire.HeartbeatReply(True, iso(self._inbox.clock.now_ms())))
 
 
-class About:
-    """How it stands, and what it can do."""
+class AboutResource:
+    """Health, versions and compatibility."""
 
-    def __init__(self, inbox: Inbox, facts: Facts) -> None:
+    def __init__(self, inbox: Inbox, facts: StatusSources) -> None:
         self._inbox = inbox
         self._facts = facts
 
@@ -126,10 +120,10 @@ class About:
         inbox, facts, who = self._inbox, self._facts, req.context.principal
         mesh = inbox.mesh_of(req.context.query.mesh, who, wire.READ)
         allowed = who.channels_for(wire.READ)
-        links = [one for one in facts.links() if allowed is None or one.mesh in allowed]
-        pending, inflight = facts.sends.counts()
+        links = [link for link in facts.links() if allowed is None or link.mesh in allowed]
+        pending, inflight = facts.outbox_status.counts()
         reply(resp, wire.MeshHealth(
-            connected=any(one.mesh == mesh and one.state in UP for one in links),
+            connected=any(link.mesh == mesh and link.state in UP_STATES for link in links),
             lag_ms=inbox.lag_ms.get(mesh),
             queue_depth=pending,
             inflight=inflight,
@@ -146,7 +140,7 @@ class About:
     def on_get_version(self, req: Any, resp: falcon.Response) -> None:
         mesh = self._inbox.mesh_of(req.context.query.mesh, req.context.principal, wire.READ)
         features = [
-            name for one in self._facts.links() if one.mesh == mesh for name in one.features
+            name for link in self._facts.links() if link.mesh == mesh for name in link.features
         ]
         reply(resp, wire.IpcVersion(
             __version__, IPC_API, self._facts.features, self._inbox.schema_version, features
@@ -159,91 +153,91 @@ class About:
         ))  # fmt: skip
 
 
-UP = ("connected", "local")
+UP_STATES = ("connected", "local")
 
 
-def routes(inbox: Inbox, book: TokenBook, facts: Facts) -> list[Route]:
-    return [*_receiving(inbox, book), *_member(inbox), *_about(inbox, facts)]
+def routes(inbox: Inbox, book: TokenBook, facts: StatusSources) -> list[Route]:
+    return [*_messages(inbox, book), *_member(inbox), *_about(inbox, facts)]
 
 
-def _receiving(inbox: Inbox, book: TokenBook) -> list[Route]:
-    messages, topics = Messages(inbox, book), TopicsResource(inbox)
-    mesh_errors = (wire.NoSuchMesh, wire.OtherMesh)
-    broker_errors = (*mesh_errors, wire.NoBroker, wire.BrokerRefused)
+def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
+    messages, topics = InboxResource(inbox, book), InboxTopicsResource(inbox)
+    mesh_errors = (wire.MeshUnknown, wire.OtherMesh)
+    broker_errors = (*mesh_errors, wire.BrokerNotReached, wire.BrokerRefused)
     return [
         Route("/v1/inbox", messages, {
             "GET": Operation(wire.READ, query=wire.InboxQuery, reply=wire.InboxPage,
                              by_channel=True, same_origin=True,
                              errors=(*mesh_errors, wire.BadCursor, wire.TooManyPolls),
-                             summary="Messages received from a mesh; may wait for the next"),
+                             summary="List messages received from a mesh, or wait for the next"),
         }),
         Route("/v1/events", messages, {
             "GET": Operation(wire.READ, query=wire.InboxEventsQuery, by_channel=True,
                              same_origin=True, media="text/event-stream",
-                             errors=(*mesh_errors, wire.TooManyStreams),
-                             summary="Events of a mesh as they happen, as server-sent events"),
+                             errors=(*mesh_errors, wire.TooManyEventStreams),
+                             summary="Stream events of a mesh as server-sent events"),
         }, suffix="events"),
         Route("/v1/topic/subscribe", topics, {
-            "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicChanged,
+            "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
                               by_channel=True, same_origin=True, errors=broker_errors,
                               example={"topic": "alerts"},
-                              summary="Receive what is posted to a topic"),
+                              summary="Subscribe this appliance to a topic"),
         }, suffix="subscribe"),
         Route("/v1/topic/unsubscribe", topics, {
-            "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicChanged,
+            "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
                               by_channel=True, same_origin=True, errors=broker_errors,
                               example={"topic": "alerts"},
-                              summary="Receive it no more"),
+                              summary="Unsubscribe this appliance from a topic"),
         }, suffix="unsubscribe"),
         Route("/v1/topic/list", topics, {
             "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
                              by_channel=True, same_origin=True, errors=mesh_errors,
-                             summary="Topics of a mesh, and which are received"),
+                             summary="List topics of a mesh and whether they are subscribed"),
         }, suffix="list"),
     ]  # fmt: skip
 
 
 def _member(inbox: Inbox) -> list[Route]:
-    member = Member(inbox)
-    broker_errors = (wire.NoSuchMesh, wire.OtherMesh, wire.NoBroker, wire.BrokerRefused)
+    member = ProfileResource(inbox)
+    broker_errors = (wire.MeshUnknown, wire.OtherMesh, wire.BrokerNotReached, wire.BrokerRefused)
     return [
         Route("/v1/peers", member, {
             "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
                              by_channel=True, same_origin=True,
-                             errors=(*broker_errors, wire.NoBrokerKnown),
-                             summary="Members of a mesh, and who is connected"),
+                             errors=(*broker_errors, wire.BrokerUnknown),
+                             summary="List members of a mesh and whether they are connected"),
         }, suffix="peers"),
         Route("/v1/profile", member, {
-            "POST": Operation(wire.WRITE, body=wire.Profile, reply=wire.ProfileShown,
+            "POST": Operation(wire.WRITE, body=wire.ChangeProfile, reply=wire.ProfileReply,
                               by_channel=True, same_origin=True,
-                              errors=(*broker_errors, wire.NoBrokerKnown),
+                              errors=(*broker_errors, wire.BrokerUnknown),
                               example={"status": "working"},
-                              summary="What this appliance says of itself in a mesh"),
+                              summary="Change this appliance's profile in a mesh"),
         }, suffix="profile"),
         Route("/v1/heartbeat", member, {
-            "POST": Operation(wire.WRITE, body=wire.Heartbeat, reply=wire.Beat,
+            "POST": Operation(wire.WRITE, body=wire.Heartbeat, reply=wire.HeartbeatReply,
                               by_channel=True, same_origin=True, example={},
-                              summary="Is anybody there"),
+                              summary="Check that the appliance answers"),
         }, suffix="heartbeat"),
     ]  # fmt: skip
 
 
-def _about(inbox: Inbox, facts: Facts) -> list[Route]:
-    about = About(inbox, facts)
+def _about(inbox: Inbox, facts: StatusSources) -> list[Route]:
+    about = AboutResource(inbox, facts)
     scope = OPEN if inbox.settings.public_health_check else wire.READ
     return [
         Route("/v1/health", about, {
             "GET": Operation(scope, query=wire.MeshQuery, reply=wire.MeshHealth,
-                             by_channel=True, same_origin=True, errors=(wire.NoSuchMesh,),
-                             summary="How it stands with a mesh: link, queue, lag"),
+                             by_channel=True, same_origin=True, errors=(wire.MeshUnknown,),
+                             summary="Health of a mesh: link state, queue length, lag"),
         }, suffix="health"),
         Route("/v1/version", about, {
             "GET": Operation(scope, query=wire.MeshQuery, reply=wire.IpcVersion,
-                             by_channel=True, same_origin=True, errors=(wire.NoSuchMesh,),
-                             summary="Versions, and what was negotiated with the broker"),
+                             by_channel=True, same_origin=True, errors=(wire.MeshUnknown,),
+                             summary="Versions and the features negotiated with the broker"),
         }, suffix="version"),
         Route("/v1/compat", about, {
             "GET": Operation(scope, reply=wire.Compat, by_channel=True, same_origin=True,
-                             summary="What this version goes together with"),
+                             summary="Versions that are compatible with this one"),
         }, suffix="compat"),
     ]  # fmt: skip

@@ -1,66 +1,80 @@
-"""GET /v1/events: messages after a cursor, then everything as it happens."""
+"""GET /v1/events: stored messages after a cursor, then new events."""
 
 from collections.abc import Iterator, Sequence
 
 from appliance.inbox import metrics, wire
-from appliance.inbox.event import Event, of_message
+from appliance.inbox.event import InboxEvent, of_message
 from appliance.inbox.service import Inbox
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.kernel.errors import Invalid
-from appliance.web.frame import pieces
+from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
 
 BATCH_MAX = 500
 
 
-class EventStream:
-    """Bytes of a text/event-stream of one mesh, for ever. The server closes it."""
+def event_stream(
+    inbox: Inbox,
+    book: TokenBook,
+    who: Principal,
+    query: wire.InboxEventsQuery,
+    last_event_id_header: str | None,
+) -> SseStream:
+    """The response body. It ends with the token of `who`."""
+    mesh = inbox.mesh_of(query.mesh, who, wire.READ)
+    # The header of a reconnecting client wins over `since`; without both it begins with new events.
+    cursor = last_event_id(last_event_id_header)
+    if cursor is None:
+        cursor = inbox.feed.head if query.since is None else query.since
+    stream = SseStream(InboxEventSource(inbox, mesh, cursor), inbox.settings.heartbeat_seconds)
+    stream.end_with(lambda callback: book.watch(who, callback))
+    return stream
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        book: TokenBook,
-        who: Principal,
-        query: wire.InboxEventsQuery,
-        last_event_id: str | None,
-    ) -> None:
-        self._inbox = inbox
-        self._mesh = inbox.mesh_of(query.mesh, who, wire.READ)
-        self._cursor = _start(query, last_event_id, inbox.feed.head)
+
+class InboxEventSource:
+    """Events of one mesh. With a cursor beyond the head, of another store, all messages follow."""
+
+    def __init__(self, inbox: Inbox, mesh: str, cursor: int) -> None:
         if inbox.streams >= inbox.settings.streams_max:
-            raise wire.TooManyStreams(
+            raise wire.TooManyEventStreams(
                 details={"limit": inbox.settings.streams_max}, retry_after=1.0
             )
+        self._inbox = inbox
+        self._mesh = mesh
+        self._cursor = cursor
         inbox.streams += 1
         metrics.sessions.labels("stream").inc()
-        self._subscription = inbox.listen(self._mesh)
-        self._open, self._over = True, False
-        self._unwatch = book.watch(who, self._end)
+        self._subscription = inbox.listen(mesh)
 
-    def __iter__(self) -> Iterator[bytes]:
-        yield b"retry: 1000\n\n"
-        yield from self._read_table()
-        feed = self._inbox.feed
-        while self._open and not self._over and not feed.closed:
-            events = self._subscription.take(BATCH_MAX)
-            if self._subscription.lagging:
-                yield from self._read_table()
-                self._subscription.recover()
-            elif events:
-                yield from pieces(self._new(events))
-            elif not self._subscription.wait(self._inbox.settings.heartbeat_seconds):
-                yield b": still here\n\n"
+    @property
+    def closed(self) -> bool:
+        return self._inbox.feed.closed
 
-    def close(self) -> None:
-        """Called by the server, once, when the response is over."""
-        if self._open:
-            self._open = False
-            self._inbox.streams -= 1
-            metrics.sessions.labels("stream").dec()
-            self._unwatch()
-            self._inbox.feed.unsubscribe(self._subscription)
-            self._subscription.wake()
+    def begin(self) -> Iterator[bytes]:
+        yield RETRY_LINE
+        yield from self._stored()
 
-    def _new(self, events: Sequence[Event]) -> Iterator[bytes]:
+    def take(self) -> Iterator[bytes] | None:
+        events = self._subscription.take(BATCH_MAX)
+        if self._subscription.lagging:
+            return self._caught_up()
+        return self._new(events) if events else None
+
+    def wait(self, seconds: float) -> bool:
+        return self._subscription.wait(seconds)
+
+    def wake(self) -> None:
+        self._subscription.wake()
+
+    def end(self) -> None:
+        self._inbox.streams -= 1
+        metrics.sessions.labels("stream").dec()
+        self._inbox.feed.unsubscribe(self._subscription)
+
+    def _caught_up(self) -> Iterator[bytes]:
+        """The queue overflowed: continue with stored messages."""
+        yield from self._stored()
+        self._subscription.recover()
+
+    def _new(self, events: Sequence[InboxEvent]) -> Iterator[bytes]:
         for event in events:
             if event.message is not None:
                 if event.number <= self._cursor:
@@ -68,27 +82,10 @@ class EventStream:
                 self._cursor = event.number
             yield event.sse()
 
-    def _end(self) -> None:
-        self._over = True
-        self._subscription.wake()
-
-    def _read_table(self) -> Iterator[bytes]:
-        while self._open and not self._over:
-            found = self._inbox.read_after(self._mesh, self._cursor)
-            self._cursor = found.next
-            if found.messages:
-                yield from pieces(of_message(message).sse() for message in found.messages)
-            if not found.has_more:
+    def _stored(self) -> Iterator[bytes]:
+        while True:
+            page = self._inbox.read_after(self._mesh, self._cursor)
+            self._cursor = page.next
+            yield from (of_message(message).sse() for message in page.messages)
+            if not page.has_more:
                 return
-
-
-def _start(query: wire.InboxEventsQuery, last_event_id: str | None, head: int) -> int:
-    """The header of a reconnecting client wins, then `since`, then: from now on.
-
-    A cursor beyond the head is of another store: then all there is comes, as on a page.
-    """
-    if last_event_id:
-        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
-            raise Invalid("Last-Event-ID is no cursor", details={"header": "Last-Event-ID"})
-        return int(last_event_id)
-    return head if query.since is None else query.since

@@ -1,4 +1,4 @@
-"""The inbox as a part of the appliance."""
+"""The inbox as a subsystem of the appliance."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,12 +6,12 @@ from functools import partial
 import msgspec
 
 from appliance.inbox import metrics, queries, wire
-from appliance.inbox.link import STATES, Receiver
+from appliance.inbox.broker_connection import STATES, BrokerConnection
+from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.inbox.loops import Sweeper
-from appliance.inbox.remote import HttpBrokerClient
-from appliance.inbox.resources import Facts, Sends, routes
-from appliance.inbox.service import Inbox, Rotating
-from appliance.inbox.settings import BrokerPlace, InboxSettings
+from appliance.inbox.resources import OutboxStatus, StatusSources, routes
+from appliance.inbox.service import Inbox, SupportsKeyRotation
+from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
@@ -23,6 +23,7 @@ from appliance.kernel.route import Route
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
 
 STORE = "inbox"
@@ -35,13 +36,18 @@ def open_inbox(
     clock: Clock,
     log: Log,
     keys: MemberKeys,
-    brokers: Mapping[str, BrokerPlace],
+    brokers: Mapping[str, BrokerEndpoint],
+    writers: WriterProcess | None = None,
 ) -> tuple[Inbox, Store]:
-    """The verbs and their store; what connects it to others comes with InboxSubsystem."""
+    """The inbox and its store, which InboxSubsystem connects to the other subsystems. `writers` is
+    the process that writes."""
     inbox = Inbox(settings, clock, log, lambda: keys.public_hex, keys.is_own, brokers)
-    # One reader: a look at the inbox is short, and a waiting one holds none.
-    one_reader = msgspec.structs.replace(store, readers=1)
-    file = Store(STORE, datadir.database(STORE), one_reader, clock, log, publish=inbox.publish)
+    # One reader is enough: reads are short, and long polls don't occupy it.
+    store_settings = msgspec.structs.replace(store, readers=1)
+    file = Store(
+        STORE, datadir.database(STORE), store_settings, clock, log, publish=inbox.publish,
+        writers=writers, restarted=inbox.find_unpublished,
+    )  # fmt: skip
     file.seed_ids(file.read(queries.last_id))
     inbox.open(file)
     return inbox, file
@@ -49,6 +55,11 @@ def open_inbox(
 
 class InboxSubsystem(Subsystem):
     name = "inbox"
+    paths = (
+        "/v1/compat", "/v1/events", "/v1/health", "/v1/heartbeat", "/v1/inbox", "/v1/peers",
+        "/v1/profile", "/v1/topic/list", "/v1/topic/subscribe", "/v1/topic/unsubscribe",
+        "/v1/version",
+    )  # fmt: skip
     needs = frozenset({STORE})
     scopes = wire.SCOPES
 
@@ -60,82 +71,90 @@ class InboxSubsystem(Subsystem):
         log: Log,
         keys: MemberKeys,
         book: TokenBook,
-        brokers: Mapping[str, BrokerPlace],
-        sends: Sends,
+        brokers: Mapping[str, BrokerEndpoint],
+        outbox_status: OutboxStatus,
     ) -> None:
         """`inbox` and `store` are those of `open_inbox`."""
         settings = inbox.settings
         self.inbox = inbox
         self.store = store
         self.stores = (store,)
-        self.receivers = {
-            mesh: Receiver(place, inbox, keys.in_mesh(mesh), clock, log, sends.adopt)
-            for mesh, place in brokers.items()
+        self.connections = {
+            mesh: BrokerConnection(
+                endpoint, inbox, keys.in_mesh(mesh), clock, log, outbox_status.set_dedupe_retention
+            )
+            for mesh, endpoint in brokers.items()
         }
-        for mesh, place in brokers.items():
+        for mesh, endpoint in brokers.items():
             inbox.broker_clients[mesh] = HttpBrokerClient(
-                place, keys.in_mesh(mesh), settings, clock, self.receivers[mesh].say
+                endpoint, keys.in_mesh(mesh), settings, clock, self.connections[mesh].send
             )
         self.loops: list[Loop] = [
             Sweeper(store, settings, clock, log),
-            *self.receivers.values(),
+            *self.connections.values(),
         ]
         self.local: dict[str, wire.LinkState] = {}
         self._book = book
-        self._facts = Facts(self.links, self._broker_version, sends, clock.monotonic())
+        self._facts = StatusSources(
+            self.links, self._broker_version, outbox_status, clock.monotonic()
+        )
         self._bind_metrics()
 
     def routes(self) -> list[Route]:
         return routes(self.inbox, self._book, self._facts)
 
     def links(self) -> list[wire.LinkState]:
-        """Of all meshes: sockets to elsewhere, and what app.py joined in this process."""
-        own = [receiver.shown() for receiver in self.receivers.values()]
+        """The connections of all meshes: to brokers elsewhere and in this process."""
+        own = [connection.to_wire() for connection in self.connections.values()]
         return [*own, *self.local.values()]
 
-    def tell_rotation(self, old: Signer, new: Signer) -> dict[str, RotationOutcome]:
-        """Have every broker take the new key; what became of it, by mesh."""
-        del old  # broker_clients sign with what their broker knows
+    def offer_new_key(self, old: Signer, new: Signer) -> dict[str, RotationOutcome]:
+        """Ask every broker to replace our key; the outcome by mesh."""
+        del old  # broker clients sign with the key that their broker has
         return {
             mesh: _rotation_outcome(broker_client, new)
             for mesh, broker_client in self.inbox.broker_clients.items()
-            if isinstance(broker_client, Rotating)
+            if isinstance(broker_client, SupportsKeyRotation)
         }
 
     def drain(self) -> None:
         self.inbox.feed.close()
 
     def _broker_version(self, mesh: str) -> str | None:
-        receiver = self.receivers.get(mesh)
-        return None if receiver is None else receiver.broker_version
+        connection = self.connections.get(mesh)
+        return None if connection is None else connection.broker_version
 
     def _bind_metrics(self) -> None:
-        receivers = list(self.receivers.values())
+        connections = list(self.connections.values())
 
         def count(state: str) -> int:
-            return sum(one.state == state for one in receivers)
+            return sum(each.state == state for each in connections)
 
         metrics.connected.set_function(partial(count, "connected"))
         for state in STATES:
             metrics.links.labels(state).set_function(partial(count, state))
 
 
-def brokers_of(settings: InboxSettings, places: Sequence[BrokerPlace]) -> dict[str, BrokerPlace]:
-    """One for each mesh; a mesh with two different ones is a mistake."""
-    found: dict[str, BrokerPlace] = {}
-    for place in (*places, *settings.brokers):
-        other = found.setdefault(place.mesh, place)
-        if other != place:
-            raise BadSettings(f"settings: inbox.brokers: {place.mesh} has two brokers")
-    return found
+def brokers_of(
+    settings: InboxSettings, outbox_brokers: Sequence[BrokerEndpoint]
+) -> dict[str, BrokerEndpoint]:
+    """The broker of each mesh. Raises BadSettings if a mesh has two different ones."""
+    brokers: dict[str, BrokerEndpoint] = {}
+    for endpoint in (*outbox_brokers, *settings.brokers):
+        other = brokers.setdefault(endpoint.mesh, endpoint)
+        if other != endpoint:
+            raise BadSettings(
+                f"settings: inbox.brokers: mesh {endpoint.mesh} has two different brokers"
+            )
+    return brokers
 
 
-def _rotation_outcome(broker_client: Rotating, new: Signer) -> RotationOutcome:
+def _rotation_outcome(broker_client: SupportsKeyRotation, new: Signer) -> RotationOutcome:
     try:
         broker_client.rotate(new)
-    except wire.NoBroker:
-        return "taken" if broker_client.knows(new) else "unknown"
+    except wire.BrokerNotReached:
+        return "taken" if broker_client.accepts_key(new) else "unknown"
     except ApplianceError:
-        # After a lost answer the broker knows the new key for a member, and the old one not.
-        return "taken" if broker_client.knows(new) else "refused"
+        # If an earlier reply was lost, the broker has the new key already.
+        return "taken" if broker_client.accepts_key(new) else "refused"
     return "taken"

@@ -1,4 +1,4 @@
-"""What crosses the door of the inbox: messages, questions, events, errors."""
+"""Requests, replies and errors of the inbox."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,12 +6,12 @@ from msgspec import Meta, Struct
 
 from appliance.kernel.errors import Exhausted, Forbidden, Invalid, Missing, Unavailable
 from appliance.kernel.scopes import Scopes
+from appliance.mesh.fingerprint import DestinationKind, Priority
+from appliance.mesh.push import Push
 
 READ, WRITE, ADMIN = "inbox:read", "inbox:write", "inbox:admin"
 SCOPES = Scopes(frozenset({READ, WRITE, ADMIN}))
 
-Kind = Literal["topic", "dm", "queue"]
-Priority = Literal["now", "next", "low"]
 Status = Literal["idle", "working", "dnd"]
 MeshName = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Pubkey = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
@@ -30,20 +30,16 @@ SSE_NAMES = (
 )
 
 
-class Push(Struct, frozen=True, forbid_unknown_fields=True):
-    """A message as a broker hands it over."""
+class ReceivedPush(Push, frozen=True, forbid_unknown_fields=True):
+    """A push from a broker elsewhere, with the limits that it must keep."""
 
     message_id: Id
     client_message_id: Id | None
     mesh: MeshName
     topic: Name | None
-    destination_kind: Kind
     destination_ref: Id
     sender_pubkey: Pubkey
     sender_name: Name
-    priority: Priority
-    meta: dict[str, Any] | None
-    body: str
     reply_to_id: Id | None
     created_at: Annotated[str, Meta(min_length=1, max_length=40)]
 
@@ -57,7 +53,7 @@ class InboxMessage(Struct, frozen=True):
     broker_message_id: str | None
     mesh: str
     topic: str | None
-    destination_kind: Kind
+    destination_kind: DestinationKind
     destination_ref: str
     sender_pubkey: str
     sender_name: str
@@ -71,8 +67,8 @@ class InboxMessage(Struct, frozen=True):
 
 
 class InboxPage(Struct, frozen=True):
-    """`next` is the cursor to ask with after this page. `reset`: the cursor that was sent is of
-    another store than this one, so the page begins at the oldest message."""
+    """`next`: the value of `since` for the next page. `reset`: the cursor in the request belongs
+    to another store, so this page begins with the oldest message."""
 
     mesh: str
     messages: list[InboxMessage]
@@ -82,8 +78,8 @@ class InboxPage(Struct, frozen=True):
 
 
 class InboxQuery(Struct, frozen=True, rename={"sender": "from"}):
-    """`since`: a cursor, or a time in ISO 8601. `from`: a member's key, or the name it has.
-    `wait`: seconds to wait for the first message when there is none."""
+    """`since`: a cursor or a time in ISO 8601. `from`: key or name of a member. `wait`: seconds to
+    wait for a message if there is none."""
 
     since: Annotated[str, Meta(min_length=1, max_length=40)] | None = None
     mesh: MeshName | None = None
@@ -95,7 +91,7 @@ class InboxQuery(Struct, frozen=True, rename={"sender": "from"}):
 
 
 class InboxEventsQuery(Struct, frozen=True):
-    """Messages after the cursor `since` first, then everything as it happens."""
+    """First the messages after the cursor `since`, then new events."""
 
     mesh: MeshName | None = None
     since: Annotated[int, Meta(ge=0)] | None = None
@@ -106,16 +102,16 @@ class MeshQuery(Struct, frozen=True):
 
 
 class MeshListQuery(Struct, frozen=True):
-    """`after`: `next` of the page before."""
+    """`after`: `next` of the previous page."""
 
     mesh: MeshName | None = None
     after: Annotated[str, Meta(max_length=300)] = ""
     limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 10_000
 
 
-class Profile(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays. While `working` or `dnd` a broker hands over only `now`. `name` is
-    the broker's to keep, for all members: it is asked first."""
+class ChangeProfile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Omitted fields stay as they are. With the status `working` or `dnd`, the broker sends only
+    messages of priority `now`. `name` is changed at the broker first."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     summary: Annotated[str, Meta(max_length=500)] | None = None
@@ -124,7 +120,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     mesh: MeshName | None = None
 
 
-class ProfileShown(Struct, frozen=True):
+class ProfileReply(Struct, frozen=True):
     mesh: str
     summary: str
     status: Status
@@ -154,7 +150,7 @@ class TopicChange(Struct, frozen=True, forbid_unknown_fields=True):
     mesh: MeshName | None = None
 
 
-class TopicChanged(Struct, frozen=True):
+class TopicSubscriptionReply(Struct, frozen=True):
     mesh: str
     topic: str
     subscribed: bool
@@ -168,8 +164,9 @@ class InboxTopic(Struct, frozen=True):
 
 
 class InboxTopics(Struct, frozen=True):
-    """By name. `complete`: the broker was asked; else only what was subscribed to from here is
-    known. While `has_more` is true, the list continues with `after` set to `next`."""
+    """In the order of names. `complete`: the list comes from the broker; otherwise it contains
+    only the subscriptions made from here. While `has_more` is true, the list continues with
+    `after` set to `next`."""
 
     mesh: str
     topics: list[InboxTopic]
@@ -179,7 +176,7 @@ class InboxTopics(Struct, frozen=True):
 
 
 class LinkState(Struct, frozen=True):
-    """`state`: connecting, connected, waiting, stopped, local. `reason`: why it is not up."""
+    """`state`: connecting, connected, waiting, stopped or local. `reason`: why it is not up."""
 
     mesh: str
     state: str
@@ -189,7 +186,7 @@ class LinkState(Struct, frozen=True):
 
 
 class MeshHealth(Struct, frozen=True):
-    """Of one mesh; `links` tells of all."""
+    """The health of one mesh; `links` lists all meshes."""
 
     connected: bool
     lag_ms: int | None
@@ -225,61 +222,63 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Beat(Struct, frozen=True):
+class HeartbeatReply(Struct, frozen=True):
     ok: bool
     now: str
 
 
-class NoSuchMesh(Missing):
+class MeshUnknown(Missing):
     code = "MESH_UNKNOWN"
-    sentence = "this appliance is a member of no such mesh"
-    advice = "name its broker in agentlip.toml: docs/inbox.md"
+    default_message = "this appliance is not a member of that mesh"
+    default_hint = (
+        "add its broker under [[inbox.brokers]] in agentlip.toml: docs/reference/inbox.md"
+    )
 
 
 class OtherMesh(Forbidden):
-    sentence = "this token reads another mesh"
-    advice = "agentlip token list shows which mesh a token reads"
+    default_message = "this token may not read that mesh"
+    default_hint = "agentlip token list shows which mesh a token reads"
 
 
-class NoBroker(Unavailable):
+class BrokerNotReached(Unavailable):
     code = "BROKER_NOT_REACHED"
-    sentence = "the broker of the mesh can't be asked now"
-    advice = "curl /v1/health says how the link is"
+    default_message = "the mesh's broker is unreachable"
+    default_hint = "agentlip inbox health shows the state of the link"
 
 
-class NoBrokerKnown(Missing):
+class BrokerUnknown(Missing):
     code = "BROKER_UNKNOWN"
-    sentence = "no broker of this mesh is known here"
-    advice = "name it under [[inbox.brokers]] in agentlip.toml: docs/inbox.md"
+    default_message = "no broker is configured for this mesh"
+    default_hint = "add it under [[inbox.brokers]] in agentlip.toml: docs/reference/inbox.md"
 
 
 class BrokerRefused(Invalid):
-    """`details.status` and `details.code` are the broker's."""
+    """`details.status` and `details.code` are those of the broker's reply."""
 
     code = "BROKER_REFUSED"
     status = 502
-    sentence = "the broker refused what it was asked"
-    advice = "details.code is the broker's own: docs/errors.md says what it means"
+    default_message = "the broker refused the request"
+    default_hint = "details.code is the broker's error code: docs/reference/errors.md explains it"
 
 
 class BadCursor(Invalid):
-    sentence = "since is neither a cursor nor a time"
-    advice = "give the 'next' of an earlier page, or a time such as 2026-02-04T20:00:00Z"
+    default_message = "since is neither a cursor nor a time"
+    default_hint = "pass the 'next' of an earlier page, or a time such as 2026-02-04T20:00:00Z"
 
 
-class TooManyStreams(Exhausted):
+class TooManyEventStreams(Exhausted):
     code = "TOO_MANY_STREAMS"
-    sentence = "too_many_streams"
-    advice = "close one, or raise inbox.streams_max"
+    default_message = "too_many_streams"
+    default_hint = "close one, or raise inbox.streams_max"
 
 
 class TooManyPolls(Exhausted):
     code = "DAEMON_BUSY"
-    sentence = "daemon_busy"
-    advice = "use GET /v1/events, or raise inbox.waiting_max"
+    default_message = "daemon_busy"
+    default_hint = "use GET /v1/events, or raise inbox.waiting_max"
 
 
 class TooManyTopics(Exhausted):
     code = "TOO_MANY_TOPICS"
-    sentence = "too many topics are subscribed to"
-    advice = "unsubscribe from one, or raise inbox.topics_max"
+    default_message = "too many topics are subscribed (inbox.topics_max)"
+    default_hint = "unsubscribe from one, or raise inbox.topics_max"

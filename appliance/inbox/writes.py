@@ -1,4 +1,4 @@
-"""What each change of the inbox does inside its transaction."""
+"""The inbox's changes, each inside one transaction."""
 
 import msgspec
 
@@ -6,6 +6,7 @@ from appliance.inbox import queries, wire
 from appliance.inbox.event import of_message
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import iso
+from appliance.mesh.push import Push
 
 INSERT = (
     "INSERT INTO inbox (id, client_message_id, broker_message_id, mesh, topic, sender_pubkey,"
@@ -15,8 +16,8 @@ INSERT = (
 )
 
 
-def receive(tx: Tx, push: wire.Push, own: bool) -> bool:
-    """A row and its event; False when the message was here before, and then nothing is told."""
+def receive(tx: Tx, push: Push, own: bool) -> bool:
+    """Store a message and publish its event; False, without an event, if it is stored already."""
     client_id = push.client_message_id or f"broker:{push.message_id}"
     meta = msgspec.json.encode(push.meta).decode() if push.meta else None
     row = tx.execute(
@@ -51,24 +52,24 @@ def note_accepted(tx: Tx, mesh: str) -> None:
     tx.execute("DELETE FROM revoked WHERE mesh = ?", (mesh,))
 
 
-def subscribe(tx: Tx, mesh: str, topic: str, most: int) -> bool:
+def subscribe(tx: Tx, mesh: str, topic: str, limit: int) -> bool:
     (count,) = tx.execute("SELECT count(*) FROM topics WHERE mesh = ?", (mesh,)).fetchone()
-    if count >= most and not _is_subscribed(tx, mesh, topic):
-        raise wire.TooManyTopics(details={"limit": most})
-    done = tx.execute(
+    if count >= limit and not _is_subscribed(tx, mesh, topic):
+        raise wire.TooManyTopics(details={"limit": limit})
+    cursor = tx.execute(
         "INSERT INTO topics (mesh, topic, subscribed_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (mesh, topic, tx.now_ms),
     )
-    return done.rowcount == 1
+    return cursor.rowcount == 1
 
 
 def unsubscribe(tx: Tx, mesh: str, topic: str) -> bool:
-    done = tx.execute("DELETE FROM topics WHERE mesh = ? AND topic = ?", (mesh, topic))
-    return done.rowcount == 1
+    cursor = tx.execute("DELETE FROM topics WHERE mesh = ? AND topic = ?", (mesh, topic))
+    return cursor.rowcount == 1
 
 
-def change_profile(tx: Tx, mesh: str, command: wire.Profile) -> wire.ProfileShown:
-    """What is left out stays."""
+def change_profile(tx: Tx, mesh: str, command: wire.ChangeProfile) -> wire.ProfileReply:
+    """Omitted fields stay as they are."""
     now = queries.profile(tx, mesh)
     summary = now.summary if command.summary is None else command.summary
     status = now.status if command.status is None else command.status
@@ -82,15 +83,15 @@ def change_profile(tx: Tx, mesh: str, command: wire.Profile) -> wire.ProfileShow
     return queries.profile(tx, mesh)
 
 
-def sweep(tx: Tx, table: str, before_ms: int, most: int) -> int:
-    """Remove at most so many rows that are past their time."""
+def sweep(tx: Tx, table: str, before_ms: int, limit: int) -> int:
+    """Delete up to `limit` expired rows."""
     column = {"inbox": "received_at", "hook_runs": "at"}[table]
-    done = tx.execute(
+    cursor = tx.execute(
         f"DELETE FROM {table} WHERE number IN"
         f" (SELECT number FROM {table} WHERE {column} < ? ORDER BY {column} LIMIT ?)",
-        (before_ms, most),
+        (before_ms, limit),
     )
-    return done.rowcount
+    return cursor.rowcount
 
 
 def _is_subscribed(tx: Tx, mesh: str, topic: str) -> bool:

@@ -1,5 +1,5 @@
-"""The only places where two subsystems meet: one file for each pair.
+"""Connects pairs of subsystems, with one file for each pair.
 
-Each file is named after both, first the one that asks. What is asked for is a Protocol of the
-first; its class here answers with the verbs and the wire structs of the second.
+A file is named after both subsystems, the one that calls first. The calling subsystem defines a
+Protocol; the class here implements it with the service and wire structs of the other one.
 """

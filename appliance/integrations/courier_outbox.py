@@ -1,4 +1,4 @@
-"""Webhooks of the courier's triggers are delivered by the outbox."""
+"""Delivers webhooks of the courier's triggers through the outbox."""
 
 import hashlib
 from contextlib import suppress
@@ -10,11 +10,11 @@ from appliance.outbox import wire
 from appliance.outbox.service import Outbox
 from appliance.outbox.webhook import WEBHOOK
 
-PRINCIPAL = "appliance:courier"  # no token is called like that
+PRINCIPAL = "appliance:courier"  # no token can have this name
 
 
 class TriggerWebhooks:
-    """Accepts what triggers send, unsigned; raises what the outbox raises."""
+    """Accepts webhooks of triggers, unsigned. Raises the errors of the outbox."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -25,5 +25,5 @@ class TriggerWebhooks:
         send = wire.Send(
             to=url, message=body.decode(), client_message_id=f"cw_{digest}", target=WEBHOOK
         )
-        with suppress(wire.IdReused):  # it was taken before
-            self._outbox.send(send, inside=True, principal=PRINCIPAL)
+        with suppress(wire.IdReused):  # it was accepted before
+            self._outbox.send(send, internal=True, principal=PRINCIPAL)

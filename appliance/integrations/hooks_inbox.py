@@ -1,8 +1,8 @@
-"""What hooks ask of the inbox: how its member is called, and where this process answers."""
+"""Gives hooks the names of this member, and the URL of this process."""
 
 from collections.abc import Collection
 
-from appliance.identity.service import Identity
+from appliance.identity.service import MemberIdentity
 from appliance.inbox.subsystem import InboxSubsystem
 from appliance.kernel.datadir import DataDir
 
@@ -10,20 +10,20 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
 
 
 class OwnNames:
-    """By what others mention this member in a mesh: its key, and its name there."""
+    """What others can mention this member by in a mesh: its key and its name there."""
 
-    def __init__(self, inbox: InboxSubsystem, identity: Identity) -> None:
+    def __init__(self, inbox: InboxSubsystem, identity: MemberIdentity) -> None:
         self._inbox = inbox
         self._identity = identity
 
     def __call__(self, mesh: str) -> Collection[str]:
-        named = self._inbox.receivers.get(mesh) or self._inbox.inbox.broker_clients.get(mesh)
-        name = getattr(named, "member_name", None)  # a broker elsewhere is asked for none
+        source = self._inbox.connections.get(mesh) or self._inbox.inbox.broker_clients.get(mesh)
+        name = getattr(source, "member_name", None)  # brokers elsewhere send it with hello_ack
         return [self._identity.public_hex, *([name] if name else [])]
 
 
 class OwnUrl:
-    """Where this process answers on its own machine; known once it has bound."""
+    """The URL of this process on its own machine, once it listens."""
 
     def __init__(self, host: str, datadir: DataDir) -> None:
         self._host = ANY_ADDRESS.get(host, host)

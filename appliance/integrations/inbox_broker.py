@@ -1,4 +1,4 @@
-"""The inbox and the broker of this same appliance: asked as a member, and received from."""
+"""Connects the inbox to the broker of the same appliance."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 
 from appliance.broker import wire as broker_wire
-from appliance.broker.local import LocalLink
+from appliance.broker.local_connection import LocalConnection
+from appliance.broker.registry import Registry
+from appliance.broker.service import Broker
 from appliance.broker.subsystem import BrokerSubsystem
-from appliance.inbox import lists
+from appliance.inbox import broker_pages
 from appliance.inbox import wire as inbox_wire
 from appliance.inbox.subsystem import InboxSubsystem
 from appliance.kernel.clock import Clock, iso
@@ -17,59 +19,65 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.subsystem import Subsystem
+from appliance.mesh.push import Push
 from appliance.mesh.signing import MemberKeys, Signer, rotation_text
-
-PLACE_KIND = "topic"
 
 
 class LocalBrokerClient:
-    """The broker of this appliance, asked as its member."""
+    """The BrokerClient for meshes of this appliance's own broker."""
 
-    def __init__(self, broker: BrokerSubsystem, mesh: str, signer: Signer) -> None:
-        self._registry = broker.registry
-        self._broker = broker.broker
+    def __init__(self, broker: Broker, registry: Registry, mesh: str, signer: Signer) -> None:
+        self._registry = registry
+        self._broker = broker
         self._mesh = mesh
         self._signer = signer
-        self.say: Callable[[str], None] = lambda _status: None
+        self.send_status: Callable[[str], None] = lambda _status: None
 
     def subscribe(self, topic: str) -> None:
-        self._registry.subscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
+        self._registry.subscribe(self._mesh, "topic", topic, self._signer.public_hex)
 
     def unsubscribe(self, topic: str) -> None:
-        with suppress(broker_wire.NoSuchDestination):  # nobody subscribes to what is gone
-            self._registry.unsubscribe(self._mesh, PLACE_KIND, topic, self._signer.public_hex)
+        with suppress(
+            broker_wire.NoSuchDestination
+        ):  # a topic that does not exist has no subscribers
+            self._registry.unsubscribe(self._mesh, "topic", topic, self._signer.public_hex)
 
     def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
         own = self._signer.public_hex
 
-        def ask(after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+        def fetch(after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
             query = broker_wire.MeshRowsQuery(after, limit)
-            page = self._registry.places(self._mesh, PLACE_KIND, query)
-            rows = [(place.name, own in place.subscribers) for place in page.places]
+            page = self._registry.destinations(self._mesh, "topic", query)
+            rows = [
+                (destination.name, own in destination.subscribers)
+                for destination in page.destinations
+            ]
             return rows, page.next if page.has_more else ""
 
-        return lists.gather(ask, after, limit, bytes_max, lists.topic_bytes)
+        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.topic_bytes)
 
     def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[inbox_wire.Peer], str]:
         own = self._signer.public_hex
 
-        def ask(after: str, limit: int) -> tuple[list[inbox_wire.Peer], str]:
+        def fetch(after: str, limit: int) -> tuple[list[inbox_wire.Peer], str]:
             page = self._registry.members(self._mesh, broker_wire.MeshRowsQuery(after, limit))
             rows = [
-                inbox_wire.Peer(one.pubkey, one.name, one.state, one.connected, one.pubkey == own)
-                for one in page.members
+                inbox_wire.Peer(
+                    member.pubkey, member.name, member.state, member.connected, member.pubkey == own
+                )
+                for member in page.members
             ]
             return rows, page.next if page.has_more else ""
 
-        return lists.gather(ask, after, limit, bytes_max, lists.peer_bytes)
+        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.peer_bytes)
 
-    def say_status(self, status: str, visible: bool, summary: str) -> None:
-        del visible, summary  # brokers know the status only
-        self.say(status)
+    def set_status(self, status: str, visible: bool, summary: str) -> None:
+        del visible, summary  # brokers only have a status
+        self.send_status(status)
 
     @property
     def member_name(self) -> str | None:
-        """What we are called there, from memory; None: no member."""
+        """Our name in the mesh; None: we are not a member."""
         try:
             mesh = self._broker.directory.mesh(self._mesh)
             return self._broker.directory.member(mesh.id, self._signer.public_hex).name
@@ -80,7 +88,11 @@ class LocalBrokerClient:
         try:
             command = msgspec.convert({"name": name}, broker_wire.RenameMember)
         except msgspec.ValidationError:
-            raise Invalid("that is no name of a member", details={"field": "name"}) from None
+            raise Invalid(
+                "name is not valid for a member",
+                details={"field": "name"},
+                hint="use at most 100 letters, digits, '_', '.' and '-'",
+            ) from None
         self._registry.rename_member(self._mesh, self._signer.public_hex, command)
 
     def rotate(self, new: Signer) -> None:
@@ -91,21 +103,21 @@ class LocalBrokerClient:
 
     @property
     def is_member(self) -> bool:
-        return self.knows(self._signer)
+        return self.accepts_key(self._signer)
 
-    def knows(self, other: Signer) -> bool:
+    def accepts_key(self, signer: Signer) -> bool:
         try:
             mesh = self._broker.directory.mesh(self._mesh)
-            self._broker.directory.member(mesh.id, other.public_hex)
+            self._broker.directory.member(mesh.id, signer.public_hex)
         except ApplianceError:
             return False
         return True
 
 
 class LocalMeshSubscriber(Loop):
-    """Receives from the meshes of our own broker in which our key is a member.
+    """Receives from the meshes of this appliance's broker that our key is a member of.
 
-    Looks again and again: a mesh is made, a member added, revoked or rotated while we run.
+    Each round compares the meshes again, because meshes and members change at any time.
     """
 
     name = "home_meshes"
@@ -123,64 +135,65 @@ class LocalMeshSubscriber(Loop):
         self._broker = broker
         self._subsystem = inbox
         self._keys = keys
-        self._links: dict[str, LocalLink] = {}
+        self._connections: dict[str, LocalConnection] = {}
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         directory = self._broker.broker.directory
-        elsewhere = self._subsystem.receivers
-        ours = {slug for slug in directory.by_slug if slug not in elsewhere and self._is_in(slug)}
-        for slug in list(self._links):
-            if slug not in ours or self._links[slug].closed is not None:
+        remote_meshes = self._subsystem.connections
+        ours = {
+            slug
+            for slug in directory.by_slug
+            if slug not in remote_meshes and self._client(slug).is_member
+        }
+        for slug in list(self._connections):
+            if slug not in ours or self._connections[slug].closed is not None:
                 self._leave(slug)
-        for slug in sorted(ours - set(self._links)):
+        for slug in sorted(ours - set(self._connections)):
             self._join(slug, now_ms)
-        return {"links": len(self._links)}
+        return {"links": len(self._connections)}
 
     def stop(self, timeout_seconds: float = 0.5) -> None:
         super().stop(timeout_seconds)
-        for slug in list(self._links):
+        for slug in list(self._connections):
             self._leave(slug)
 
     def _join(self, slug: str, now_ms: int) -> None:
         inbox = self._subsystem.inbox
 
-        def take(pushes: list[broker_wire.Push]) -> None:
-            inbox.receive_many([_push(push) for push in pushes], "local")
+        def receive(pushes: list[Push]) -> None:
+            inbox.receive_many(pushes, "local")
 
-        def hear(event: dict[str, Any]) -> None:
+        def on_event(event: dict[str, Any]) -> None:
             name, member = event.get("event"), event.get("member")
             if name in ("peer_join", "peer_leave"):
                 inbox.announce(str(name), slug, pubkey=member)
 
-        signer = self._keys.in_mesh(slug)
-        broker_client = LocalBrokerClient(self._broker, slug, signer)
-        inbox.know(slug)
+        broker_client = self._client(slug)
+        member = self._keys.in_mesh(slug).public_hex
+        inbox.add_mesh(slug)
         inbox.broker_clients[slug] = broker_client
         try:
-            link = self._broker.subscribe_local(slug, signer.public_hex, take, hear)
+            connection = self._broker.subscribe_local(slug, member, receive, on_event)
         except ApplianceError as error:
             self._subsystem.local[slug] = _state(slug, "waiting", error.message, now_ms)
             return
-        self._links[slug] = link
-        broker_client.say = link.set_status
-        link.set_status(inbox.profile(slug).status)
+        self._connections[slug] = connection
+        broker_client.send_status = connection.set_status
+        connection.set_status(inbox.profile(slug).status)
         self._subsystem.local[slug] = _state(slug, "local", "", now_ms)
         inbox.announce("daemon_reconnect", slug)
 
-    def _is_in(self, slug: str) -> bool:
-        return LocalBrokerClient(self._broker, slug, self._keys.in_mesh(slug)).is_member
+    def _client(self, slug: str) -> LocalBrokerClient:
+        signer = self._keys.in_mesh(slug)
+        return LocalBrokerClient(self._broker.broker, self._broker.registry, slug, signer)
 
     def _leave(self, slug: str) -> None:
-        link = self._links.pop(slug)
-        reason = link.closed[1] if link.closed is not None else "no member"
-        link.stop()
+        connection = self._connections.pop(slug)
+        reason = connection.closed[1] if connection.closed is not None else "not a member"
+        connection.stop()
         self._subsystem.local.pop(slug, None)
         self._subsystem.inbox.broker_clients.pop(slug, None)
         self._subsystem.inbox.announce("daemon_disconnect", slug, reason=reason)
-
-
-def _push(push: broker_wire.Push) -> inbox_wire.Push:
-    return inbox_wire.Push(**msgspec.structs.asdict(push))
 
 
 def _state(slug: str, state: str, reason: str, now_ms: int) -> inbox_wire.LinkState:
@@ -188,7 +201,7 @@ def _state(slug: str, state: str, reason: str, now_ms: int) -> inbox_wire.LinkSt
 
 
 class LocalMeshes(Subsystem):
-    """The loop as a part of the appliance, which rests while either store is damaged."""
+    """The loop as a subsystem, which is suspended while one of the two stores is damaged."""
 
     name = "local_meshes"
     needs = frozenset({"inbox", "broker"})

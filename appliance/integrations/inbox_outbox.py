@@ -1,14 +1,14 @@
-"""What the inbox tells its clients of sending, and the outbox of a broker's memory."""
+"""Gives the inbox the outbox's status, and the outbox the dedupe retention of brokers."""
 
 from appliance.outbox.service import Outbox
 
 
-class SendStatus:
+class OutboxSendStatus:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
     def counts(self) -> tuple[int, int]:
-        """How many sends wait, and how many are in flight."""
+        """The number of pending sends and of sends in flight."""
         depth = self._outbox.state().depth
         return depth.get("pending", 0), depth.get("inflight", 0)
 
@@ -16,13 +16,13 @@ class SendStatus:
     def features(self) -> list[str]:
         return self._outbox.features
 
-    def adopt(self, mesh: str, retention_days: int | None) -> None:
-        """For how many days the broker of that mesh knows ids; None: for ever."""
-        self._outbox.adopt(mesh, retention_days)
+    def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
+        """Set for how many days the mesh's broker keeps ids; None: forever."""
+        self._outbox.set_retention(mesh, retention_days)
 
 
-class NothingSent:
-    """While the outbox is switched off."""
+class NoOutboxStatus:
+    """The status while the outbox is disabled."""
 
     def counts(self) -> tuple[int, int]:
         return 0, 0
@@ -31,5 +31,5 @@ class NothingSent:
     def features(self) -> list[str]:
         return []
 
-    def adopt(self, mesh: str, retention_days: int | None) -> None:
+    def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
         return

@@ -1,4 +1,4 @@
-"""Sends of the outbox to the broker of this same appliance, and whether its member may send."""
+"""Connects the outbox to the broker of the same appliance, and checks our membership."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,37 +11,38 @@ from appliance.inbox.service import Inbox
 from appliance.kernel.errors import ApplianceError
 from appliance.mesh.signing import MemberKeys
 from appliance.outbox import wire as outbox_wire
-from appliance.outbox.target import LocalTarget, Outgoing, item_of
+from appliance.outbox.service import Membership
+from appliance.outbox.target import LocalBrokerTarget, Outgoing, item_of
 
 
 def local_target(
     broker: Broker, keys: MemberKeys, suspended: ApplianceError | None = None
-) -> LocalTarget:
-    """As the member that we are there. While the broker is suspended nobody knows its meshes:
+) -> LocalBrokerTarget:
+    """Sends as our member of each mesh. While the broker is suspended, its meshes are not known and
     sends wait."""
 
-    def ask(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
+    def accept(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
         if suspended is not None:
             raise suspended
-        # All sends of one call are of one mesh.
+        # All sends of one call are in the same mesh.
         member = keys.in_mesh(sends[0].mesh).public_hex
         answers = broker.accept_many(member, [item_of(send) for send in sends])
         results = []
         for status, body in answers:
-            shown = body if isinstance(body, dict) else msgspec.to_builtins(body)
-            results.append((status, shown, shown.get("retry_after")))
+            reply = body if isinstance(body, dict) else msgspec.to_builtins(body)
+            results.append((status, reply, reply.get("retry_after")))
         return results
 
     def serves(mesh: str) -> bool:
         return suspended is not None or mesh in broker.directory.by_slug
 
-    return LocalTarget(ask, serves)
+    return LocalBrokerTarget(accept, serves)
 
 
-class MeshMembership:
-    """Whether our key may send to a mesh. Of a broker elsewhere (`remote`: its meshes) the inbox
-    remembers the answer; the broker here is asked. Either may be switched off (None): then its
-    answer is not known before a send is refused."""
+class MeshSendPermission(Membership):
+    """Whether our key may send to a mesh. For meshes of brokers elsewhere (`remote`) the inbox has
+    stored it, for others the broker of this appliance is checked. Either subsystem may be disabled
+    (None): then the first refused send shows it."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class MeshMembership:
         self._remote = frozenset(remote)
 
     def refusal(self, mesh: str) -> ApplianceError | None:
-        """Why the outbox takes no sends to that mesh now: its broker revoked our key."""
+        """The error to refuse sends to that mesh with, if its broker revoked our key."""
         if mesh in self._remote:
             revoked = None if self._inbox is None else self._inbox.revoked.get(mesh)
         else:
@@ -66,7 +67,7 @@ class MeshMembership:
         return outbox_wire.MemberRevoked(details={"mesh": mesh, "member": revoked})
 
     def on_revoked(self, mesh: str, pubkey: str) -> None:
-        """What a broker said of the key in force; of a former key it says nothing new."""
+        """Note that a broker revoked `pubkey`. Former keys are ignored."""
         if self._inbox is None or mesh not in self._remote:
             return
         if pubkey == self._keys.in_mesh(mesh).public_hex:
@@ -84,5 +85,5 @@ class MeshMembership:
         except broker_wire.MemberIsRevoked as error:
             return None if "successor" in error.details else own
         except broker_wire.NotAMember:
-            pass  # it may be added yet: sends wait
+            pass  # it may be added later: sends wait
         return None

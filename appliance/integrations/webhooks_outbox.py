@@ -1,25 +1,25 @@
-"""The hub's webhooks are delivered by the outbox."""
+"""Delivers the hub's webhooks through the outbox."""
 
 from collections.abc import Sequence
 
-from appliance.hub.webhooks.service import Handed, Webhooks
+from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.errors import ApplianceError
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import Outbox
-from appliance.outbox.target import Later, Outgoing, Refused
-from appliance.outbox.webhook import WEBHOOK, Call
+from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
+from appliance.outbox.webhook import WEBHOOK, WebhookCall
 
-PRINCIPAL = "appliance:webhooks"  # no token is called like that
+PRINCIPAL = "appliance:webhooks"  # no token has this name
 DISABLED_RETRY_SECONDS = 30.0
 
 
-class WebhookBook:
-    """The hub's webhooks as the outbox asks for them, attempt by attempt."""
+class HubWebhookDirectory:
+    """Gives the outbox the URL and headers of a webhook for each attempt."""
 
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
 
-    def find(self, send: Outgoing) -> Call | Refused | Later:
+    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
         meta = send.meta or {}
         ready = self._webhooks.ready(
             send.destination_ref,
@@ -28,51 +28,53 @@ class WebhookBook:
             send.body.encode(),
         )
         if ready == "deleted":
-            return Refused("the webhook was deleted", "WEBHOOK_DELETED")
+            return Undeliverable("the webhook was deleted", "WEBHOOK_DELETED")
         if isinstance(ready, str):
-            return Later("the webhook is disabled", DISABLED_RETRY_SECONDS)
-        return Call(ready.url, ready.headers)
+            return RetryLater("the webhook is disabled", DISABLED_RETRY_SECONDS)
+        return WebhookCall(ready.url, ready.headers)
 
-    def tell(self, ref: str, outcome: str) -> None:
-        self._webhooks.heard(ref, outcome)
+    def record_outcome(self, ref: str, outcome: str) -> None:
+        self._webhooks.record_outcome(ref, outcome)
 
 
-class NoWebhooks:
-    """While webhooks are switched off: what the outbox still has for them waits."""
+class WebhooksSwitchedOff:
+    """While webhooks are disabled, their sends in the outbox wait."""
 
-    def find(self, send: Outgoing) -> Call | Refused | Later:
-        return Later("webhooks are switched off here ([roles])", DISABLED_RETRY_SECONDS)
+    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
+        return RetryLater(
+            "webhooks are disabled ([roles] in agentlip.toml)", DISABLED_RETRY_SECONDS
+        )
 
-    def tell(self, ref: str, outcome: str) -> None:
+    def record_outcome(self, ref: str, outcome: str) -> None:
         return
 
 
 class WebhookPost:
-    """The outbox as the hub's feeder sees it."""
+    """The outbox for the hub's webhook feeder."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def waiting(self, webhook_id: str, most: int) -> int:
-        return self._outbox.waiting(WEBHOOK, webhook_id, most)
+    def waiting(self, webhook_id: str, limit: int) -> int:
+        return self._outbox.waiting(WEBHOOK, webhook_id, limit)
 
-    def take(self, handed: Sequence[Handed]) -> int:
+    def take(self, events: Sequence[OutgoingEvent]) -> int:
         sends = [
             outbox_wire.Send(
-                to=one.webhook_id,
-                message=one.body,
-                meta={"webhook-id": one.message_id, "content-type": one.content_type},
-                client_message_id=one.key,
+                to=event.webhook_id,
+                message=event.body,
+                meta={"webhook-id": event.message_id, "content-type": event.content_type},
+                client_message_id=event.key,
                 target=WEBHOOK,
             )
-            for one in handed[: self._outbox.settings.batch_max]
+            for event in events[: self._outbox.settings.batch_max]
         ]
         try:
-            results = self._outbox.send_many(sends, inside=True, principal=PRINCIPAL)
+            results = self._outbox.send_many(sends, internal=True, principal=PRINCIPAL)
         except ApplianceError:
-            return 0  # busy, or no room on the disk: they stay in the log
-        for place, result in enumerate(results):
-            # An id that is used up was taken before; whatever else is wrong, nothing is skipped.
+            return 0  # the outbox is busy or the disk is full: they stay in the log
+        for index, result in enumerate(results):
+            # IdReused: it was accepted before. Any other error stops here, so none is skipped.
             if isinstance(result, ApplianceError) and not isinstance(result, outbox_wire.IdReused):
-                return place
+                return index
         return len(results)

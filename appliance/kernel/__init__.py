@@ -1,1 +1,1 @@
-"""Primitives that name no subject of the product; imports nothing of ours above it."""
+"""Primitives for every subsystem. They know no subject of the product and import nothing else."""

@@ -1,20 +1,20 @@
-"""Who is asking, and what they may do. Tokens are known by their SHA-256 only.
+"""Principals and their scopes. Only the SHA-256 of a token is stored.
 
 A scope is `<subsystem>:<verb>` (`hub:read`, `hub:post`, `metrics:read`); `admin`
-covers all. `hub:read@ch_…` allows the verb in that channel only. Looking a token up means
-hashing it and finding the hash in a dictionary: nothing compares secret text byte by byte.
+covers all. `hub:read@ch_…` allows the verb in that channel only. A token is looked up by its hash
+in a dictionary, so nothing compares secret text byte by byte.
 """
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 import msgspec
 
+from appliance.kernel.meta import Executor
+
 ADMIN = "admin"
 SERVER_TOKEN_ID = "server"
-# What is recorded of others than tokens: no token is called so.
+# Principals that are not tokens. No token may have such a name.
 RESERVED_NAMES = frozenset({"anonymous", "owner", SERVER_TOKEN_ID})
 RESERVED_PREFIXES = ("appliance:", "member:", "plugin:")
 TOKENS_MAX = 10_000
@@ -22,19 +22,12 @@ TOKENS_MAX = 10_000
 Call = Callable[[], None]
 
 
-class Executor(Protocol):
-    """A connection, a transaction or a reader: what runs a statement."""
-
-    @property
-    def execute(self) -> Callable[..., sqlite3.Cursor]: ...
-
-
 class Principal(msgspec.Struct, frozen=True):
     """A known caller. `id` is safe to log and is part of idempotency keys.
 
     channels    scope → the channels it is limited to; None for a caller without such limits
-    until_ms    when the credential it came with ends by itself; None: never
-    credential  which of a token's secrets was shown; not the secret, nor enough of its hash
+    until_ms    when its credential expires; None: never
+    credential  which of the token's secrets was used, as the beginning of its hash
     senders     the only sender names it may use; None: any
     """
 
@@ -48,8 +41,8 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str | None:
-        """What is recorded with all that it creates: the token's name, or `server` for the
-        workspace's own, or `owner`; None for nobody known."""
+        """The name recorded with what this principal creates: the token's name, `server` for the
+        workspace's token, or `owner`; None for an anonymous caller."""
         if self.id in RESERVED_NAMES:
             return None if self.id == "anonymous" else self.id
         return self.name
@@ -58,7 +51,7 @@ class Principal(msgspec.Struct, frozen=True):
         return scope in self.scopes or ADMIN in self.scopes
 
     def channels_for(self, scope: str) -> frozenset[str] | None:
-        """The only channels in which `scope` holds; None: all."""
+        """The only channels for which `scope` is granted; None: all."""
         return None if self.channels is None else self.channels.get(scope)
 
 
@@ -67,56 +60,56 @@ OWNER = Principal("owner", "this user, by the socket's file", frozenset({ADMIN})
 
 
 class TokenBook:
-    """Hashes of the tokens in force, and whose they are. Replaced whole, read often.
+    """The valid tokens, by hash. Replaced as a whole when a token changes.
 
-    Who keeps serving one request for long (a socket, a stream) asks to be told by `watch`.
+    Sockets and streams, which serve one request for a long time, register with `watch`.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Principal]] = ()) -> None:
-        self.used: set[str] = set()  # ids seen since somebody last emptied it
+        self.used: set[str] = set()  # ids of tokens used since the last `take_used`
         self._watches: dict[int, tuple[Principal, Call]] = {}
         self._last_watch = 0
-        self._lent: dict[str, Principal] = {}
+        self._temporary: dict[str, Principal] = {}
         self._take(entries)
 
     def replace(self, entries: Iterable[tuple[str, Principal]]) -> None:
         self._take(entries)
         self.end(0)
 
-    def lend(self, token: str, principal: Principal, most: int) -> None:
-        """A credential of this process alone, until its time is over; whatever `replace` does.
-        At most so many at once: the oldest ends for a new one."""
-        while len(self._lent) >= max(1, most):
-            del self._lent[next(iter(self._lent))]
-        self._lent[hash_token(token)] = principal
+    def add_temporary(self, token: str, principal: Principal, limit: int) -> None:
+        """Add a credential that only this process knows, until it expires. `replace` keeps it.
+        Above `limit` of them, the oldest is removed."""
+        while len(self._temporary) >= max(1, limit):
+            del self._temporary[next(iter(self._temporary))]
+        self._temporary[hash_token(token)] = principal
 
     def find(self, token: str) -> Principal | None:
         digest = hash_token(token)
-        principal = self._principals.get(digest) or self._lent.get(digest)
+        principal = self._principals.get(digest) or self._temporary.get(digest)
         if principal is not None:
             self.used.add(principal.id)
         return principal
 
-    def in_force(self, principal: Principal, now_ms: int) -> bool:
-        """Whether that credential still opens what it opened."""
+    def is_valid(self, principal: Principal, now_ms: int) -> bool:
+        """Whether the principal's credential is still valid."""
         if principal is ANONYMOUS or principal is OWNER:
             return True
         current = self._by_credential.get((principal.id, principal.credential))
-        if current is None and principal in self._lent.values():
+        if current is None and principal in self._temporary.values():
             current = principal
-        return current is not None and not is_over(current, now_ms)
+        return current is not None and not is_expired(current, now_ms)
 
-    def watch(self, principal: Principal, over: Call) -> Call:
-        """Have `over` called once the credential is no longer in force; the way to stop that.
+    def watch(self, principal: Principal, on_end: Call) -> Call:
+        """Call `on_end` once the credential is no longer valid; returns a function that stops this.
 
-        It may have ended between being found and being watched: then at once.
+        If the credential ended before this call, `on_end` is called at once.
         """
         self._last_watch += 1
         number = self._last_watch
-        if not self.in_force(principal, 0):
-            over()
+        if not self.is_valid(principal, 0):
+            on_end()
         elif principal is not ANONYMOUS and principal is not OWNER:
-            self._watches[number] = (principal, over)
+            self._watches[number] = (principal, on_end)
 
         def stop() -> None:
             self._watches.pop(number, None)
@@ -124,13 +117,15 @@ class TokenBook:
         return stop
 
     def end(self, now_ms: int) -> int:
-        """Tell those who watch a credential that is over; how many it were."""
-        for digest in [d for d, lent in self._lent.items() if is_over(lent, now_ms)]:
-            del self._lent[digest]
+        """End expired credentials and call their watchers; returns how many."""
+        for digest in [
+            d for d, principal in self._temporary.items() if is_expired(principal, now_ms)
+        ]:
+            del self._temporary[digest]
         ended = [
             number
             for number, (principal, _) in self._watches.items()
-            if not self.in_force(principal, now_ms)
+            if not self.is_valid(principal, now_ms)
         ]
         for number in ended:
             watch = self._watches.pop(number, None)
@@ -139,7 +134,7 @@ class TokenBook:
         return len(ended)
 
     def take_used(self) -> set[str]:
-        """Ids of tokens that were shown since the last call, or are in use by a stream."""
+        """Ids of tokens that were used since the last call, or are in use by a stream."""
         used, self.used = self.used, set()
         return used | {principal.id for principal, _ in self._watches.values()}
 
@@ -151,7 +146,7 @@ class TokenBook:
         }
 
 
-def is_over(principal: Principal, now_ms: int) -> bool:
+def is_expired(principal: Principal, now_ms: int) -> bool:
     return principal.until_ms is not None and principal.until_ms <= now_ms
 
 
@@ -167,7 +162,7 @@ def principal_of(
     until_ms: int | None = None,
     senders: Iterable[str] | None = None,
 ) -> Principal:
-    """The caller that a stored token stands for. A scope without a channel beats one with."""
+    """The principal of a stored token. A scope without a channel includes the same one with it."""
     whole: set[str] = set()
     limited: dict[str, set[str]] = {}
     for text in scopes:
@@ -191,9 +186,9 @@ _names = msgspec.json.Decoder(list[str]).decode
 
 
 def remember_server_token(connection: Executor, token: str, now_ms: int) -> None:
-    """Make the token of `.agentlip/token` the one that may do everything."""
+    """Store the token of `.agentlip/token`, which has the scope `admin`."""
     digest = hash_token(token)
-    # A rotation may have been cut before the file was written: then the file is right.
+    # A rotation may have been interrupted before the file was written; the file decides.
     connection.execute("DELETE FROM retired WHERE hash = ?", (digest,))
     connection.execute(
         "INSERT INTO tokens (id, name, hash, scopes, created_ms) VALUES (?, ?, ?, ?, ?)"
@@ -202,8 +197,8 @@ def remember_server_token(connection: Executor, token: str, now_ms: int) -> None
     )
 
 
-def known_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal]]:
-    """(hash, principal) of every secret in force: the tokens' own, and those just retired."""
+def valid_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal]]:
+    """(hash, principal) of every valid secret, including recently retired ones."""
     rows = connection.execute(
         "SELECT hash, id, name, scopes, expires_ms, senders FROM tokens WHERE revoked_ms IS NULL"
         " AND (expires_ms IS NULL OR expires_ms > ?1)"

@@ -1,33 +1,32 @@
 """The writer's batch: many writes, one transaction, one sync.
 
-Waiting writes share a transaction. Savepoints cost a copy of every page that a job
-touches, and jobs seldom fail: so the batch is run without them first, and if a job
-raises, all is rolled back and the batch begins again with a savepoint for each job.
+Waiting writes share a transaction. A savepoint costs a copy of every page that a job
+touches, and jobs rarely fail. So a batch first runs without savepoints. If a job raises,
+the batch is rolled back and runs again with a savepoint for each job.
 
-The promise to every caller: its reply says what is on disk, and its events are told
-exactly when it is. The proof, case by case; J is one job, B its batch:
+The guarantee: a caller's reply matches what is on disk, and its events are published if and
+only if its write is committed. The proof, case by case; J is one job, B its batch:
 
-1. J returns. Its rows are part of B's transaction. Nobody has been told anything:
-   results and published items wait in the batch.
-2. J raises. The first time everything of B is undone and forgotten, results, published
-   items and rows alike, and B begins anew: jobs are functions of the database alone, so
-   nothing but ids (which may be skipped) and a moment is lost. With savepoints,
-   `ROLLBACK TO` undoes J's rows and no others, and what J published is cut off. If
-   SQLite ended the whole transaction by itself (disk full, I/O error: it may, and
-   `in_transaction` says so) then rows of earlier jobs are gone as well: B is over, and
-   every job of B, run or not, hears the same error (case 5).
+1. J returns. Its rows are part of B's transaction. Results and published items stay in
+   the batch; nothing has been sent yet.
+2. J raises. The first time all of B is rolled back, with results, published items and rows,
+   and B starts again. Jobs depend on the database only, so nothing is lost but some ids. With
+   savepoints, `ROLLBACK TO` undoes J's rows only, and the items that J published are
+   removed. If SQLite ended the whole transaction by itself (disk full, I/O error;
+   `in_transaction` shows it), rows of earlier jobs are lost as well: B ends, and
+   every job of B gets the same error (case 5).
 3. COMMIT succeeds. All rows of case 1 are durable together. Only now does `run`
    return outcomes with results; the caller publishes first and replies after.
 4. COMMIT fails. The transaction is rolled back if it is still open. Every job of B
-   hears the error, also those that had failed alone: none of them left anything.
-5. BEGIN fails, or the transaction was lost: as 4, nothing of B is on disk.
-6. The process dies. Before COMMIT returns nobody has had a reply, and SQLite's
-   recovery removes B whole. After COMMIT returned, B is on disk, replied to or not: a
-   caller without a reply must ask again, with an idempotency key if twice would hurt.
+   gets the error, including jobs that had failed by themselves: none left any rows.
+5. BEGIN fails, or the transaction was lost: like case 4, nothing of B is on disk.
+6. The process dies. Before COMMIT returns no caller has a reply, and SQLite's
+   recovery removes all of B. After COMMIT returned, B is on disk, with or without replies: a
+   caller without a reply must retry, with an idempotency key where a duplicate would hurt.
 
-Event ids stay in commit order because jobs are taken one by one, and a row and
+Event ids are in commit order because jobs run one after another, and a row and
 its event are written by the same job in the same savepoint.
-A batch of one job never needs a savepoint: its rollback is the transaction's.
+A batch of one job needs no savepoint: rolling back the transaction is enough.
 """
 
 import sqlite3
@@ -39,13 +38,13 @@ from appliance.kernel.ids import IdFactory
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
-# After a batch in which a job failed, so many get savepoints at once: failures come in
-# bursts, and doing a batch twice must stay the exception.
+# After a failed job, this many batches use savepoints from the start: failures come in
+# bursts, and running a batch twice must stay rare.
 CAREFUL_BATCHES = 16
 
 
-class Outcome:
-    """What became of one job: a result or an error, and what it published."""
+class CallOutcome:
+    """The result or the error of one job."""
 
     __slots__ = ("error", "result")
 
@@ -61,7 +60,7 @@ class Outcome:
 
 
 class Tx:
-    """What a write function sees: statements, one instant, new ids, and `publish`.
+    """The argument of a write function: statements, one instant, new ids, and `publish`.
 
     now, now_ms  the job's instant, as ISO 8601 text and in milliseconds
     """
@@ -78,14 +77,14 @@ class Tx:
         self.now = ""
 
     def publish(self, item: Any) -> None:
-        """Have `item` told to the feed's subscribers, if and when this commits."""
+        """Publish `item` to the feed's subscribers once this is committed."""
         self.published.append(item)
 
     def new_id(self, prefix: str) -> str:
         return self._ids.new(prefix)
 
     def restart(self) -> None:
-        """Take the time again, for the next job."""
+        """Read the clock for the next job."""
         now_ms = self._clock.now_ms()
         if now_ms != self.now_ms:
             self.now_ms = now_ms
@@ -95,7 +94,7 @@ class Tx:
 class BatchRunner:
     """Runs batches on one connection (in autocommit mode, used by nobody else).
 
-    careful  how many more batches get savepoints at once
+    careful  how many more batches use savepoints from the start
     """
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, ids: IdFactory) -> None:
@@ -104,7 +103,7 @@ class BatchRunner:
         self._ids = ids
         self.careful = 0
 
-    def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
+    def run(self, calls: Sequence[Call]) -> tuple[list[CallOutcome], list[Any]]:
         """Outcomes in the order of `calls`, and all published items in commit order.
 
         Never raises for anything a job or SQLite does.
@@ -118,15 +117,15 @@ class BatchRunner:
         except (sqlite3.Error, BatchLost) as error:
             self._roll_back()
             cause = error.__cause__ if isinstance(error, BatchLost) else error
-            return [Outcome(error=cause) for _ in calls], []
+            return [CallOutcome(error=cause) for _ in calls], []
         return outcomes, tx.published
 
     def commit(self) -> None:
         self.connection.execute("COMMIT")
 
-    def _run_all(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
+    def _run_all(self, tx: Tx, calls: Sequence[Call]) -> list[CallOutcome]:
         if len(calls) == 1:
-            return [self._run_one(tx, calls[0])]
+            return [self._run_single(tx, calls[0])]
         if self.careful:
             self.careful -= 1
             return self._run_apart(tx, calls)
@@ -139,39 +138,39 @@ class BatchRunner:
             self.connection.execute("BEGIN IMMEDIATE")
             return self._run_apart(tx, calls)
 
-    def _run_together(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
-        """Raises what the first job raised that did."""
+    def _run_together(self, tx: Tx, calls: Sequence[Call]) -> list[CallOutcome]:
+        """Raises the error of the first job that fails."""
         outcomes = []
         for function, args in calls:
             tx.restart()
-            outcomes.append(Outcome(function(tx, *args)))
+            outcomes.append(CallOutcome(function(tx, *args)))
         return outcomes
 
-    def _run_one(self, tx: Tx, call: Call) -> Outcome:
+    def _run_single(self, tx: Tx, call: Call) -> CallOutcome:
         tx.restart()
         function, args = call
         try:
-            return Outcome(function(tx, *args))
+            return CallOutcome(function(tx, *args))
         except Exception as error:
             self._roll_back()
             tx.published.clear()
-            return Outcome(error=error)
+            return CallOutcome(error=error)
 
-    def _run_apart(self, tx: Tx, calls: Sequence[Call]) -> list[Outcome]:
+    def _run_apart(self, tx: Tx, calls: Sequence[Call]) -> list[CallOutcome]:
         execute = self.connection.execute
         outcomes = []
         for function, args in calls:
-            mark = len(tx.published)
+            published_before = len(tx.published)
             tx.restart()
             execute("SAVEPOINT job")
             try:
-                outcomes.append(Outcome(function(tx, *args)))
+                outcomes.append(CallOutcome(function(tx, *args)))
             except Exception as error:
                 if not self.connection.in_transaction:
                     raise BatchLost from error
                 execute("ROLLBACK TO job")
-                del tx.published[mark:]
-                outcomes.append(Outcome(error=error))
+                del tx.published[published_before:]
+                outcomes.append(CallOutcome(error=error))
             execute("RELEASE job")
         return outcomes
 

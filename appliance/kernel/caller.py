@@ -1,7 +1,6 @@
-"""Who waits for the work of this greenlet: so that long work can end when nobody does.
+"""The client for whom this greenlet works, so that long work can stop when the client is gone.
 
-The server sets it once for each connection. Work that nobody asked for over a connection, as that
-of loops, has no caller.
+The server sets it once for each connection. Background loops have no caller.
 """
 
 from contextvars import ContextVar
@@ -10,7 +9,13 @@ from typing import Protocol
 
 class Caller(Protocol):
     def is_gone(self) -> bool:
-        """Whether the client has disconnected. Asked on the event loop; never waits."""
+        """Whether the client has disconnected. Called on the event loop; never waits."""
 
 
 current: ContextVar[Caller | None] = ContextVar("caller", default=None)
+
+
+def is_there() -> bool:
+    """False once the caller has disconnected."""
+    client = current.get()
+    return client is None or not client.is_gone()

@@ -1,16 +1,16 @@
-"""Keeps a store's write-ahead log short, off the path of writers."""
+"""Keeps a store's write-ahead log short, in the background."""
 
 from collections.abc import Callable
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.wakeup import Signal
+from appliance.kernel.wakeup import Wakeup
 
 
 class Checkpointer(Loop):
-    """Owned by its store, which wakes it after `store.checkpoint_jobs` writes; while the store is
-    idle, it looks once a minute."""
+    """Owned by its store, which wakes it after `store.checkpoint_jobs` writes. It also runs once a
+    minute."""
 
     name = "checkpointer"
     interval_seconds = 60.0
@@ -18,7 +18,7 @@ class Checkpointer(Loop):
     def __init__(
         self,
         checkpoint: Callable[[], bool],
-        due: Signal,
+        due: Wakeup,
         shortest_seconds: float,
         clock: Clock,
         log: Log,

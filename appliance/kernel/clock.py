@@ -1,4 +1,4 @@
-"""The only reader of time. Everything else is handed a Clock."""
+"""The only module that reads the time. Everything else is passed a Clock."""
 
 import time
 from datetime import UTC, datetime
@@ -8,13 +8,13 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970 UTC. May jump, also backwards."""
+        """Wall time in milliseconds since 1970 UTC. It may jump in both directions."""
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards; only differences mean anything."""
+        """Seconds that never go backwards. Only differences have a meaning."""
 
     def uptime(self) -> float:
-        """As `monotonic`, but time in which the machine was suspended counts."""
+        """Like `monotonic`, but includes time in which the machine was suspended."""
 
 
 class SystemClock:
@@ -44,7 +44,7 @@ def _second(seconds: int) -> str:
 
 
 def utc(text: str) -> str:
-    """A date or time of ISO 8601 in that format; without a zone it is UTC. Else ValueError."""
+    """An ISO 8601 date or time, as `iso` writes it. UTC without a zone. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     try:
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,7 +1,6 @@
-"""Notices when the wall clock was set, while the process runs and between two runs.
+"""Detects that the wall clock was set, while the process runs and between two runs.
 
-Times that are kept for longer than a process lives are wall times. When the clock is set they mean
-other instants than before, so whoever keeps them has to move them by as much as the clock moved.
+Stored times are wall times. When the clock is set, they have to be moved by the same amount.
 """
 
 from pathlib import Path
@@ -11,16 +10,16 @@ import msgspec
 from appliance.kernel.clock import Clock
 
 TOLERANCE_MS = 2000
-"""Smaller steps are what time synchronization does every day; they are followed silently."""
+"""Smaller steps are ordinary time synchronization and are ignored."""
 
 CLOCK_KEY = "clock"
-"""Of the note in a store's table `meta`."""
+"""The key of the note in a store's table `meta`."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ClockReading(msgspec.Struct, frozen=True):
-    """Both clocks at one moment, as they are stored. `boot_id` says when `uptime_ms` began."""
+    """Both clocks at one moment, as stored. `uptime_ms` counts since the boot `boot_id`."""
 
     wall_ms: int
     uptime_ms: int
@@ -28,7 +27,7 @@ class ClockReading(msgspec.Struct, frozen=True):
 
 
 class ClockNote(msgspec.Struct, frozen=True):
-    """What a store remembers of clocks: the newest reading, the last time one was set, and the sum
+    """What a store records of clocks: the newest reading, when the clock was last set, and the sum
     of all jumps."""
 
     reading: ClockReading
@@ -42,7 +41,7 @@ def encoded(note: ClockNote) -> str:
 
 
 def decoded(text: str | None) -> ClockNote | None:
-    """A stored note; None where there is none, or one that makes no sense."""
+    """A stored note; None if there is none or it can't be decoded."""
     try:
         return None if text is None else msgspec.json.decode(text, type=ClockNote)
     except msgspec.DecodeError:
@@ -50,7 +49,7 @@ def decoded(text: str | None) -> ClockNote | None:
 
 
 class ClockWatch:
-    """Compares the wall clock with one that nobody can set."""
+    """Compares the wall clock with the uptime, which can't be set."""
 
     def __init__(self, clock: Clock, boot_id: str | None = None) -> None:
         self._clock = clock
@@ -61,15 +60,15 @@ class ClockWatch:
         return ClockReading(self._clock.now_ms(), int(self._clock.uptime() * 1000), self._boot_id)
 
     def jump_ms(self) -> int:
-        """By how much the clock was set since the last call; 0 for less than TOLERANCE_MS."""
+        """By how much the clock was set since the last call; 0 below TOLERANCE_MS."""
         before, self._offset_ms = self._offset_ms, self._offset()
         return _beyond_tolerance(self._offset_ms - before)
 
     def jump_since_ms(self, past: ClockReading) -> int:
-        """The same since a reading of an earlier process.
+        """By how much the clock was set since a reading of an earlier process.
 
-        After a restart of the machine only a clock that is now earlier is known to be set: a later
-        one may be right, for the machine may have been off for that long.
+        After a reboot only a clock that went back is known to have been set: a later one may be
+        right, because the machine may have been off for that long.
         """
         now = self.reading()
         wall_ms = now.wall_ms - past.wall_ms
@@ -82,7 +81,7 @@ class ClockWatch:
 
 
 def read_boot_id() -> str:
-    """Of this start of the machine; empty where the system has none."""
+    """The id of this boot; empty where the system has none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError):

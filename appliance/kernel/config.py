@@ -1,9 +1,9 @@
-"""Settings: a TOML file, then the environment, then flags; later wins; unknown is refused.
+"""Reads settings: a TOML file, then the environment, then flags. The last one wins.
 
-Nested sections are frozen msgspec structs. An environment variable names a field as
-`AGENTLIP_<SECTION>__<FIELD>`; its text is read as JSON where that parses (numbers,
-true, lists), else as the string it is. A field that ends in `_file` names a file that
-holds the secret; `secret()` reads it.
+Sections are frozen msgspec structs; unknown keys are refused. An environment variable names a
+field as `AGENTLIP_<SECTION>__<FIELD>`. Its text is read as JSON if it is JSON (numbers, true,
+lists), otherwise as a string. A field whose name ends in `_file` names a file that holds a secret,
+which `secret()` reads.
 """
 
 import re
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 class BadSettings(Invalid):
     code = "BAD_SETTINGS"
-    sentence = "the settings can't be read"
-    advice = "every setting with its default is in ops/agentlip.toml"
+    default_message = "the settings can't be read"
+    default_hint = "every setting with its default is in ops/agentlip.toml"
 
 
 @runtime_checkable
-class Judging(Protocol):
-    """A section that distinguishes what is written from a default of the same value."""
+class ValidatedSection(Protocol):
+    """A section with rules about the keys that are set, whatever their values."""
 
     def check_given(self, given: Mapping[str, Any]) -> None:
         """Raises BadSettings."""
@@ -44,7 +44,7 @@ def load(
 ) -> T:
     """Settings of struct `kind`.
 
-    `flags` maps dotted paths (`http.port`) to values; a None means the flag was not given.
+    `flags` maps dotted paths (`http.port`) to values; None means that the flag was not given.
     Raises BadSettings with the path of the first wrong or unknown key.
     """
     merged = _read_toml(file) if file is not None and file.exists() else {}
@@ -60,13 +60,13 @@ def load(
         raise BadSettings(f"settings: {error}{_suggestion(kind, str(error))}") from None
     for name, given in merged.items():
         section = getattr(settings, name, None)
-        if isinstance(section, Judging):
+        if isinstance(section, ValidatedSection):
             section.check_given(given)
     return settings
 
 
 def secret(path: str) -> str:
-    """The text of a secret's file, without the newline at its end."""
+    """The content of a secret's file, without the newline at its end."""
     try:
         return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -91,22 +91,24 @@ _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[
 
 
 def _suggestion(kind: Any, message: str) -> str:
-    """`; did you mean …?`, where the message is about an unknown key and one is like it."""
-    found = _UNKNOWN.search(message)
-    if found is None:
+    """`; did you mean …?` if the message is about an unknown key and a known key is similar."""
+    match = _UNKNOWN.search(message)
+    if match is None:
         return ""
-    name, path = found["name"], found["path"] or ""
+    name, path = match["name"], match["path"] or ""
     inner = _struct_at(kind, re.sub(r"\[[^]]*\]", "", path).split(".") if path else [])
-    near = get_close_matches(name, _keys(inner), 1)
-    if not near and not path:
+    similar = get_close_matches(name, _keys(inner), 1)
+    if not similar and not path:
         return ""
-    if not near:  # perhaps the right key in the wrong section
-        near = [f"{part}.{name}" for part in _keys(kind) if name in _keys(_struct_at(kind, [part]))]
-    return f"; did you mean {near[0]}?" if near else ""
+    if not similar:  # perhaps the right key in the wrong section
+        similar = [
+            f"{part}.{name}" for part in _keys(kind) if name in _keys(_struct_at(kind, [part]))
+        ]
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def _struct_at(kind: Any, path: list[str]) -> Any:
-    """The struct that holds the settings at `path`; lists and options are looked through."""
+    """The struct that holds the settings at `path`, through lists and optional values."""
     for name in path:
         fields = {each.encode_name: each.type for each in _fields(kind)}
         kind = fields.get(name)

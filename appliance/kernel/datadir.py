@@ -1,10 +1,10 @@
-"""Names of the files in a workspace, how one is found, and the lock on its one writer.
+"""The files of a workspace, how a workspace is found, and the lock of its one writer.
 
 The lock is the operating system's (`flock`): it ends with the process that holds it,
-whatever ends that process. What is written inside the file is for people only and may be
-wrong; nothing is decided by it. The file is unlinked only by its holder while it
-holds it; whoever locks a file that has been unlinked meanwhile notices that name and
-file no longer agree, and starts again.
+however that process ends. The content of the file is for people and may be wrong; nothing
+depends on it. Only the holder unlinks the file, while it holds the lock. A process
+that locks a file that was unlinked meanwhile notices that name and file differ, and tries
+again.
 """
 
 import errno
@@ -15,60 +15,62 @@ import stat
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
+from typing import Self
 from weakref import WeakSet
 
 import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Forbidden, Missing, StorageFull, Unavailable
+from appliance.kernel.store_declaration import DECLARATIONS, file_of
 
 DIRECTORY = ".agentlip"
-STORES = tuple(
-    sorted(
-        folder.name
-        for folder in files("migrations").iterdir()
-        if folder.is_dir() and any(file.name.endswith(".sql") for file in folder.iterdir())
-    )
-)
-"""Every store of the appliance: the folders of `migrations`."""
+STORES = tuple(DECLARATIONS)
+"""Every store of the appliance."""
 
 MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite adds to the name of a database for the files beside it."""
 
+_MARKERS = tuple(
+    file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
+)
 _SMALL_FILE_BYTES_MAX = 65_536
-# A doctor that looks whether the lock is held, holds it itself for some microseconds.
+# A doctor that tests the lock holds it for some microseconds.
 _LOCK_ATTEMPTS_MAX = 10
-_LOCK_PAUSE_SECONDS = 0.005
+_LOCK_RETRY_SECONDS = 0.005
 
 
 class WorkspaceNotFound(Missing):
     code = "WORKSPACE_NOT_FOUND"
-    sentence = "no workspace found"
-    advice = "make one here with 'agentlip init', or name one with '--workspace DIR'"
+    default_message = "no workspace found"
+    default_hint = "create one here: agentlip init; or name one: --workspace DIR"
 
 
 class WorkspaceNotTrusted(Forbidden):
     code = "WORKSPACE_NOT_TRUSTED"
-    sentence = "the workspace belongs to somebody else"
-    advice = "if you trust it, name it with '--workspace DIR'"
+    default_message = "the workspace belongs to another user"
+    default_hint = "if you trust it, name it with '--workspace DIR'"
 
 
 class HubRunning(Conflict):
     code = "HUB_ALREADY_RUNNING"
-    sentence = "a hub already runs in this workspace"
-    advice = "agentlipd status"
+    default_message = "a hub is already running in this workspace"
+    default_hint = "agentlipd status"
 
 
 class DataDirNotWritable(Unavailable):
     code = "DATA_DIR_NOT_WRITABLE"
-    sentence = "the data directory can't be written"
-    advice = "check owner, mount options and free space: 'ls -ld .agentlip', 'df -h .agentlip'"
+    default_message = "the data directory can't be written"
+    default_hint = (
+        "check owner, mount options and free space: 'ls -ld .agentlip', 'df -h .agentlip'"
+    )
 
 
 class ServerFile(msgspec.Struct, frozen=True):
-    """What `server.json` says of the hub that wrote it. Advisory: `/health` is the truth."""
+    """The content of `server.json`. It is advisory: clients check `/health`."""
 
     instance_id: str = ""
     db_id: str = ""
@@ -83,8 +85,8 @@ class ServerFile(msgspec.Struct, frozen=True):
         return f"ServerFile(instance_id={self.instance_id!r}, port={self.port}, pid={self.pid})"
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """What the holder of the writer lock wrote of itself."""
+class LockHolder(msgspec.Struct, frozen=True):
+    """What the holder of the writer lock wrote into the file."""
 
     pid: int = 0
     instance_id: str = ""
@@ -92,15 +94,15 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class LockView(msgspec.Struct, frozen=True):
-    """The lock seen from outside. `held` is the system's word, `written` only the file's."""
+    """The lock as other processes see it. `held` is reliable; `written` is the file's content."""
 
     exists: bool
     held: bool
-    written: Holder | None
+    written: LockHolder | None
 
 
 class DataDir:
-    """Where everything of one workspace lies. Looks at nothing until asked."""
+    """The paths of one workspace. Creating one reads nothing."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace.absolute()
@@ -119,49 +121,49 @@ class DataDir:
         return f"DataDir({str(self.workspace)!r})"
 
     def database(self, store: str) -> Path:
-        return self.dir / ("db.sqlite3" if store == "hub" else f"{store}.sqlite3")
+        return self.dir / file_of(store)
 
     def with_stand_ins(self, folder: Path, stores: Collection[str]) -> "DataDir":
-        """The same workspace, but the files of those stores are the ones in `folder`."""
+        """The same workspace with the files of `stores` in `folder`."""
         return _StandIns(self.workspace, folder, stores)
 
     def suspect_file(self, store: str) -> Path:
-        """Present while that store was found damaged and nobody has looked since."""
-        return suspect_mark(self.database(store))
+        """Exists while the store is marked as damaged and has not been cleared."""
+        return suspect_marker(self.database(store))
 
     def read_token(self) -> str | None:
-        """The token of this workspace, or None if there is none to be read."""
-        text = _read_small(self.token_file)
+        """The token of this workspace; None if it can't be read."""
+        text = read_small(self.token_file)
         return (text.decode("utf-8", "replace").strip() or None) if text else None
 
     def read_server(self) -> ServerFile | None:
-        """What the last hub left; None if nothing that makes sense. Unknown keys are ignored."""
-        text = _read_small(self.server_file)
+        """The content of `server.json`; None if it can't be read. Unknown keys are ignored."""
+        text = read_small(self.server_file)
         try:
             return msgspec.json.decode(text, type=ServerFile) if text else None
         except msgspec.DecodeError:
             return None
 
     def tighten(self) -> list[str]:
-        """Take away what others may do with files that hold the token; names of those that
-        were too open. A file that isn't ours to change stays as it is (a mounted secret)."""
-        found = []
+        """Restrict the files that hold the token to their owner; returns the names of files that
+        were open to others. A file that can't be changed (a mounted secret) stays as it is."""
+        changed = []
         for path in (self.token_file, self.server_file):
             with suppress(OSError):
                 mode = path.stat().st_mode
                 if mode & 0o077:
                     path.chmod(mode & 0o700)
-                    found.append(path.name)
-        return found
+                    changed.append(path.name)
+        return changed
 
     def write_private(self, path: Path, text: str) -> None:
-        """Puts `text` at `path` for the owner's eyes only, whole or not at all."""
+        """Write `text` to `path`, readable by the owner only, completely or not at all."""
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(temporary, flags, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                os.fchmod(descriptor, 0o600)  # the umask may have taken more than we asked
+                os.fchmod(descriptor, 0o600)  # the umask may have removed more bits
                 file.write(text)
                 file.flush()
                 os.fsync(descriptor)
@@ -186,11 +188,11 @@ class _StandIns(DataDir):
 
 
 def discover(start: Path, home: Path | None = None) -> DataDir:
-    """The workspace that `start` is in: the nearest directory upwards with a hub's database.
+    """The workspace that contains `start`: the nearest directory upwards with a database.
 
-    Looks no further than `home` (which it looks at) and the edge of the file system, so a
-    directory that somebody else can write is not taken for ours because it lies above.
-    Directories listed in `AGENTLIP_CEILING_DIRECTORIES` and those above them are not searched.
+    The search ends at `home`, which is searched too, and at the edge of the file system, so a
+    directory above that others can write is not used by mistake. Directories listed in
+    `AGENTLIP_CEILING_DIRECTORIES`, and those above them, are not searched.
     """
     start = start.resolve()
     last = _home() if home is None else home.resolve()
@@ -201,41 +203,41 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
         if device is None or _device(directory) != device or directory in ceilings:
             break
         searched.append(str(directory))
-        if _holds_workspace(directory):
+        if _is_workspace(directory):
             return DataDir(directory)
         if directory == last:
             break
     raise WorkspaceNotFound(
-        f"no workspace found; looked for {DIRECTORY}/db.sqlite3 in: "
+        f"no workspace found; looked for {DIRECTORY}/{_MARKERS[0]} in: "
         + ", ".join(searched or [str(start)]),
         details={"searched": searched or [str(start)]},
     )
 
 
-def _holds_workspace(directory: Path) -> bool:
-    # Without its database it is still a workspace: one that lost something.
-    return any(_holds(directory, name) for name in ("db.sqlite3", MANIFEST))
+def _is_workspace(directory: Path) -> bool:
+    # A workspace that lost its database is still a workspace.
+    return any(_contains(directory, name) for name in (*_MARKERS, MANIFEST))
 
 
-def _holds(directory: Path, name: str) -> bool:
+def _contains(directory: Path, name: str) -> bool:
     data = directory / DIRECTORY
     try:
-        # The link and what it points to: either could be somebody else's.
-        seen = [data.lstat(), data.stat(), (data / name).stat()]
+        # The link and its target: either could belong to another user.
+        stats = [data.lstat(), data.stat(), (data / name).stat()]
     except PermissionError:
         raise _not_trusted(directory) from None
     except OSError:
         return False
-    if not (stat.S_ISDIR(seen[1].st_mode) and stat.S_ISREG(seen[2].st_mode)):
+    if not (stat.S_ISDIR(stats[1].st_mode) and stat.S_ISREG(stats[2].st_mode)):
         return False
-    if any(each.st_uid not in (os.geteuid(), 0) for each in seen):
+    if any(each.st_uid not in (os.geteuid(), 0) for each in stats):
         raise _not_trusted(directory)
     return True
 
 
 def _not_trusted(directory: Path) -> WorkspaceNotTrusted:
     return WorkspaceNotTrusted(
-        f"{directory / DIRECTORY} belongs to somebody else",
+        f"{directory / DIRECTORY} belongs to another user",
         details={"workspace": str(directory)},
         hint=f"if you trust it, name it with '--workspace {directory}'",
     )
@@ -261,7 +263,8 @@ def _device(path: Path) -> int | None:
 
 
 class WriterLock:
-    """At most one process per workspace holds this. One object, one acquire, one release."""
+    """At most one process per workspace holds this lock. For one acquire and one release, or for
+    one `with`."""
 
     def __init__(self, datadir: DataDir, instance_id: str, clock: Clock | None = None) -> None:
         self._datadir = datadir
@@ -272,10 +275,10 @@ class WriterLock:
         _LOCKS.add(self)
 
     def acquire(self) -> None:
-        """Takes the lock or raises HubRunning, at the latest after a tenth of a second."""
+        """Takes the lock, or raises HubRunning after at most 50 ms."""
         for attempt in range(_LOCK_ATTEMPTS_MAX):
             if attempt:
-                time.sleep(_LOCK_PAUSE_SECONDS)
+                time.sleep(_LOCK_RETRY_SECONDS)
             descriptor = self._try()
             if descriptor is not None:
                 self._descriptor = descriptor
@@ -283,8 +286,15 @@ class WriterLock:
                 return
         raise self._running()
 
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
-        """Gives the lock back and takes the file away. Harmless when not held."""
+        """Releases the lock and removes the file. Does nothing if the lock is not held."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -294,18 +304,18 @@ class WriterLock:
         finally:
             os.close(descriptor)
 
-    def holder(self) -> Holder | None:
-        """Who holds it now; None if nobody does. Of a holder that wrote nothing, pid 0."""
-        view = look_at_lock(self._datadir)
-        return (view.written or Holder()) if view.held else None
+    def holder(self) -> LockHolder | None:
+        """The holder; None if the lock is free. pid is 0 if the holder wrote nothing."""
+        view = read_lock(self._datadir)
+        return (view.written or LockHolder()) if view.held else None
 
     def intact(self) -> bool:
-        """False when not held, or when somebody removed the file under the holder."""
+        """False if not held, or if the file was removed while it was held."""
         return self._descriptor is not None and _same_file(self._descriptor, self._path)
 
     @property
     def descriptor(self) -> int | None:
-        """For a child that writes on our behalf and must keep others out as long as we do."""
+        """For the child process that writes, which has to keep the lock as long as this process."""
         return self._descriptor
 
     def _try(self) -> int | None:
@@ -328,9 +338,9 @@ class WriterLock:
         return None
 
     def _sign(self, descriptor: int) -> None:
-        holder = Holder(os.getpid(), self._instance_id, iso(self._clock.now_ms()))
+        holder = LockHolder(os.getpid(), self._instance_id, iso(self._clock.now_ms()))
         text = msgspec.json.encode(holder)
-        # A full disk must not keep the hub from serving reads: the lock holds unsigned too.
+        # The lock works without content, so a full disk does not prevent the start.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, text + b"\n", 0)
@@ -344,21 +354,16 @@ class WriterLock:
             if server is not None and server.instance_id == holder.instance_id:
                 details["port"] = server.port
         facts = ", ".join(f"{name} {value}" for name, value in details.items())
-        sentence = HubRunning.sentence + (f" ({facts})" if facts else "")
+        sentence = HubRunning.default_message + (f" ({facts})" if facts else "")
         return HubRunning(sentence, details=details)
 
-    def _forget(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
 
-
-def suspect_mark(database: Path) -> Path:
+def suspect_marker(database: Path) -> Path:
     return database.with_name(database.name + ".suspect")
 
 
-def look_at_lock(datadir: DataDir) -> LockView:
-    """The lock as others see it. Never waits, never writes, never keeps the lock."""
+def read_lock(datadir: DataDir) -> LockView:
+    """The state of the lock. Never waits, writes or keeps the lock."""
     try:
         descriptor = os.open(datadir.lock_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -371,7 +376,7 @@ def look_at_lock(datadir: DataDir) -> LockView:
             held = True
         try:
             text = os.pread(descriptor, _SMALL_FILE_BYTES_MAX, 0)
-            written = msgspec.json.decode(text, type=Holder)
+            written = msgspec.json.decode(text, type=LockHolder)
         except (OSError, msgspec.DecodeError):
             written = None
         return LockView(exists=True, held=held, written=written)
@@ -380,7 +385,7 @@ def look_at_lock(datadir: DataDir) -> LockView:
 
 
 def pid_alive(pid: int) -> bool:
-    """Whether a process of that number exists; it need not be the one that was meant."""
+    """Whether a process with that number exists. It need not be the same process as before."""
     if pid <= 0:
         return False
     try:
@@ -393,7 +398,7 @@ def pid_alive(pid: int) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    """Makes names created or renamed in `path` survive a loss of power."""
+    """Makes names that were created or renamed in `path` survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -402,7 +407,7 @@ def sync_directory(path: Path) -> None:
 
 
 def not_writable(error: OSError, file: str | None = None) -> Unavailable:
-    """The error to tell instead of `error`, with the system's reason but without a path."""
+    """The error for a client: with the system's reason, without a path."""
     reason = errno.errorcode.get(error.errno or 0, "error")
     named = {} if file is None else {"file": file}
     kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DataDirNotWritable
@@ -412,7 +417,8 @@ def not_writable(error: OSError, file: str | None = None) -> Unavailable:
     )
 
 
-def _read_small(path: Path) -> bytes | None:
+def read_small(path: Path) -> bytes | None:
+    """The content of a small file, up to a limit; None if it can't be read."""
     try:
         with path.open("rb") as file:
             return file.read(_SMALL_FILE_BYTES_MAX)
@@ -422,20 +428,22 @@ def _read_small(path: Path) -> bytes | None:
 
 def _same_file(descriptor: int, path: Path) -> bool:
     try:
-        here, there = os.fstat(descriptor), path.stat(follow_symlinks=False)
+        opened, named = os.fstat(descriptor), path.stat(follow_symlinks=False)
     except OSError:
         return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
 
 
-# A forked child has the parent's open files, and with them a share in the lock that
-# would outlive the parent; it gives its share back at once. An exec closes it anyway.
+# A forked child inherits the parent's open files and with them the lock, which would outlive the
+# parent. So the child closes it at once. An exec closes it anyway.
 _LOCKS: WeakSet[WriterLock] = WeakSet()
 
 
 def _forget_all() -> None:
     for lock in list(_LOCKS):
-        lock._forget()
+        descriptor, lock._descriptor = lock._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 os.register_at_fork(after_in_child=_forget_all)

@@ -1,38 +1,37 @@
-"""The eight kinds of failure, and the one shape in which every one is told.
+"""The eight kinds of errors, and the class from which all errors derive.
 
     ApplianceError
     ├── Invalid          400  the request is wrong; sending it again changes nothing
-    ├── Unauthenticated  401  no credential, or one nobody knows
-    ├── Forbidden        403  a known credential without the scope
-    ├── Missing          404  the thing named does not exist
-    ├── Conflict         409  the thing exists, in another state than expected
-    ├── Lost             409  a lease or precondition the caller once had
-    ├── Exhausted        429  a limit of the caller's is used up
-    └── Unavailable      503  this process can't do it now; try again
+    ├── Unauthenticated  401  no credential, or an unknown one
+    ├── Forbidden        403  a valid credential without the scope
+    ├── Missing          404  the named thing does not exist
+    ├── Conflict         409  the thing is in another state than expected
+    ├── Lost             409  the caller no longer has the lease or precondition
+    ├── Exhausted        429  a limit of the caller has been reached
+    └── Unavailable      503  temporarily impossible; try again
 
-A subsystem derives its own errors from these in its `wire.py`. What a kind means
-on HTTP, on a socket and as an exit code is decided once each, in `web/errors.py`,
-`web/socket.py` and `cli.py`.
+A subsystem derives its own errors from these in its `wire.py`. `web/errors.py`, `web/socket.py`
+and `cli_support.py` map the kinds to HTTP statuses, close codes and exit codes.
 """
 
 from typing import Any, ClassVar
 
 
 class ApplianceError(Exception):
-    """A failure told to a client: machine code, sentence, hint.
+    """An error for a client: code, message, hint.
 
-    message  one sentence for a person, without secrets, paths or user content
-    details  JSON-ready facts about this occurrence
-    hint     what to do next, preferably a command; never empty, a kind has one for its own
-    extra    keys put beside `error` in the body (hub spec: `current_version`)
+    message  what happened, for a person, without secrets, paths or user content
+    details  facts about this occurrence that can be encoded as JSON
+    hint     what to do next, preferably a command; never empty, each kind has a default
+    extra    keys beside `error` in the body (hub spec: `current_version`)
     retry_after  seconds after which the same request may succeed, or None
     """
 
     kind: ClassVar[str] = "internal"
     code: ClassVar[str] = "INTERNAL_ERROR"
     status: ClassVar[int | None] = None
-    sentence: ClassVar[str] = "internal error"
-    advice: ClassVar[str] = "agentlip doctor; the log in .agentlip/logs tells what happened"
+    default_message: ClassVar[str] = "internal error"
+    default_hint: ClassVar[str] = "agentlip doctor; details are in the log, .agentlip/logs"
 
     def __init__(
         self,
@@ -43,9 +42,9 @@ class ApplianceError(Exception):
         extra: dict[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> None:
-        self.message = message or self.sentence
+        self.message = message or self.default_message
         self.details = details or {}
-        self.hint = hint or self.advice
+        self.hint = hint or self.default_hint
         self.extra = extra or {}
         self.retry_after = retry_after
         super().__init__(self.message)
@@ -54,57 +53,59 @@ class ApplianceError(Exception):
 class Invalid(ApplianceError):
     kind = "invalid"
     code = "INVALID_INPUT"
-    sentence = "invalid input"
-    advice = "what is taken: GET /api/v1/openapi.json, or agentlip COMMAND --help"
+    default_message = "invalid input"
+    default_hint = "see GET /api/v1/openapi.json, or agentlip COMMAND --help"
 
 
 class Unauthenticated(ApplianceError):
     kind = "unauthenticated"
     code = "UNAUTHORIZED"
-    sentence = "missing or invalid token"
-    advice = "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token of the workspace"
+    default_message = "missing or invalid token"
+    default_hint = (
+        "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token of the workspace"
+    )
 
 
 class Forbidden(ApplianceError):
     kind = "forbidden"
     code = "FORBIDDEN"
-    sentence = "this token may not do that"
-    advice = "agentlip token list shows the scopes and channels of each token"
+    default_message = "the token lacks the scope for this request"
+    default_hint = "agentlip token list"
 
 
 class Missing(ApplianceError):
     kind = "missing"
     code = "NOT_FOUND"
-    sentence = "not found"
-    advice = "agentlip channel list; agentlip topic list --channel NAME"
+    default_message = "not found"
+    default_hint = "agentlip channel list; agentlip topic list --channel NAME"
 
 
 class Conflict(ApplianceError):
     kind = "conflict"
     code = "CONFLICT"
-    sentence = "conflict"
-    advice = "look at what is there now, then decide again"
+    default_message = "conflict"
+    default_hint = "read the current state, then try again"
 
 
 class Lost(ApplianceError):
     kind = "lost"
     code = "LOST"
-    sentence = "no longer held"
-    advice = "nothing to do: somebody else has it, or it is done"
+    default_message = "the lease is no longer held"
+    default_hint = "nothing to do: another consumer has the work, or it is done"
 
 
 class Exhausted(ApplianceError):
     kind = "exhausted"
     code = "RATE_LIMITED"
-    sentence = "rate limit exceeded"
-    advice = "wait as long as retry_after says, then send the same request again"
+    default_message = "rate limit exceeded"
+    default_hint = "wait `retry_after` seconds, then send the same request again"
 
 
 class Unavailable(ApplianceError):
     kind = "unavailable"
     code = "SERVICE_UNAVAILABLE"
-    sentence = "temporarily unavailable"
-    advice = "wait as long as Retry-After says, then send the same request again"
+    default_message = "temporarily unavailable"
+    default_hint = "wait the seconds in Retry-After, then send the same request again"
 
     def __init__(self, message: str | None = None, **more: Any) -> None:
         more.setdefault("retry_after", 1.0)
@@ -113,32 +114,20 @@ class Unavailable(ApplianceError):
 
 class StorageFull(Unavailable):
     code = "STORAGE_FULL"
-    sentence = "the disk is full; writing is paused, reading goes on"
-    advice = "free space on the data directory's disk; writing resumes by itself"
+    default_message = "the disk is full: writes are refused, reads still work"
+    default_hint = "free space on the disk of the data directory; writes then resume"
 
 
 class PayloadTooLarge(Invalid):
-    """A body, a frame or a field beyond its limit (hub spec §0.8: 400)."""
+    """A body, frame or field is larger than its limit (hub spec §0.8: 400)."""
 
     code = "PAYLOAD_TOO_LARGE"
-    sentence = "the request body is too large"
-    advice = "send less at once; all limits: docs/settings.md"
-
-
-KINDS: tuple[type[ApplianceError], ...] = (
-    Invalid,
-    Unauthenticated,
-    Forbidden,
-    Missing,
-    Conflict,
-    Lost,
-    Exhausted,
-    Unavailable,
-)
+    default_message = "the request body is too large"
+    default_hint = "send less at once; docs/reference/settings.md lists the limits"
 
 
 class KeyReused(Conflict):
     code = "IDEMPOTENCY_KEY_REUSED"
     status = 422
-    sentence = "this idempotency key was used with another request"
-    advice = "use a new key for a new request; retry with the same body"
+    default_message = "the idempotency key was used with a different request"
+    default_hint = "use a new key for a new request, and the same body for a retry"

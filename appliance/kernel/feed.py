@@ -1,12 +1,12 @@
-"""Tells committed items to bounded subscriptions, in order, without waiting for anyone.
+"""Publishes committed items to subscriptions with bounded queues, in order and without waiting.
 
-An item has a `number` that rises by commit. `publish` runs on the loop; a subscriber
-whose queue is full is marked *lagging* and its queue emptied: it must go back to the
-log, for which its own cursor is enough. Nothing is dropped silently, nothing grows.
+An item's `number` rises with each commit. `publish` runs on the event loop. A subscription
+whose queue is full is marked as lagging and its queue is emptied: its reader continues
+from the log, at its own cursor. Nothing is dropped silently, and no queue grows without limit.
 
-A queue is full by count, or when its oldest item has more than `bytes_max` of newer items
-published behind it. Queues refer to the same items, so this limits the bytes in all of them
-together, however many subscriptions there are and whatever each of them wants.
+A queue is full when it has too many items, or when more than `bytes_max` of newer items were
+published after its oldest one. All queues share the items, so this limits the bytes in all
+of them together, however many subscriptions there are.
 """
 
 from collections import deque
@@ -17,26 +17,26 @@ from gevent.event import Event
 
 from appliance.kernel.metrics import counter, gauge
 
-_published = counter("feed_items_total", "Items told to the feed")
-_lagging = counter("feed_lagging_total", "Subscriptions whose queue filled up")
+_published = counter("feed_items_total", "Items published to the feed")
+_lagging = counter("feed_lagging_total", "Subscriptions that lagged because their queue was full")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
 
 BYTES_MAX = 32 * 1024 * 1024
 
 
-class Item(Protocol):
+class FeedItem(Protocol):
     @property
     def number(self) -> int: ...
     @property
     def data(self) -> str | bytes: ...
 
 
-class Subscription:
+class FeedSubscription:
     """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`.
 
-    direct  asked with new items when none waits here: True, and the reader has them already.
-            It is called by whoever publishes, and must not wait. Items are not changed later.
+    direct  called with new items while the queue is empty; returns True if it delivered them.
+            The publisher calls it, so it must not wait. Items never change.
     """
 
     __slots__ = (
@@ -50,11 +50,11 @@ class Subscription:
         self._queue: deque[Any] = deque()
         self._queue_max = queue_max
         self._bytes_max = bytes_max
-        self._oldest = 0  # bytes published up to the first item that waits
+        self._oldest = 0  # bytes published before the oldest queued item
         self._wake = Event()
 
     def put(self, items: Sequence[Any], published: int) -> None:
-        """`published`: all bytes that were published up to the end of `items`."""
+        """`published`: all bytes published so far, `items` included."""
         if self.lagging:
             return
         if self._queue and published - self._oldest > self._bytes_max:
@@ -67,7 +67,7 @@ class Subscription:
                 return
             if len(wanted) < len(items):
                 items = wanted
-        # Who wants all gets the very same list, by which a reader knows what others got.
+        # Without a filter the list is passed on as it is: readers compare it by identity.
         if self.direct is not None and not self._queue and self.direct(items):
             return
         if len(self._queue) + len(items) > self._queue_max:
@@ -79,31 +79,31 @@ class Subscription:
             self._wake.set()
 
     def lag(self) -> None:
-        """What waits is given up; the reader must go to the log."""
+        """Empties the queue; the reader has to continue from the log."""
         self.lagging = True
         self._queue.clear()
         _lagging.inc()
         self._wake.set()
 
     def wait(self, timeout_seconds: float) -> bool:
-        """True as soon as there is something to take, or `wake` was called."""
+        """Waits for items or a call of `wake`; False when time ran out."""
         return bool(self._wake.wait(timeout_seconds))
 
-    def take(self, most: int) -> list[Any]:
-        """At most `most` waiting items, oldest first."""
+    def take(self, limit: int) -> list[Any]:
+        """At most `limit` queued items, oldest first."""
         queue = self._queue
-        if len(queue) <= most:
+        if len(queue) <= limit:
             items = list(queue)
             queue.clear()
             self._wake.clear()
         else:
-            items = [queue.popleft() for _ in range(most)]
+            items = [queue.popleft() for _ in range(limit)]
         return items
 
     def recover(self) -> None:
-        """Queue items again; call it when the log has been read up to the feed's head.
+        """Queue items again. Call it after reading the log up to the feed's head.
 
-        A wake-up stays: it may speak of something else that was left for this reader.
+        A pending wake-up is kept: it may have another reason.
         """
         self.lagging = False
         self._queue.clear()
@@ -113,14 +113,14 @@ class Subscription:
 
 
 class Feed:
-    """`head` is the number of the newest item told; a reply never precedes it."""
+    """`head` is the number of the newest published item."""
 
     def __init__(self, head: int = 0, bytes_max: int = BYTES_MAX) -> None:
         self.head = head
         self._bytes_max = bytes_max
         self._published = 0  # bytes, since the start
         self.closed = False
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[FeedSubscription] = set()
         self._callbacks: list[Callable[[], None]] = []
 
     def publish(self, items: list[Any]) -> None:
@@ -133,12 +133,14 @@ class Feed:
             callback()
 
     def on_publish(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called after each publish and jump. It must neither wait nor raise."""
+        """Call `callback` after each publish and jump. It must neither wait nor raise."""
         self._callbacks.append(callback)
 
-    def subscribe(self, queue_max: int, wants: Callable[[Any], bool] | None = None) -> Subscription:
-        """From now on, items for which `wants` is true; None means all."""
-        subscription = Subscription(queue_max, wants, self._bytes_max)
+    def subscribe(
+        self, queue_max: int, wants: Callable[[Any], bool] | None = None
+    ) -> FeedSubscription:
+        """Subscribe to items for which `wants` is true; None means all."""
+        subscription = FeedSubscription(queue_max, wants, self._bytes_max)
         self._subscriptions.add(subscription)
         if self.closed:
             subscription.wake()
@@ -146,7 +148,7 @@ class Feed:
         return subscription
 
     def jump(self, head: int) -> None:
-        """Items up to `head` were stored without being told: everybody goes to the log."""
+        """Items up to `head` were stored but not published: all readers go to the log."""
         self.head = max(self.head, head)
         for subscription in self._subscriptions:
             subscription.lag()
@@ -154,11 +156,11 @@ class Feed:
             callback()
 
     def close(self) -> None:
-        """Nothing more will come: wake everybody who waits, to see `closed`."""
+        """Wake all waiting readers, which then see `closed`."""
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: FeedSubscription) -> None:
         self._subscriptions.discard(subscription)
         _subscriptions.set(len(self._subscriptions))

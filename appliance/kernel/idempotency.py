@@ -1,25 +1,19 @@
-"""Answers that are kept with the change they speak of, so that a repetition gets them again.
+"""Stores replies with their changes, so that a repeated request gets the first reply again.
 
-The table is a store's own `x_idempotency`; its row is written in the transaction of the change.
+Each store has its own table `x_idempotency`. A row is written in the transaction of its change.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import KeyReused
+from appliance.kernel.meta import Executor
 
-Once = tuple[str, str, str, str, str]  # principal, method, route, key, fingerprint
-
-
-class Executor(Protocol):
-    """A Reader, or the writer's Tx."""
-
-    @property
-    def execute(self) -> Any: ...
+KeyedRequest = tuple[str, str, str, str, str]  # principal, method, route, key, fingerprint
 
 
 class Reply:
-    """A success on its way out: HTTP status and body; `replayed` if it is a repetition."""
+    """A successful reply: HTTP status and body. `replayed`: it was stored by an earlier request."""
 
     __slots__ = ("body", "replayed", "status")
 
@@ -29,19 +23,18 @@ class Reply:
         self.replayed = replayed
 
     def __reduce__(self) -> tuple[type["Reply"], tuple[int, bytes, bool]]:
-        """Replies cross from the writer's process; this is a third of pickle's own way."""
+        """Replies come from the writer process. This takes a third of pickle's default time."""
         return Reply, (self.status, self.body, self.replayed)
 
 
-def once(tx: Tx, identity: Once, function: Any, *args: Any) -> Reply:
-    """`function(tx, *args)` unless this key was answered before; then that answer again.
+def reply_once(tx: Tx, identity: KeyedRequest, function: Any, *args: Any) -> Reply:
+    """The stored reply for this key, or else the reply of `function(tx, *args)`, which is stored.
 
-    The answer is stored in the same transaction as the change. A refusal leaves no row,
-    so it does not use up the key.
+    Reply and change are in one transaction. An error leaves no row, so the key can be used again.
     """
-    answered = known(tx, identity)
-    if answered is not None:
-        return answered
+    reply_before = stored_reply(tx, identity)
+    if reply_before is not None:
+        return reply_before
     reply: Reply = function(tx, *args)
     tx.execute(
         "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -50,8 +43,8 @@ def once(tx: Tx, identity: Once, function: Any, *args: Any) -> Reply:
     return reply
 
 
-def known(reader: Executor, identity: Once) -> Reply | None:
-    """What was answered under this key; raises KeyReused for another request under it."""
+def stored_reply(reader: Executor, identity: KeyedRequest) -> Reply | None:
+    """The reply stored for this key, if any. Raises KeyReused if the request was different."""
     principal, method, route, key, fingerprint = identity
     row = reader.execute(
         "SELECT fingerprint, status, reply FROM x_idempotency"
@@ -65,11 +58,11 @@ def known(reader: Executor, identity: Once) -> Reply | None:
     return Reply(row[1], row[2], replayed=True)
 
 
-def forget_keys(tx: Tx, before_ms: int, most: int) -> int:
-    """Remove at most `most` idempotency rows older than `before_ms`; how many."""
+def forget_keys(tx: Tx, before_ms: int, limit: int) -> int:
+    """Delete at most `limit` keys older than `before_ms`; returns how many."""
     return tx.execute(
         "DELETE FROM x_idempotency WHERE (principal, method, route, key) IN"
         " (SELECT principal, method, route, key FROM x_idempotency"
         "  WHERE created_ms < ? ORDER BY created_ms LIMIT ?)",
-        (before_ms, most),
+        (before_ms, limit),
     ).rowcount

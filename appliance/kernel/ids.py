@@ -1,10 +1,9 @@
 """Ids that sort in the order they were made, and secrets that don't.
 
 An id is a prefix and a ULID (github.com/ulid/spec): 48 bits of milliseconds and
-80 bits of chance in Crockford's base 32, 26 characters. Paging and retopic compare
-ids, so they must rise strictly: within one millisecond the number is counted up,
-and when the clock goes back (or a restart finds ids from the future) counting
-goes on from the last one.
+80 random bits in Crockford's base 32, 26 characters. Paging and retopic compare
+ids, so they rise strictly: within one millisecond, after the clock went back, and after
+a restart that found ids from the future, each id is the last one plus a small number.
 """
 
 import random
@@ -23,35 +22,35 @@ _VALUES = {c: i for i, c in enumerate(ALPHABET)}
 class IdFactory:
     """Makes strictly increasing ids. Not thread-safe: one factory per thread.
 
-    Ids are no secrets: their chance comes from a generator that was seeded by the system's,
-    for asking that each time costs more than all the rest.
+    Ids are not secret. Their random bits come from a generator with a random seed, because the
+    system's generator would take longer than everything else.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last = 0
-        self._chance = random.Random(secrets.randbits(256)).getrandbits
+        self._random = random.Random(secrets.randbits(256)).getrandbits
 
     def seed(self, last_id: str | None) -> None:
-        """Continue above `last_id`; an id that is no ULID is ignored."""
+        """Make ids that sort above `last_id`. An id that is not a ULID is ignored."""
         self.follow(ulid_value(last_id or "") or 0)
 
     @property
     def last(self) -> int:
-        """The number of the newest id, for a factory that shall follow this one."""
+        """The number of the newest id, for `follow` of another factory."""
         return self._last
 
     def follow(self, last: int) -> None:
-        """Continue above an id of another factory, given by its number."""
+        """Make ids above one of another factory, given by its number."""
         if last > self._last:
             self._last = last
 
     def new(self, prefix: str) -> str:
         value = self._clock.now_ms() << _RANDOM_BITS
         if value <= self._last:
-            value = self._last + 1 + self._chance(16)
+            value = self._last + 1 + self._random(16)
         else:
-            value |= self._chance(_RANDOM_BITS - 1)
+            value |= self._random(_RANDOM_BITS - 1)
         self._last = value
         return prefix + encode_ulid(value)
 
@@ -84,8 +83,8 @@ def secret_token() -> str:
     return secrets.token_hex(32)
 
 
-def marked_token() -> str:
-    """A secret that scanners of source code and logs know by its beginning."""
+def prefixed_token() -> str:
+    """A secret with a prefix that secret scanners can detect."""
     return TOKEN_PREFIX + secret_token()
 
 

@@ -1,4 +1,4 @@
-"""Is a database file whole? Asked before anything else opens it."""
+"""Checks whether a database file is damaged, before anything else opens it."""
 
 import sqlite3
 from contextlib import closing
@@ -9,7 +9,7 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 def is_damaged(database: Path, *, quick: bool) -> bool:
-    """SQLite's own check, the quick one or all of it. An empty file was one with content."""
+    """Runs SQLite's quick or full check. An empty file counts as damaged."""
     if database.stat().st_size == 0:
         return True
     uri = database.absolute().as_uri() + "?mode=rw"
@@ -18,6 +18,6 @@ def is_damaged(database: Path, *, quick: bool) -> bool:
             pragma = "quick_check" if quick else "integrity_check"
             row = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
     except sqlite3.DatabaseError as error:
-        # Busy, or no room, is no damage.
+        # A busy database or a full disk is not damage.
         return (getattr(error, "sqlite_errorname", None) or "").startswith(_DAMAGE)
     return row is None or row[0] != "ok"

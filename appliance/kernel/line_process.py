@@ -1,8 +1,8 @@
-"""A child process that is asked a line and answers a line, and is hung up on when it is late.
+"""A child process that answers each line with a line, and is killed when it is late.
 
-It has to end when its socket is closed. It leads a session of its own and gets a socket as
-standard input, no other descriptor, and the environment it is given. Who waits for it waits on
-the event loop.
+The child has to exit when its socket is closed. It leads a session of its own and gets a socket as
+standard input, no other descriptors, and only the given environment. Waiting for it does not
+block the event loop.
 """
 
 import os
@@ -15,28 +15,28 @@ import gevent
 from gevent import socket as cooperative
 
 RECEIVE_BYTES = 64 * 1024
-BURIAL_LOOKS = 500
-BURIAL_PAUSE_SECONDS = 0.01
+REAP_POLLS = 500
+REAP_POLL_SECONDS = 0.01
 
 
-class ChildLate(Exception):
-    """No whole line came in time. The child is killed."""
+class ResponseLate(Exception):
+    """No complete line arrived in time. The child is killed."""
 
 
-class ChildEnded(Exception):
-    """The child has ended, or closed its end."""
+class ProcessEnded(Exception):
+    """The child exited, or closed its socket."""
 
 
-class ChildTalks(Exception):
-    """A line longer than allowed. The child is killed."""
+class ResponseTooLong(Exception):
+    """The child sent a line that is too long. It is killed."""
 
 
-class ChildUnasked(ChildTalks):
-    """More than one line for one asked, the last time. The child is killed."""
+class UnrequestedLine(ResponseTooLong):
+    """The child sent more than one line for one request. It is killed."""
 
 
-class LineChild:
-    """One process. `ask` is for one caller at a time; after an error it is over."""
+class LineProcess:
+    """One process. `ask` is for one caller at a time. After an error the process is gone."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         ours, theirs = cooperative.socketpair()  # type: ignore[attr-defined]
@@ -52,22 +52,22 @@ class LineChild:
         self.alive = True
 
     def ask(self, line: bytes, seconds: float, bytes_max: int) -> bytes:
-        """Its answer to `line`, without the line end."""
+        """The child's answer to `line`, without the newline."""
         try:
             if self._buffer:
-                raise ChildUnasked
-            with gevent.Timeout(seconds, ChildLate):
+                raise UnrequestedLine
+            with gevent.Timeout(seconds, ResponseLate):
                 self._socket.sendall(line + b"\n")
                 return self._line(bytes_max)
         except OSError as error:
             self.kill()
-            raise ChildEnded from error
-        except BaseException:  # also when the waiting greenlet is killed: the answer would be old
+            raise ProcessEnded from error
+        except BaseException:  # also if the greenlet is killed: the answer would be late
             self.kill()
             raise
 
-    def look(self) -> bool:
-        """Whether it still runs, though nobody has asked it for a while."""
+    def check_alive(self) -> bool:
+        """Whether the process still runs. Also notices that an idle one exited."""
         if self.alive and hasattr(os, "waitid"):
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             try:
@@ -79,41 +79,41 @@ class LineChild:
         return self.alive
 
     def kill(self) -> None:
-        """Hangs up: the child ends all that it started, and itself. One that does not is killed
-        with its process group after a while. Waits for nothing."""
+        """Closes the socket, upon which the child has to exit. If it doesn't, it is killed with its
+        process group after some seconds. Returns at once."""
         if not self.alive:
             return
         self.alive = False
         self._socket.close()
-        gevent.spawn(self._bury)
+        gevent.spawn(self._reap)
 
     def _line(self, bytes_max: int) -> bytes:
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > bytes_max:
-                raise ChildTalks
+                raise ResponseTooLong
             data = self._socket.recv(RECEIVE_BYTES)
             if not data:
-                raise ChildEnded
+                raise ProcessEnded
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         if len(line) > bytes_max:
-            raise ChildTalks
+            raise ResponseTooLong
         return line
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         with suppress(ChildProcessError):
-            for look in range(2 * BURIAL_LOOKS):
+            for poll in range(2 * REAP_POLLS):
                 if os.waitpid(self.pid, os.WNOHANG)[0]:
                     return
-                if look == BURIAL_LOOKS:  # not reaped yet, so the number is still its own
+                if poll == REAP_POLLS:  # not reaped yet, so the pid can't be reused
                     with suppress(ProcessLookupError, PermissionError):
                         os.killpg(self.pid, signal.SIGKILL)
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(self.pid, signal.SIGKILL)
-                gevent.sleep(BURIAL_PAUSE_SECONDS)
+                gevent.sleep(REAP_POLL_SECONDS)
 
 
 def _spawn(arguments: Sequence[str], environment: Mapping[str, str], descriptor: int) -> int:
@@ -125,5 +125,5 @@ def _spawn(arguments: Sequence[str], environment: Mapping[str, str], descriptor:
     words = list(arguments)
     try:
         return os.posix_spawn(words[0], words, dict(environment), file_actions=actions, setsid=True)
-    except NotImplementedError:  # a system that can't: the child asks for its session itself
+    except NotImplementedError:  # not supported here: the child starts its session itself
         return os.posix_spawn(words[0], words, dict(environment), file_actions=actions)

@@ -1,4 +1,4 @@
-"""One at a time, among greenlets."""
+"""A lock for greenlets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,21 +9,21 @@ from gevent.lock import BoundedSemaphore
 from appliance.kernel.errors import Unavailable
 
 
-class Turn:
-    """`with turn:` waits until nobody else is inside."""
+class GreenletLock:
+    """`with lock:` waits until no other greenlet holds it."""
 
     def __init__(self) -> None:
         self._semaphore = BoundedSemaphore(1)
 
     @property
-    def taken(self) -> bool:
+    def locked(self) -> bool:
         return bool(self._semaphore.locked())
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """The same, for who waits no longer than that; Unavailable then."""
+    def timeout(self, seconds: float) -> Iterator[None]:
+        """Like `with lock:`, but raises Unavailable after `seconds`."""
         if not self._semaphore.acquire(timeout=seconds):
-            raise Unavailable("somebody else is served first, and for too long")
+            raise Unavailable("timed out waiting for another request to finish")
         try:
             yield
         finally:

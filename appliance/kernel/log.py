@@ -1,10 +1,9 @@
-"""JSON lines on standard output: what happened, to which request, never what was said.
+"""Writes JSON lines to standard output, without secrets or user content.
 
-Fields are facts for an operator. A field whose name speaks of a secret or of content
-is refused in tests and masked in service, so a slip can't leak.
+Fields are facts for an operator. The value of a field whose name suggests a secret or content
+is masked, so that a mistake leaks nothing.
 
-Writing a line never raises: on a full disk or a closed pipe it is dropped and counted, and
-the next line is tried again.
+Writing a line never raises. On a full disk or a closed pipe the line is dropped and counted.
 """
 
 import logging
@@ -21,8 +20,8 @@ from appliance.kernel.clock import Clock, SystemClock, iso
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: JSON lines on standard output."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"  # and what is above it
-    access: Literal["errors", "all", "off"] = "errors"  # a line for which requests
+    level: Literal["debug", "info", "warning", "error"] = "info"  # lowest level that is written
+    access: Literal["errors", "all", "off"] = "errors"  # requests for which a line is written
 
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -31,13 +30,13 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Dropped:
-    """How many lines this process could not write."""
+    """The number of lines that this process could not write."""
 
     lines = 0
 
 
 class Log:
-    """One line a call: level, time, message, fields. Lines are written whole or dropped."""
+    """Each call writes one line: level, time, message, fields."""
 
     def __init__(
         self,
@@ -47,9 +46,9 @@ class Log:
         **bound: Any,
     ) -> None:
         stream = stream if stream is not None else sys.stdout.buffer
-        # Unbuffered: a buffer keeps what it could not write, and fails again with every line.
+        # Unbuffered, because a buffer keeps what it could not write and fails with every line.
         self._stream: Any = getattr(stream, "raw", stream)
-        self._buffer = stream  # whose end would close what is below it
+        self._buffer = stream  # kept, because its destructor would close the raw stream
         self._torn = False
         self._level = LEVELS[level]
         self._clock = clock or SystemClock()
@@ -65,8 +64,8 @@ class Log:
         self._write("warning", message, fields)
 
     def error(self, message: str, error: BaseException | None = None, **fields: Any) -> None:
-        """`error` adds the exception's type and the frames it came through, not its text:
-        a driver's text may quote a value that a user sent."""
+        """`error` adds the exception's type and frames, but not its text, which may quote user
+        content."""
         if error is not None:
             fields["error_type"] = type(error).__name__
             fields["frames"] = [
@@ -90,7 +89,7 @@ class Log:
         try:
             written = self._stream.write(data) or 0
             self._stream.flush()
-        except (OSError, ValueError):  # no room, a closed pipe, a closed file
+        except (OSError, ValueError):  # a full disk, a closed pipe or a closed file
             written = 0
         if written:
             self._torn = written < len(data)
@@ -99,7 +98,7 @@ class Log:
 
 
 def is_secret_name(name: str) -> bool:
-    """True for a name that must never be logged with its value."""
+    """Whether the value of a field with this name must not be logged."""
     lowered = name.lower()
     return any(word in lowered for word in _SECRET) and not lowered.endswith(
         ("_bytes", "_count", "_id", "_path")
@@ -107,7 +106,7 @@ def is_secret_name(name: str) -> bool:
 
 
 class ErrorStream:
-    """Standard error for tracebacks of libraries: what can't be written is dropped."""
+    """Standard error for the tracebacks of libraries. Text that can't be written is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -126,7 +125,7 @@ class ErrorStream:
 
 
 class StandardLibraryHandler(logging.Handler):
-    """Sends what libraries log through `logging` to the same lines."""
+    """Writes what libraries log with `logging` to the same log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The one kind of background work: a bounded round, again and again, until stopped."""
+"""Background work: a loop runs bounded rounds until it is stopped."""
 
 from typing import Any
 
@@ -8,22 +8,26 @@ from gevent.event import Event
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
-from appliance.kernel.wakeup import Signal
+from appliance.kernel.wakeup import Wakeup
 
-_rounds = counter("loop_rounds_total", "Rounds begun", ("loop",))
-_failures = counter("loop_failures_total", "Rounds that raised", ("loop",))
-_seconds = histogram("loop_round_seconds", "Time of a round", ("loop",))
-_success = gauge("loop_last_success_timestamp_seconds", "End of the last good round", ("loop",))
+_rounds = counter("loop_rounds_total", "Rounds of background loops that were started", ("loop",))
+_failures = counter("loop_failures_total", "Rounds of background loops that failed", ("loop",))
+_seconds = histogram("loop_round_seconds", "Duration of a round of a background loop", ("loop",))
+_success = gauge(
+    "loop_last_success_timestamp_seconds",
+    "Unix time at which the last successful round ended",
+    ("loop",),
+)
 
 STEP_SECONDS = 0.5
-STEP_MARGIN_SECONDS = 0.005  # a wait this close to a step ends there
+STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends with it
 
 
 def in_step(now: float, seconds: float) -> float:
     """A wait of `seconds` from `now`, shortened so that it ends together with those of other loops.
 
-    Waking up costs more than what an idle loop does when it is awake, so waits of STEP_SECONDS or
-    longer end on a multiple of STEP_SECONDS of the monotonic clock, sooner by less than one step.
+    Waking up costs more than what an idle loop does. So waits of STEP_SECONDS or longer end at a
+    multiple of STEP_SECONDS of the monotonic clock, less than one step early.
     """
     if seconds < STEP_SECONDS:
         return seconds
@@ -31,30 +35,30 @@ def in_step(now: float, seconds: float) -> float:
 
 
 class Loop:
-    """Subclasses give `name`, `interval_seconds` and `run_once`. Tests call `run_once`.
+    """Subclasses define `name`, `interval_seconds` and `run_once`. Tests call `run_once`.
 
-    `nudge` has the next round at once, but not sooner after the last than `shortest_seconds`.
-    So does setting `work`, a signal of the object that has work for the loop.
+    `nudge` starts the next round now, or `shortest_seconds` after the last one. Setting `work`, a
+    wakeup of the object that has work for the loop, does the same.
     """
 
     name = "loop"
     interval_seconds = 1.0
     shortest_seconds = 0.0
 
-    def __init__(self, clock: Clock, log: Log, work: Signal | None = None) -> None:
+    def __init__(self, clock: Clock, log: Log, work: Wakeup | None = None) -> None:
         self.clock = clock
         self.log = log
         self._stop = Event()
-        self._nudged = Signal() if work is None else work
+        self._nudged = Wakeup() if work is None else work
         self._greenlet: Any = None
-        self.due = float("-inf")  # when the wait for the next round ends by itself
+        self.due = float("-inf")  # when the next round starts without a nudge
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """One bounded round; counts of what it did."""
+        """Run one bounded round; returns counts of what it did."""
         raise NotImplementedError
 
     def nudge(self) -> None:
-        """There is something to do."""
+        """Start the next round now."""
         self._nudged.set()
 
     def start(self) -> None:
@@ -62,7 +66,7 @@ class Loop:
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self, timeout_seconds: float = 0.5) -> None:
-        """Ends after the round that is running; without a start it does nothing."""
+        """Stop after the current round. Does nothing if the loop was not started."""
         self._stop.set()
         self._nudged.set()
         if self._greenlet is not None:
@@ -83,7 +87,7 @@ class Loop:
             _seconds.labels(self.name).observe(self.clock.monotonic() - started)
 
     def _rested(self) -> bool:
-        """Waits for the next round; true when there is none."""
+        """Wait for the next round; True if the loop was stopped."""
         now = self.clock.monotonic()
         wait = in_step(now, max(self.interval_seconds, self.shortest_seconds))
         self.due = now + wait
@@ -97,11 +101,11 @@ class Loop:
 
 
 class LoopDelay(Loop):
-    """How late the event loop is: the time between the end of a wait and the turn after it."""
+    """Measures how late the event loop runs a loop whose wait has ended."""
 
     name = "loop_delay"
     interval_seconds = 1.0
-    _gauge = gauge("loop_delay_seconds", "Delay of the event loop, worst of the last 10 s")
+    _gauge = gauge("loop_delay_seconds", "Delay of the event loop, the largest of the last 10 s")
 
     def __init__(self, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)

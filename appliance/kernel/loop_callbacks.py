@@ -1,9 +1,9 @@
-"""Carries calls from native threads to the event loop that owns them.
+"""Runs calls from native threads on the event loop.
 
-Native threads (the stores' writers and readers) may touch nothing of gevent but one
-thing: a loop's async watcher, whose `send` is safe from anywhere. A Handoff is that
-watcher and a queue beside it. Calls run on the loop in the order they were posted,
-inside the hub, so they must not block.
+Native threads (writers and readers of the stores) must not use gevent, except for
+`send` of a loop's async watcher, which is thread-safe. A LoopCallbacks is such a watcher
+with a queue. Calls run on the loop in the order in which they were posted. They run inside
+gevent's hub, so they must not block.
 """
 
 import sys
@@ -18,7 +18,7 @@ start_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thr
 allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
 
 
-class Handoff:
+class LoopCallbacks:
     """Bound to the event loop of the greenlet that makes it."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Handoff:
         self._watcher.start(self._run)
 
     def post(self, function: Callable[..., None], *args: Any) -> None:
-        """From any thread: have `function(*args)` called on the loop."""
+        """Call `function(*args)` on the loop. Thread-safe."""
         self._calls.append((function, args))
         self._watcher.send()
 
@@ -42,5 +42,5 @@ class Handoff:
             try:
                 function(*args)
             except Exception:
-                # The others must hear all the same; gevent prints what went wrong.
+                # The other calls must still run; gevent prints the error.
                 gevent.get_hub().handle_error(function, *sys.exc_info())

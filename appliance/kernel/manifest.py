@@ -1,9 +1,9 @@
-"""What a workspace had: its stores and secrets, so that a missing one is never begun anew silently.
+"""Records the stores and secrets of a workspace, so that a lost one is never recreated silently.
 
-The record is a JSON file, `.agentlip/stores.json`, and the same text in the auth store, so that
-neither can be removed unnoticed. A workspace without a record (another program's, or an older
-version's) gets one at its first open. Each store carries a random id, by which a file of another
-workspace is recognised.
+The record is a JSON file, `.agentlip/stores.json`, and the same text in one of the stores, so that
+neither can be removed unnoticed. A workspace without a record (made by another program or an older
+version) gets one at its first start. Each store has a random id, by which a file of another
+workspace is detected.
 """
 
 import sqlite3
@@ -14,27 +14,27 @@ from typing import Literal
 
 import msgspec
 
+from appliance.kernel import meta, store_declaration
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import MANIFEST, STORES, DataDir, suspect_mark
+from appliance.kernel.datadir import BESIDE, MANIFEST, STORES, DataDir, read_small, suspect_marker
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
+from appliance.kernel.store_declaration import DECLARATIONS, STORE_ID_KEY, declaration_of
 
 TOKEN, IDENTITY = "token", "identity"
 NAMES = (*STORES, TOKEN, IDENTITY)
 FILE = MANIFEST
+RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
 Mode = Literal["ro", "rw"]
 _META_KEY = "x_stores"
-_ID_KEY = "x_store_id"
-_FILE_BYTES_MAX = 65_536
-_BESIDE = ("-wal", "-shm", "-journal")
 _BUSY_SECONDS = 5.0
 
 
 class StoreLost(Conflict):
     code = "STORE_LOST"
-    sentence = "a store of this workspace is missing"
-    advice = "put a copy back, or create it empty: agentlipd up --accept-loss STORE"
+    default_message = "a store of this workspace is missing"
+    default_hint = "restore a copy, or create it empty: agentlipd up --accept-loss STORE"
 
     def __init__(self, name: str, problem: str = "missing") -> None:
         file = file_of(name)
@@ -42,17 +42,16 @@ class StoreLost(Conflict):
             "missing": f"its file .agentlip/{file} is missing",
             "foreign": f".agentlip/{file} belongs to another workspace",
         }[problem]
-        other = {TOKEN: "; or issue a new one: agentlip token rotate server"}.get(name, "")
+        again = "issue a new one" if name == TOKEN else "create it again without its data"
         super().__init__(
             f"{name}: {what}",
             details={"store": name, "file": file, "problem": problem},
-            hint=f"put a copy of it back{other}; or create it again without its data:"
-            f" agentlipd up --accept-loss {name}",
+            hint=f"restore a copy of it; or {again}: agentlipd up --accept-loss {name}",
         )
 
 
-class Manifest(msgspec.Struct):
-    """`stores`: name → its id, "" where it has none. `lost`: name → when its loss was accepted."""
+class WorkspaceManifest(msgspec.Struct):
+    """`stores`: name → id, "" if it has none. `lost`: name → when the loss was accepted."""
 
     version: int = 1
     stores: dict[str, str] = {}
@@ -60,30 +59,30 @@ class Manifest(msgspec.Struct):
 
 
 def file_of(name: str) -> str:
-    """Relative to `.agentlip/`."""
-    special = {TOKEN: "token", IDENTITY: "identity/keypair.json", "hub": "db.sqlite3"}
-    return special.get(name, f"{name}.sqlite3")
+    """The file of a store or secret, relative to `.agentlip/`."""
+    secrets = {TOKEN: "token", IDENTITY: "identity/keypair.json"}
+    return secrets.get(name) or store_declaration.file_of(name)
 
 
 def check_names(names: Iterable[str]) -> frozenset[str]:
-    """The values of --accept-loss. Raises Invalid."""
+    """Validates the values of --accept-loss. Raises Invalid."""
     given = frozenset(names)
     unknown = sorted(given - set(NAMES))
     if unknown:
         raise Invalid(
             f"unknown store: {unknown[0]}",
             details={"field": "accept-loss"},
-            hint=f"one of: {', '.join(NAMES)}",
+            hint=f"use one of: {', '.join(NAMES)}",
         )
     return given
 
 
-def read(datadir: DataDir, mode: Mode = "ro") -> Manifest:
-    """What file and auth store remember, together; empty where there is no record."""
-    of_auth = _decode(_meta(datadir.database("auth"), _META_KEY, mode).encode())
-    found = _decode(_text(datadir.dir / FILE)), of_auth
-    both = Manifest()
-    for each in found:
+def read(datadir: DataDir, mode: Mode = "ro") -> WorkspaceManifest:
+    """The record in the file and in the store, merged; empty if there is none."""
+    in_store = _decode(_meta(datadir.database(RECORD_STORE), _META_KEY, mode).encode())
+    records = _decode(read_small(datadir.dir / FILE)), in_store
+    both = WorkspaceManifest()
+    for each in records:
         for name, store_id in each.stores.items():
             both.stores[name] = both.stores.get(name) or store_id
         both.lost |= each.lost
@@ -91,14 +90,14 @@ def read(datadir: DataDir, mode: Mode = "ro") -> Manifest:
 
 
 def remembered_at(database: Path) -> dict[str, str]:
-    """The stores that the file beside a database names."""
-    return _decode(_text(database.with_name(FILE))).stores
+    """The stores that the record beside a database names."""
+    return _decode(read_small(database.with_name(FILE))).stores
 
 
 def lost_stores(
     datadir: DataDir, mode: Mode = "ro", stores: Collection[str] = STORES
 ) -> list[StoreLost]:
-    """What is remembered and not there, or somebody else's. Only `stores` are looked at, and
+    """Recorded stores that are missing or belong to another workspace. Checks `stores` and the
     secrets."""
     expected = read(datadir, mode).stores or _expected_without_record(datadir, mode)
     lost = []
@@ -107,13 +106,13 @@ def lost_stores(
         if name in STORES and name not in stores:
             continue
         if name == IDENTITY:
-            continue  # a process without a disk of its own needs none: asked where it is loaded
+            continue  # not every workspace needs keys: the identity subsystem checks them
         if name == TOKEN:
             if datadir.read_token() is None:
                 lost.append(StoreLost(name))
         elif not path.exists():
             lost.append(StoreLost(name))
-        elif store_id and (_id_of(path, mode) or store_id) != store_id:
+        elif store_id and (_id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign"))
     return lost
 
@@ -125,7 +124,7 @@ def check(
     log: Log,
     stores: Collection[str] = STORES,
 ) -> None:
-    """Before `stores` are opened or made. Raises StoreLost for what was not accepted."""
+    """Call before `stores` are opened or created. Raises StoreLost unless accepted."""
     lost = lost_stores(datadir, "rw", {*stores, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
@@ -140,7 +139,7 @@ def check(
 
 
 def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
-    """Adds what is there to the record. Under the lock, with `stores` migrated."""
+    """Add existing files to the record. Call with the lock held and `stores` migrated."""
     manifest = read(datadir, "rw")
     for store in stores:
         path = datadir.database(store)
@@ -153,7 +152,7 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
 
 
 def forget(datadir: DataDir, name: str) -> None:
-    """The caller puts that file aside: the next start may begin it anew."""
+    """Remove a file from the record, so that the next start may create it again."""
     manifest = read(datadir, "rw")
     if manifest.stores.pop(name, None) is not None:
         _write(datadir, manifest)
@@ -168,95 +167,85 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
         manifest.lost[name] = iso(now_ms)
         if name in STORES and not datadir.database(name).exists():
             _put_aside(datadir.database(name), now_ms)
-    if "hub" in names and datadir.database("auth").exists():
+    restarted = any(declaration_of(name).numbers_events for name in names)
+    if restarted and datadir.database(RECORD_STORE).exists():
         # Event numbers begin again: cursors of clients must not be taken for new ones.
-        with _opened(datadir.database("auth")) as connection:
+        with _opened(datadir.database(RECORD_STORE)) as connection:
             connection.execute("DELETE FROM meta WHERE key = 'epoch'")
             connection.commit()
     _write(datadir, manifest)
 
 
 def _put_aside(database: Path, now_ms: int) -> None:
-    """A log of the lost file must not be played into the new one."""
-    for suffix in _BESIDE:
+    """Rename the log of the lost file, which must not be applied to the new one."""
+    for suffix in BESIDE:
         leftover = database.with_name(database.name + suffix)
         if leftover.exists():
             leftover.rename(database.with_name(f"{database.name}.lost-{now_ms}{suffix}"))
-    suspect_mark(database).unlink(missing_ok=True)
+    suspect_marker(database).unlink(missing_ok=True)
 
 
-def _id_of(database: Path, mode: Mode) -> str:
-    """The id a store's file carries; "" where it has none or can't be read."""
-    key = "db_id" if database.name == file_of("hub") else _ID_KEY
-    return _meta(database, key, mode)
+def _id_of(database: Path, store: str, mode: Mode) -> str:
+    """The id in a store's file; "" if it has none or can't be read."""
+    return _meta(database, declaration_of(store).id_key, mode)
 
 
 def _expected_without_record(datadir: DataDir, mode: Mode) -> dict[str, str]:
-    """An older version's workspace: hub and auth were always made together, by us."""
-    hub, auth = datadir.database("hub"), datadir.database("auth")
-    ours = _meta(auth, "epoch", mode) or _meta(
-        hub, "x_schema", mode
-    )  # else being made, or another's
-    return {"hub": "", "auth": ""} if ours else {}
+    """An older version's workspace: it made the needed stores together. Nothing for a workspace
+    that is being made, or that another program made."""
+    ours = _meta(datadir.database(RECORD_STORE), "epoch", mode) or any(
+        declaration.marks_workspace and _meta(datadir.database(store), "x_schema", mode)
+        for store, declaration in DECLARATIONS.items()
+    )
+    needed = [store for store, declaration in DECLARATIONS.items() if declaration.needed]
+    return dict.fromkeys(needed, "") if ours else {}
 
 
-def _identify(path: Path, store: str, known: str) -> str:
-    found = _id_of(path, "rw")
-    if found or known or store == "hub":
-        return found or known  # a file whose id can't be read may be damaged: not written
+def _identify(path: Path, store: str, recorded: str) -> str:
+    in_file = _id_of(path, store, "rw")
+    own_key = declaration_of(store).id_key == STORE_ID_KEY
+    if in_file or recorded or not own_key:
+        return in_file or recorded  # a file whose id can't be read may be damaged, so don't write
     with suppress(sqlite3.Error), _opened(path) as connection:
         connection.execute(
             "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
-            (_ID_KEY, random_id()),
+            (STORE_ID_KEY, random_id()),
         )
         connection.commit()
-    return _id_of(path, "rw")
+    return _id_of(path, store, "rw")
 
 
-def _write(datadir: DataDir, manifest: Manifest) -> None:
+def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:
     text = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=2).decode()
     text += "\n"
-    if _text(datadir.dir / FILE) != text.encode():
+    if read_small(datadir.dir / FILE) != text.encode():
         datadir.write_private(datadir.dir / FILE, text)
-    auth = datadir.database("auth")
-    if auth.exists() and _meta(auth, _META_KEY, "rw") != text:
-        with suppress(sqlite3.Error), _opened(auth) as connection:
-            connection.execute(
-                "INSERT INTO meta (key, value) VALUES (?, ?)"
-                " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (_META_KEY, text),
-            )
+    database = datadir.database(RECORD_STORE)
+    if database.exists() and _meta(database, _META_KEY, "rw") != text:
+        with suppress(sqlite3.Error), _opened(database) as connection:
+            connection.execute(meta.SET, (_META_KEY, text))
             connection.commit()
 
 
-def _decode(text: bytes) -> Manifest:
+def _decode(text: bytes | None) -> WorkspaceManifest:
     try:
-        return msgspec.json.decode(text, type=Manifest)
+        return msgspec.json.decode(text or b"", type=WorkspaceManifest)
     except msgspec.DecodeError:
-        return Manifest()
-
-
-def _text(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_FILE_BYTES_MAX)
-    except OSError:
-        return b""
+        return WorkspaceManifest()
 
 
 def _meta(database: Path, key: str, mode: Mode) -> str:
-    """A value of the table meta; "" where it can't be read. Never makes a database.
+    """A value of the table `meta`; "" if it can't be read. Never creates a database.
 
-    Under the lock `rw`, which leaves no log behind; beside a running appliance `ro`.
+    With the lock held use `rw`, which leaves no log behind; beside a running appliance `ro`.
     """
-    if not database.exists() or suspect_mark(database).exists():
+    if not database.exists() or suspect_marker(database).exists():
         return ""
     try:
         with _opened(database, mode) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            return meta.value(connection, key) or ""
     except sqlite3.Error:
         return ""
-    return "" if row is None else str(row[0])
 
 
 def _opened(database: Path, mode: Mode = "rw") -> "closing[sqlite3.Connection]":

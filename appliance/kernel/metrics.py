@@ -1,7 +1,7 @@
-"""The one registry. Names are `agentlip_<subsystem>_<what>_<unit>`.
+"""The registry of all metrics. Names are `agentlip_<subsystem>_<what>_<unit>`.
 
-Labels come from closed sets only (route template, outcome, state), never from ids
-or from names that users give.
+Label values come from closed sets (route template, outcome, state), never from ids
+or from names that users choose.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from appliance.kernel.log import Dropped
 
-# Counting is a few machine instructions under a lock and never waits for anything, so the
-# lock may be the operating system's: gevent's costs more than the counting.
+# Counting takes a few instructions under a lock and never waits, so the operating system's lock
+# is enough. gevent's lock would cost more than the counting.
 _lock: Any = monkey.get_original("_thread", "allocate_lock")
 for _module in (prometheus_client.metrics, prometheus_client.values):
     setattr(_module, "Lock", _lock)  # noqa: B010 - neither exports it

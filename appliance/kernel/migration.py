@@ -1,6 +1,6 @@
-"""One migration file: its number, its promise to older programs, and its statements.
+"""Reads migration files: their numbers, their compatibility with older programs, their statements.
 
-Found as package data, so a checkout, an installed package and the image read them alike.
+The files are package data, so a checkout, an installed package and the image find them alike.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
+import migrations as migration_files
+
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 _OPENS_WITH = re.compile(r"^-- opens-with: (\d+)$", re.MULTILINE)
 _OPTIONAL = re.compile(r"^-- optional: yes$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-# These end the transaction around a step, or can't be undone by it.
+# These end the transaction around a step, or can't be rolled back with it.
 _FORBIDDEN = frozenset(
     {"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"}
     | {"PRAGMA", "ATTACH", "DETACH", "VACUUM"}
@@ -24,11 +26,11 @@ _FORBIDDEN = frozenset(
 
 
 class BadMigration(Exception):
-    """The file itself is wrong, whatever database it meets."""
+    """A migration file is wrong, independent of any database."""
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """`opens_with` is the number of the oldest program that may open the file afterwards."""
+    """`opens_with`: number of the oldest program that may open the file after this migration."""
 
     number: int
     name: str
@@ -42,7 +44,7 @@ def read(name: str, text: str) -> Migration:
     text = text.replace("\r\n", "\n")
     number, opens_with = _NAME.fullmatch(name), _OPENS_WITH.search(text)
     if number is None or opens_with is None:
-        raise BadMigration(f"{name}: needs a name like 0001_what.sql and a line '-- opens-with: N'")
+        raise BadMigration(f"{name}: expected a name like 0001_x.sql and a line '-- opens-with: N'")
     return Migration(
         number=int(number[1]),
         name=name,
@@ -55,13 +57,13 @@ def read(name: str, text: str) -> Migration:
 
 def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
     """The migrations of `store` in the order they are applied."""
-    folder = (root or resources.files("migrations")) / store
-    found = [
+    folder = (root or resources.files(migration_files)) / store
+    migrations = [
         read(entry.name, entry.read_text(encoding="utf-8"))
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     ]
-    ordered = tuple(sorted(found, key=lambda each: (each.number, each.optional, each.name)))
+    ordered = tuple(sorted(migrations, key=lambda each: (each.number, each.optional, each.name)))
     numbers = [each.number for each in ordered if not each.optional]
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise BadMigration(f"migrations of {store} are not numbered 1, 2, 3: {numbers}")
@@ -69,16 +71,16 @@ def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
 
 
 def newest(migrations: Sequence[Migration]) -> int:
-    """The number of the program that knows these."""
+    """The number of the newest migration that is not optional."""
     return max((each.number for each in migrations if not each.optional), default=0)
 
 
 def statements(migration: Migration) -> Iterator[str]:
     """The statements of a file, one by one.
 
-    Python's `executescript` commits what is open before it starts, which would tear a step
-    from its record; so statements are cut here, at semicolons where SQLite itself says that a
-    statement is complete (it knows triggers, strings and comments).
+    Python's `executescript` commits an open transaction before it starts, so a step and its record
+    would not be one transaction. Instead the file is split at the semicolons at which SQLite
+    regards a statement as complete.
     """
     begin = 0
     text = migration.sql
@@ -93,5 +95,5 @@ def statements(migration: Migration) -> Iterator[str]:
 def _checked(migration: Migration, statement: str) -> str:
     words = _COMMENT.sub(" ", statement).split(None, 1)
     if words and words[0].rstrip(";").upper() in _FORBIDDEN:
-        raise BadMigration(f"{migration.name}: {words[0]} has no place in a migration")
+        raise BadMigration(f"{migration.name}: {words[0]} is not allowed in a migration")
     return statement

@@ -1,14 +1,13 @@
-"""What the tables of all stores share: the dialect in which queries are composed, and the tables
-that more than one store has.
+"""The SQL dialect in which queries are composed.
 
-Models compose queries; they never run them. `statement(query)` is text, and a Reader runs it on
+Models compose queries but never run them. `statement(query)` returns text, and a Reader runs it on
 its own connection. The database below has no file and no connection, so peewee's connections,
-locks and state of threads are not in use, and a query that is run through peewee fails. The SQL
-files under `migrations` say what the tables are; a test compares the models with them.
+locks and thread state are not used, and running a query through peewee fails. The SQL
+files under `migrations` define the tables; a test compares the models with them.
 
-To compose takes 50 to 600 microseconds, more than most of these queries take to run. So a
-statement is composed once for each of its forms, with named parameters: at import, or by a
-function that remembers (`functools.cache`) what it composed for which filters.
+Composing a query takes 50 to 600 microseconds, longer than running most of them. So each form of a
+statement is composed once, with named parameters: at import, or by a function with
+`functools.cache`, by filters.
 """
 
 from collections.abc import Iterable
@@ -26,57 +25,22 @@ class Table(peewee.Model):
 
 
 def statement(query: Any) -> str:
-    """The text of a query, to be run with the values of what it calls `given`."""
+    """The text of a query. Its parameters are the names passed to `given`."""
     sql, values = query.sql()
     if values:
-        raise ValueError(f"these would be lost, name them with given(): {values}")
+        raise ValueError(f"use given() for these values: {values}")
     return str(sql)
 
 
 def given(name: str) -> peewee.SQL:
-    """A value that comes when the statement is run."""
+    """A parameter whose value is passed when the statement runs."""
     return peewee.SQL(f":{name}")
 
 
 def literal(word: str) -> peewee.SQL:
-    """A word that stands in the statement: a partial index serves no other value."""
+    """A constant in the statement, as a partial index requires."""
     return peewee.SQL(f"'{word}'")
 
 
 def fields(table: type[Table], names: Iterable[str]) -> list[Any]:
     return [table._meta.fields[name] for name in names]
-
-
-class Note(Table):
-    key = peewee.TextField(primary_key=True)
-    value = peewee.TextField()
-
-    class Meta:
-        table_name = "meta"
-
-
-class Migration(Table):
-    number = peewee.IntegerField()
-    name = peewee.TextField(primary_key=True)
-    sha256 = peewee.TextField()
-    applied_ms = peewee.IntegerField()
-
-    class Meta:
-        table_name = "x_migrations"
-
-
-class Answer(Table):
-    """What `once.py` keeps."""
-
-    principal = peewee.TextField()
-    method = peewee.TextField()
-    route = peewee.TextField()
-    key = peewee.TextField()
-    fingerprint = peewee.TextField()
-    status = peewee.IntegerField()
-    reply = peewee.BlobField()
-    created_ms = peewee.IntegerField()
-
-    class Meta:
-        table_name = "x_idempotency"
-        primary_key = peewee.CompositeKey("principal", "method", "route", "key")

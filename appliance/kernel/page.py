@@ -1,4 +1,4 @@
-"""A page of rows is limited by a count and by bytes: both are known before the rows are read."""
+"""Limits a page of rows by count and by bytes, both known before the rows are read."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -7,13 +7,13 @@ import msgspec
 
 T = TypeVar("T")
 
-ROW_BYTES = 500  # of a row beside its text: ids, names, times and the keys around them
-_SHORT = 128  # characters of which the exact number of bytes does not matter
+ROW_BYTES = 500  # a row without its text: ids, names, times and keys
+_SHORT = 128  # below this many characters the exact number of bytes is not needed
 _encode = msgspec.json.Encoder().encode
 
 
 def text_bytes(text: str | None) -> int:
-    """The length of `text` as JSON. Control characters take six bytes each there."""
+    """The length of `text` as JSON, where a control character takes six bytes."""
     if not text:
         return 0
     return len(text) if len(text) <= _SHORT else len(_encode(text))
@@ -25,7 +25,7 @@ def take_page(
     """Rows from the front, and whether there are more.
 
     At most `limit` rows and `bytes_max` bytes by `size`, but at least one row, so that paging
-    gets on. What lies behind the first row that does not fit is not read.
+    always makes progress. Rows after the first that does not fit are not read.
     """
     page: list[T] = []
     left = bytes_max

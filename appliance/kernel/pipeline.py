@@ -1,4 +1,4 @@
-"""Work in two steps, the next piece begun while the one before is being finished."""
+"""A pipeline of two steps: the next piece begins while the previous one finishes."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,27 +10,27 @@ T = TypeVar("T")
 
 
 class Pipeline:
-    """At most `pieces_max` pieces are open; they are delivered in the order of their beginning.
+    """At most `pieces_max` pieces are in progress; they are delivered in the order they began.
 
-    For one greenlet that begins. What `finish` or `deliver` raises ends that piece alone.
+    Only one greenlet may call `run`. An error in `finish` or `deliver` affects only its own piece.
     """
 
     def __init__(self, pieces_max: int) -> None:
-        self._room = Semaphore(pieces_max)
+        self._slots = Semaphore(pieces_max)
         self._last: Any = None  # the greenlet that finishes the newest piece
 
     def run(self, begin: Callable[[], Callable[[], T]], deliver: Callable[[T], None]) -> None:
-        """`begin()` here and now, as soon as there is room; the rest in a greenlet of its own."""
-        self._room.acquire()
+        """Call `begin()` as soon as a slot is free, then finish and deliver in another greenlet."""
+        self._slots.acquire()
         try:
             finish = begin()
         except BaseException:
-            self._room.release()
+            self._slots.release()
             raise
         self._last = gevent.spawn(self._finish, self._last, finish, deliver)
 
     def wait(self) -> None:
-        """Until all that was begun is delivered."""
+        """Wait until everything that began is delivered."""
         if self._last is not None:
             self._last.join()
 
@@ -41,4 +41,4 @@ class Pipeline:
                 before.join()
             deliver(result)
         finally:
-            self._room.release()
+            self._slots.release()

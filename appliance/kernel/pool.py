@@ -1,7 +1,4 @@
-"""Work at the same time, a bounded number at once, and a limit in time for what waits.
-
-A crew's work is done in greenlets of the loop: it may wait for sockets and stores.
-"""
+"""A bounded pool of greenlets, and time limits for code that waits on the event loop."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,21 +19,21 @@ class GreenletPool:
         return int(self._pool.free_count())
 
     def spawn(self, work: Callable[..., None], *args: Any) -> None:
-        """Begin `work`; waits while all hands are busy. What it raises is printed by gevent."""
+        """Run `work` in a greenlet; waits while the pool is full. gevent prints its errors."""
         self._pool.spawn(work, *args)
 
     def join(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for all that runs; False when time ran out."""
+        """Wait for all running work; False when time ran out."""
         return bool(self._pool.join(timeout_seconds))
 
     def kill(self) -> None:
-        """End what still runs, wherever it waits."""
+        """Kill all running work."""
         self._pool.kill(block=False)
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError inside when the block takes longer, where it waits on the loop."""
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError inside the block when it waits longer than `seconds` on the loop."""
     timer = gevent.Timeout(seconds)
     timer.start()
     try:

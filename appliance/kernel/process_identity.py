@@ -1,10 +1,10 @@
-"""Who this process is, for clients that want to know whether it is still the same."""
+"""Identifies this process, so that clients can detect a restart."""
 
 import msgspec
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """Who this process is: drawn at its start, but for the epoch, which is the workspace's."""
+    """Chosen at the start of the process, except `epoch`, which belongs to the workspace."""
 
     instance_id: str
     epoch: str

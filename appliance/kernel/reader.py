@@ -1,4 +1,4 @@
-"""A connection that reads: it never writes, and every read is limited in rows, bytes and time."""
+"""A read-only connection whose reads are limited in rows, bytes and time."""
 
 import contextlib
 import sqlite3
@@ -15,21 +15,21 @@ T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 BUSY_TIMEOUT_MS = 5000
-STEPS_BETWEEN_CHECKS = 20_000  # for reads that mostly are over before the first check
+STEPS_BETWEEN_CHECKS = 20_000  # most reads end before the first check
 PAGE_BYTES_MAX = 1 << 20
 
 
 class ReadTooLong(Unavailable):
-    sentence = "the query took longer than store.read_seconds_max and was stopped"
-    advice = "narrow the query: a smaller limit, a channel, a topic"
+    default_message = "the query took longer than `store.read_seconds_max` and was stopped"
+    default_hint = "narrow the query: use a smaller limit, a channel or a topic"
 
 
 class ReadCancelled(Unavailable):
-    sentence = "the query was stopped: its client has disconnected"
+    default_message = "the query was stopped because its client disconnected"
 
 
 class Reader:
-    """What a read function sees. One per thread."""
+    """The argument of a read function. One per thread."""
 
     def __init__(
         self,
@@ -57,17 +57,16 @@ class Reader:
         make: Callable[[Any], T],
         size: Callable[[T], int],
     ) -> tuple[list[T], bool]:
-        """At most `limit` of what `make` makes of rows, and one page of bytes by `size`; and
-        whether there are more.
+        """A page of rows converted by `make`, and whether there are more.
 
-        The statement is stepped until the page is full, and one row further; a LIMIT in it must
-        allow that.
+        The page has at most `limit` rows and one page of bytes by `size`. One more row is read to
+        see whether there are more, so a LIMIT in the statement must allow it.
         """
         with contextlib.closing(self.execute(sql, parameters)) as cursor:
             return take_page(map(make, cursor), limit, self.limit.page_bytes_max, size)
 
     def rows(self, sql: str, parameters: Parameters = (), *, limit: int) -> list[Any]:
-        """At most `limit` rows, whatever the statement says."""
+        """At most `limit` rows of the statement's result."""
         cursor = self.execute(sql, parameters)
         rows = cursor.fetchmany(limit)
         cursor.close()
@@ -82,7 +81,7 @@ class Reader:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All statements inside see one state of the database."""
+        """All statements inside see the same state of the database."""
         self.execute("BEGIN")
         try:
             yield
@@ -91,7 +90,7 @@ class Reader:
 
     @contextlib.contextmanager
     def deadline(self, cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
-        """Stops what is inside when it goes on for too long, or once `cancelled` is true."""
+        """Stops the block when its time is over, or once `cancelled` is true."""
         self.limit.start(cancelled)
         try:
             self.limit.check()
@@ -119,7 +118,7 @@ def open_connection(
 ) -> sqlite3.Connection:
     """A connection in autocommit mode with the pragmas of hub spec §3.4.
 
-    The file must exist. `busy_ms`: how long it waits for locks of others, if not for
+    The file must exist. `busy_ms`: how long to wait for locks of other programs; default:
     BUSY_TIMEOUT_MS.
     """
     uri = path.absolute().as_uri() + "?mode=rw"
@@ -130,7 +129,7 @@ def open_connection(
             "journal_mode = WAL",
             "foreign_keys = ON",
             f"synchronous = {synchronous}",
-            "wal_autocheckpoint = 0",  # the Checkpointer does it, off the writer's path
+            "wal_autocheckpoint = 0",  # the Checkpointer does it in the background
             "temp_store = MEMORY",
             f"query_only = {'ON' if query_only else 'OFF'}",
         ):

@@ -1,4 +1,4 @@
-"""Native threads that read, each over a connection of its own, and the reads that wait for them."""
+"""Native threads that run reads, each with its own connection, and the queue of reads."""
 
 import sqlite3
 from collections.abc import Callable
@@ -6,18 +6,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from appliance.kernel.batch import Outcome
-from appliance.kernel.loop_callbacks import Handoff
+from appliance.kernel.batch import CallOutcome
+from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.reader import Reader
 from appliance.kernel.store_errors import QueueFull, translated
 from appliance.kernel.threads import NativeThread, SimpleQueue
-from appliance.kernel.write_request import Reading
+from appliance.kernel.write_request import ReadRequest
 
 T = TypeVar("T")
 
 
 class ReaderPool:
-    """Used on the loop of `handoff`. The threads start with the first read."""
+    """Used on the loop of `callbacks`. The threads start with the first read."""
 
     def __init__(
         self,
@@ -26,8 +26,7 @@ class ReaderPool:
         retry_after: float,
         directory: Path,
         open_reader: Callable[[], Reader],
-        close_reader: Callable[[Reader], None],
-        handoff: Handoff,
+        callbacks: LoopCallbacks,
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._size = threads
@@ -35,26 +34,25 @@ class ReaderPool:
         self._retry_after = retry_after
         self._directory = directory
         self._open_reader = open_reader
-        self._close_reader = close_reader
-        self._handoff = handoff
+        self._callbacks = callbacks
         self._on_error = on_error
-        self._queue: SimpleQueue[Reading[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[ReadRequest[Any] | None] = SimpleQueue()
         self._threads: list[NativeThread] = []
         self.pending = 0  # reads waiting or running
 
-    def begin(self, function: Callable[..., T], args: tuple[Any, ...], full: str) -> Reading[T]:
-        """Hand a read to the threads; QueueFull with the message `full` when too many wait."""
+    def begin(self, function: Callable[..., T], args: tuple[Any, ...], full: str) -> ReadRequest[T]:
+        """Queue a read; raises QueueFull with the message `full` if too many wait."""
         if self.pending >= self._waiting_max + self._size:
             raise QueueFull(full, retry_after=self._retry_after)
         if not self._threads:
-            self._threads = [NativeThread(self._run, self._handoff) for _ in range(self._size)]
+            self._threads = [NativeThread(self._run, self._callbacks) for _ in range(self._size)]
         self.pending += 1
-        reading: Reading[T] = Reading(function, args)
+        reading: ReadRequest[T] = ReadRequest(function, args)
         self._queue.put(reading)
         return reading
 
     def close(self, timeout_seconds: float) -> bool:
-        """End the threads after what waits; False when time ran out."""
+        """End the threads after the queued reads; False when time ran out."""
         for _ in self._threads:
             self._queue.put(None)
         ended = [thread.join(timeout_seconds) for thread in self._threads]
@@ -66,18 +64,18 @@ class ReaderPool:
             try:
                 reader = reader or self._open_reader()
                 with reader.deadline(reading.is_cancelled):
-                    outcome = Outcome(reading.function(reader, *reading.args))
+                    outcome = CallOutcome(reading.function(reader, *reading.args))
             except sqlite3.Error as error:
-                outcome = Outcome(error=translated(error, self._retry_after, self._directory))
+                outcome = CallOutcome(error=translated(error, self._retry_after, self._directory))
             except Exception as error:
-                outcome = Outcome(error=error)
-            self._handoff.post(self._answer, reading, outcome)
-            del reading, outcome  # a result can be large, and the next read far away
+                outcome = CallOutcome(error=error)
+            self._callbacks.post(self._answer, reading, outcome)
+            del reading, outcome  # a result can be large, and the next read may come late
         if reader is not None:
             with suppress(sqlite3.Error):
-                self._close_reader(reader)
+                reader.connection.close()
 
-    def _answer(self, reading: Reading[Any], outcome: Outcome) -> None:
+    def _answer(self, reading: ReadRequest[Any], outcome: CallOutcome) -> None:
         self.pending -= 1
         if outcome.error is not None:
             self._on_error(outcome.error)

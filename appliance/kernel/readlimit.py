@@ -1,7 +1,7 @@
-"""When a read must stop: at its deadline, or when its caller no longer waits.
+"""Stops a read at its deadline, or when its caller no longer waits.
 
-SQLite asks the progress handler while it steps through rows and index pages; Python code between
-two statements asks `check`. Both raise, so a read never goes on for longer than it may.
+SQLite calls the progress handler while it steps through rows and index pages; Python code between
+two statements calls `check`. Both stop the read.
 """
 
 import sqlite3
@@ -29,12 +29,12 @@ class ReadLimit:
         self._cancelled: Callable[[], bool] = _never
 
     def start(self, cancelled: Callable[[], bool] | None = None) -> None:
-        """The time of the next read begins. It also stops once `cancelled` is true."""
+        """Start the time of the next read. It also stops once `cancelled` is true."""
         self._cancelled = cancelled or _never
         self._deadline = self._clock.monotonic() + self._seconds_max
 
     def end(self) -> None:
-        """Nothing is limited until the next start."""
+        """End the limit until the next start."""
         self._cancelled = _never
         self._deadline = float("inf")
 
@@ -47,12 +47,12 @@ class ReadLimit:
             raise ReadStopped
 
     def watch(self, connection: sqlite3.Connection, steps: int = STEPS_BETWEEN_CHECKS) -> None:
-        """Statements of `connection` are interrupted when the read must stop."""
+        """Interrupt statements of `connection` when the read must stop."""
         connection.set_progress_handler(self.is_over, steps)
 
     @contextmanager
     def in_memory(self) -> Iterator[sqlite3.Connection]:
-        """A database in memory whose statements stop like those of the read."""
+        """A database in memory with the same limit."""
         self.check()
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             self.watch(connection)
@@ -64,5 +64,5 @@ def _never() -> bool:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether SQLite stopped because a ReadLimit said so."""
+    """Whether SQLite was interrupted by a ReadLimit."""
     return getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT"

@@ -1,15 +1,16 @@
 """Copies what can be read of a damaged database into a new file, table by table.
 
-Rows are read page by page, without SQLite (`sqlite_pages.py`), so that a damaged page loses the
-rows on it and no others. Pages that a tree no longer reaches, because a page above them is damaged,
-are given to the one table whose columns fit. Every index names the rows that it knows: what an
-index knows and no page holds was lost, and is reported. A scan that ends proves nothing.
+Rows are read page by page, without SQLite (`sqlite_pages.py`), so that a damaged page loses only
+its own rows. Pages that a tree no longer reaches, because a page above them is damaged, are
+assigned to the one table whose columns fit. Rows that an index refers to and that no page contains
+are lost and reported.
 """
 
+import mmap
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import msgspec
 
 from appliance.kernel import schema
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, suspect_mark, sync_directory
+from appliance.kernel.datadir import BESIDE, DataDir, suspect_marker, sync_directory
 from appliance.kernel.log import Log
 from appliance.kernel.sqlite_pages import (
     INDEX_INTERIOR,
@@ -30,26 +31,31 @@ from appliance.kernel.sqlite_pages import (
 
 SEQUENCE = "sqlite_sequence"
 SCHEMA_KINDS = ("table", "index", "trigger", "view")
-OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own; only what it lacks is added
-_BESIDE = ("-wal", "-shm", "-journal")
+LOST_ROWS = "temp.lost_rows"
+_MAKE_LOST_ROWS = (
+    f"CREATE TABLE IF NOT EXISTS {LOST_ROWS} (name TEXT NOT NULL, number INTEGER NOT NULL,"
+    " PRIMARY KEY (name, number)) STRICT, WITHOUT ROWID"
+)
+PROGRESS_ROWS = 10_000
+OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows; missing ones are added
 _TYPES = {"TEXT": str, "INTEGER": int, "BLOB": bytes}
 
 
-class Column(msgspec.Struct, frozen=True):
+class RecoveryColumn(msgspec.Struct, frozen=True):
     name: str
     type: type
     required: bool
 
 
-class Table(msgspec.Struct, frozen=True):
-    """A table as the new file has it. `stored` are its columns in the order of a record."""
+class RecoveryTable(msgspec.Struct, frozen=True):
+    """A table of the new file. `stored`: its columns in the order of a record."""
 
     name: str
-    stored: tuple[Column, ...]
-    rowid_column: str | None  # a name for the row's number; None: the table has no such number
+    stored: tuple[RecoveryColumn, ...]
+    rowid_column: str | None  # a name of the rowid; None: the table has none
 
     def fits(self, cell: Cell) -> bool:
-        """Whether a record could be a row of this table; columns added later may be missing."""
+        """Whether a record can be a row of this table. Newer columns may be missing."""
         if not cell.complete or not 2 <= len(cell.values) <= len(self.stored):
             return False
         if len(cell.values) == 5 and cell.values[0] in SCHEMA_KINDS:
@@ -63,22 +69,24 @@ class Table(msgspec.Struct, frozen=True):
         return not any(column.required for column in self.stored[len(cell.values) :])
 
 
-class Recovered(msgspec.Struct, frozen=True):
-    """What became of one table.
+class TableRecovery(msgspec.Struct, frozen=True):
+    """The result for one table.
 
     rows        rows that were copied
-    rows_lost   rows that an index names, or whose beginning is there, and that could not be read
-    broken      beginnings of such rows by number: their columns up to where the damage begins
-    highest     the highest number of any row, copied or lost
+    rows_lost   rows that an index refers to, or that are cut off, and could not be read
+    broken      rows that are cut off, by rowid: their columns up to the damage
+    highest     the highest rowid of any row, copied or lost
+    complete    no row is lost that is not counted; false if the damage may hide more rows
     """
 
     rows: int = 0
     rows_lost: int = 0
     broken: dict[int, tuple[Any, ...]] = {}
     highest: int = 0
+    complete: bool = True
 
 
-class Damaged:
+class DamagedFile:
     """The damaged file, read page by page."""
 
     def __init__(self, file: PageFile) -> None:
@@ -87,13 +95,18 @@ class Damaged:
         free = file.free_pages()
         self._owned = set(file.tree(1)[0])
         self._trees: dict[str, list[int]] = {}
-        self.whole = bool(self._roots)
+        self._whole: set[str] = set()
+        disputed: set[int] = set()
         for name, root in self._roots.items():
             pages, whole = file.tree(root)
             self._trees[name] = pages
+            disputed.update(page for page in pages if page in self._owned)
             self._owned.update(pages)
-            self.whole = self.whole and whole
-        self._orphans = [] if self.whole else self._find_orphans(free)
+            if whole:
+                self._whole.add(name)
+        self._release(disputed)
+        self.complete = bool(self._roots) and len(self._whole) == len(self._roots)
+        self._orphans = [] if self.complete else self._find_orphans(free)
 
     def _read_roots(self) -> dict[str, int]:
         """Roots of tables and indexes by name, from page 1."""
@@ -103,23 +116,40 @@ class Damaged:
                 roots[str(cell.values[1])] = cell.values[3]
         return roots
 
+    def _release(self, disputed: set[int]) -> None:
+        """Takes pages out of trees if several trees reach them, because a page above is damaged."""
+        for name, pages in self._trees.items() if disputed else ():
+            kept = [page for page in pages if page not in disputed]
+            if len(kept) < len(pages):
+                self._trees[name] = kept
+                self._whole.discard(name)
+        self._owned -= disputed
+
+    def is_whole(self, name: str) -> bool:
+        """Whether every page of a table or index, and every row on them, can be read."""
+        return name in self._whole and all(
+            self.file.is_whole(number) for number in self._trees[name]
+        )
+
     def _cells_of_tree(self, root: int) -> Iterator[Cell]:
         for number in self.file.tree(root)[0]:
             yield from self.file.cells(number)
 
     def _find_orphans(self, free: set[int]) -> list[int]:
-        """Leaves that no tree reaches and that are not listed as unused, in order of the file."""
+        """Leaves that no tree reaches and that are not listed as unused, in file order."""
         skipped = free | self._owned
         leaves = (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR)
         numbers = range(1, self.file.count + 1)
         return [n for n in numbers if n not in skipped and self.file.kind(n) in leaves]
 
-    def rows_of(self, table: Table, others: Sequence[Table]) -> Iterator[Cell]:
-        """Cells of a table: those of its tree first, then those of lost pages that fit it alone."""
+    def rows_of(self, table: RecoveryTable, others: Sequence[RecoveryTable]) -> Iterator[Cell]:
+        """Cells of a table: those of its tree, then unreachable ones that fit only this table."""
+        kinds = (INDEX_LEAF, INDEX_INTERIOR) if table.rowid_column is None else (TABLE_LEAF,)
         for number in self._trees.get(table.name, ()):
-            yield from self.file.cells(number)
+            if self.file.kind(number) in kinds:
+                yield from self.file.cells(number)
         for number in self._orphans:
-            if (self.file.kind(number) == TABLE_LEAF) != (table.rowid_column is not None):
+            if self.file.kind(number) not in kinds:
                 continue
             for cell in self.file.cells(number):
                 if not cell.complete:
@@ -130,19 +160,17 @@ class Damaged:
                 ):
                     yield cell
 
-    def indexed_rowids(self, index: str) -> set[int]:
-        """Numbers of rows that an index names, where its pages can be read."""
-        found = set()
+    def indexed_rowids(self, index: str) -> Iterator[int]:
+        """The rowids in the readable pages of an index."""
         for number in self._trees.get(index, ()):
             for cell in self.file.cells(number):
                 if cell.complete and type(cell.values[-1]) is int:
-                    found.add(cell.values[-1])
-        return found
+                    yield cell.values[-1]
 
     def texts_in_index(self, index: str) -> Iterator[tuple[str, int]]:
-        """Entries of an index of one text: the text and its row's number.
+        """Entries of an index of one text column: the text and the rowid.
 
-        Those of index pages that no tree reaches follow; they may be of another such index.
+        Entries of unreachable index pages come last; they may belong to another such index.
         """
         for number in (*self._trees.get(index, ()), *self._orphans):
             if self.file.kind(number) in (INDEX_LEAF, INDEX_INTERIOR):
@@ -150,23 +178,52 @@ class Damaged:
                     if cell.complete and [type(value) for value in cell.values] == [str, int]:
                         yield cell.values[0], cell.values[1]
 
+    def tables(self) -> list[str]:
+        """The tables that the schema of the damaged file names, without those of SQLite and of its
+        full-text indexes."""
+        roots = {
+            str(cell.values[1]): cell.values[3]
+            for cell in self._cells_of_tree(1)
+            if len(cell.values) == 5 and cell.values[0] == "table"
+        }
+        hidden = ("sqlite_", *(f"{name}_" for name, root in roots.items() if not root))
+        return sorted(name for name, root in roots.items() if root and not name.startswith(hidden))
+
+    def values_of(self, table: str) -> Iterator[list[Any]]:
+        """The values of each complete row in the tree of a table, in the order of its columns."""
+        for number in self._trees.get(table, ()):
+            for cell in self.file.cells(number):
+                if cell.complete:
+                    yield cell.values
+
     def sequences(self) -> dict[str, int]:
         """The highest number that AUTOINCREMENT gave, by table."""
-        found = {}
+        highest = {}
         for number in self._trees.get(SEQUENCE, ()):
             for cell in self.file.cells(number):
                 if len(cell.values) == 2 and isinstance(cell.values[1], int):
-                    found[str(cell.values[0])] = cell.values[1]
-        return found
+                    highest[str(cell.values[0])] = cell.values[1]
+        return highest
 
 
-def _alike(one: Table, other: Table) -> bool:
-    return one.name != other.name and (one.rowid_column is None) == (other.rowid_column is None)
+def _alike(table: RecoveryTable, other: RecoveryTable) -> bool:
+    return table.name != other.name and (table.rowid_column is None) == (other.rowid_column is None)
 
 
 @contextmanager
-def opened(damaged: Path, made: Path) -> Iterator[tuple[Damaged, sqlite3.Connection]]:
-    """Both files; at the end what was added to `made` is on the disk, without a log beside it."""
+def _wal_of(database: Path) -> Iterator[bytes | mmap.mmap]:
+    """The write-ahead log of a database, which is not read into memory as a whole."""
+    log = database.with_name(database.name + "-wal")
+    if not log.exists() or log.stat().st_size == 0:
+        yield b""
+        return
+    with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        yield content
+
+
+@contextmanager
+def opened(damaged: Path, made: Path) -> Iterator[tuple[DamagedFile, sqlite3.Connection]]:
+    """Opens both files. At the end the changes to `made` are on the disk, without a log."""
     with ExitStack() as stack:
         target = stack.enter_context(closing(sqlite3.connect(made, isolation_level=None)))
         source = stack.enter_context(damaged.open("rb"))
@@ -175,12 +232,11 @@ def opened(damaged: Path, made: Path) -> Iterator[tuple[Damaged, sqlite3.Connect
             source.seek(offset)
             return source.read(length)
 
-        beside = damaged.with_name(damaged.name + "-wal")
-        wal = beside.read_bytes() if beside.exists() else b""
+        wal = stack.enter_context(_wal_of(damaged))
         target.execute("PRAGMA synchronous = FULL")
         target.execute("PRAGMA foreign_keys = OFF")
         target.execute("BEGIN IMMEDIATE")
-        yield Damaged(PageFile(read, damaged.stat().st_size, wal)), target
+        yield DamagedFile(PageFile(read, damaged.stat().st_size, wal)), target
         target.execute("COMMIT")
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     descriptor = os.open(made, os.O_RDONLY)
@@ -190,8 +246,8 @@ def opened(damaged: Path, made: Path) -> Iterator[tuple[Damaged, sqlite3.Connect
         os.close(descriptor)
 
 
-def tables_of(connection: sqlite3.Connection) -> list[Table]:
-    """The tables of a file, without SQLite's own."""
+def tables_of(connection: sqlite3.Connection) -> list[RecoveryTable]:
+    """The tables of a file, without SQLite's internal ones."""
     names = connection.execute(
         "SELECT name, wr FROM pragma_table_list WHERE type = 'table' AND schema = 'main'"
         " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
@@ -199,7 +255,7 @@ def tables_of(connection: sqlite3.Connection) -> list[Table]:
     return [_table(connection, name, bool(without_rowid)) for name, without_rowid in names]
 
 
-def _table(connection: sqlite3.Connection, name: str, without_rowid: bool) -> Table:
+def _table(connection: sqlite3.Connection, name: str, without_rowid: bool) -> RecoveryTable:
     rows = connection.execute("SELECT name, type, \"notnull\", dflt_value, pk FROM"
                               " pragma_table_info(?)", (name,)).fetchall()  # fmt: skip
     keys = sorted((row for row in rows if row[4]), key=lambda row: row[4])
@@ -207,35 +263,85 @@ def _table(connection: sqlite3.Connection, name: str, without_rowid: bool) -> Ta
         rows = [*keys, *(row for row in rows if not row[4])]
     alias = len(keys) == 1 and keys[0][1].upper() == "INTEGER" and not without_rowid
     columns = tuple(
-        Column(row[0], _TYPES.get(row[1].upper(), str), bool(row[2]) and row[3] is None)
+        RecoveryColumn(row[0], _TYPES.get(row[1].upper(), str), bool(row[2]) and row[3] is None)
         for row in rows
     )
-    return Table(name, columns, None if without_rowid else keys[0][0] if alias else "rowid")
+    return RecoveryTable(name, columns, None if without_rowid else keys[0][0] if alias else "rowid")
 
 
 def copy_table(
-    damaged: Damaged, target: sqlite3.Connection, table: Table, others: Sequence[Table]
-) -> Recovered:
-    """Every row of a table that can be read. What the schema refuses is damaged too."""
-    known: set[int] = set()
+    damaged: DamagedFile,
+    target: sqlite3.Connection,
+    table: RecoveryTable,
+    others: Sequence[RecoveryTable],
+    progress: Callable[[str, int], None] = lambda *_: None,
+) -> TableRecovery:
+    """Copies every row of a table that can be read. A row that the schema refuses is damaged.
+
+    `progress` is called with the table and the number of its rows every PROGRESS_ROWS rows. Rowids
+    of lost rows are in the temporary table LOST_ROWS of `target`.
+    """
     broken: dict[int, tuple[Any, ...]] = {}
-    rows = 0
+    rows = refused = 0
     for cell in damaged.rows_of(table, others):
         if not cell.complete:
             broken.setdefault(cell.rowid or 0, tuple(cell.values))
         elif _insert(target, table, cell):
             rows += 1
-            known.add(cell.rowid or 0)
-    named = set(broken)
-    if table.rowid_column is not None:
-        for index in indexes_of(target, table.name):
-            named |= damaged.indexed_rowids(index)
-    lost = named - known
-    beginnings = {number: broken[number] for number in sorted(lost & broken.keys())}
-    return Recovered(rows, len(lost), beginnings, max(named | known, default=0))
+            if rows % PROGRESS_ROWS == 0:
+                progress(table.name, rows)
+        else:
+            refused += 1
+    target.execute(_MAKE_LOST_ROWS)
+    complete = damaged.is_whole(table.name) and not refused
+    if table.rowid_column is None:
+        return TableRecovery(rows, complete=complete)
+    _note_lost(target, table, broken)
+    for index, partial in _all_indexes_of(target, table.name):
+        _note_lost(target, table, damaged.indexed_rowids(index))
+        complete = complete or (not partial and damaged.is_whole(index))
+    lost = f"FROM {LOST_ROWS} WHERE name = ?"
+    count, highest = target.execute(
+        f"SELECT count(*), coalesce(max(number), 0) {lost}", (table.name,)
+    ).fetchone()
+    (copied,) = target.execute(f'SELECT coalesce(max(rowid), 0) FROM "{table.name}"').fetchone()
+    beginnings = {
+        number: broken[number]
+        for number in sorted(broken)
+        if target.execute(f"SELECT 1 {lost} AND number = ?", (table.name, number)).fetchone()
+    }
+    return TableRecovery(rows, count, beginnings, max(highest, copied), complete)
 
 
-def _insert(target: sqlite3.Connection, table: Table, cell: Cell) -> bool:
+def _note_lost(target: sqlite3.Connection, table: RecoveryTable, numbers: Iterable[int]) -> None:
+    """Adds the rowids without a row to LOST_ROWS."""
+    target.executemany(
+        f"INSERT OR IGNORE INTO {LOST_ROWS} SELECT ?1, ?2"
+        f' WHERE NOT EXISTS (SELECT 1 FROM "{table.name}" WHERE rowid = ?2)',
+        ((table.name, number) for number in numbers),
+    )
+
+
+def lost_ranges(
+    target: sqlite3.Connection, table: str, limit: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """How many rows of a table are lost now, and the first and last rowid of at most `limit` ranges
+    of them. Rows that were added after `copy_table` are no longer lost."""
+    query = (
+        f"SELECT number FROM {LOST_ROWS} WHERE name = ?1"
+        f' AND NOT EXISTS (SELECT 1 FROM "{table}" WHERE rowid = number)'
+    )
+    (count,) = target.execute(f"SELECT count(*) FROM ({query})", (table,)).fetchone()
+    ranges = target.execute(
+        "SELECT min(number), max(number) FROM"
+        f" (SELECT number, number - row_number() OVER (ORDER BY number) AS start FROM ({query}))"
+        " GROUP BY start ORDER BY start LIMIT ?2",
+        (table, limit),
+    )
+    return count, ranges.fetchall()
+
+
+def _insert(target: sqlite3.Connection, table: RecoveryTable, cell: Cell) -> bool:
     names = [column.name for column in table.stored[: len(cell.values)]]
     values = list(cell.values)
     if len(values) > len(names):
@@ -255,29 +361,31 @@ def _insert(target: sqlite3.Connection, table: Table, cell: Cell) -> bool:
     return done.rowcount > 0
 
 
-def indexes_of(connection: sqlite3.Connection, table: str) -> list[str]:
-    rows = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)
-    )
-    return [name for (name,) in rows.fetchall()]
+def _all_indexes_of(connection: sqlite3.Connection, table: str) -> list[tuple[str, bool]]:
+    """The indexes of a table, and whether each is partial: then not every row is in it."""
+    rows = connection.execute("SELECT name, partial FROM pragma_index_list(?)", (table,))
+    return [(name, bool(partial)) for name, partial in rows.fetchall()]
 
 
-def keep_sequences(damaged: Damaged, target: sqlite3.Connection) -> None:
-    """Numbers that were given are not given again, also where their rows are lost."""
+def keep_sequences(damaged: DamagedFile, target: sqlite3.Connection) -> None:
+    """Makes sure that numbers of lost rows are not used again."""
     for name, number in damaged.sequences().items():
-        target.execute(
-            "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (number, name)
-        )
-        target.execute(
-            "INSERT INTO sqlite_sequence (name, seq) SELECT ?, ? WHERE NOT EXISTS"
-            " (SELECT 1 FROM sqlite_sequence WHERE name = ?)",
-            (name, number, name),
-        )  # fmt: skip
+        keep_sequence(target, name, number)
+
+
+def keep_sequence(target: sqlite3.Connection, table: str, number: int) -> None:
+    """The next row of a table with AUTOINCREMENT gets a higher number than `number`."""
+    target.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (number, table))
+    target.execute(
+        "INSERT INTO sqlite_sequence (name, seq) SELECT ?1, ?2 WHERE NOT EXISTS"
+        " (SELECT 1 FROM sqlite_sequence WHERE name = ?1)",
+        (table, number),
+    )
 
 
 Connection = sqlite3.Connection
-Report = dict[str, Recovered]
-"""What became of each table, by name."""
+Report = dict[str, TableRecovery]
+"""The result for each table, by name."""
 
 
 def recover_file(
@@ -285,36 +393,36 @@ def recover_file(
     store: str,
     clock: Clock,
     log: Log,
-    complete: Callable[[Damaged, sqlite3.Connection, Report], None] = lambda *_: None,
+    complete: Callable[[DamagedFile, sqlite3.Connection, Report], None] = lambda *_: None,
 ) -> tuple[str, Report]:
-    """Keeps a copy of a store's damaged file and puts a new one in its place. Under the lock.
+    """Copies a store's damaged file and replaces it by a new one. Call with the lock held.
 
-    Returns the copy's name and what became of each table. `complete` may add to the new file
-    before it takes the place of the old one; until then the old one is what a start finds.
+    Returns the copy's name and the result for each table. `complete` may add to the new file before
+    it replaces the old one.
     """
     database = datadir.database(store)
     kept = database.with_name(f"{database.name}.corrupt-{clock.now_ms()}")
-    for suffix in ("", *_BESIDE):
+    for suffix in ("", *BESIDE):
         part = database.with_name(database.name + suffix)
         if part.exists():
             shutil.copy2(part, kept.with_name(kept.name + suffix))
     made = database.with_name(f".{database.name}.recovered")
-    for suffix in ("", *_BESIDE):
+    for suffix in ("", *BESIDE):
         made.with_name(made.name + suffix).unlink(missing_ok=True)
     schema.migrate(made, store, clock=clock, backups=datadir.backups, log=log)
     with opened(database, made) as (damaged, target):
         report = copy_tables(damaged, target)
         complete(damaged, target, report)
-    for suffix in _BESIDE:  # a log of the old file must not meet the new one
+    for suffix in BESIDE:  # a log of the old file must not be applied to the new one
         database.with_name(database.name + suffix).unlink(missing_ok=True)
     made.rename(database)
     sync_directory(database.parent)
-    suspect_mark(database).unlink(missing_ok=True)
+    suspect_marker(database).unlink(missing_ok=True)
     return kept.name, report
 
 
-def copy_tables(damaged: Damaged, target: sqlite3.Connection) -> Report:
-    """All tables of the new file, filled from the damaged one."""
+def copy_tables(damaged: DamagedFile, target: sqlite3.Connection) -> Report:
+    """Fills all tables of the new file from the damaged one."""
     tables = tables_of(target)
     report = {}
     for table in tables:

@@ -1,7 +1,6 @@
-"""What can be mounted: a path, its resource, and for each method who may call it and how.
+"""Routes: a path, its resource, and for each method who may call it and how.
 
-The same rows drive the guard, the decoding, the limits and the OpenAPI document, so
-none of them can disagree with another.
+The guard, the decoding, the limits and the OpenAPI document all use these rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,48 +12,49 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 
 OPEN: None = None
-"""The scope of an operation that anybody may call. It has to be written out."""
+"""The scope of an operation that anybody may call. It has to be set explicitly."""
 
 READ_DOCS = "docs:read"
-"""Pages that describe the appliance: free on loopback, for who knows a token elsewhere."""
+"""The scope of pages about the appliance: free on loopback, any token elsewhere."""
 
 SIGNATURE = "HTTP_X_AGENTLIP_SIGNATURE"
-"""The header of signed requests, as in the environ."""
+"""The key of the signature header in the WSGI environ."""
 
 Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
-"""Raises Unauthenticated as soon as it knows, preferably before the body is read."""
+"""Raises Unauthenticated as early as possible, preferably before the body is read."""
 
 Absent = Callable[[str], ApplianceError | None]
-"""Why nothing is mounted at a path that exists in other configurations; None: no known reason."""
+"""The error for a path that only other configurations have; None: an unknown path."""
 
 DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
-"""A path parameter that its route does not describe further."""
+"""The pattern of a path parameter for which the route has none."""
 
 
 class Operation(msgspec.Struct, frozen=True):
     """One method of one path.
 
-    scope    `<subsystem>:<verb>`, or OPEN
-    body     struct (or tagged union) of the JSON body; arrives as `command`
-    reply    struct of the JSON answer; several: one of them; None: no JSON
-    query    struct of the query parameters; arrives as `req.context.query`
-    status   of a success
-    again    status of a success that changed nothing, where it is another one
-    summary  one line for people; required
-    cost     how many requests a decoded body counts as, for batches
-    batch    the larger body limit holds
-    each     field of the body, a list, whose items are judged one by one: a wrong one arrives
-             as the Invalid that it is, and the others as they are
-    probe    a health probe: never limited, and its Host header is not judged on a network bind
-    signer   judges signed requests: from a request without a token it makes the caller, or None
-             if nobody signed it. It gets the environ, and what it returns gets the body's bytes
-    by_channel  looks itself at the channels a token is limited to; without it a token that is
-             limited for this scope is refused
-    same_origin  no page of another origin may even read it (mutations are refused to such anyway)
-    media    content type of the answer, where it is not JSON
-    keyed    a request with an Idempotency-Key is answered once: the same again gets that answer
-    errors   error classes worth naming in the documentation beside the usual ones
-    example  a request body for the documentation
+    scope          `<subsystem>:<verb>`, or OPEN
+    body           struct (or tagged union) of the JSON body, passed as `command`
+    reply          struct of the JSON reply; a tuple: one of them; None: no JSON
+    query          struct of the query parameters, passed as `req.context.query`
+    status         status of a success
+    repeat_status  status of a success that changed nothing, if it differs
+    summary        one line for people; required
+    cost           how many requests a decoded body counts as, for batches
+    batch          whether the larger body limit applies
+    list_field     field of the body, a list, whose items are validated separately: an invalid
+                   item is passed as its Invalid error
+    probe          a health probe: never rate limited; its Host header is not checked on a
+                   network bind
+    signer         authenticates signed requests without a token. It is called with the environ
+                   and returns None for an unsigned request, or a function that verifies the body
+    by_channel     the operation itself checks the channels that a token is limited to; otherwise
+                   a token that is limited for this scope is refused
+    same_origin    pages of other origins may not even read it (they may never change anything)
+    media          content type of the reply, if it is not JSON
+    keyed          requests with the same Idempotency-Key get the first reply again
+    errors         error classes for the documentation, beside the usual ones
+    example        a request body for the documentation
     """
 
     scope: str | None
@@ -62,11 +62,11 @@ class Operation(msgspec.Struct, frozen=True):
     body: Any = None
     reply: Any = None
     status: int = 200
-    again: int | None = None
+    repeat_status: int | None = None
     query: Any = None
     cost: Callable[[Any], int] | None = None
     batch: bool = False
-    each: str | None = None
+    list_field: str | None = None
     probe: bool = False
     signer: Signer | None = None
     by_channel: bool = False
@@ -80,8 +80,8 @@ class Operation(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True):
     """A Falcon path template, its resource, and the operations of its methods.
 
-    `suffix` is Falcon's: collection and item may share one class. `params` maps names
-    of path parameters to patterns for the documentation.
+    With Falcon's `suffix`, collection and item can share one class. `params` maps names of
+    path parameters to patterns for the documentation.
     """
 
     path: str
@@ -92,13 +92,13 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class SocketRoute(msgspec.Struct, frozen=True):
-    """What serves the WebSockets of one path.
+    """Serves the WebSockets of one path.
 
-    scope             asked of the caller; None: the socket's first frame says who it is
+    scope             required scope; None: the first frame authenticates the client
     serve             (socket, principal, charge, query) → close code; `query` is a `query` struct
-    query             struct of the query parameters; None: they are not looked at
-    token_in_query    browsers may carry the token there (the hub's socket only)
-    free_on_loopback  the guard's loopback rule holds, as for requests
+    query             struct of the query parameters; None: they are ignored
+    token_in_query    the token may be in the query, for browsers (the hub's socket only)
+    free_on_loopback  whether the guard's loopback rule applies, as for requests
     """
 
     path: str
@@ -109,8 +109,8 @@ class SocketRoute(msgspec.Struct, frozen=True):
     free_on_loopback: bool = False
 
 
-class UnfitRoute(Exception):
-    """A route that must not be mounted; raised while the app is built, never later."""
+class InvalidRoute(Exception):
+    """A route that must not be mounted. Raised only while the app is built."""
 
 
 def responder_name(method: str, suffix: str | None) -> str:
@@ -118,12 +118,12 @@ def responder_name(method: str, suffix: str | None) -> str:
 
 
 def check_routes(routes: Sequence[Route]) -> None:
-    """Refuse responders nobody guards, operations nobody answers, and doubled paths."""
+    """Raise InvalidRoute for unguarded responders, operations without responder, doubled paths."""
     seen: set[str] = set()
     covered: dict[int, tuple[Any, set[str]]] = {}
     for route in routes:
         if route.path in seen:
-            raise UnfitRoute(f"{route.path} is mounted twice")
+            raise InvalidRoute(f"{route.path} is mounted twice")
         seen.add(route.path)
         names = covered.setdefault(id(route.resource), (route.resource, set()))[1]
         for method, operation in route.operations.items():
@@ -132,7 +132,7 @@ def check_routes(routes: Sequence[Route]) -> None:
     for resource, names in covered.values():
         loose = {name for name in dir(resource) if name.startswith("on_")} - names
         if loose:
-            raise UnfitRoute(
+            raise InvalidRoute(
                 f"{type(resource).__name__}: no Operation declared for {', '.join(sorted(loose))}"
             )
 
@@ -141,14 +141,14 @@ def _check_operation(route: Route, method: str, operation: Operation) -> None:
     where = f"{method} {route.path}"
     responder = getattr(route.resource, responder_name(method, route.suffix), None)
     if method not in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-        raise UnfitRoute(f"{where}: HEAD and OPTIONS are answered for all routes alike")
+        raise InvalidRoute(f"{where}: HEAD and OPTIONS must not be declared")
     if not callable(responder):
-        raise UnfitRoute(f"{where}: {type(route.resource).__name__} has no responder for it")
+        raise InvalidRoute(f"{where}: {type(route.resource).__name__} has no responder for it")
     if not operation.summary:
-        raise UnfitRoute(f"{where}: has no summary")
+        raise InvalidRoute(f"{where}: has no summary")
     if operation.scope is not None and ":" not in operation.scope:
-        raise UnfitRoute(f"{where}: scope {operation.scope!r} is not <subsystem>:<verb>")
+        raise InvalidRoute(f"{where}: scope {operation.scope!r} is not <subsystem>:<verb>")
     if operation.probe and ("{" in route.path or operation.scope is not None):
-        raise UnfitRoute(f"{where}: a probe has a fixed path and is open")
+        raise InvalidRoute(f"{where}: a probe needs a fixed path and no scope")
     if (operation.cost is not None or operation.batch) and operation.body is None:
-        raise UnfitRoute(f"{where}: cost and batch speak of a body, and there is none")
+        raise InvalidRoute(f"{where}: cost and batch need a body")

@@ -1,7 +1,6 @@
-"""Brings a store's file to the schema this program knows, or says in a sentence why not.
+"""Migrates a store's file to this program's schema, and creates workspaces.
 
-The face of the schema: `migrate` and `create_workspace` for who starts or makes something,
-`state` for who only looks. How the steps are done is in `upgrade.py`.
+`migrate` and `create_workspace` change files; `state` only reads. `upgrade.py` has the steps.
 """
 
 import shutil
@@ -13,34 +12,34 @@ from pathlib import Path
 import msgspec
 
 from appliance.kernel import manifest
-from appliance.kernel.adopt import id_order as id_order
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import (
+    BESIDE,
     FOLDERS,
     STORES,
     DataDir,
     HubRunning,
     WriterLock,
     not_writable,
-    suspect_mark,
+    suspect_marker,
     sync_directory,
 )
 from appliance.kernel.ids import secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load
+from appliance.kernel.store_declaration import DECLARATIONS, file_of
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.upgrade import MigrationEdited as MigrationEdited
 from appliance.kernel.upgrade import MigrationFailed as MigrationFailed
 from appliance.kernel.upgrade import SchemaState as SchemaState
 from appliance.kernel.upgrade import SchemaTooNew as SchemaTooNew
 from appliance.kernel.upgrade import StoreDamaged as StoreDamaged
-from appliance.kernel.upgrade import Upgrade, told
+from appliance.kernel.upgrade import Upgrade, upgrade_error
 from appliance.kernel.upgrade import state as state
 
-NEEDED = ("auth", "hub")
-"""Stores without which nothing is served: who may, and what a workspace is."""
+NEEDED = tuple(store for store, declaration in DECLARATIONS.items() if declaration.needed)
+"""Stores without which nothing is served."""
 _BUSY_TIMEOUT_SECONDS = 5.0
-_LEFTOVERS = ("", "-journal", "-wal", "-shm")
 
 
 def migrate(
@@ -52,34 +51,36 @@ def migrate(
     log: Log,
     migrations: Sequence[Migration] | None = None,
 ) -> SchemaState:
-    """Makes or brings up to date the file of `store`. Call it only under the writer lock."""
+    """Create the file of `store` or migrate it. Call only with the writer lock held."""
     try:
-        known = load(store) if migrations is None else tuple(migrations)
-        own = database.name == manifest.file_of(store)
+        released = load(store) if migrations is None else tuple(migrations)
+        own = database.name == file_of(store)
         if own and not database.exists() and store in manifest.remembered_at(database):
             raise manifest.StoreLost(store)
         _refuse_remains(database, store)
         if not database.exists():
-            _create(database, store, known, clock, log)
+            _create(database, store, released, clock, log)
         with closing(_connect(database)) as connection:
-            return Upgrade(connection, database, store, known, clock, backups, log).run()
+            return Upgrade(connection, database, store, released, clock, backups, log).run()
     except BadMigration as error:
-        raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.advice) from error
+        raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.default_hint) from error
     except sqlite3.Error as error:
-        raise told(error, store) from error
+        raise upgrade_error(error, store) from error
     except OSError as error:
         raise not_writable(error) from error
 
 
-def _create(database: Path, store: str, known: Sequence[Migration], clock: Clock, log: Log) -> None:
-    """Makes the file under another name, and gives it its own when all is on the disk."""
+def _create(
+    database: Path, store: str, migrations: Sequence[Migration], clock: Clock, log: Log
+) -> None:
+    """Creates the file under a temporary name and renames it when it is complete."""
     unfinished = database.with_name(f".{database.name}.new")
-    for suffix in _LEFTOVERS:
+    for suffix in ("", *BESIDE):
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
     unfinished.touch(mode=0o600)
     with closing(_connect(unfinished)) as connection:
-        nothing = state(connection, store, known)
-        Upgrade(connection, unfinished, store, known, clock, None, log).apply(nothing)
+        nothing = state(connection, store, migrations)
+        Upgrade(connection, unfinished, store, migrations, clock, None, log).apply(nothing)
     unfinished.rename(database)
     sync_directory(database.parent)
 
@@ -96,31 +97,31 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 def _refuse_remains(database: Path, store: str) -> None:
-    if suspect_mark(database).exists():
+    if suspect_marker(database).exists():
         raise StoreDamaged(
-            f"{store}: was found damaged and has not been cleared since",
+            f"{store}: was found damaged and has not been cleared",
             hint=f"agentlip doctor clear {store}",
         )
     size = database.stat().st_size if database.exists() else None
     log = database.with_name(database.name + "-wal")
     if size == 0 or (size is None and log.exists() and log.stat().st_size > 0):
-        # SQLite would throw the log away, or play it into a file it does not belong to.
+        # SQLite would delete the log, or apply it to a file it does not belong to.
         raise StoreDamaged(
             f"{store}: the database file is {'empty' if size == 0 else 'missing'}",
-            hint="put a snapshot from .agentlip/backups back; to begin anew, remove the database"
-            " file with its -wal and -shm",
+            hint="agentlip doctor --run store.opens; to start empty, remove the database file with"
+            " its -wal and -shm",
         )
 
 
 # -- a new workspace -----------------------------------------------------------------------
 
 
-class Created(msgspec.Struct, frozen=True, kw_only=True):
-    """What `create_workspace` made and what it found, as names relative to the workspace."""
+class WorkspaceChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What `create_workspace` created and what existed, as names relative to the workspace."""
 
-    made: tuple[str, ...]
-    found: tuple[str, ...]
-    running: bool = False  # a hub holds the lock; its databases were left to it
+    created: tuple[str, ...]
+    existing: tuple[str, ...]
+    running: bool = False  # a hub holds the lock; its databases were not touched
 
 
 def create_workspace(
@@ -132,53 +133,51 @@ def create_workspace(
     stores: Sequence[str] = STORES,
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
-) -> Created:
-    """Folders, databases and token of a workspace; again and again it changes nothing.
+) -> WorkspaceChanges:
+    """Creates folders, databases and token of a workspace where they are missing.
 
-    What the workspace had and has lost is refused (StoreLost), unless its name is `accepted`.
-    `damaged` collects stores that can't be opened but can be done without; without it they
-    are refused as well.
+    Raises StoreLost for a recorded store that is missing, unless its name is in `accepted`.
+    `damaged` collects damaged stores that are not needed; without it they raise StoreDamaged.
 
-    Stores that are not among `stores` are neither made nor opened.
+    Only stores in `stores` are created or opened.
 
-    `locked` says that the caller holds the writer lock (a starting hub); then databases that
-    are there are migrated as well. Otherwise the lock is taken for as long as this lasts, and
-    databases that are there are left as they are.
+    `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
+    migrated. Otherwise the lock is taken during this call, and existing databases are not touched.
     """
-    made: list[str] = []
-    found: list[str] = []
-    make_folders(datadir, made, found)
+    created: list[str] = []
+    existing: list[str] = []
+    make_folders(datadir, created, existing)
     if locked:
         manifest.check(datadir, accepted, clock, log, stores)
-        _fill(datadir, stores, True, clock, log, made, found, damaged)
-        return Created(made=tuple(made), found=tuple(found))
+        _fill(datadir, stores, True, clock, log, created, existing, damaged)
+        return WorkspaceChanges(created=tuple(created), existing=tuple(existing))
     lock = WriterLock(datadir, "init", clock)
     try:
         lock.acquire()
     except HubRunning:
         if not all(datadir.database(store).exists() for store in stores):
             raise
-        found += [datadir.database(store).name for store in stores]
-        return Created(made=tuple(made), found=tuple(found), running=True)
+        existing += [datadir.database(store).name for store in stores]
+        return WorkspaceChanges(created=tuple(created), existing=tuple(existing), running=True)
     try:
         manifest.check(datadir, accepted, clock, log, stores)
-        _fill(datadir, stores, False, clock, log, made, found)
+        _fill(datadir, stores, False, clock, log, created, existing)
     finally:
         lock.release()
-    return Created(made=tuple(made), found=tuple(found))
+    return WorkspaceChanges(created=tuple(created), existing=tuple(existing))
 
 
-def make_folders(datadir: DataDir, made: list[str], found: list[str]) -> None:
-    """The data directory and its folders, for the owner only. Needs no lock."""
+def make_folders(datadir: DataDir, created: list[str], existing: list[str]) -> None:
+    """Creates the data directory and its folders, for the owner only. Needs no lock."""
     try:
         datadir.workspace.mkdir(parents=True, exist_ok=True)
         for path in (datadir.dir, *(datadir.dir / name for name in FOLDERS)):
             name = str(path.relative_to(datadir.workspace))
             try:
                 path.mkdir(mode=0o700)
-                made.append(name)
+                created.append(name)
             except FileExistsError:
-                found.append(name)
+                existing.append(name)
         sync_directory(datadir.dir)
         sync_directory(datadir.workspace)
         ignore = datadir.dir / ".gitignore"
@@ -191,8 +190,8 @@ def make_folders(datadir: DataDir, made: list[str], found: list[str]) -> None:
 def stand_ins(
     datadir: DataDir, damaged: dict[str, StoreSuspended], clock: Clock, log: Log
 ) -> DataDir:
-    """The workspace with an empty file in the place of each damaged one, for parts that read
-    their store when they are made. Nothing is ever written into it. Under the lock."""
+    """The workspace with an empty file in place of each damaged one, for subsystems that read
+    their store when they are built. Nothing is written to it. Call with the lock held."""
     folder = datadir.dir / "suspended"
     shutil.rmtree(folder, ignore_errors=True)
     if not damaged:
@@ -214,8 +213,8 @@ def _fill(
     upgrade: bool,
     clock: Clock,
     log: Log,
-    made: list[str],
-    found: list[str],
+    created: list[str],
+    existing: list[str],
     damaged: dict[str, StoreSuspended] | None = None,
 ) -> None:
     for store in stores:
@@ -230,10 +229,10 @@ def _fill(
                 if damaged is None or store in NEEDED:
                     raise
                 damaged[store] = StoreSuspended(store, error)
-        (found if there else made).append(database.name)
+        (existing if there else created).append(database.name)
     if datadir.read_token() is None:
         datadir.write_private(datadir.token_file, secret_token() + "\n")
-        made.append(datadir.token_file.name)
+        created.append(datadir.token_file.name)
     else:
-        found.append(datadir.token_file.name)
+        existing.append(datadir.token_file.name)
     manifest.remember(datadir, stores)

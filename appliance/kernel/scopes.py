@@ -1,4 +1,4 @@
-"""Which scopes a subsystem asks of callers, and which a token may be given."""
+"""The scopes that a subsystem requires, and those that a token may have."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 class Scopes(msgspec.Struct, frozen=True):
-    """What a subsystem asks of callers.
+    """The scopes of a subsystem.
 
-    grantable  scopes that a token may be given
-    implied    a scope, and the beginnings of scopes each of which implies it
+    grantable  scopes that a token may have
+    implied    a scope, and the prefixes of scopes that include it
     free       scopes that need no token on a loopback bind
     """
 
@@ -19,10 +19,10 @@ class Scopes(msgspec.Struct, frozen=True):
 
 
 def joined(every: Iterable[Scopes]) -> Scopes:
-    """Those of several subsystems together."""
+    """The scopes of several subsystems together."""
     scopes = list(every)
     return Scopes(
-        frozenset().union(*(one.grantable for one in scopes)),
-        {scope: beginnings for one in scopes for scope, beginnings in one.implied.items()},
-        frozenset().union(*(one.free for one in scopes)),
+        frozenset().union(*(each.grantable for each in scopes)),
+        {scope: beginnings for each in scopes for scope, beginnings in each.implied.items()},
+        frozenset().union(*(each.free for each in scopes)),
     )

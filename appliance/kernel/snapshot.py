@@ -1,4 +1,4 @@
-"""A copy of a database that is open elsewhere: whole, checked, on the disk, or not there at all."""
+"""Copies a database that is in use. A copy is complete, checked and synced, or it doesn't exist."""
 
 import os
 import sqlite3
@@ -6,14 +6,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import sync_directory
+from appliance.kernel.datadir import BESIDE, sync_directory
 
 KEPT_MAX = 5
 _PARTIAL = ".partial"
 
 
 class SnapshotDamaged(Exception):
-    """The copy didn't pass its check, so neither would what it was made of."""
+    """The copy failed its check, so the original is damaged."""
 
 
 def take(
@@ -21,7 +21,7 @@ def take(
 ) -> Path:
     """Copies what `source` sees to `folder/<file_name>.backup-v<schema>-<UTC time>`.
 
-    Raises sqlite3.Error, OSError or SnapshotDamaged; then nothing of the copy remains.
+    Raises sqlite3.Error, OSError or SnapshotDamaged; then no file remains.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     stamp = iso(now_ms).replace("-", "").replace(":", "").replace(".", "")
@@ -32,14 +32,14 @@ def take(
         os.close(descriptor)
         with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
             source.backup(copy)
-            # The copy of a WAL database says it is one too; alone in a folder it should not.
+            # The copy of a WAL database would need a log beside it too.
             copy.execute("PRAGMA journal_mode = DELETE")
         _check(partial)
         _sync(partial)
         partial.rename(target)
         sync_directory(folder)
     finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):
+        for suffix in ("", *BESIDE):
             with suppress(OSError):
                 partial.with_name(partial.name + suffix).unlink(missing_ok=True)
     return target
@@ -60,9 +60,9 @@ def prune(folder: Path, file_name: str, keep: int = KEPT_MAX) -> list[Path]:
 def _check(path: Path) -> None:
     uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if verdict != "ok":
-        raise SnapshotDamaged(verdict)
+        result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if result != "ok":
+        raise SnapshotDamaged(result)
 
 
 def _sync(path: Path) -> None:

@@ -1,10 +1,11 @@
 """Reads the pages of an SQLite file without SQLite, so that one damaged page hides no other.
 
-Source: https://sqlite.org/fileformat2.html. Pure: bytes in, records out. Everything is read from a
-file that may hold anything, so every number is checked before it is used, and a cell that does
-not parse is left out. Committed pages of a write-ahead log beside the file come first.
+Source: https://sqlite.org/fileformat2.html. Pure: bytes in, records out. The file may contain
+anything, so every number is checked before it is used, and a cell that does not parse is
+skipped. Committed pages of a write-ahead log override those of the file.
 """
 
+import mmap
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,14 +17,14 @@ INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 WAL_MAGICS = (0x377F0682, 0x377F0683)
 CELLS_MAX = 65_536 // 4
-DEPTH_MAX = 40  # of a tree; a deeper one is a ring
+DEPTH_MAX = 40  # depth of a tree; a deeper one contains a cycle
 
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _FLOAT = struct.Struct(">d")
 
 
 class Unreadable(Exception):
-    """These bytes are not what they should be."""
+    """The bytes are not valid."""
 
 
 class Cell(NamedTuple):
@@ -39,13 +40,14 @@ class PageFile:
     """A database file and its write-ahead log. Pages count from 1.
 
     read(offset, length)  bytes of the database file, fewer at its end
-    wal  the whole log, or nothing
+    wal                   the whole log, or nothing; pages are copied when they are read
     """
 
     def __init__(
-        self, read: Callable[[int, int], bytes], file_bytes: int, wal: bytes = b""
+        self, read: Callable[[int, int], bytes], file_bytes: int, wal: bytes | mmap.mmap = b""
     ) -> None:
         self._read = read
+        self._wal = wal
         header = read(0, HEADER_BYTES)
         self.has_header = len(header) == HEADER_BYTES and header.startswith(MAGIC)
         self.page_bytes, self._usable = _sizes(header) if self.has_header else _sizes(b"")
@@ -56,7 +58,7 @@ class PageFile:
         """The newest committed content of a page; raises Unreadable beyond the end."""
         frame = self._frames.get(number)
         if frame is not None:
-            return frame
+            return self._wal[frame : frame + self.page_bytes]
         if not 1 <= number <= self.count:
             raise Unreadable
         content = self._read((number - 1) * self.page_bytes, self.page_bytes)
@@ -65,7 +67,7 @@ class PageFile:
         return content
 
     def kind(self, number: int) -> int:
-        """What a page says it is: one of the four kinds of tree pages, or 0."""
+        """The kind of a tree page, one of four, or 0 for any other page."""
         try:
             kind = self.page(number)[_start(number)]
         except Unreadable:
@@ -74,30 +76,34 @@ class PageFile:
 
     def tree(self, root: int) -> tuple[list[int], bool]:
         """Pages of the tree below `root` in key order, and whether all of it could be followed."""
-        found: list[int] = []
+        pages: list[int] = []
         seen: set[int] = set()
         whole = True
+        kinds = _family(self.kind(root))
         stack = [(root, 0)]
         while stack:
             number, depth = stack.pop()
             kind = self.kind(number)
-            if not kind or number in seen or depth > DEPTH_MAX:
+            if kind not in kinds or number in seen or depth > DEPTH_MAX:
                 whole = False
                 continue
             seen.add(number)
-            found.append(number)
+            pages.append(number)
             if kind in (INDEX_INTERIOR, TABLE_INTERIOR):
                 children, all_read = self._children(number)
                 whole = whole and all_read
                 stack += [(child, depth + 1) for child in reversed(children)]
-        return found, whole
+        return pages, whole
 
     def free_pages(self) -> set[int]:
-        """Pages that the file lists as unused; what they hold is old."""
+        """Pages that the file lists as unused. Their content is old."""
         free: set[int] = set()
         if not self.has_header:
             return free
-        trunk = int.from_bytes(self.page(1)[32:36]) if self.count else 0
+        try:
+            trunk = int.from_bytes(self.page(1)[32:36])
+        except Unreadable:
+            return free
         while trunk and trunk not in free:
             free.add(trunk)
             try:
@@ -110,51 +116,60 @@ class PageFile:
         return free
 
     def cells(self, number: int) -> Iterator[Cell]:
-        """The records on a page that parse. Interior pages of tables have none."""
+        """The valid records on a page. Interior pages of tables have none."""
         kind = self.kind(number)
         if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR):
             return
         content = self.page(number)
-        for place in _places(content, number, kind):
+        for offset in _cell_offsets(content, number, kind):
             try:
-                yield self._cell(number, kind, content, place)
+                yield self._cell(number, kind, content, offset)
             except (Unreadable, UnicodeDecodeError):
                 continue
+
+    def is_whole(self, number: int) -> bool:
+        """Whether every record that a page declares can be read to its end."""
+        kind = self.kind(number)
+        if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR):
+            return kind == TABLE_INTERIOR
+        start = _start(number)
+        declared = int.from_bytes(self.page(number)[start + 3 : start + 5])
+        return sum(cell.complete for cell in self.cells(number)) == declared
 
     def _children(self, number: int) -> tuple[list[int], bool]:
         content = self.page(number)
         start = _start(number)
-        places = _places(content, number, content[start])
-        children = [int.from_bytes(content[at : at + 4]) for at in places]
+        offsets = _cell_offsets(content, number, content[start])
+        children = [int.from_bytes(content[at : at + 4]) for at in offsets]
         children.append(int.from_bytes(content[start + 8 : start + 12]))
         good = [child for child in children if 1 <= child <= self.count]
         declared = int.from_bytes(content[start + 3 : start + 5])
         return good, len(good) == declared + 1
 
-    def _cell(self, number: int, kind: int, content: bytes, place: int) -> Cell:
+    def _cell(self, number: int, kind: int, content: bytes, offset: int) -> Cell:
         if kind == INDEX_INTERIOR:
-            place += 4
-        length, place = _varint(content, place)
+            offset += 4
+        length, offset = _varint(content, offset)
         rowid = None
         if kind == TABLE_LEAF:
-            rowid, place = _varint(content, place)
+            rowid, offset = _varint(content, offset)
         if not 1 <= length <= self.count * self.page_bytes:
             raise Unreadable
-        payload = self._payload(content, place, length, kind == TABLE_LEAF)
+        payload = self._payload(content, offset, length, kind == TABLE_LEAF)
         values, complete = _record(payload, length)
         return Cell(number, rowid, values, complete)
 
-    def _payload(self, content: bytes, place: int, length: int, in_table: bool) -> bytes:
-        """All of it, or what could be read before a page of its overflow was no good."""
+    def _payload(self, content: bytes, offset: int, length: int, in_table: bool) -> bytes:
+        """The payload, up to the first overflow page that can't be read."""
         usable = self._usable
-        most = usable - 35 if in_table else (usable - 12) * 64 // 255 - 23
-        if length <= most:
-            return content[place : place + length]
-        least = (usable - 12) * 32 // 255 - 23
-        local = least + (length - least) % (usable - 4)
-        local = local if local <= most else least
-        payload = bytearray(content[place : place + local])
-        following = int.from_bytes(content[place + local : place + local + 4])
+        local_max = usable - 35 if in_table else (usable - 12) * 64 // 255 - 23
+        if length <= local_max:
+            return content[offset : offset + length]
+        local_min = (usable - 12) * 32 // 255 - 23
+        local = local_min + (length - local_min) % (usable - 4)
+        local = local if local <= local_max else local_min
+        payload = bytearray(content[offset : offset + local])
+        following = int.from_bytes(content[offset + local : offset + local + 4])
         seen: set[int] = set()
         while len(payload) < length and following and following not in seen:
             seen.add(following)
@@ -176,53 +191,59 @@ def _sizes(header: bytes) -> tuple[int, int]:
     return size, size - min(header[20], size - 480)
 
 
+def _family(kind: int) -> tuple[int, ...]:
+    """The kinds of pages of a tree, by the kind of its root."""
+    tables, indexes = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
+    return tables if kind in tables else indexes if kind in indexes else ()
+
+
 def _start(number: int) -> int:
     return HEADER_BYTES if number == 1 else 0
 
 
-def _places(content: bytes, number: int, kind: int) -> list[int]:
+def _cell_offsets(content: bytes, number: int, kind: int) -> list[int]:
     start = _start(number)
     first = start + (12 if kind in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
     count = min(int.from_bytes(content[start + 3 : start + 5]), CELLS_MAX)
     count = min(count, (len(content) - first) // 2)
-    places = struct.unpack_from(f">{count}H", content, first)
-    return [place for place in places if first + 2 * count <= place < len(content)]
+    offsets = struct.unpack_from(f">{count}H", content, first)
+    return [offset for offset in offsets if first + 2 * count <= offset < len(content)]
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
+def _varint(content: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for step in range(9):
-        if place >= len(content):
+        if offset >= len(content):
             raise Unreadable
-        byte = content[place]
-        place += 1
+        byte = content[offset]
+        offset += 1
         if step == 8:
             value = value << 8 | byte
             break
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
             break
-    return (value - (1 << 64) if value >= 1 << 63 else value), place
+    return (value - (1 << 64) if value >= 1 << 63 else value), offset
 
 
 def _record(payload: bytes, length: int) -> tuple[list[Any], bool]:
-    """Values of the columns, as many as are there, and whether these are all."""
-    head_bytes, place = _varint(payload, 0)
-    if not place <= head_bytes <= len(payload):
+    """The values of the columns that can be read, and whether these are all."""
+    head_bytes, offset = _varint(payload, 0)
+    if not offset <= head_bytes <= len(payload):
         raise Unreadable
     kinds = []
-    while place < head_bytes:
-        kind, place = _varint(payload, place)
+    while offset < head_bytes:
+        kind, offset = _varint(payload, offset)
         kinds.append(kind)
-    if place != head_bytes or head_bytes + sum(map(_width, kinds)) != length:
+    if offset != head_bytes or head_bytes + sum(map(_width, kinds)) != length:
         raise Unreadable
     values: list[Any] = []
     for kind in kinds:
-        end = place + _width(kind)
+        end = offset + _width(kind)
         if end > len(payload):
             return values, False
-        values.append(_value(kind, payload[place:end]))
-        place = end
+        values.append(_value(kind, payload[offset:end]))
+        offset = end
     return values, True
 
 
@@ -246,18 +267,17 @@ def _value(kind: int, content: bytes) -> Any:
     return content.decode("utf-8") if kind % 2 else content
 
 
-def _committed(wal: bytes, page_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Pages of the log up to its last commit, oldest first (format §4.1)."""
+def _committed(wal: bytes | mmap.mmap, page_bytes: int) -> Iterator[tuple[int, int]]:
+    """Pages of the log up to its last commit, oldest first, and where they begin (format §4.1)."""
     if len(wal) < WAL_HEADER_BYTES or int.from_bytes(wal[:4]) not in WAL_MAGICS:
         return
     salts = wal[16:24]
-    waiting: list[tuple[int, bytes]] = []
+    waiting: list[tuple[int, int]] = []
     step = FRAME_HEADER_BYTES + page_bytes
     for at in range(WAL_HEADER_BYTES, len(wal) - step + 1, step):
         if wal[at + 8 : at + 16] != salts:
             return
-        number = int.from_bytes(wal[at : at + 4])
-        waiting.append((number, wal[at + FRAME_HEADER_BYTES : at + step]))
+        waiting.append((int.from_bytes(wal[at : at + 4]), at + FRAME_HEADER_BYTES))
         if int.from_bytes(wal[at + 4 : at + 8]):
             yield from waiting
             waiting.clear()

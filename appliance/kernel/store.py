@@ -1,20 +1,17 @@
 """One SQLite file: many readers, one writer, group commit.
 
-`write` hands a function to the writer's thread and waits; the writer takes what is
-already waiting (never waits for more), runs it as one batch (`batch.py` has the proof)
-and hands the outcome back to the loop, which publishes to the feed first and replies
-after: when a caller hears of its write, every live subscription already holds it.
+`write` passes a function to the writer and waits. The writer runs all waiting writes as one
+batch (`batch.py`); it never waits for more. The outcome returns to the event loop, which
+publishes to the feed first and replies afterwards. So when a caller has its reply, every live
+subscription already has the event.
 
-`read` runs a function in one of a few native threads, on a connection that can't
-write. `read_slow` does so in threads of its own, so that no other read waits for an
-expensive one; it stops when the client that asked for it disconnects.
+`read` runs a function in one of a few native threads, on a read-only connection. `read_slow` uses
+other threads, so that an expensive read delays no other. It stops when its client disconnects.
 
-Trouble is a state, not a crash: a full disk refuses writes until space returns and
-lets reads go on; a damaged file stops this store, leaves a mark beside it, and stays
-stopped until the doctor has looked at it.
+A full disk refuses writes until there is space again, while reads go on. A damaged file stops
+the store and leaves a marker file; the store stays stopped until the doctor clears it.
 """
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,11 +20,11 @@ from typing import Any, TypeVar
 import gevent
 
 from appliance.kernel import caller
-from appliance.kernel.batch import BatchRunner, Call, Outcome
+from appliance.kernel.batch import BatchRunner, Call, CallOutcome
 from appliance.kernel.checkpointer import Checkpointer
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
-from appliance.kernel.loop_callbacks import Handoff
+from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
@@ -41,8 +38,8 @@ from appliance.kernel.store_errors import (
     StoreSuspended,
     translated,
 )
-from appliance.kernel.wakeup import Signal
-from appliance.kernel.write_request import Reading, Submission
+from appliance.kernel.wakeup import Wakeup
+from appliance.kernel.write_request import ReadRequest, WriteRequest
 from appliance.kernel.writer import (
     CatchUp,
     StoreSettings,
@@ -53,28 +50,32 @@ from appliance.kernel.writer import (
     wal_bytes,
 )
 from appliance.kernel.writerchild import WriterConfig
-from appliance.kernel.writerprocess import WriterProcess
+from appliance.kernel.writerprocess import StoreWriter, WriterProcess
 from appliance.kernel.writerthread import WriterThread
 
 T = TypeVar("T")
 
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-_batches = histogram("store_batch_jobs", "Writes that shared one commit", ("store",), BATCH_ROWS)
+_batches = histogram("store_batch_jobs", "Writes in one commit", ("store",), BATCH_ROWS)
 _commit_seconds = histogram(
-    "store_batch_seconds", "Time from the first waiting write to its reply", ("store",)
+    "store_batch_seconds", "Time from the first write of a batch to its reply", ("store",)
 )
-_trouble = counter("store_trouble_total", "Writes and reads met by trouble", ("store", "code"))
+_problems = counter(
+    "store_trouble_total",
+    "Failed reads and writes, by error code",
+    ("store", "code"),
+)
 _suspended_gauge = gauge(
-    "store_suspended", "1 for a store that was damaged at the start and is not served", ("store",)
+    "store_suspended", "1 if the store was damaged at the start and is not served", ("store",)
 )
-_queued = gauge("store_queue_jobs", "Writes waiting or running", ("store",))
-_slow = gauge("store_slow_reads", "Expensive reads waiting or running", ("store",))
+_queued = gauge("store_queue_jobs", "Writes that wait or run", ("store",))
+_slow = gauge("store_slow_reads", "Expensive reads that wait or run", ("store",))
 
-CALLER_SECONDS = 0.25  # how often an expensive read looks whether its client is still there
+CALLER_SECONDS = 0.25  # how often an expensive read checks that its client is connected
 
 
 class Store:
-    """Opened by the greenlet that makes it, on that greenlet's loop."""
+    """Bound to the event loop of the greenlet that creates it."""
 
     def __init__(
         self,
@@ -85,19 +86,21 @@ class Store:
         log: Log,
         publish: Callable[[list[Any]], None] = lambda _: None,
         runner: type[BatchRunner] = BatchRunner,
-        apart: "WriterProcessOptions | None" = None,
+        writers: WriterProcess | None = None,
+        restarted: Callable[[], None] = lambda: None,
         catch_up: CatchUp | None = None,
     ) -> None:
-        """`apart` has the writer in a process of its own; `runner` is replaced by tests that
-        inject faults: into what a thread or the loop commits, not into that process;
-        `catch_up` is work that follows the writes."""
+        """`writers` is the process that writes; without it a thread of this process writes, for
+        tools and tests. `restarted` is called after a restart of that process, when committed
+        writes may not have been published. Tests replace `runner` to inject faults. `catch_up`
+        is work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
         self._clock = clock
         self._log = log
         self._publish = publish
-        self._handoff = Handoff()
+        self._callbacks = LoopCallbacks()
         self._pending = 0
         self._closed = False
         self._suspect = path.with_name(path.name + ".suspect").exists()
@@ -105,7 +108,7 @@ class Store:
         self._full_until = float("-inf")
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
-        self._checkpoint_due = Signal()  # set when enough was written for `checkpoint`
+        self._checkpoint_due = Wakeup()  # set when enough was written for `checkpoint`
         self.checkpointer = Checkpointer(
             self.checkpoint, self._checkpoint_due, settings.checkpoint_seconds, clock, log
         )
@@ -114,21 +117,13 @@ class Store:
             settings.slow_readers, settings.slow_read_queue_max, STEPS_SLOW
         )
         self._bind_metrics()
-        self._writer: WriterThread | WriterProcess
-        if apart is not None:
-            self._writer = WriterProcess(
-                WriterConfig(
-                    name, str(path.absolute()), settings, apart.log_level, os.getpid(), catch_up
-                ),
-                self._deliver,
-                apart.restarted,
-                clock,
-                log,
-                apart.lock_descriptor,
-            )
-        else:
+        self._writer: WriterThread | StoreWriter
+        if writers is None:
             writer = Writer(name, path, settings, clock, log, runner, catch_up)
-            self._writer = WriterThread(writer, settings.batch_max, self._handoff, self._deliver)
+            self._writer = WriterThread(writer, settings.batch_max, self._callbacks, self._deliver)
+        else:
+            config = WriterConfig(name, str(path.absolute()), settings, catch_up)
+            self._writer = writers.open(config, self._deliver, restarted)
 
     def _bind_metrics(self) -> None:
         self._observe_jobs = _batches.labels(self.name).observe
@@ -140,35 +135,39 @@ class Store:
     # -- writing -----------------------------------------------------------------
 
     def write(self, function: Callable[..., T], *args: Any) -> T:
-        """`function(tx, *args)` in the writer, committed; its result.
+        """Run `function(tx, *args)` in the writer and commit; returns its result.
 
-        Raises what the function raised (nothing of it is stored then), or an
-        Unavailable with the reason why nothing could be stored.
+        Raises the function's error, or an Unavailable with the reason why nothing could be
+        stored. In both cases nothing is stored.
         """
-        outcome: Outcome = self.write_many([(function, args)])[0]
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.result  # type: ignore[no-any-return]
+        result: T = self.write_many([(function, args)])[0].unwrap()
+        return result
 
-    def write_many(self, calls: Sequence[Call]) -> list[Outcome]:
-        """All calls in order, in one transaction or several; an outcome for each.
+    def write_many(self, calls: Sequence[Call]) -> list[CallOutcome]:
+        """Run all calls in order, in one or more transactions; returns an outcome for each.
 
-        Raises Unavailable when none was taken. Calls fail one by one, not together.
+        Raises Unavailable if none was accepted. A failing call does not affect the others.
         """
         return self.begin(calls).wait()
 
-    def begin(self, calls: Sequence[Call]) -> Submission:
-        """As `write_many`, for who has something else to do before the outcomes are there.
+    def write_alone(self, function: Callable[..., T], *args: Any) -> T:
+        """Like `write`, in a transaction without other writes: for a change that takes long, or
+        that SQLite may interrupt, which undoes the whole transaction. Other writes wait."""
+        result: T = self.begin([(function, args)], alone=True).wait()[0].unwrap()
+        return result
 
-        Calls are run in the order in which they were begun.
+    def begin(self, calls: Sequence[Call], *, alone: bool = False) -> WriteRequest:
+        """Like `write_many`, but returns at once; `wait` of the result returns the outcomes.
+
+        Calls run in the order in which they began. `alone`: in transactions of their own.
         """
         self._admit(len(calls))
-        submission = Submission(calls)
-        self._writer.submit(submission)
+        request = WriteRequest(calls, alone=alone)
+        self._writer.submit(request)
         self._pending += len(calls)
         if self._busy_since is None:
             self._busy_since = self._clock.monotonic()
-        return submission
+        return request
 
     def _admit(self, jobs: int) -> None:
         wait = self.settings.retry_after_seconds
@@ -186,34 +185,34 @@ class Store:
             raise StoreBusy("the writer has not finished a batch for too long", retry_after=wait)
 
     def suspend(self, error: StoreSuspended) -> None:
-        """Refuse every write from now on: an empty file stands in for the damaged one."""
+        """Refuse every write from now on, because the file is damaged."""
         self._suspended = error
         _suspended_gauge.labels(self.name).set(1)
 
     def seed_ids(self, last_id: str | None) -> None:
-        """Make new ids sort above `last_id`. Before the first write."""
+        """Make new ids sort above `last_id`. Call before the first write."""
         if last_id is not None:
             self._writer.ids.seed(last_id)
 
     @property
     def idle(self) -> bool:
-        """True when no write waits or runs."""
+        """Whether no write waits or runs."""
         return self._pending == 0
 
     def stalled_seconds(self) -> float:
-        """How long the writer has had work without finishing a batch."""
+        """For how long the writer has had work without finishing a batch."""
         since = self._busy_since
         return 0.0 if since is None else self._clock.monotonic() - since
 
-    def _deliver(self, batch: list[Submission], published: list[Any]) -> None:
-        """On the loop: events first, replies after."""
+    def _deliver(self, batch: list[WriteRequest], published: list[Any]) -> None:
+        """Runs on the loop: publishes events, then wakes the callers."""
         now = self._clock.monotonic()
         jobs = 0
-        for submission in batch:
-            jobs += len(submission.calls)
-            for outcome in submission.outcomes:
+        for request in batch:
+            jobs += len(request.calls)
+            for outcome in request.outcomes:
                 if outcome.error is not None:
-                    self._note(outcome.error, now)
+                    self._record_problem(outcome.error, now)
         self._pending -= jobs
         self._written(jobs)
         if jobs:
@@ -223,19 +222,19 @@ class Store:
         self._busy_since = now if self._pending else None
         if published:
             self._publish(published)
-        for submission in batch:
-            submission.waiter.switch(None)
+        for request in batch:
+            request.waiter.switch(None)
 
     def _written(self, jobs: int) -> None:
         self._jobs_in_wal += jobs
         if self._jobs_in_wal >= self.settings.checkpoint_jobs:
             self._checkpoint_due.set()
 
-    def _note(self, error: BaseException, now: float) -> None:
-        """Trouble that a write or read met becomes the state of the store."""
+    def _record_problem(self, error: BaseException, now: float) -> None:
+        """Changes the state of the store after an error of a read or write."""
         if not isinstance(error, StoreFull | StoreBusy | StoreSuspect):
             return
-        _trouble.labels(self.name, error.code).inc()
+        _problems.labels(self.name, error.code).inc()
         if isinstance(error, StoreFull):
             self._full_until = now + self.settings.retry_after_seconds
         elif isinstance(error, StoreSuspect) and not self._suspect:
@@ -249,41 +248,41 @@ class Store:
     # -- reading -------------------------------------------------------------------
 
     def read(self, function: Callable[..., T], *args: Any) -> T:
-        """`function(reader, *args)` in a reader's thread; its result."""
+        """Run `function(reader, *args)` in a reader thread; returns its result."""
         return self.begin_read(function, *args).wait()
 
-    def begin_read(self, function: Callable[..., T], *args: Any) -> Reading[T]:
-        """As `read`, for who has something else to do before the result is there."""
+    def begin_read(self, function: Callable[..., T], *args: Any) -> ReadRequest[T]:
+        """Like `read`, but returns at once; `wait` of the result returns the result."""
         self._admit_read()
         return self._reads.begin(function, args, "too many reads are waiting")
 
     def read_slow(self, function: Callable[..., T], *args: Any) -> T:
-        """As `read`, for a read that may take long: a search, a scan.
+        """Like `read`, for reads that may take long, such as searches and scans.
 
-        It is stopped with ReadCancelled once the client that waits for it has disconnected.
+        Raises ReadCancelled once the client has disconnected.
         """
         reading = self.begin_slow_read(function, *args)
         client = caller.current.get()
         if client is None:
             return reading.wait()
 
-        def look() -> None:
+        def check_client() -> None:
             if client.is_gone():
                 reading.cancel()
 
         timer = gevent.get_hub().loop.timer(CALLER_SECONDS, CALLER_SECONDS)
-        timer.start(look)
+        timer.start(check_client)
         try:
             return reading.wait()
         finally:
             timer.stop()
             timer.close()
 
-    def begin_slow_read(self, function: Callable[..., T], *args: Any) -> Reading[T]:
-        """As `read_slow`, but returns at once; the result is waited for later."""
+    def begin_slow_read(self, function: Callable[..., T], *args: Any) -> ReadRequest[T]:
+        """Like `read_slow`, but returns at once. The read is not cancelled by itself."""
         self._admit_read()
         return self._slow_reads.begin(
-            function, args, "too many expensive reads are waiting (store.slow_read_queue_max)"
+            function, args, "too many expensive reads are waiting (`store.slow_read_queue_max`)"
         )
 
     def _admit_read(self) -> None:
@@ -307,19 +306,17 @@ class Store:
 
         return ReaderPool(
             threads, waiting_max, settings.retry_after_seconds, self.path.parent, open_reader,
-            lambda reader: reader.connection.close(),
-            self._handoff, lambda error: self._note(error, self._clock.monotonic()),
+            self._callbacks, lambda error: self._record_problem(error, self._clock.monotonic()),
         )  # fmt: skip
 
     # -- upkeep ----------------------------------------------------------------------
 
     def checkpoint(self) -> bool:
-        """Move the WAL into the file when enough was written. True if it worked.
+        """Move the WAL into the database file if enough was written. True if that succeeded.
 
-        First a reader's thread moves most pages beside the writer, then the writer moves
-        the few that came meanwhile: then the WAL is empty for a moment, and the next
-        commit overwrites it from its start. Overwriting is why this is done often: a
-        sync of a file that grows costs twice one of a file that doesn't.
+        First a reader thread moves most pages while the writer works, then the writer moves
+        the rest. The WAL is then empty for a moment, and the next commit overwrites it from its
+        start. This is done often because syncing a file that grows costs twice as much.
         """
         if self._jobs_in_wal < self.settings.checkpoint_jobs:
             return False
@@ -332,25 +329,26 @@ class Store:
         return True
 
     def vacuum(self) -> None:
-        """Write the file anew without its free pages. Writes wait; for small files only."""
+        """Rewrite the file without its free pages. Writes wait meanwhile; for small files only."""
         self._maintain(vacuum)
 
     def _maintain(self, function: Callable[[Reader], Any]) -> None:
-        """Have the writer run `function` between two batches, outside a transaction."""
-        submission = Submission((), function)
-        self._writer.submit(submission)
-        submission.waiter.get()
+        """Run `function` in the writer between two batches, outside a transaction."""
+        request = WriteRequest((), function)
+        self._writer.submit(request)
+        request.waiter.get()
 
     def wal_bytes(self) -> int:
         return wal_bytes(self.path)
 
     def facts(self) -> dict[str, Any]:
-        """What the doctor's checks want to know of the living store."""
+        """Facts for the doctor's checks."""
         return {
             "queue_jobs": self._pending,
             "stalled_seconds": self.stalled_seconds(),
             "stalled_seconds_max": self.settings.stall_seconds_max,
             "writer_alive": self._writer.alive,
+            "writer_restarts": self._writer.restarts,
             "writing_paused": self._full_until > self._clock.monotonic(),
             "suspect": self._suspect,
             "suspended": self._suspended is not None,
@@ -358,19 +356,19 @@ class Store:
         }
 
     def close(self, timeout_seconds: float = 10.0) -> bool:
-        """Refuse new work, finish what waits, move the WAL. False when time ran out."""
+        """Refuse new work, finish queued work, move the WAL. False when time ran out."""
         self._closed = True
-        last = Submission((), empty_wal)
+        last = WriteRequest((), empty_wal)
         self._writer.submit(last)
         finished = self._writer.close(timeout_seconds)
         ended = [pool.close(timeout_seconds) for pool in (self._reads, self._slow_reads)]
         if finished and all(ended):
-            self._handoff.close()
+            self._callbacks.close()
         return finished and all(ended)
 
 
 def _try_to_move_wal(reader: Reader) -> bool:
-    """False when the disk refused: the log grows on, and that is no reason not to write."""
+    """False on a full disk: the log then grows, but writing goes on."""
     try:
         move_wal(reader)
     except sqlite3.OperationalError as error:
@@ -378,17 +376,3 @@ def _try_to_move_wal(reader: Reader) -> bool:
             return False
         raise
     return True
-
-
-class WriterProcessOptions:
-    """How a writer in a process of its own is tied to this one."""
-
-    def __init__(
-        self,
-        lock_descriptor: int | None,
-        restarted: Callable[[], None],
-        log_level: str = "info",
-    ) -> None:
-        self.lock_descriptor = lock_descriptor
-        self.restarted = restarted
-        self.log_level = log_level

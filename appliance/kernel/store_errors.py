@@ -1,58 +1,61 @@
-"""What can go wrong with a store, told in our words: refusals, and SQLite's own errors' names."""
+"""The errors of stores, and the translation of SQLite's errors."""
 
 import os
 import sqlite3
 from pathlib import Path
 
 from appliance.kernel.errors import ApplianceError, StorageFull, Unavailable
+from appliance.kernel.store_declaration import DECLARATIONS
 
 StoreFull = StorageFull
-SUSPENDED_RETRY_SECONDS = 60.0  # until an operator has repaired it
-MENDING = {
-    store: f"agentlipd down; agentlip {store} recover --yes" for store in ("outbox", "broker")
+SUSPENDED_RETRY_SECONDS = 60.0  # an operator has to repair it
+RECOVERY_COMMANDS = {
+    store: declaration.recovery
+    for store, declaration in DECLARATIONS.items()
+    if declaration.recovery
 }
-"""The command that recovers a damaged store, if there is one."""
+"""Commands that recover a damaged store, for the stores that have one."""
 
 
 class StoreBusy(Unavailable):
-    sentence = "the database is busy"
-    advice = "try again; `fuser -v` on the database names other programs that hold it"
+    default_message = "the database is busy"
+    default_hint = "try again; `fuser -v FILE` lists other programs that use the database"
 
 
 class QueueFull(Unavailable):
-    sentence = "too many writes are waiting"
-    advice = "slow down, or send batches"
+    default_message = "too many writes are waiting"
+    default_hint = "send fewer requests at once, or send batches"
 
 
 class StoreSuspect(Unavailable):
     code = "STORAGE_SUSPECT"
-    sentence = "the database may be damaged; this store has stopped"
-    advice = "agentlipd down; agentlip doctor --all; then agentlip doctor clear STORE"
+    default_message = "the database may be damaged; this store has stopped"
+    default_hint = "agentlipd down; agentlip doctor --all; then agentlip doctor clear STORE"
 
 
 class StoreSuspended(Unavailable):
-    """At the start this store was found damaged; the others are served."""
+    """The store was found damaged at the start. Other stores are served."""
 
     code = "STORE_SUSPENDED"
-    sentence = "the database is damaged; its subsystem is suspended"
-    advice = "agentlipd down; agentlip doctor --all"
+    default_message = "the database is damaged; its subsystem is suspended"
+    default_hint = "agentlipd down; agentlip doctor --all"
 
     def __init__(self, store: str, cause: ApplianceError) -> None:
         super().__init__(
             f"the {store} database is damaged; its subsystem is suspended",
             details={"store": store, "problem": cause.message},
-            hint=MENDING.get(store, f"agentlipd down; agentlip doctor clear {store}"),
+            hint=RECOVERY_COMMANDS.get(store, f"agentlipd down; agentlip doctor clear {store}"),
             retry_after=SUSPENDED_RETRY_SECONDS,
         )
 
 
 class StoreClosed(Unavailable):
-    sentence = "shutting down"
-    advice = "try again after the restart"
+    default_message = "shutting down"
+    default_hint = "try again after the restart"
 
 
-NO_ROOM_BYTES = 64 * 1024
-"""With less free space than this, files can't be opened or locked."""
+DISK_FULL_BYTES = 64 * 1024
+"""With less free space than this, opening and locking files fails."""
 
 
 def sqlite_name(error: sqlite3.Error) -> str:
@@ -60,7 +63,7 @@ def sqlite_name(error: sqlite3.Error) -> str:
 
 
 def free_bytes(directory: Path) -> int:
-    """Bytes that a process without privileges may still write beside `directory`."""
+    """Bytes that an unprivileged process can still write in `directory`."""
     try:
         status = os.statvfs(directory)
     except OSError:
@@ -71,9 +74,9 @@ def free_bytes(directory: Path) -> int:
 def translated(
     error: sqlite3.Error, retry_after: float, directory: Path | None = None
 ) -> Exception:
-    """Our error for one of SQLite's; itself when it is a fault of ours.
+    """The error for a client for an error of SQLite; an unexpected error is returned unchanged.
 
-    `directory` is the database's: on a full disk, opening a file fails with other errors.
+    `directory`: the database's directory. On a full disk, opening a file fails with other errors.
     """
     name = sqlite_name(error)
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
@@ -81,7 +84,7 @@ def translated(
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreSuspect()
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
-        if directory is not None and free_bytes(directory) < NO_ROOM_BYTES:
+        if directory is not None and free_bytes(directory) < DISK_FULL_BYTES:
             return StoreFull(retry_after=retry_after)
         return StoreBusy(retry_after=retry_after)
     return error

@@ -1,7 +1,7 @@
-"""Runs a command for a while: bytes in, bytes out, and an end that comes.
+"""Runs a command with input, output and a time limit.
 
-The command leads a process group of its own, so that its end is that of all it has started.
-Waiting is the loop's own: nobody else is held up, and no child is waited for by blocking.
+The command leads its own process group, so that everything it started ends with it. Waiting does
+not block the event loop.
 """
 
 import os
@@ -22,15 +22,15 @@ _PIECE_BYTES = 65_536
 _DRAIN_SECONDS = 1.0
 
 
-class Ran(msgspec.Struct, frozen=True):
-    """What became of it. `code`: as a shell says it, negative for a signal; None: not started.
+class CommandResult(msgspec.Struct, frozen=True):
+    """`code`: the exit code, negative for a signal; None: the command was not started.
 
-    `said` is standard output up to its limit; `cut`: there was more, or something still holds it.
+    `output`: standard output up to its limit. `truncated`: there was more, or it was not closed.
     """
 
     code: int | None
-    said: bytes
-    cut: bool
+    output: bytes
+    truncated: bool
     timed_out: bool
     seconds: float
 
@@ -43,10 +43,12 @@ def run(
     folder: Path,
     seconds_max: float,
     kill_after_seconds: float,
-    said_bytes_max: int,
+    output_bytes_max: int,
     clock: Clock,
-) -> Ran:
-    """Until the command ends, or its time does: then TERM to its group, and KILL later."""
+    niceness: int = 0,
+) -> CommandResult:
+    """Runs a command. After `seconds_max` its group gets SIGTERM, and later SIGKILL. A `niceness`
+    above 0 lowers its CPU priority."""
     started = clock.monotonic()
     process: Any
     try:
@@ -61,47 +63,60 @@ def run(
             close_fds=True,
         )
     except OSError:
-        return Ran(None, b"", False, False, clock.monotonic() - started)
-    said = _Said(process, said_bytes_max)
+        return CommandResult(None, b"", False, False, clock.monotonic() - started)
+    if niceness:
+        _lower_priority(process.pid, niceness)
+    output = _OutputReader(process, output_bytes_max)
     feeding = gevent.spawn(_feed, process, text)
-    reading = gevent.spawn(said.read)
+    reading = gevent.spawn(output.read)
     try:
         timed_out = not _ends(process, seconds_max)
         if timed_out:
-            _signal_group(process.pid, signal.SIGTERM)
+            _kill_group(process.pid, signal.SIGTERM)
             _ends(process, kill_after_seconds)
     finally:
-        # Also what the command left behind in its group; the leader may be gone by now.
-        _signal_group(process.pid, signal.SIGKILL)
+        # Also kills what the command left behind in its group.
+        _kill_group(process.pid, signal.SIGKILL)
         _ends(process, kill_after_seconds)
         reading.join(_DRAIN_SECONDS)
-        cut = said.cut or not reading.ready()
+        truncated = output.truncated or not reading.ready()
         gevent.killall([feeding, reading])
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
                 pipe.close()
-    return Ran(process.returncode, said.text, cut, timed_out, clock.monotonic() - started)
+    return CommandResult(
+        process.returncode, output.text, truncated, timed_out, clock.monotonic() - started
+    )
 
 
-class _Said:
-    """Reads to the end; keeps no more than the limit."""
+class _OutputReader:
+    """Reads standard output to its end and keeps it up to the limit."""
 
     def __init__(self, process: Any, bytes_max: int) -> None:
         self._process = process
         self._bytes_max = bytes_max
         self.text = b""
-        self.cut = False
+        self.truncated = False
 
     def read(self) -> None:
         with suppress(OSError, ValueError):
             while piece := self._process.stdout.read1(_PIECE_BYTES):
-                room = self._bytes_max - len(self.text)
-                self.cut = self.cut or len(piece) > room
-                self.text += piece[:room]
+                bytes_left = self._bytes_max - len(self.text)
+                self.truncated = self.truncated or len(piece) > bytes_left
+                self.text += piece[:bytes_left]
+
+
+def _lower_priority(pid: int, niceness: int) -> None:
+    """Lowers the command, and nothing of this process. Linux may share the CPU among sessions
+    first (autogroups), and then compares niceness only within one: so its session gets it too."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, niceness)
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
 
 
 def _feed(process: Any, text: bytes) -> None:
-    """The command need not read it."""
+    """Writes the input. The command need not read it."""
     with suppress(OSError, ValueError):
         process.stdin.write(text)
         process.stdin.close()
@@ -115,6 +130,6 @@ def _ends(process: Any, seconds: float) -> bool:
     return True
 
 
-def _signal_group(pid: int, number: int) -> None:
+def _kill_group(pid: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)

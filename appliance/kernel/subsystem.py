@@ -1,7 +1,7 @@
-"""What every subsystem has, and all that the composition root knows of one.
+"""The protocol of a subsystem, through which the composition root uses it.
 
-`app.py` builds a tuple of them and iterates over it. Stores, checkpointers, routes, sockets,
-grantable scopes, readiness and roles come from that tuple; nothing of them is listed elsewhere.
+`composition.py` builds a tuple of subsystems. Stores, checkpointers, routes, sockets, grantable
+scopes and readiness are derived from that tuple and listed nowhere else.
 
     built ─ start ─▶ running ─ drain ─▶ waiting clients are answered ─ loops stop ─ close ─▶ closed
 """
@@ -16,13 +16,17 @@ from appliance.kernel.store import Store
 
 
 class Subsystem(Protocol):
-    """`name` is that of its package and of its role.
+    """`name`: the name of its package and of its role.
 
-    needs  stores that it can't work without: while one of them is damaged, its loops don't
-           run and its routes and sockets answer with the reason
+    paths  the paths of its routes and sockets, declared on the class so that requests are refused
+           with the reason while its role is off. A path covers all paths below it, `*` stands for
+           one segment, and the longest one that fits decides
+    needs  stores that it can't work without. While one of them is damaged, its loops don't run,
+           and its routes and sockets respond with the reason
     """
 
     name: str
+    paths: tuple[str, ...] = ()
     stores: Sequence[Store] = ()
     loops: Sequence[Loop] = ()
     scopes: Scopes = Scopes()
@@ -35,24 +39,24 @@ class Subsystem(Protocol):
         return ()
 
     def facts(self) -> Mapping[str, float]:
-        """Numbers for the doctor, by names that begin with that of the subsystem."""
+        """Numbers for the doctor, by names that begin with the name of the subsystem."""
         return {}
 
     def start(self) -> None:
-        """The port is bound and loops run."""
+        """Called when the port is bound and the loops run."""
         return
 
     def drain(self) -> None:
-        """Answer now whoever waits: the server is stopping."""
+        """End all long waits now, because the server is stopping."""
         return
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the loops: finish or give up what is under way, then close the stores. False when
+        """Called after the loops stopped: finish or abandon work, then close the stores. False when
         time ran out."""
         return close_stores(self.stores, timeout_seconds)
 
 
 def close_stores(stores: Sequence[Store], timeout_seconds: float) -> bool:
-    """Every one of them, also after one that did not close in time."""
+    """Closes all stores, even if one does not close in time."""
     closed = [store.close(timeout_seconds) for store in stores]
     return all(closed)

@@ -1,8 +1,8 @@
-"""Threads of the operating system, started and joined from the event loop.
+"""Native threads, started and joined from the event loop.
 
-Under the server the standard modules are patched, so that `threading.Thread` would be a
-greenlet. A store needs real threads: SQLite blocks. Python's SimpleQueue in `_queue` is
-written in C and stays native.
+In the server the standard modules are patched, so `threading.Thread` would be a greenlet. A store
+needs native threads because SQLite blocks. SimpleQueue in `_queue` is written in C and is not
+patched.
 """
 
 from _queue import SimpleQueue as SimpleQueue
@@ -12,19 +12,18 @@ from typing import Any, TypeVar
 import gevent
 from gevent.event import Event
 
-from appliance.kernel.loop_callbacks import Handoff, start_thread
+from appliance.kernel.loop_callbacks import LoopCallbacks, start_thread
 
 T = TypeVar("T")
 
 
 class NativeThread:
-    """Runs `body` at once. Its end is told to the loop through `handoff`."""
+    """Runs `body` in a new thread. `join` waits on the loop of `callbacks`."""
 
-    def __init__(self, body: Callable[[], None], handoff: Handoff) -> None:
+    def __init__(self, body: Callable[[], None], callbacks: LoopCallbacks) -> None:
         self._body = body
-        self._handoff = handoff
+        self._callbacks = callbacks
         self._ended = Event()
-        self.error: BaseException | None = None
         self.alive = True
         start_thread(self._run, ())
 
@@ -39,14 +38,14 @@ class NativeThread:
             self.error = error
         finally:
             self.alive = False
-            self._handoff.post(self._ended.set)
+            self._callbacks.post(self._ended.set)
 
 
 def yield_to_loop() -> None:
-    """Let every other greenlet that is ready run once."""
+    """Let other greenlets that are ready run."""
     gevent.sleep(0)
 
 
 def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """`function(*args)` in a native thread; the loop goes on meanwhile. For files, which block."""
+    """Run `function(*args)` in a native thread. For file access, which would block the loop."""
     return gevent.get_hub().threadpool.apply(function, args)  # type: ignore[no-any-return]

@@ -1,137 +1,138 @@
-"""The steps over one open file: look, refuse, copy, apply, record.
+"""Upgrades one open database file: check, copy, apply, record.
 
-Runs before anything is served, under the writer lock, with plain sqlite3. What always holds:
+Runs before anything is served, with the writer lock held. Invariants:
 
-- a step and its record in `x_migrations` are one transaction, so a crash leaves steps done or
-  not begun, and the next start goes on;
-- a file that holds data is copied and the copy checked before the first step;
-- a new file is made under another name and renamed when it is complete, so an empty file under
-  the real name is damage and is never taken for a new workspace;
-- a file is opened only if its `x_compat` says that this program may.
+- a step and its record in `x_migrations` are one transaction, so after a crash a step is either
+  done or not begun, and the next start continues;
+- a file with data is copied, and the copy checked, before the first step;
+- a new file is created under a temporary name and renamed when it is complete, so an empty file
+  under the real name is damage and is never treated as a new workspace;
+- a file is opened only if its `x_compat` allows this program to open it.
 """
 
 import shlex
 import sqlite3
-import uuid
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import adopt, snapshot
+from appliance.kernel import meta, snapshot
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDirNotWritable
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load, newest, statements
+from appliance.kernel.store_declaration import adapter_of
 
-SPEC_SCHEMA_VERSION = 1
-# Reading a file of this size through takes well under a second; larger ones are left to doctor.
+# Checking a file of this size takes well under a second; larger ones are left to the doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NO_DISK = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
-_RECORDS = (
+RECORDS = (
     "CREATE TABLE IF NOT EXISTS x_migrations (number INTEGER NOT NULL, name TEXT PRIMARY KEY NOT"
     " NULL, sha256 TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
 )
-_SET_META = (
-    "INSERT INTO meta (key, value) VALUES (?, ?)"
-    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-)
+"""The table of the applied migrations."""
 
 
 class SchemaTooNew(Conflict):
     code = "SCHEMA_TOO_NEW"
-    sentence = "the data was written by a newer program"
-    advice = "upgrade: pip install --upgrade 'agentlip[appliance]'"
+    default_message = "the data was written by a newer program"
+    default_hint = "upgrade: pip install --upgrade 'agentlip[appliance]'"
 
 
 class MigrationEdited(Conflict):
     code = "MIGRATION_EDITED"
-    sentence = "a released migration was changed after it had been applied"
-    advice = "install the program as released: pip install --force-reinstall 'agentlip[appliance]'"
+    default_message = "a released migration was changed after it had been applied"
+    default_hint = (
+        "install the program as released: pip install --force-reinstall 'agentlip[appliance]'"
+    )
 
 
 class MigrationFailed(Unavailable):
     code = "MIGRATION_FAILED"
-    sentence = "the schema can't be brought up to date; nothing was changed"
-    advice = "mend what the log says and start again; a copy is in .agentlip/backups"
+    default_message = "the schema can't be migrated; nothing was changed"
+    default_hint = "fix the problem in the log and start again; a copy is in .agentlip/backups"
 
 
 class StoreDamaged(Unavailable):
     code = "STORE_DAMAGED"
-    sentence = "the database is damaged"
-    advice = "agentlip doctor --all"
+    default_message = "the database is damaged"
+    default_hint = "agentlip doctor --all"
 
 
 class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says of itself, and what this program would do with it."""
+    """The state of a file, and what this program would do with it."""
 
     store: str
-    schema: int  # the newest step in the file; 0 if it never was ours
-    compat: int  # the oldest program that may open it
-    program: int  # ours
-    schema_version: int | None  # the hub specification's number
+    schema: int  # the newest step in the file; 0: no step of this program
+    compat: int  # the oldest program that may open the file
+    program: int  # the newest step of this program
+    spec_version: int | None = None  # version of the shared specification in the file
+    program_spec_version: int = 0  # version of this program
     pending: tuple[str, ...] = ()
     optional_missing: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
-    backup: str | None = None  # the copy taken in this run
+    backup: str | None = None  # the copy made by this run
 
     @property
     def too_new(self) -> bool:
-        return self.compat > self.program or (self.schema_version or 0) > SPEC_SCHEMA_VERSION
+        return self.compat > self.program or (self.spec_version or 0) > self.program_spec_version
 
 
 def state(
     connection: sqlite3.Connection, store: str, migrations: Sequence[Migration] | None = None
 ) -> SchemaState:
-    """The state of an open file. Reads only; raises sqlite3.Error where that is impossible."""
-    known = load(store) if migrations is None else tuple(migrations)
+    """The state of an open file. Only reads; raises sqlite3.Error if that fails."""
+    released = load(store) if migrations is None else tuple(migrations)
+    adapter = adapter_of(store)
     recorded = _recorded(connection)
-    by_name = {each.name: each for each in known}
+    by_name = {each.name: each for each in released}
     schema = _number(connection, store, "x_schema") or 0
     compat = _number(connection, store, "x_compat")
     optional_missing = [
         each.name
-        for each in known
+        for each in released
         if each.optional
         and (
             recorded.get(each.name) != (each.number, each.sha256)
-            or (store == "hub" and not adopt.search_ready(connection))
+            or (adapter is not None and not adapter.optional_steps_work(connection))
         )
     ]
-    # What is optional is derived: another edition of it is made anew, not refused.
-    rebuilt = {each.name for each in known if each.optional}
+    # Optional steps hold derived data: a changed one is applied again, not refused.
+    rebuilt = {each.name for each in released if each.optional}
     edited = [
         name
         for name, (number, digest) in recorded.items()
         if name not in rebuilt
-        and (by_name[name].sha256 != digest if name in by_name else number <= newest(known))
+        and (by_name[name].sha256 != digest if name in by_name else number <= newest(released))
     ]
     return SchemaState(
         store=store,
         schema=schema,
         compat=schema if compat is None else compat,
-        program=newest(known),
-        schema_version=_number(connection, store, "schema_version") if store == "hub" else None,
-        pending=tuple(e.name for e in known if not e.optional and e.name not in recorded),
+        program=newest(released),
+        spec_version=None if adapter is None else _number(connection, store, "schema_version"),
+        program_spec_version=0 if adapter is None else adapter.spec_version,
+        pending=tuple(e.name for e in released if not e.optional and e.name not in recorded),
         optional_missing=tuple(optional_missing),
         edited=tuple(edited),
     )
 
 
 class Upgrade:
-    """One run over one open file."""
+    """One upgrade of one open file."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         database: Path,
         store: str,
-        known: Sequence[Migration],
+        released: Sequence[Migration],
         clock: Clock,
         backups: Path | None,
         log: Log,
@@ -139,78 +140,85 @@ class Upgrade:
         self._connection = connection
         self._database = database
         self._store = store
-        self._known = known
+        self._released = released
         self._clock = clock
         self._backups = backups
         self._log = log
+        self._adapter = adapter_of(store)
         self._backup: Path | None = None
 
     def run(self) -> SchemaState:
         self._check_whole()
-        found = state(self._connection, self._store, self._known)
-        self._refuse(found)
-        if _use_wal(self._connection) != "wal":
+        before = state(self._connection, self._store, self._released)
+        self._refuse(before)
+        if self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise MigrationFailed(
-                f"{self._store}: this file system offers no shared memory, which WAL needs",
+                f"{self._store}: the file system does not support the shared memory that WAL needs",
                 hint="put the workspace on a local file system",
             )
-        if found.pending:
-            self._take_backup(found)
-        self.apply(found)
-        now = state(self._connection, self._store, self._known)
+        if before.pending:
+            self._take_backup(before)
+        self.apply(before)
+        now = state(self._connection, self._store, self._released)
         return msgspec.structs.replace(now, backup=str(self._backup) if self._backup else None)
 
-    def apply(self, found: SchemaState) -> None:
-        for migration in self._known:
-            if migration.name in found.pending:
+    def apply(self, before: SchemaState) -> None:
+        for migration in self._released:
+            if migration.name in before.pending:
                 self._step(migration)
-        if self._store == "hub":
-            self._settle_hub(found)
-        for migration in self._known:
-            if migration.name in found.optional_missing:
+        if self._adapter is not None:
+            self._adapter.settle(
+                self._connection,
+                before.optional_missing,
+                adopted=not before.schema and before.spec_version is not None,
+                now_ms=self._clock.now_ms(),
+                log=self._log,
+            )
+        for migration in self._released:
+            if migration.name in before.optional_missing:
                 self._optional_step(migration)
 
     def _check_whole(self) -> None:
         if self._database.stat().st_size > CHECK_AT_START_BYTES_MAX:
             return
-        verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise StoreDamaged(f"{self._store}: the database is damaged: {verdict}")
+        result = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if result != "ok":
+            raise StoreDamaged(f"{self._store}: the database is damaged: {result}")
 
-    def _refuse(self, found: SchemaState) -> None:
-        if found.too_new:
+    def _refuse(self, before: SchemaState) -> None:
+        if before.too_new:
             raise SchemaTooNew(
-                f"{self._store}: the data was written by a newer program (schema {found.schema},"
-                f" needs a program of at least {found.compat}; this one is {found.program})",
-                details={"store": self._store, "schema": found.schema, "program": found.program},
+                f"{self._store}: the data was written by a newer program (schema {before.schema},"
+                f" needs a program of at least {before.compat}; this one is {before.program})",
+                details={"store": self._store, "schema": before.schema, "program": before.program},
             )
-        if found.edited:
+        if before.edited:
             raise MigrationEdited(
-                f"{self._store}: changed after it had been applied: {', '.join(found.edited)}",
-                details={"store": self._store, "files": list(found.edited)},
+                f"{self._store}: changed after it had been applied: {', '.join(before.edited)}",
+                details={"store": self._store, "files": list(before.edited)},
             )
-        if not found.schema and adopt.has_tables(self._connection):
-            self._refuse_strangers(found)
+        if not before.schema and meta.has_tables(self._connection):
+            self._refuse_strangers(before)
 
-    def _refuse_strangers(self, found: SchemaState) -> None:
-        """A hub's file made by another program is welcome; anything else is a mistake."""
+    def _refuse_strangers(self, before: SchemaState) -> None:
+        """A file that another program made after the shared specification is used as it is."""
         lacking: list[str] = []
-        if self._store == "hub" and found.schema_version is not None:
+        if self._adapter is not None and before.spec_version is not None:
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
-                for statement in statements(self._known[0]):
+                for statement in statements(self._released[0]):
                     model.execute(statement)
-                lacking = adopt.missing_columns(self._connection, model)
+                lacking = self._adapter.missing_columns(self._connection, model)
             if not lacking:
                 return
         raise StoreDamaged(
             f"{self._store}: the file is a database, but not one of this store",
             details={"missing": lacking[:20]},
-            hint="move the file away; a snapshot may be in .agentlip/backups",
+            hint="move the file away; snapshots are in .agentlip/backups",
         )
 
-    def _take_backup(self, found: SchemaState) -> None:
+    def _take_backup(self, before: SchemaState) -> None:
         assert self._backups is not None
-        version = found.schema or found.schema_version or 0
+        version = before.schema or before.spec_version or 0
         name = self._database.name
         now_ms = self._clock.now_ms()
         try:
@@ -218,9 +226,9 @@ class Upgrade:
             snapshot.prune(self._backups, name)
         except (OSError, sqlite3.Error) as error:
             raise MigrationFailed(
-                f"{self._store}: no snapshot could be taken before migrating, so nothing was"
-                f" changed: {error}",
-                hint=f"make room: df -h {shlex.quote(str(self._backups.parent))}",
+                f"{self._store}: no snapshot could be taken before the migration, so nothing"
+                f" was changed: {error}",
+                hint=f"free disk space: df -h {shlex.quote(str(self._backups.parent))}",
             ) from error
         except snapshot.SnapshotDamaged as error:
             raise StoreDamaged(f"{self._store}: the database is damaged: {error}") from error
@@ -238,16 +246,17 @@ class Upgrade:
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
         except (sqlite3.Error, BadMigration) as error:
-            _roll_back(self._connection)
+            if self._connection.in_transaction:  # a full disk may have rolled it back already
+                execute("ROLLBACK")
             if isinstance(error, sqlite3.Error) and _primary(error) in _DAMAGE:
-                raise told(error, self._store) from error
+                raise upgrade_error(error, self._store) from error
             raise self._failed(migration, error) from error
         self._log.info("migration applied", store=self._store, file=migration.name)
 
     def _record(self, migration: Migration) -> None:
         execute = self._connection.execute
         now_ms = self._clock.now_ms()
-        execute(_RECORDS)
+        execute(RECORDS)
         execute(
             "INSERT INTO x_migrations (number, name, sha256, applied_ms) VALUES (?, ?, ?, ?)",
             (migration.number, migration.name, migration.sha256, now_ms),
@@ -255,46 +264,15 @@ class Upgrade:
         if migration.optional:
             return
         if migration.number == 1:
-            for key, value in _first_facts(self._store, now_ms):
+            shared = () if self._adapter is None else self._adapter.first_facts()
+            for key, value in (("created_at", iso(now_ms)), *shared):
                 execute("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (key, value))
         compat = max(migration.opens_with, _number(self._connection, self._store, "x_compat") or 0)
-        execute(_SET_META, ("x_schema", str(migration.number)))
-        execute(_SET_META, ("x_compat", str(compat)))
-
-    def _settle_hub(self, found: SchemaState) -> None:
-        execute = self._connection.execute
-        known = adopt.meta(self._connection, "x_id_order")
-        order = adopt.find_id_order(self._connection, self._clock.now_ms())
-        if not order.changed and not found.optional_missing:
-            if order.advanced:
-                with suppress(sqlite3.OperationalError):  # a full disk: compared again next time
-                    adopt.store_checked(self._connection, order)
-            return
-        dropped = False
-        try:
-            execute("BEGIN IMMEDIATE")
-            if order.changed:
-                adopt.store_id_order(self._connection, order)
-            for name in found.optional_missing:
-                dropped = adopt.drop_search_triggers(self._connection) or dropped
-                execute("DELETE FROM x_migrations WHERE name = ?", (name,))
-            execute("COMMIT")
-        except sqlite3.Error:
-            _roll_back(self._connection)
-            raise
-        if not found.schema and found.schema_version is not None:
-            self._log.info("workspace of another program adopted", id_order=order.order)
-        elif known == "id" and order.changed:
-            self._log.warning(
-                "another program added messages whose ids do not sort after ours; messages are"
-                " now ordered by creation",
-                id_order=order.order,
-            )
-        if dropped:
-            self._log.warning("unusable search triggers taken away", store=self._store)
+        execute(meta.SET, ("x_schema", str(migration.number)))
+        execute(meta.SET, ("x_compat", str(compat)))
 
     def _optional_step(self, migration: Migration) -> None:
-        """Without it the hub works, only slower: searching goes through the messages."""
+        """The store works without it, only slower."""
         try:
             self._step(migration)
         except (MigrationFailed, StoreDamaged) as error:
@@ -309,23 +287,16 @@ class Upgrade:
         details = {"store": self._store, "file": migration.name}
         hint = "check free space and the installed version, then start again"
         if isinstance(error, sqlite3.Error) and _primary(error) in _NO_DISK:
-            hint = DataDirNotWritable.advice  # rolled back: the file is as it was
+            hint = DataDirNotWritable.default_hint  # rolled back: the file is unchanged
         elif self._backup is not None:
             old, new = shlex.quote(str(self._backup)), shlex.quote(str(self._database))
             details["backup"] = self._backup.name
-            hint = (
-                f"the state before is safe; to return to it: cp {old} {new} && rm -f {new}-wal"
-                f" {new}-shm"
-            )
+            hint = f"to restore the previous state: cp {old} {new} && rm -f {new}-wal {new}-shm"
         return MigrationFailed(
             f"{self._store}: migration {migration.name} failed and was rolled back: {error}",
             details=details,
             hint=hint,
         )
-
-
-def _use_wal(connection: sqlite3.Connection) -> str:
-    return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
 
 
 def _recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
@@ -337,24 +308,12 @@ def _recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
     return {name: (number, digest) for name, number, digest in rows}
 
 
-def _first_facts(store: str, now_ms: int) -> list[tuple[str, str]]:
-    facts = [("created_at", iso(now_ms))]
-    if store == "hub":
-        facts += [("db_id", str(uuid.uuid4())), ("schema_version", str(SPEC_SCHEMA_VERSION))]
-    return facts
-
-
 def _broken_keys(connection: sqlite3.Connection) -> int:
     return sum(1 for _ in connection.execute("PRAGMA foreign_key_check"))
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:  # a full disk may have rolled it back already
-        connection.execute("ROLLBACK")
-
-
 def _number(connection: sqlite3.Connection, store: str, key: str) -> int | None:
-    text = adopt.meta(connection, key)
+    text = meta.read(connection, key)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -367,16 +326,16 @@ def _primary(error: sqlite3.Error) -> int | None:
     return code & 0xFF if code is not None else None
 
 
-def told(error: sqlite3.Error, store: str) -> Unavailable:
+def upgrade_error(error: sqlite3.Error, store: str) -> Unavailable:
     match _primary(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return StoreDamaged(f"{store}: the database is damaged: {error}")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return MigrationFailed(
-                f"{store}: another program holds the database",
-                hint="stop it, or wait until it has finished: agentlipd status",
+                f"{store}: another program uses the database",
+                hint="stop it or wait until it has finished: agentlipd status",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
             return DataDirNotWritable(f"{store}: the database can't be written: {error}")
         case _:
-            return MigrationFailed(f"{store}: {error}", hint=DataDirNotWritable.advice)
+            return MigrationFailed(f"{store}: {error}", hint=DataDirNotWritable.default_hint)

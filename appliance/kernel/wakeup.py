@@ -1,9 +1,9 @@
-"""A wake-up call between greenlets: whoever waits goes on when somebody calls `set`."""
+"""An event between greenlets: `set` wakes the one that waits."""
 
 from gevent.event import Event
 
 
-class Signal:
+class Wakeup:
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
@@ -13,7 +13,7 @@ class Signal:
         self._event.set()
 
     def clear(self) -> None:
-        """Forget calls made until now; look for what they spoke of after this, not before."""
+        """Forget earlier calls of `set`. Look for work after this call, not before."""
         self._event.clear()
 
     def wait(self, timeout_seconds: float) -> bool:

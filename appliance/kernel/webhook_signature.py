@@ -1,4 +1,4 @@
-"""Signatures as Standard Webhooks wants them. Pure.
+"""Webhook signatures as defined by Standard Webhooks. Pure.
 
     webhook-id          of the event: the same at every attempt
     webhook-timestamp   seconds since 1970, of the attempt
@@ -23,8 +23,8 @@ NEW_KEY_BYTES = 32
 
 
 class BadSecret(Invalid):
-    sentence = f"a secret is {PREFIX} and base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"
-    advice = "leave it out, and one is made"
+    default_message = f"not {PREFIX} followed by base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"
+    default_hint = "leave out `secret`, and a new one is generated"
 
 
 def new_secret() -> str:
@@ -32,7 +32,7 @@ def new_secret() -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """The key inside a secret; BadSecret for what is none."""
+    """The key in a secret; raises BadSecret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -44,7 +44,7 @@ def key_of(secret: str) -> bytes:
 
 def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     if "." in message_id:
-        raise ValueError("a full stop in the id would let two messages have one signature")
+        raise ValueError("a message id with a full stop would make signatures ambiguous")
     signed = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
     digest = hmac.new(key_of(secret), signed, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
@@ -53,7 +53,7 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
 def headers(
     keys: Sequence[str], message_id: str, timestamp: int, body: bytes, content_type: str
 ) -> dict[str, str]:
-    """The headers of one attempt. More than one secret while a new one takes over."""
+    """The headers of one attempt. During a rotation there is more than one secret."""
     return {
         "content-type": content_type,
         "webhook-id": message_id,

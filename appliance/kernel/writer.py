@@ -1,7 +1,7 @@
-"""What a store's writer does, wherever it runs: batches, upkeep, room on the disk, errors told.
+"""A store's writer: runs batches and maintenance, watches the disk space, translates errors.
 
 A Writer is used by one thread, and knows nothing of event loops, so the same code serves
-in a thread of the process (`store.py`) and in a process of its own (`writerprocess.py`).
+in a thread of the process that writes (`writerprocess.py`) and in one of this process (`store.py`).
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, cast
 
 import msgspec
 
-from appliance.kernel.batch import BatchRunner, Call, Outcome, Tx
+from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.ids import IdFactory
@@ -20,7 +20,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
 from appliance.kernel.store_errors import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
-PAUSE_TOLD_EVERY_SECONDS = 10.0
+FULL_LOG_SECONDS = 10.0
 LATE_SECONDS = 0.5
 LATE = 20
 
@@ -28,35 +28,34 @@ LATE = 20
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[store]: how every SQLite file is kept."""
 
-    synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL survives loss of power
-    writer: Literal["process", "thread"] = "process"  # a thread is slower, and smaller
-    batch_max: int = 64  # jobs in one transaction; more only adds latency
-    queue_max: int = 2000  # jobs waiting for the writer before 503
-    readers: int = 2  # native threads that read; SQLite holds the GIL little
-    read_queue_max: int = 1000  # reads waiting before 503
-    slow_readers: int = 2  # threads for expensive reads (searches, scans), apart from other reads
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL: commits survive a power failure
+    batch_max: int = 64  # writes in one transaction; more only adds latency
+    queue_max: int = 2000  # writes that may wait for the writer; 503 above
+    readers: int = 2  # native threads for reads
+    read_queue_max: int = 1000  # reads that may wait; 503 above
+    slow_readers: int = 2  # native threads for expensive reads (searches, scans)
     slow_read_queue_max: int = 32  # expensive reads that may wait; 503 above
-    read_seconds_max: float = 10.0  # a longer read is interrupted
-    page_bytes_max: int = 1024 * 1024  # bytes of rows in one page; the rest follow on the next
-    stall_seconds_max: float = 20.0  # a writer silent for longer refuses new work
-    free_bytes_min: int = 64 * 1024 * 1024  # less free space: writes are refused
-    wal_bytes_truncate: int = 64 * 1024 * 1024  # a WAL this long is cut when it is empty
-    wal_bytes_max: int = 512 * 1024 * 1024  # a longer WAL: writes are refused
-    checkpoint_jobs: int = 50  # writes after which the Checkpointer moves the WAL
-    checkpoint_seconds: float = 0.25  # shortest time between two checkpoints of a store
-    retry_after_seconds: float = 1.0  # told to clients that were refused
+    read_seconds_max: float = 10.0  # time limit of a read; a longer one is interrupted
+    page_bytes_max: int = 1024 * 1024  # bytes of rows in one page; the rest is on the next
+    stall_seconds_max: float = 20.0  # a writer without progress for this long refuses new writes
+    free_bytes_min: int = 64 * 1024 * 1024  # with less free disk space, writes are refused
+    wal_bytes_truncate: int = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
+    wal_bytes_max: int = 512 * 1024 * 1024  # above this size of the WAL, writes are refused
+    checkpoint_jobs: int = 50  # writes between two checkpoints of the WAL
+    checkpoint_seconds: float = 0.25  # minimum time between two checkpoints of a store
+    retry_after_seconds: float = 1.0  # Retry-After of refused requests
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """Work that follows the writes and must not fall behind, whatever the load.
+    """Background work on written rows that must keep up with the writes.
 
-    `function(tx, most)` does at most `most` pieces of it, as many as writes bring, and answers
-    whether some are left. It joins a batch every `seconds`, and then every batch until nothing is
-    left. It gets at least two pieces for each write of that batch, so it is faster than the
-    writes; and LATE times as many as usual when it has not finished after LATE_SECONDS.
+    `function(tx, limit)` does at most `limit` pieces and returns whether some are left. It joins a
+    batch every `seconds`, and then every batch until nothing is left. The limit is at least two
+    pieces for each write of the batch, so the work is faster than the writes, and LATE times
+    `pieces_max` when it is late by LATE_SECONDS.
     """
 
-    function: str  # module:name, for it may run in another process
+    function: str  # module:name, because it may run in another process
     seconds: float
     pieces_max: int
 
@@ -70,7 +69,7 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Owns the only connection that writes. Nothing it does raises for what a job does."""
+    """Owns the only connection that writes. Errors of a job never raise here."""
 
     def __init__(
         self,
@@ -91,30 +90,33 @@ class Writer:
         self._runner_type = runner
         self._runner: BatchRunner | None = None
         self._space_checked = float("-inf")
-        self._told = float("-inf")
+        self._logged_at = float("-inf")
         self._catch_up = catch_up
         self._catch_up_function = catch_up.resolve() if catch_up else None
         self._catch_up_at = clock.monotonic()  # when it is due
 
-    def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
-        """One batch; outcomes in order, and what was published, in commit order."""
+    def run(
+        self, calls: Sequence[Call], *, alone: bool = False
+    ) -> tuple[list[CallOutcome], list[Any]]:
+        """Run one batch; returns outcomes in order, and published items in commit order. `alone`:
+        nothing else joins it."""
         try:
             runner = self._runner or self._open()
             refusal = self._check_space(runner)
             if refusal is not None:
-                return [Outcome(error=refusal) for _ in calls], []
-            follow = self._due_catch_up(len(calls))
+                return [CallOutcome(error=refusal) for _ in calls], []
+            follow = [] if alone else self._due_catch_up(len(calls))
             outcomes, published = runner.run([*calls, *follow])
             if follow:
                 self._caught_up(outcomes.pop())
         except Exception as error:
-            # Opening failed, or a rollback did: nothing of the batch is stored, and the
-            # next batch starts on a fresh connection.
+            # Opening or a rollback failed: nothing of the batch is stored, and the next batch
+            # uses a new connection.
             self._log.error("the writer failed", error, store=self._name)
             self._forget()
-            told = self._refusal(error)
-            return [Outcome(error=told) for _ in calls], []
-        self._tell_errors(outcomes)
+            translated_error = self._refusal(error)
+            return [CallOutcome(error=translated_error) for _ in calls], []
+        self._translate_errors(outcomes)
         return outcomes, published
 
     def _due_catch_up(self, writes: int) -> list[Call]:
@@ -127,7 +129,7 @@ class Writer:
         pieces = catch_up.pieces_max * (LATE if late > LATE_SECONDS else 1)
         return [(function, (max(pieces, 2 * writes),))]
 
-    def _caught_up(self, outcome: Outcome) -> None:
+    def _caught_up(self, outcome: CallOutcome) -> None:
         assert self._catch_up is not None
         if outcome.error is None and outcome.result:
             return  # the next batch goes on
@@ -151,13 +153,13 @@ class Writer:
     def _refusal(self, error: Exception) -> Exception:
         wait = self._settings.retry_after_seconds
         if isinstance(error, sqlite3.Error):
-            told = translated(error, wait, self._path.parent)
-            if isinstance(told, Unavailable):
-                return told
+            translated_error = translated(error, wait, self._path.parent)
+            if isinstance(translated_error, Unavailable):
+                return translated_error
         return StoreBusy(retry_after=wait)
 
     def _forget(self) -> None:
-        """Close a connection that failed; closing may fail as well."""
+        """Close the failed connection. Closing may fail as well."""
         try:
             self.close()
         except Exception as error:
@@ -174,7 +176,7 @@ class Writer:
         return self._runner
 
     def _check_space(self, runner: BatchRunner) -> StoreFull | None:
-        """Once a second: is there room for the database and its WAL to grow?"""
+        """Check once a second that the database and its WAL have space to grow."""
         now = self._clock.monotonic()
         if now - self._space_checked < 1.0:
             return None
@@ -187,33 +189,35 @@ class Writer:
             if wal_bytes(self._path) > settings.wal_bytes_max:
                 return self._full(
                     "the WAL is above store.wal_bytes_max",
-                    "the write-ahead log can't be emptied; writing is paused",
+                    "the write-ahead log can't be emptied; writes are refused",
                 )
         return None
 
     def _full(self, reason: str, sentence: str | None = None) -> StoreFull:
         now = self._clock.monotonic()
-        if now - self._told > PAUSE_TOLD_EVERY_SECONDS:
-            self._told = now
+        if now - self._logged_at > FULL_LOG_SECONDS:
+            self._logged_at = now
             self._log.error("writing paused", store=self._name, reason=reason)
         self._space_checked = float("-inf")
         return StoreFull(sentence, retry_after=self._settings.retry_after_seconds)
 
-    def _tell_errors(self, outcomes: list[Outcome]) -> None:
-        """SQLite's errors become ours; one error of many jobs is told once."""
+    def _translate_errors(self, outcomes: list[CallOutcome]) -> None:
+        """Translate SQLite's errors. An error shared by many jobs is logged once."""
         seen: dict[int, Exception] = {}
         for outcome in outcomes:
             error = outcome.error
             if isinstance(error, sqlite3.Error):
                 if id(error) not in seen:
-                    told = translated(error, self._settings.retry_after_seconds, self._path.parent)
-                    if isinstance(told, StoreFull):
+                    translated_error = translated(
+                        error, self._settings.retry_after_seconds, self._path.parent
+                    )
+                    if isinstance(translated_error, StoreFull):
                         self._full(sqlite_name(error))
                     else:
                         self._log.error(
                             "write failed", error, store=self._name, sqlite=sqlite_name(error)
                         )
-                    seen[id(error)] = told
+                    seen[id(error)] = translated_error
                 outcome.error = seen[id(error)]
 
 
@@ -225,7 +229,7 @@ def wal_bytes(database: Path) -> int:
 
 
 def move_wal(reader: Reader) -> None:
-    """PASSIVE waits for nobody and blocks nobody; a reader may do it."""
+    """A PASSIVE checkpoint: it waits for nothing and blocks nothing, so a reader may do it."""
     reader.execute("PRAGMA query_only = OFF").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -235,7 +239,7 @@ def move_wal(reader: Reader) -> None:
 
 
 def empty_wal(reader: Reader) -> None:
-    """Move everything and cut the file to nothing, unless a reader is in the way."""
+    """Move the whole WAL and truncate it, unless a reader prevents it."""
     reader.execute("PRAGMA busy_timeout = 200").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -244,5 +248,5 @@ def empty_wal(reader: Reader) -> None:
 
 
 def vacuum(reader: Reader) -> None:
-    """Give free pages back to the file system; the file is written anew."""
+    """Rewrite the file without its free pages."""
     reader.execute("VACUUM").fetchall()

@@ -1,8 +1,9 @@
-"""The child that writes: reads frames of work, runs them in batches, answers in frames.
+"""The writer process: a thread for each store reads frames of work, runs them in batches and
+replies in frames.
 
-`python -m appliance.kernel.writerchild ORDER SOCKET`, started by `writerprocess.py`; it
-inherits that descriptor, and the workspace's lock, which it only keeps open. It imports no
-event loop and no web.
+`python -m appliance.kernel.writerchild PARENT LOG_LEVEL SOCKET`, started by `writerprocess.py`; it
+inherits that descriptor, over which it receives the stores, and the workspace's lock, which it only
+keeps open. It imports neither gevent nor the web modules.
 """
 
 import ctypes
@@ -12,34 +13,32 @@ import signal
 import socket
 import struct
 import sys
+import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from appliance.kernel.batch import Outcome
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.batch import CallOutcome
+from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.writer import CatchUp, StoreSettings, Writer
 
 LENGTH = struct.Struct("!I")
 RECEIVE_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
+STORES_MAX = 16  # sockets received at once
 
 
 class WriterConfig(msgspec.Struct, frozen=True):
-    """What the child must know of the store it writes."""
+    """What the process needs to know about a store."""
 
     name: str
     path: str
     settings: StoreSettings
-    log_level: str
-    parent: int
     catch_up: CatchUp | None = None
-
-    def encode(self) -> str:
-        return msgspec.json.encode(self).decode()
 
 
 def frame(content: Any) -> bytes:
@@ -48,7 +47,7 @@ def frame(content: Any) -> bytes:
 
 
 def frames_in(buffer: bytearray) -> Iterator[bytes]:
-    """Takes whole frames out of the front of `buffer`; an empty one is the end."""
+    """Removes whole frames from the front of `buffer`. An empty frame means the end."""
     start, size = 0, len(buffer)
     while size - start >= LENGTH.size:
         (length,) = LENGTH.unpack_from(buffer, start)
@@ -60,17 +59,24 @@ def frames_in(buffer: bytearray) -> Iterator[bytes]:
     del buffer[:start]
 
 
-class Child:
-    """Serves one parent until the parent says so or is gone."""
+class StoreThread:
+    """Writes one store, until the parent closes it or is gone."""
 
-    def __init__(self, order: WriterConfig, raw: socket.socket) -> None:
-        clock = SystemClock()
-        log = Log(level=order.log_level, clock=clock)
+    def __init__(self, config: WriterConfig, raw: socket.socket, clock: Clock, log: Log) -> None:
         self._writer = Writer(
-            order.name, Path(order.path), order.settings, clock, log, catch_up=order.catch_up
+            config.name, Path(config.path), config.settings, clock, log, catch_up=config.catch_up
         )
-        self._batch_max = order.settings.batch_max
+        self._batch_max = config.settings.batch_max
         self._raw = raw
+
+    def run(self) -> None:
+        """Serve, and end the process if that fails: the parent starts it again with all stores."""
+        try:
+            with self._raw:
+                self.serve()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
 
     def serve(self) -> None:
         buffer = bytearray()
@@ -90,53 +96,76 @@ class Child:
             self._write(works)
 
     def _sort(self, work: Any, works: list[tuple[int, Any]]) -> int:
-        """Upkeep at once, calls for the batch; how many calls."""
-        number, calls, maintenance, last_id = work
+        """Run maintenance, and calls that must be alone, at once; collect other calls for the
+        batch, and return how many."""
+        number, calls, maintenance, alone, last_id = work
         self._writer.ids.follow(last_id)
-        if maintenance is not None:
+        if maintenance is not None or alone:
             self._write(works)
             works.clear()
+        if maintenance is not None:
             self._writer.maintain(maintenance)
+        if alone:
+            self._write([(number, calls)], alone=True)
+            return 0
         works.append((number, calls))
         return len(calls)
 
-    def _write(self, works: list[tuple[int, Any]]) -> None:
+    def _write(self, works: list[tuple[int, Any]], *, alone: bool = False) -> None:
         if not works:
             return
         calls = [call for _, own in works for call in own]
-        outcomes, published = self._writer.run(calls) if calls else ([], [])
+        outcomes, published = self._writer.run(calls, alone=alone) if calls else ([], [])
         done, position = [], 0
         for number, own in works:
             part = outcomes[position : position + len(own)]
-            done.append((number, [_told(outcome) for outcome in part]))
+            done.append((number, [_portable(outcome) for outcome in part]))
             position += len(own)
         self._raw.sendall(frame((done, published, self._writer.ids.last)))
 
 
-def _told(outcome: Outcome) -> tuple[Any, BaseException | None]:
-    """Errors are of any class; one that can't be made again over there is told by its name."""
+def _portable(outcome: CallOutcome) -> tuple[Any, BaseException | None]:
+    """An outcome that can be pickled. An error that can't be pickled is replaced by its name."""
     error = outcome.error
     if error is None:
         return outcome.result, None
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        error = RuntimeError(f"a {type(error).__name__} that can't be told")
+        error = RuntimeError(f"{type(error).__name__}, which can't be pickled")
     return None, error
 
 
+def serve(control: socket.socket, clock: Clock, log: Log) -> None:
+    """Start a thread for each store that the parent sends, until it closes `control`."""
+    buffer = bytearray()
+    descriptors: list[int] = []
+    while True:
+        data, received, _, _ = socket.recv_fds(control, RECEIVE_BYTES, STORES_MAX)
+        if not data:
+            return
+        buffer += data
+        descriptors += received
+        for body in frames_in(buffer):
+            raw = socket.socket(fileno=descriptors.pop(0))
+            raw.setblocking(True)  # the parent created it for its event loop
+            store = StoreThread(pickle.loads(body), raw, clock, log)
+            threading.Thread(target=store.run).start()
+
+
 def main() -> None:
-    order = msgspec.json.decode(sys.argv[1], type=WriterConfig)
-    # The parent stops us by closing; a signal to the whole group is not for us.
+    parent, log_level, descriptor = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    # The parent stops this process by closing the socket. Signals to the group are ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != order.parent:
-        return  # it ended before we could ask to be told
-    raw = socket.socket(fileno=int(sys.argv[2]))
-    raw.setblocking(True)  # the parent made it for its event loop
-    Child(order, raw).serve()
+    if os.getppid() != parent:
+        return  # it ended before we could ask for a signal
+    control = socket.socket(fileno=descriptor)
+    control.setblocking(True)
+    clock = SystemClock()
+    serve(control, clock, Log(level=log_level, clock=clock))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
-"""The writer as a process of its own: it has a GIL to itself, and one more core.
+"""Runs the writers of all stores in one child process, each in a thread of its own.
 
-    this process                        the child (`writerchild.py`)
-    submit ─▶ frames ── socketpair ──▶ batch ─▶ commit
-    deliver ◀─ frames ◀── socketpair ─┘
+    this process                            the child (`writerchild.py`)
+    StoreWriter ─▶ frames ── socketpair ──▶ thread of the store: batch ─▶ commit
+                ◀─ frames ◀── socketpair ─┘
+    WriterProcess ── control socket ─▶ "open this store, here is its socket"
 
-A frame is four bytes of length and a pickle. Functions travel by name, so what is written
-must be a function of a module with plain arguments. The socket's order is the order of
-commits.
+The child has its own GIL and CPU core, and its threads wait for the disk in parallel. A frame is
+four bytes of length and a pickle. Functions are pickled by name, so a write must be a
+module-level function with plain arguments. Replies are in the order of the commits.
 
-Two processes may never write: the child inherits the workspace's lock, so that nobody else
-gets it before the child has ended too, and the kernel ends the child when its parent does.
-If the child ends first, whoever waits hears that the outcome is unknown, a new child is
-started, and `restarted` is called: what was committed and never told must be looked up.
+Two processes must never write. The child inherits the workspace's lock, so that no other process
+gets it before the child has ended, and the operating system ends the child with its parent.
+If the child ends first, every waiting write fails with "unknown", a new child starts, and each
+store's `restarted` is called, to publish what was committed but not published.
 """
 
 import os
@@ -26,74 +27,105 @@ from typing import Any
 import gevent
 from gevent.event import Event
 
-from appliance.kernel.batch import Outcome
+from appliance.kernel.batch import CallOutcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
+from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.store_errors import StoreBusy
-from appliance.kernel.write_request import Submission
+from appliance.kernel.write_request import WriteRequest
 from appliance.kernel.writerchild import LENGTH, WriterConfig, frame, frames_in
 
-RESTARTS_SECONDS = 30.0  # a writer that lived longer is started again at once
-PAUSE_SECONDS_MAX = 1.0  # between two starts of one that keeps dying, as on a full disk
+RESTARTS_SECONDS = 30.0  # a child that ran longer is restarted at once
+RETRY = RetrySettings(initial_seconds=0.1, max_seconds=1.0)  # restarts of the child
 RECEIVE_BYTES = 1 << 16
 READ, WRITE = 1, 2  # libev's
-Deliver = Callable[[list[Submission], list[Any]], None]
+Deliver = Callable[[list[WriteRequest], list[Any]], None]
 
 
-class WriterProcess:
-    """Made on the loop that waits for it. `deliver` is called in that loop's hub."""
+class StoreWriter:
+    """One store's writer in the child. `deliver` is called in the hub of the event loop."""
 
     def __init__(
         self,
-        order: WriterConfig,
+        process: "WriterProcess",
+        config: WriterConfig,
         deliver: Deliver,
         restarted: Callable[[], None],
         clock: Clock,
         log: Log,
-        lock_descriptor: int | None,
     ) -> None:
-        self._order = order
-        self._deliver = deliver
-        self._restarted = restarted
-        self._clock = clock
-        self._log = log
-        self._lock_descriptor = lock_descriptor
-        self._loop = gevent.get_hub().loop
-        self._waiting: dict[int, Submission] = {}
-        self._number = 0
+        self.config = config
+        self.restarted = restarted
         self.ids = IdFactory(clock)  # follows the child's, as the child's follows this one
+        self.alive = False
+        self.closing = False
+        self._process = process
+        self._deliver = deliver
+        self._log = log
+        self._loop = gevent.get_hub().loop
+        self._waiting: dict[int, WriteRequest] = {}
+        self._number = 0
         self._outgoing = bytearray()
         self._incoming = bytearray()
         self._sending = False
         self._ended = Event()
-        self._stopping = False
-        self._restarts: list[float] = []
-        self.alive = False
-        self._start()
 
-    def submit(self, submission: Submission) -> None:
-        """Raises pickle.PicklingError for what can't travel."""
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def restarts(self) -> int:
+        """How often the child was replaced within RESTARTS_SECONDS."""
+        return self._process.restarts
+
+    def submit(self, request: WriteRequest) -> None:
+        """Raises pickle.PicklingError for a call that can't be pickled."""
         self._number += 1
-        work = (self._number, submission.calls, submission.maintenance, self.ids.last)
+        work = (
+            self._number, request.calls, request.maintenance, request.alone, self.ids.last,
+        )  # fmt: skip
         data = frame(work)
-        self._waiting[self._number] = submission
+        self._waiting[self._number] = request
         self._post(data)
         if not self.alive:
             self._fail_waiting()
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the last submission is done; False when time ran out and it was killed."""
-        self._stopping = True
+        """Close after the last request is done; False when time ran out."""
+        self.closing = True
         if not self.alive:
             return True
         self._post(LENGTH.pack(0))
-        if self._ended.wait(timeout_seconds):
-            return True
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self._ended.wait(1.0)
-        return False
+        return bool(self._ended.wait(timeout_seconds))
+
+    def attach(self, descriptor: int) -> None:
+        """The child serves this store over the other end of `descriptor`."""
+        self._descriptor = descriptor
+        os.set_blocking(descriptor, False)
+        self._readable = self._loop.io(descriptor, READ)
+        self._writable = self._loop.io(descriptor, WRITE)
+        self._incoming.clear()
+        self._outgoing.clear()
+        self._sending = False
+        self._ended.clear()
+        self.alive = True
+        self._readable.start(self._receive)
+
+    def detach(self) -> None:
+        """The child has ended, or closed this store: nothing more is written here."""
+        if self.alive:
+            self.alive = False
+            for watcher in (self._readable, self._writable):
+                watcher.stop()
+                watcher.close()
+            os.close(self._descriptor)
+            self._fail_waiting()
+            self._ended.set()
+
+    # In the hub: these are called by the loop, must not wait, and a greenlet that they
+    # switch to runs at once.
 
     def _post(self, data: bytes) -> None:
         self._outgoing += data
@@ -101,46 +133,13 @@ class WriterProcess:
             self._sending = True
             self._send()
 
-    def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        lock = None if self._lock_descriptor is None else os.dup(self._lock_descriptor)
-        try:
-            if lock is not None:
-                os.set_inheritable(lock, True)
-            self.pid = self._spawn(theirs)
-        finally:
-            theirs.close()
-            if lock is not None:
-                os.close(lock)
-        self._descriptor = ours.detach()
-        os.set_blocking(self._descriptor, False)
-        self._readable = self._loop.io(self._descriptor, READ)
-        self._writable = self._loop.io(self._descriptor, WRITE)
-        self._incoming.clear()
-        self._outgoing.clear()
-        self._sending = False
-        self.alive = True
-        self._readable.start(self._receive)
-
-    def _spawn(self, theirs: socket.socket) -> int:
-        """Inherits its end of the socket and the lock, and nothing else."""
-        theirs.set_inheritable(True)
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        module = "appliance.kernel.writerchild"
-        arguments = [sys.executable, "-m", module, self._order.encode(), str(theirs.fileno())]
-        return os.posix_spawn(sys.executable, arguments, environment)
-
-    # In the hub: these are called by the loop, must not wait, and a greenlet that they
-    # switch to runs at once.
-
     def _send(self) -> None:
         try:
             sent = os.write(self._descriptor, self._outgoing)
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the child has ended; `_receive` hears of it
+            return  # the child has ended; `_receive` gets the end of the stream
         del self._outgoing[:sent]
         if self._outgoing:
             self._writable.start(self._send)
@@ -156,21 +155,23 @@ class WriterProcess:
         except OSError:
             data = b""
         if not data:
-            self._lost()
+            self.detach()
+            if not self.closing:
+                self._process.kill()  # a store without its writer: start again with all of them
             return
         self._incoming += data
         for body in list(frames_in(self._incoming)):
             try:
                 reply = pickle.loads(body)
             except Exception as error:
-                # Nobody knows whose reply it is: end the child, and all who wait hear of it.
+                # Nobody knows whose reply it is. End the child, so that all callers get an error.
                 self._log.error("the writer's reply can't be read", error, pid=self.pid)
-                os.kill(self.pid, signal.SIGKILL)
+                self._process.kill()
                 return
             try:
                 self._take(reply)
             except Exception:
-                # The others must hear all the same; gevent prints what went wrong.
+                # The other replies must still be delivered; gevent prints the error.
                 gevent.get_hub().handle_error(self, *sys.exc_info())
 
     def _take(self, reply: tuple[list[tuple[int, list[tuple[Any, Any]]]], list[Any], int]) -> None:
@@ -178,51 +179,10 @@ class WriterProcess:
         self.ids.follow(last_id)
         batch = []
         for number, outcomes in done:
-            submission = self._waiting.pop(number)
-            submission.outcomes = [Outcome(result, error) for result, error in outcomes]
-            batch.append(submission)
+            request = self._waiting.pop(number)
+            request.outcomes = [CallOutcome(result, error) for result, error in outcomes]
+            batch.append(request)
         self._deliver(batch, published)
-
-    def _lost(self) -> None:
-        """The child has ended: as it was told to, or against all expectations."""
-        self.alive = False
-        for watcher in (self._readable, self._writable):
-            watcher.stop()
-            watcher.close()
-        os.close(self._descriptor)
-        self._fail_waiting()
-        gevent.spawn(self._bury)
-
-    def _bury(self) -> None:
-        with suppress(ChildProcessError):
-            for _ in range(200):
-                if os.waitpid(self.pid, os.WNOHANG)[0]:
-                    break
-                gevent.sleep(0.01)
-        self._ended.set()
-        if not self._stopping:
-            self._start_again()
-
-    def _start_again(self) -> None:
-        """Nobody writes now, so what `restarted` finds in the file is all there is."""
-        now = self._clock.monotonic()
-        self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]
-        pause = min(PAUSE_SECONDS_MAX, 0.1 * 2 ** len(self._restarts)) if self._restarts else 0.0
-        self._restarts.append(now)
-        self._log.error("the writer ended; starting another", pid=self.pid, seconds=pause)
-        gevent.sleep(pause)
-        while not self._stopping:
-            try:
-                self._restarted()
-                self._ended.clear()
-                self._start()
-            except Exception as error:
-                # No reading, or no new process, just now: until there is, writes hear 503.
-                self._ended.set()
-                self._log.error("the writer can't be started", error)
-                gevent.sleep(PAUSE_SECONDS_MAX)
-            else:
-                return
 
     def _fail_waiting(self) -> None:
         batch = list(self._waiting.values())
@@ -231,7 +191,141 @@ class WriterProcess:
             "the writer ended; whether this was stored is unknown",
             hint="send it again with the same Idempotency-Key",
         )
-        for submission in batch:
-            submission.outcomes = [Outcome(error=unknown) for _ in submission.calls]
+        for request in batch:
+            request.outcomes = [CallOutcome(error=unknown) for _ in request.calls]
         if batch:
             self._loop.run_callback(self._deliver, batch, [])
+
+
+class WriterProcess:
+    """The child and its stores. Used on the event loop that creates it."""
+
+    def __init__(
+        self, clock: Clock, log: Log, lock_descriptor: int | None = None, log_level: str = "info"
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._lock_descriptor = lock_descriptor
+        self._log_level = log_level
+        self._loop = gevent.get_hub().loop
+        self._writers: list[StoreWriter] = []
+        self._stopping = False
+        self._ended = Event()
+        self._restarts: list[float] = []
+        self._start()
+
+    def open(
+        self, config: WriterConfig, deliver: Deliver, restarted: Callable[[], None]
+    ) -> StoreWriter:
+        """A store's writer. `restarted` is called when a new child replaced one that ended, before
+        anything is written."""
+        writer = StoreWriter(self, config, deliver, restarted, self._clock, self._log)
+        self._writers.append(writer)
+        self._attach(writer)
+        return writer
+
+    @property
+    def restarts(self) -> int:
+        """How often the child was replaced within RESTARTS_SECONDS."""
+        now = self._clock.monotonic()
+        return sum(now - when < RESTARTS_SECONDS for when in self._restarts)
+
+    def kill(self) -> None:
+        """Kill the child. Unless `close` was called, a new one replaces it."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def close(self, timeout_seconds: float) -> bool:
+        """End the child, after all stores were closed. False if it had to be killed."""
+        self._stopping = True
+        if self._ended.is_set():
+            return True
+        self._control.shutdown(socket.SHUT_WR)
+        if self._ended.wait(timeout_seconds):
+            return True
+        self.kill()
+        self._ended.wait(1.0)
+        return False
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        lock = None if self._lock_descriptor is None else os.dup(self._lock_descriptor)
+        try:
+            if lock is not None:
+                os.set_inheritable(lock, True)
+            self.pid = self._spawn(theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            if lock is not None:
+                os.close(lock)
+        self._control = ours
+        self._ended.clear()
+        self._readable = self._loop.io(ours.fileno(), READ)
+        self._readable.start(self._lost)
+
+    def _spawn(self, theirs: socket.socket) -> int:
+        """Starts the child, which inherits only its end of the control socket and the lock."""
+        theirs.set_inheritable(True)
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        module = "appliance.kernel.writerchild"
+        arguments = [
+            sys.executable, "-m", module, str(os.getpid()), self._log_level, str(theirs.fileno()),
+        ]  # fmt: skip
+        return os.posix_spawn(sys.executable, arguments, environment)
+
+    def _attach(self, writer: StoreWriter) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            socket.send_fds(self._control, [frame(writer.config)], [theirs.fileno()])
+        except OSError:  # it has just ended: the new child gets this store as well
+            ours.close()
+        else:
+            writer.attach(ours.detach())
+        finally:
+            theirs.close()
+
+    def _lost(self) -> None:
+        """The child has ended: as requested, or not."""
+        self._readable.stop()
+        self._readable.close()
+        self._control.close()
+        for writer in self._writers:
+            writer.detach()
+        gevent.spawn(self._reap)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            for _ in range(200):
+                if os.waitpid(self.pid, os.WNOHANG)[0]:
+                    break
+                gevent.sleep(0.01)
+        self._ended.set()
+        if not self._stopping:
+            self._restart()
+
+    def _restart(self) -> None:
+        """Nothing writes now, so `restarted` reads a final state."""
+        now = self._clock.monotonic()
+        self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]
+        delay = delay_seconds(RETRY, len(self._restarts) + 1) if self._restarts else 0.0
+        self._restarts.append(now)
+        self._log.error("the writer ended; starting another", pid=self.pid, seconds=delay)
+        gevent.sleep(delay)
+        while not self._stopping:
+            try:
+                for writer in self._writers:
+                    writer.restarted()
+                self._start()
+            except Exception as error:
+                # Reading or starting a process failed. Until it works, writes get 503.
+                self._log.error("the writer can't be started", error)
+                gevent.sleep(RETRY.max_seconds)
+            else:
+                for writer in self._writers:
+                    if not writer.closing:
+                        self._attach(writer)
+                return

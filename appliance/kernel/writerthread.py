@@ -1,59 +1,71 @@
-"""The writer as a native thread of this process: little memory, but it shares the GIL."""
+"""Runs a store's writer in a native thread of this process, which shares the GIL."""
 
 from collections.abc import Callable
 from typing import Any
 
-from appliance.kernel.loop_callbacks import Handoff
+from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.threads import NativeThread, SimpleQueue
-from appliance.kernel.write_request import Submission
+from appliance.kernel.write_request import WriteRequest, apart
 from appliance.kernel.writer import Writer
 
-Deliver = Callable[[list[Submission], list[Any]], None]
+Deliver = Callable[[list[WriteRequest], list[Any]], None]
 
 
 class WriterThread:
-    """Takes what already waits as one batch; `deliver` is called on the loop."""
+    """Runs all waiting requests as one batch. `deliver` is called on the loop."""
 
-    def __init__(self, writer: Writer, batch_max: int, handoff: Handoff, deliver: Deliver) -> None:
+    def __init__(
+        self, writer: Writer, batch_max: int, callbacks: LoopCallbacks, deliver: Deliver
+    ) -> None:
         self._writer = writer
         self.ids = writer.ids
         self._batch_max = batch_max
-        self._handoff = handoff
+        self._callbacks = callbacks
         self._deliver = deliver
-        self._queue: SimpleQueue[Submission | None] = SimpleQueue()
-        self._thread = NativeThread(self._loop, handoff)
+        self._queue: SimpleQueue[WriteRequest | None] = SimpleQueue()
+        self._thread = NativeThread(self._loop, callbacks)
 
     @property
     def alive(self) -> bool:
         return self._thread.alive
 
-    def submit(self, submission: Submission) -> None:
-        self._queue.put(submission)
+    @property
+    def restarts(self) -> int:
+        """A thread isn't restarted."""
+        return 0
+
+    def submit(self, request: WriteRequest) -> None:
+        self._queue.put(request)
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the last submission is done; False when time ran out."""
+        """Close after the last request is done; False when time ran out."""
         self._queue.put(None)
         return self._thread.join(timeout_seconds)
 
     def _loop(self) -> None:
         while batch := self._next_batch():
-            for submission in batch:
-                if submission.maintenance is not None:
-                    self._writer.maintain(submission.maintenance)
-            calls = [call for submission in batch for call in submission.calls]
-            published: list[Any] = []
-            if calls:
-                outcomes, published = self._writer.run(calls)
-                position = 0
-                for submission in batch:
-                    end = position + len(submission.calls)
-                    submission.outcomes = outcomes[position:end]
-                    position = end
-            self._handoff.post(self._deliver, batch, published)
+            for request in batch:
+                if request.maintenance is not None:
+                    self._writer.maintain(request.maintenance)
+            for part in apart(batch):
+                self._callbacks.post(self._deliver, part, self._run(part))
         self._writer.close()
 
-    def _next_batch(self) -> list[Submission]:
-        """The first waiting submission and those already behind it; empty at the end."""
+    def _run(self, part: list[WriteRequest]) -> list[Any]:
+        """Runs the calls as one batch, and returns what they published."""
+        calls = [call for request in part for call in request.calls]
+        if not calls:
+            return []
+        outcomes, published = self._writer.run(calls, alone=part[0].alone)
+        position = 0
+        for request in part:
+            end = position + len(request.calls)
+            request.outcomes = outcomes[position:end]
+            position = end
+        return published
+
+    def _next_batch(self) -> list[WriteRequest]:
+        """The next request and those already queued behind it; empty at the end."""
         first = self._queue.get()
         if first is None:
             return []

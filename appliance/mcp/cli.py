@@ -1,4 +1,4 @@
-"""`agentlip mcp`: what agents' clients start to talk to the hub, and how to tell them so."""
+"""`agentlip mcp`: the stdio server that MCP clients start, and their configuration."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+import appliance
 from appliance.cli_support import Session, WorkspaceFlag, common, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.mcp.clients import CLIENTS
@@ -18,7 +19,10 @@ app = plain_app()
 
 @app.callback(invoke_without_command=True)
 def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None) -> None:
-    """Speak MCP on standard input and output for the running hub; 'config' prints the set-up."""
+    """Serve MCP on standard input and output for the running hub.
+
+    'agentlip mcp config CLIENT' prints the configuration of a client.
+    """
     if ctx.invoked_subcommand is not None:
         return
     from appliance.sdk.bridge import Bridge
@@ -26,7 +30,7 @@ def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None) -> None:
 
     chosen = workspace or ctx.find_root().params.get("workspace")
     if sys.stdin.isatty():
-        note("agentlip mcp: waiting for JSON-RPC lines; 'agentlip mcp config CLIENT' tells more")
+        note("agentlip mcp: waiting for JSON-RPC lines; see also 'agentlip mcp config CLIENT'")
     Bridge(lambda: find_hub(chosen), sys.stdin.buffer, sys.stdout.buffer, _say).run()
 
 
@@ -36,32 +40,34 @@ def show_config(
     session: Session,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help=", ".join(CLIENTS))],
 ) -> None:
-    """Print what to write into a client's settings. No token is in it: the hub's is found."""
-    known = CLIENTS.get(client)
-    if known is None:
-        raise Invalid(f"no client is known as {client!r}", hint=f"one of: {', '.join(CLIENTS)}")
+    """Print the configuration of a client. It contains no token: the hub's is found at runtime."""
+    entry = CLIENTS.get(client)
+    if entry is None:
+        raise Invalid(f"unknown client {client!r}", hint=f"one of: {', '.join(CLIENTS)}")
     words = [*_program(), "mcp", *_workspace(session)]
-    snippet = known.snippet(words)
-    shell = None if known.command is None else known.command(words)
+    snippet = entry.snippet(words)
+    shell = None if entry.command is None else entry.command(words)
     if not session.machine:
-        note(f"into {known.place}:")
-    told = {"client": client, "place": known.place, "snippet": snippet, "command": shell}
-    session.answer(told, snippet)
+        note(f"add to {entry.location}:")
+    answer = {"client": client, "place": entry.location, "snippet": snippet, "command": shell}
+    session.answer(answer, snippet)
     if shell is not None and not session.machine:
         note(f"or: {shell}")
 
 
 def _program() -> Sequence[str]:
-    """How to start us from anywhere: clients don't know our environment."""
-    found = shutil.which("agentlip")
+    """The command that starts `agentlip` from any directory and environment."""
+    program = shutil.which("agentlip")
     started = Path(sys.argv[0])
     if started.name == "agentlip" and started.is_file() and os.access(started, os.X_OK):
-        found = str(started)
-    return [str(Path(found).absolute())] if found else [sys.executable, "-m", "appliance"]
+        program = str(started)
+    return (
+        [str(Path(program).absolute())] if program else [sys.executable, "-m", appliance.__name__]
+    )
 
 
 def _workspace(session: Session) -> Sequence[str]:
-    """The workspace by its path, for a client starts us anywhere; a remote hub has none."""
+    """The workspace by its absolute path; none for a remote hub."""
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         return []
     from appliance.sdk.discovery import find_workspace

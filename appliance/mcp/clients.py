@@ -1,4 +1,4 @@
-"""What to write where, so that an agent's client finds the hub. Pure."""
+"""Configuration snippets that connect MCP clients to the hub. Pure."""
 
 import json
 import shlex
@@ -10,10 +10,10 @@ from msgspec import Struct
 NAME = "agentlip"
 
 
-class Client(Struct, frozen=True):
-    """`place`: the file that the snippet goes into. `command`: the same typed in a shell."""
+class ClientSetup(Struct, frozen=True):
+    """`location`: the file for the snippet. `command`: a shell command with the same effect."""
 
-    place: str
+    location: str
     snippet: Callable[[Sequence[str]], str]
     command: Callable[[Sequence[str]], str] | None = None
 
@@ -31,7 +31,7 @@ def _json(*path: str, **more: Any) -> Callable[[Sequence[str]], str]:
 
 
 def _codex(words: Sequence[str]) -> str:
-    # Basic strings of TOML are those of JSON.
+    # TOML's basic strings are written like JSON strings.
     command, arguments = (json.dumps(part, ensure_ascii=False) for part in (words[0], words[1:]))
     return f"[mcp_servers.{NAME}]\ncommand = {command}\nargs = {arguments}"
 
@@ -40,15 +40,15 @@ def _add(program: str, *before: str) -> Callable[[Sequence[str]], str]:
     return lambda words: shlex.join([program, "mcp", "add", NAME, *before, *words])
 
 
-CLIENTS: dict[str, Client] = {
-    "claude-code": Client(
+CLIENTS: dict[str, ClientSetup] = {
+    "claude-code": ClientSetup(
         ".mcp.json in the project", _json("mcpServers", type="stdio"), _add("claude", "--")
     ),
-    "claude-desktop": Client("claude_desktop_config.json", _json("mcpServers")),
-    "cursor": Client(".cursor/mcp.json, or ~/.cursor/mcp.json", _json("mcpServers")),
-    "vscode": Client(".vscode/mcp.json", _json("servers", type="stdio")),
-    "codex": Client("~/.codex/config.toml", _codex, _add("codex", "--")),
-    "gemini-cli": Client("~/.gemini/settings.json", _json("mcpServers")),
-    "zed": Client("settings.json", _json("context_servers", source="custom")),
-    "generic": Client("wherever a command for a stdio server is asked for", shlex.join),
+    "claude-desktop": ClientSetup("claude_desktop_config.json", _json("mcpServers")),
+    "cursor": ClientSetup(".cursor/mcp.json, or ~/.cursor/mcp.json", _json("mcpServers")),
+    "vscode": ClientSetup(".vscode/mcp.json", _json("servers", type="stdio")),
+    "codex": ClientSetup("~/.codex/config.toml", _codex, _add("codex", "--")),
+    "gemini-cli": ClientSetup("~/.gemini/settings.json", _json("mcpServers")),
+    "zed": ClientSetup("settings.json", _json("context_servers", source="custom")),
+    "generic": ClientSetup("the command of a stdio server", shlex.join),
 }

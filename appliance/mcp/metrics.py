@@ -1,4 +1,4 @@
-"""What the agents' face counts."""
+"""The metrics of the Model Context Protocol."""
 
 from appliance.kernel.metrics import counter
 

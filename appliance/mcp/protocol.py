@@ -2,7 +2,7 @@
 
     modern  2026-07-28: every request carries its version and capabilities in `params._meta`,
             and headers that repeat them
-    legacy  2025-11-25, 2025-06-18: `initialize` first; nothing of it has to be remembered here
+    legacy  2025-11-25, 2025-06-18: `initialize` first; the server keeps no state of it
 
 Source: modelcontextprotocol.io, specification of these dates, "Streamable HTTP".
 """
@@ -21,7 +21,7 @@ PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
-RESOURCE_NOT_FOUND = -32002  # legacy only; the modern era says INVALID_PARAMS
+RESOURCE_NOT_FOUND = -32002  # legacy only; the modern era uses INVALID_PARAMS
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 
@@ -30,7 +30,7 @@ CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-# What a modern client reads from the status alone. Legacy ones read the body.
+# Modern clients use the HTTP status; legacy clients only the body.
 STATUS = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -49,15 +49,15 @@ _anything = msgspec.json.Decoder().decode
 
 
 class Headers(msgspec.Struct, frozen=True):
-    """The three headers that say what the body says too."""
+    """The three headers that repeat values of the body."""
 
     version: str | None = None
     method: str | None = None
     name: str | None = None
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A request that is fit to be answered."""
+class RpcRequest(msgspec.Struct, frozen=True):
+    """A valid request."""
 
     id: RequestId
     method: str
@@ -70,7 +70,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Refusal(Exception):
-    """A JSON-RPC error, with the HTTP status that goes with it."""
+    """A JSON-RPC error and its HTTP status."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Refusal(Exception):
         self.status = status or STATUS.get(code, 200)
 
 
-def read(raw: bytes, headers: Headers) -> Request | None:
+def read(raw: bytes, headers: Headers) -> RpcRequest | None:
     """The request in a POST; None for a notification. Raises Refusal."""
     fields = _object(raw)
     method = _text(fields.get("method"))
@@ -108,19 +108,19 @@ def read(raw: bytes, headers: Headers) -> Request | None:
     except Refusal as refusal:
         refusal.request_id = request_id
         raise
-    return Request(request_id, method, params, version)
+    return RpcRequest(request_id, method, params, version)
 
 
-def text_of(request: Request, name: str) -> str:
-    """A parameter that has to be a text."""
+def text_of(request: RpcRequest, name: str) -> str:
+    """A parameter that must be a string."""
     value = _text(request.params.get(name))
     if value is None:
         raise Refusal(INVALID_PARAMS, f"params.{name} must be a string")
     return value
 
 
-def object_of(request: Request, name: str) -> msgspec.Raw:
-    """A parameter that is an object, undecoded; an empty one if it is left out or null."""
+def object_of(request: RpcRequest, name: str) -> msgspec.Raw:
+    """An object parameter, undecoded; empty if it is missing or null."""
     given = request.params.get(name, msgspec.Raw(b"{}"))
     kind = bytes(given)[:1]
     if kind == b"n":
@@ -130,8 +130,8 @@ def object_of(request: Request, name: str) -> msgspec.Raw:
     return given
 
 
-def answer(request: Request, result: dict[str, Any], server: dict[str, Any]) -> bytes:
-    """The bytes of a success. The modern era says in each result whose it is."""
+def answer(request: RpcRequest, result: dict[str, Any], server: dict[str, Any]) -> bytes:
+    """The bytes of a successful response. In the modern era each result names the server."""
     if request.modern:
         result = {"resultType": "complete", **result, "_meta": {SERVER_KEY: server}}
     return _encode({"jsonrpc": "2.0", "id": request.id, "result": result})
@@ -144,13 +144,13 @@ def refuse(refusal: Refusal) -> bytes:
     return _encode({"jsonrpc": "2.0", "id": refusal.request_id, "error": error})
 
 
-def negotiated(request: Request) -> str:
-    """The version to answer `initialize` with: the one asked for, or else our newest."""
-    asked = _text(request.params.get("protocolVersion"))
-    return asked if asked in LEGACY else LEGACY[0]
+def negotiated(request: RpcRequest) -> str:
+    """The version in the response to `initialize`: the requested one, or else the newest."""
+    requested = _text(request.params.get("protocolVersion"))
+    return requested if requested in LEGACY else LEGACY[0]
 
 
-# -- the steps of reading, each with its refusal ---------------------------------------------
+# -- steps of reading a request ----------------------------------------------------------------
 
 
 def _object(raw: bytes) -> Fields:
@@ -174,7 +174,7 @@ def _params(fields: Fields) -> Fields:
 
 
 def _version(method: str, params: Fields, headers: Headers) -> str:
-    """Whose rules hold. What is wrong with them is told in the order the specification asks."""
+    """The protocol version. Errors are checked in the order of the specification."""
     meta = _value(params["_meta"]) if "_meta" in params else None
     if not isinstance(meta, dict) or VERSION_KEY not in meta:
         return _legacy_version(method, headers.version)
@@ -199,7 +199,7 @@ def _legacy_version(method: str, version: str | None) -> str:
         raise Refusal(
             INVALID_PARAMS, f"params._meta must carry {VERSION_KEY} and {CAPABILITIES_KEY}"
         )
-    if version is None:  # before the handshake, and of clients that never learnt to send it
+    if version is None:  # before the handshake, or from clients that never send it
         return LEGACY[0]
     if version not in LEGACY and method != "initialize":
         raise _unsupported(version)
@@ -208,7 +208,7 @@ def _legacy_version(method: str, version: str | None) -> str:
 
 def _compare(header: str, given: str | None, body: str) -> None:
     if given != body:
-        raise Refusal(HEADER_MISMATCH, f"the {header} header does not say what the body says")
+        raise Refusal(HEADER_MISMATCH, f"the {header} header doesn't match the body")
 
 
 def _unsupported(version: str) -> Refusal:
@@ -217,21 +217,13 @@ def _unsupported(version: str) -> Refusal:
 
 
 def _decoded(header: str | None) -> str | None:
-    """A header's value; those that don't fit into one come as `=?base64?…?=`."""
+    """A header's value; values that headers can't carry arrive as `=?base64?…?=`."""
     if header is None or not (header.startswith("=?base64?") and header.endswith("?=")):
         return header
     try:
         return base64.b64decode(header[9:-2], validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-
-
-def encoded(value: str) -> str:
-    """The inverse: how a client writes a value into a header."""
-    plain = value.isascii() and value.isprintable() and value == value.strip()
-    if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
-        return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 def _text(raw: msgspec.Raw | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The Model Context Protocol as a part of the appliance."""
+"""The subsystem of the Model Context Protocol."""
 
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
@@ -9,11 +9,10 @@ from appliance.web.guard import Guard
 
 class McpSubsystem(Subsystem):
     name = "mcp"
+    paths = ("/mcp",)
 
-    def __init__(self, bench: ToolContext, guard: Guard, body_bytes_max: int) -> None:
-        self._bench = bench
-        self._guard = guard
-        self._body_bytes_max = body_bytes_max
+    def __init__(self, context: ToolContext, guard: Guard, body_bytes_max: int) -> None:
+        self._routes = routes(context, guard, body_bytes_max)
 
     def routes(self) -> list[Route]:
-        return routes(self._bench, self._guard, self._body_bytes_max)
+        return self._routes

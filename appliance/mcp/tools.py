@@ -1,227 +1,51 @@
-"""The tools, one row each, and what they take and give.
+"""The tools: one row each.
 
-A tool is for a model that pays for every word: names say what is done, descriptions only
-what names can't say, results leave out what is null or known. A new tool is a row of TOOLS,
-the two structs it names, and a function of a few lines.
+Models pay for every word: descriptions only add to the names. A new tool is a row of TOOLS, the two
+structs of `wire.py` that it names, and a short function.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from appliance.hub import wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
-from appliance.web.health import Verdict
-
-WAIT_SECONDS_MAX = 50  # clients commonly give up after 60
-
-Key = Annotated[
-    str, Meta(min_length=1, max_length=255, description="same key again: same answer, done once")
-]
-# Without the pattern of ids: what has none of ours is not found, and that says more.
-Id = Annotated[str, Meta(min_length=1, max_length=64)]
-Few = Annotated[int, Meta(ge=1, le=200)]
-MaxChars = Annotated[int, Meta(ge=1, le=65_536, description="longer texts are cut")]
-
-
-class ToolArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments: a misspelt one is told, not ignored."""
-
-
-class ToolResult(Struct, frozen=True, omit_defaults=True):
-    """A result without what it doesn't have."""
-
-
-class NoArguments(ToolArguments, frozen=True):
-    pass
-
-
-# -- what there is ----------------------------------------------------------------------------
-
-
-class Channel(ToolResult, frozen=True):
-    id: str
-    name: str
-    description: str | None = None
-
-
-class Channels(ToolResult, frozen=True):
-    channels: list[Channel]
-    has_more: bool = False
-
-
-class ListTopics(ToolArguments, frozen=True):
-    channel: wire.Reference
-    limit: Few = 30
-    before_id: Id | None = None
-
-
-class Topic(ToolResult, frozen=True):
-    id: str
-    title: str
-    updated_at: str
-
-
-class Topics(ToolResult, frozen=True):
-    topics: list[Topic]
-    has_more: bool = False
-
-
-class ReadTopic(ToolArguments, frozen=True):
-    topic_id: Id
-    limit: Few = 20
-    before_id: Id | None = None
-    after_id: Id | None = None
-    max_chars: MaxChars = 4000
-
-
-class Message(ToolResult, frozen=True):
-    id: str
-    sender: str
-    at: str
-    content: str
-    version: int = 1
-    truncated: bool = False
-    deleted_by: str | None = None
-    principal: str | None = None
-
-
-class Messages(ToolResult, frozen=True):
-    """`cursor`: pass it as before_id (or after_id, if that was given) for the next page."""
-
-    messages: list[Message]
-    has_more: bool = False
-    cursor: str | None = None
-
-
-class WaitEvents(ToolArguments, frozen=True):
-    after: (
-        Annotated[int, Meta(ge=0, le=2**63 - 1, description="a cursor; left out: only what is new")]
-        | None
-    ) = None
-    epoch: Annotated[str, Meta(max_length=64, description="as given with the cursor")] | None = None
-    channel: wire.Reference | None = None
-    topic_id: Id | None = None
-    name: Annotated[str, Meta(max_length=100, description="e.g. message.created")] | None = None
-    limit: Few = 50
-    wait_s: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 20.0
-    max_chars: MaxChars = 4000
-
-
-class Event(ToolResult, frozen=True):
-    id: int
-    name: str
-    at: str
-    channel_id: str | None = None
-    topic_id: str | None = None
-    message: Message | None = None
-    data: dict[str, Any] | None = None
-    truncated: bool = False
-
-
-class Events(ToolResult, frozen=True):
-    """Empty: the time was up. Keep cursor and epoch, and pass them next time."""
-
-    events: list[Event]
-    cursor: int
-    epoch: str
-
-
-class Search(ToolArguments, frozen=True):
-    query: Annotated[
-        str, Meta(min_length=1, max_length=1000, description='words, "a phrase", one OR two')
-    ]
-    channel: wire.Reference | None = None
-    topic_id: Id | None = None
-    sender: Annotated[str, Meta(max_length=200)] | None = None
-    after: Annotated[str, Meta(max_length=40, description="a date or time")] | None = None
-    before: Annotated[str, Meta(max_length=40)] | None = None
-    limit: Few = 20
-
-
-class Hit(ToolResult, frozen=True):
-    message_id: str
-    topic_id: str
-    sender: str
-    at: str
-    snippet: str
-    principal: str | None = None
-
-
-class Found(ToolResult, frozen=True):
-    messages: list[Hit]
-    has_more: bool = False
-
-
-class Status(ToolResult, frozen=True):
-    ready: bool
-    version: str
-    db_id: str
-    epoch: str
-    newest_event: int
-    you: str
-    scopes: list[str]
-    failing: list[str] = []
-    senders: list[str] | None = None
-
-
-# -- what can be changed ----------------------------------------------------------------------
-
-
-class CreateChannel(ToolArguments, frozen=True):
-    name: wire.ChannelName
-    description: Annotated[str, Meta(max_length=2000)] | None = None
-    idempotency_key: Key | None = None
-
-
-class ChannelMade(ToolResult, frozen=True):
-    channel_id: str
-    event_id: int
-
-
-class CreateTopic(ToolArguments, frozen=True):
-    channel: wire.Reference
-    title: wire.Title
-    idempotency_key: Key | None = None
-
-
-class TopicMade(ToolResult, frozen=True):
-    topic_id: str
-    event_id: int
-
-
-class PostMessage(ToolArguments, frozen=True):
-    topic_id: Id
-    sender: Annotated[str, Meta(min_length=1, max_length=200, description="who you are")]
-    content: wire.Content
-    idempotency_key: Key | None = None
-
-
-class EditMessage(ToolArguments, frozen=True):
-    message_id: Id
-    content: wire.Content
-    expected_version: wire.Version | None = None
-    idempotency_key: Key | None = None
-
-
-class DeleteMessage(ToolArguments, frozen=True):
-    message_id: Id
-    actor: Annotated[str, Meta(min_length=1, max_length=200, description="who you are")]
-    expected_version: wire.Version | None = None
-    idempotency_key: Key | None = None
-
-
-class MessageDone(ToolResult, frozen=True):
-    """`event_id` missing: nothing had to be changed."""
-
-    message_id: str
-    version: int
-    event_id: int | None = None
-
+from appliance.mcp.wire import (
+    ChannelItem,
+    ChannelMade,
+    ChannelsResult,
+    CreateChannelArguments,
+    CreateTopicArguments,
+    DeleteMessageArguments,
+    DoctorArguments,
+    DoctorResult,
+    EditMessageArguments,
+    EventItem,
+    EventsResult,
+    FindingItem,
+    Hit,
+    ListTopicsArguments,
+    MessageDone,
+    MessageItem,
+    MessagesResult,
+    NoArguments,
+    PostMessageArguments,
+    ReadTopicArguments,
+    SearchArguments,
+    SearchHits,
+    StatusResult,
+    ToolArguments,
+    ToolResult,
+    TopicItem,
+    TopicMade,
+    TopicsResult,
+    WaitEventsArguments,
+)
+from appliance.web.health import READ_DOCTOR, ReadinessResult
 
 # -- calling ----------------------------------------------------------------------------------
 
@@ -231,89 +55,118 @@ _message_done = msgspec.json.Decoder(wire.MessageChanged).decode
 _listed = msgspec.json.Decoder(wire.EventList).decode
 
 
-class ToolContext:
-    """What tools work with."""
+class _Outcome(Struct, frozen=True):
+    findings: list[FindingItem]
 
-    def __init__(self, hub: Hub, verdict: Callable[[], Verdict]) -> None:
+
+class _Report(Struct, frozen=True):
+    """What the tool reads of the doctor's report."""
+
+    verdict: str
+    age_seconds: float
+    checks: list[_Outcome]
+
+
+_reported = msgspec.json.Decoder(_Report).decode
+
+
+class ToolContext:
+    """What tools work with: the hub, the readiness of the appliance, and its doctor."""
+
+    def __init__(
+        self, hub: Hub, verdict: Callable[[], ReadinessResult], doctor: Callable[[str], bytes]
+    ) -> None:
+        """`doctor` returns the report of the checks with these names as JSON; "": all checks."""
         self.hub = hub
         self.verdict = verdict
+        self.doctor = doctor
 
     def channel_id(self, reference: str, who: Principal, scope: str = READ) -> str:
-        """The channel of that id or name. One that the caller may not touch is not there."""
-        found = self.hub.filter_for([reference], [])
-        (channel_id,) = found.channels
+        """The id of a channel by id or name. Raises NoSuchChannel without access to it."""
+        filters = self.hub.filter_for([reference], [])
+        (channel_id,) = filters.channels
         only = who.channels_for(scope)
-        if found.unresolved or (only is not None and channel_id not in only):
+        if filters.unresolved or (only is not None and channel_id not in only):
             raise wire.NoSuchChannel(details={"channel": reference}, hint="list_channels")
         return channel_id
 
 
-def list_channels(bench: ToolContext, _asked: NoArguments, who: Principal) -> Channels:
-    found = bench.hub.list_channels(wire.ChannelsQuery(), who)
-    return Channels([Channel(c.id, c.name, c.description) for c in found.channels], found.has_more)
-
-
-def list_topics(bench: ToolContext, asked: ListTopics, who: Principal) -> Topics:
-    query = wire.TopicsQuery(asked.limit, asked.before_id)
-    found = bench.hub.list_topics(bench.channel_id(asked.channel, who), query, who)
-    return Topics([Topic(t.id, t.title, t.updated_at) for t in found.topics], found.has_more)
-
-
-def read_topic(bench: ToolContext, asked: ReadTopic, who: Principal) -> Messages:
-    query = wire.MessagesQuery(
-        topic_id=asked.topic_id,
-        limit=asked.limit,
-        before_id=asked.before_id,
-        after_id=asked.after_id,
+def list_channels(context: ToolContext, _arguments: NoArguments, who: Principal) -> ChannelsResult:
+    page = context.hub.list_channels(wire.ChannelsQuery(), who)
+    return ChannelsResult(
+        [ChannelItem(c.id, c.name, c.description) for c in page.channels], page.has_more
     )
-    page = bench.hub.page_messages(query, who)
-    messages = [_short(message, asked.max_chars) for message in page.messages]
-    if asked.after_id is None:
-        messages.reverse()  # a conversation is read from its beginning
-    return Messages(messages, page.has_more, page.cursor if page.has_more else None)
 
 
-def wait_events(bench: ToolContext, asked: WaitEvents, who: Principal) -> Events:
-    hub = bench.hub
+def list_topics(
+    context: ToolContext, arguments: ListTopicsArguments, who: Principal
+) -> TopicsResult:
+    query = wire.TopicsQuery(arguments.limit, arguments.before_id)
+    page = context.hub.list_topics(context.channel_id(arguments.channel, who), query, who)
+    return TopicsResult(
+        [TopicItem(t.id, t.title, t.updated_at) for t in page.topics], page.has_more
+    )
+
+
+def read_topic(
+    context: ToolContext, arguments: ReadTopicArguments, who: Principal
+) -> MessagesResult:
+    query = wire.MessagesQuery(
+        topic_id=arguments.topic_id,
+        limit=arguments.limit,
+        before_id=arguments.before_id,
+        after_id=arguments.after_id,
+    )
+    page = context.hub.page_messages(query, who)
+    messages = [_short(message, arguments.max_chars) for message in page.messages]
+    if arguments.after_id is None:
+        messages.reverse()  # oldest first, as a conversation is read
+    return MessagesResult(messages, page.has_more, page.cursor if page.has_more else None)
+
+
+def wait_events(
+    context: ToolContext, arguments: WaitEventsArguments, who: Principal
+) -> EventsResult:
+    hub = context.hub
     epoch = hub.identity.epoch
-    if asked.epoch is not None and asked.epoch != epoch:
+    if arguments.epoch is not None and arguments.epoch != epoch:
         details = {"epoch": epoch, "replay_until": hub.feed.head}
         raise wire.EpochChanged(details=details, hint="call again with after 0 and no epoch")
     query = wire.EventsQuery(
-        after=hub.feed.head if asked.after is None else asked.after,
-        limit=asked.limit,
-        channel_id=_channel(bench, asked.channel, who),
-        topic_id=asked.topic_id,
-        name=asked.name,
-        wait=asked.wait_s,
+        after=hub.feed.head if arguments.after is None else arguments.after,
+        limit=arguments.limit,
+        channel_id=_channel(context, arguments.channel, who),
+        topic_id=arguments.topic_id,
+        name=arguments.name,
+        wait=arguments.wait_s,
     )
     listed = _listed(hub.list_events(query, who))
     rows = listed.events
     cursor = rows[-1].event_id if listed.has_more else listed.replay_until
-    return Events([_told(row, asked.max_chars) for row in rows], cursor, epoch)
+    return EventsResult([_event_item(row, arguments.max_chars) for row in rows], cursor, epoch)
 
 
-def search(bench: ToolContext, asked: Search, who: Principal) -> Found:
+def search(context: ToolContext, arguments: SearchArguments, who: Principal) -> SearchHits:
     query = wire.SearchQuery(
-        q=asked.query,
-        channel_id=_channel(bench, asked.channel, who),
-        topic_id=asked.topic_id,
-        sender=asked.sender,
-        after=asked.after,
-        before=asked.before,
-        limit=asked.limit,
+        q=arguments.query,
+        channel_id=_channel(context, arguments.channel, who),
+        topic_id=arguments.topic_id,
+        sender=arguments.sender,
+        after=arguments.after,
+        before=arguments.before,
+        limit=arguments.limit,
     )
-    found = bench.hub.search(query, who)
+    result = context.hub.search(query, who)
     hits = [
         Hit(m.id, m.topic_id, m.sender, m.created_at, m.snippet, m.principal)
-        for m in found.messages
+        for m in result.messages
     ]
-    return Found(hits, found.has_more)
+    return SearchHits(hits, result.has_more)
 
 
-def status(bench: ToolContext, _asked: NoArguments, who: Principal) -> Status:
-    hub, verdict = bench.hub, bench.verdict()
-    return Status(
+def status(context: ToolContext, _arguments: NoArguments, who: Principal) -> StatusResult:
+    hub, verdict = context.hub, context.verdict()
+    return StatusResult(
         ready=verdict.ready,
         version=hub.identity.version,
         db_id=hub.db_id,
@@ -326,39 +179,59 @@ def status(bench: ToolContext, _asked: NoArguments, who: Principal) -> Status:
     )
 
 
-def create_channel(bench: ToolContext, asked: CreateChannel, who: Principal) -> ChannelMade:
-    command = wire.CreateChannel(asked.name, asked.description)
-    made = _channel_made(bench.hub.create_channel(command, who, asked.idempotency_key).body)
+def doctor(context: ToolContext, arguments: DoctorArguments, _who: Principal) -> DoctorResult:
+    report = _reported(context.doctor(arguments.run))
+    findings = [finding for outcome in report.checks for finding in outcome.findings]
+    return DoctorResult(report.verdict, report.age_seconds, findings)
+
+
+def create_channel(
+    context: ToolContext, arguments: CreateChannelArguments, who: Principal
+) -> ChannelMade:
+    command = wire.CreateChannel(arguments.name, arguments.description)
+    made = _channel_made(context.hub.create_channel(command, who, arguments.idempotency_key).body)
     return ChannelMade(made.channel.id, made.event_id)
 
 
-def create_topic(bench: ToolContext, asked: CreateTopic, who: Principal) -> TopicMade:
-    command = wire.CreateTopic(bench.channel_id(asked.channel, who, POST), asked.title)
-    made = _topic_made(bench.hub.create_topic(command, who, asked.idempotency_key).body)
+def create_topic(
+    context: ToolContext, arguments: CreateTopicArguments, who: Principal
+) -> TopicMade:
+    command = wire.CreateTopic(context.channel_id(arguments.channel, who, POST), arguments.title)
+    made = _topic_made(context.hub.create_topic(command, who, arguments.idempotency_key).body)
     return TopicMade(made.topic.id, made.event_id)
 
 
-def post_message(bench: ToolContext, asked: PostMessage, who: Principal) -> MessageDone:
-    command = wire.CreateMessage(asked.topic_id, asked.sender, asked.content)
-    return _done(bench.hub.create_message(command, who, asked.idempotency_key).body)
+def post_message(
+    context: ToolContext, arguments: PostMessageArguments, who: Principal
+) -> MessageDone:
+    command = wire.CreateMessage(arguments.topic_id, arguments.sender, arguments.content)
+    return _done(context.hub.create_message(command, who, arguments.idempotency_key).body)
 
 
-def edit_message(bench: ToolContext, asked: EditMessage, who: Principal) -> MessageDone:
-    command = wire.EditMessage(asked.content, asked.expected_version)
+def edit_message(
+    context: ToolContext, arguments: EditMessageArguments, who: Principal
+) -> MessageDone:
+    command = wire.EditMessage(arguments.content, arguments.expected_version)
     return _done(
-        bench.hub.patch_message(asked.message_id, command, who, asked.idempotency_key).body
+        context.hub.patch_message(
+            arguments.message_id, command, who, arguments.idempotency_key
+        ).body
     )
 
 
-def delete_message(bench: ToolContext, asked: DeleteMessage, who: Principal) -> MessageDone:
-    command = wire.DeleteMessage(asked.actor, asked.expected_version)
+def delete_message(
+    context: ToolContext, arguments: DeleteMessageArguments, who: Principal
+) -> MessageDone:
+    command = wire.DeleteMessage(arguments.actor, arguments.expected_version)
     return _done(
-        bench.hub.patch_message(asked.message_id, command, who, asked.idempotency_key).body
+        context.hub.patch_message(
+            arguments.message_id, command, who, arguments.idempotency_key
+        ).body
     )
 
 
-def _channel(bench: ToolContext, reference: str | None, who: Principal) -> str | None:
-    return None if reference is None else bench.channel_id(reference, who)
+def _channel(context: ToolContext, reference: str | None, who: Principal) -> str | None:
+    return None if reference is None else context.channel_id(reference, who)
 
 
 def _done(body: bytes) -> MessageDone:
@@ -366,9 +239,9 @@ def _done(body: bytes) -> MessageDone:
     return MessageDone(done.message.id, done.message.version, done.event_id)
 
 
-def _short(message: wire.Message, max_chars: int) -> Message:
+def _short(message: wire.Message, max_chars: int) -> MessageItem:
     content = message.content_raw
-    return Message(
+    return MessageItem(
         id=message.id,
         sender=message.sender,
         at=message.created_at,
@@ -380,16 +253,16 @@ def _short(message: wire.Message, max_chars: int) -> Message:
     )
 
 
-def _told(row: wire.EventRow, max_chars: int) -> Event:
+def _event_item(row: wire.EventRow, max_chars: int) -> EventItem:
     channel_id, topic_id = row.scope.channel_id, row.scope.topic_id
     if row.name == "message.created":
         message = _short(msgspec.convert(row.data_json["message"], wire.Message), max_chars)
-        return Event(row.event_id, row.name, row.ts, channel_id, topic_id, message)
+        return EventItem(row.event_id, row.name, row.ts, channel_id, topic_id, message)
     data = {
         name: value[:max_chars] if isinstance(value, str) else value
         for name, value in row.data_json.items()
     }
-    return Event(
+    return EventItem(
         row.event_id, row.name, row.ts, channel_id, topic_id,
         data=data, truncated=data != row.data_json,
     )  # fmt: skip
@@ -399,7 +272,7 @@ def _told(row: wire.EventRow, max_chars: int) -> Event:
 
 
 class Tool(Struct, frozen=True):
-    """A row. `changes`: nothing, something new, or what is there (and may be lost)."""
+    """A row. `changes`: `nothing`, `adds`, or `replaces` (may lose data)."""
 
     name: str
     title: str
@@ -414,50 +287,54 @@ class Tool(Struct, frozen=True):
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
-        "status", "Status", "Is the hub well, who are you to it, and how far is its log.",
-        NoArguments, Status, READ, status,
+        "status", "Status", "Readiness of the hub, your identity and scopes, and the newest event.",
+        NoArguments, StatusResult, READ, status,
+    ),
+    Tool(
+        "doctor", "Check for problems", "Problems of the appliance, each with a remedy.",
+        DoctorArguments, DoctorResult, READ_DOCTOR, doctor,
     ),
     Tool(
         "list_channels", "List channels", "All channels, by name.",
-        NoArguments, Channels, READ, list_channels,
+        NoArguments, ChannelsResult, READ, list_channels,
     ),
     Tool(
         "list_topics", "List topics", "Topics of a channel (id or name), newest activity first.",
-        ListTopics, Topics, READ, list_topics,
+        ListTopicsArguments, TopicsResult, READ, list_topics,
     ),
     Tool(
         "read_topic", "Read a topic",
-        "The newest messages of a topic, oldest of them first; before_id pages back, after_id on.",
-        ReadTopic, Messages, READ, read_topic,
+        "The newest messages of a topic, oldest first; before_id pages back, after_id forward.",
+        ReadTopicArguments, MessagesResult, READ, read_topic,
     ),
     Tool(
-        "search", "Search messages", "Messages that hold the words, the best first.",
-        Search, Found, READ, search,
+        "search", "Search messages", "Messages that contain the words, best match first.",
+        SearchArguments, SearchHits, READ, search,
     ),
     Tool(
         "wait_events", "Wait for events",
-        "Events after a cursor; with none yet, waits up to wait_s for the first. Never misses"
-        " one: pass the cursor and epoch of the last call.",
-        WaitEvents, Events, READ, wait_events,
+        "Events after a cursor; waits up to wait_s for the first. Pass the cursor and epoch of the"
+        " last call to miss none.",
+        WaitEventsArguments, EventsResult, READ, wait_events,
     ),
     Tool(
         "post_message", "Post a message", "Post to a topic.",
-        PostMessage, MessageDone, POST, post_message, "adds",
+        PostMessageArguments, MessageDone, POST, post_message, "adds",
     ),
     Tool(
-        "create_topic", "Create a topic", "Make a topic in a channel (id or name).",
-        CreateTopic, TopicMade, POST, create_topic, "adds",
+        "create_topic", "Create a topic", "Create a topic in a channel (id or name).",
+        CreateTopicArguments, TopicMade, POST, create_topic, "adds",
     ),
     Tool(
-        "create_channel", "Create a channel", "Make a channel.",
-        CreateChannel, ChannelMade, POST, create_channel, "adds",
+        "create_channel", "Create a channel", "Create a channel.",
+        CreateChannelArguments, ChannelMade, POST, create_channel, "adds",
     ),
     Tool(
         "edit_message", "Edit a message", "Replace the text of a message.",
-        EditMessage, MessageDone, POST, edit_message, "replaces",
+        EditMessageArguments, MessageDone, POST, edit_message, "replaces",
     ),
     Tool(
-        "delete_message", "Delete a message", "Turn a message into a tombstone.",
-        DeleteMessage, MessageDone, POST, delete_message, "replaces", idempotent=True,
+        "delete_message", "Delete a message", "Replace a message by a tombstone.",
+        DeleteMessageArguments, MessageDone, POST, delete_message, "replaces", idempotent=True,
     ),
 )  # fmt: skip

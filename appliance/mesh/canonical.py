@@ -1,4 +1,4 @@
-"""The one byte form of a JSON value that is hashed or signed: RFC 8785 (JCS)."""
+"""The canonical bytes of a JSON value, for hashing and signing: RFC 8785 (JCS)."""
 
 from typing import Any
 
@@ -6,37 +6,36 @@ import rfc8785
 
 from appliance.kernel.errors import Invalid
 
-DEPTH_MAX = 128  # arrays and objects in each other
+DEPTH_MAX = 128  # nested arrays and objects
 
 
 class NotCanonical(Invalid):
-    advice = "numbers must be finite, text free of lone surrogates, and nothing nested too deeply"
+    default_hint = "use finite numbers, text without lone surrogates, and at most 128 nested levels"
 
 
 def canonical(value: Any) -> bytes:
     """UTF-8 JSON by RFC 8785: keys by UTF-16 code units, ECMAScript numbers, shortest escapes.
 
-    Integers beyond 53 bits are written as the doubles that they would be for any other
-    reader. Raises NotCanonical where JSON has no form for the value at all, and for what is
-    nested more than DEPTH_MAX deep: a limit of its own, for the room that is left for a
-    recursion differs from one process to the next, and all have to judge alike.
+    Integers beyond 53 bits are written as doubles, which is how other readers parse them. Raises
+    NotCanonical for values without a JSON form, and for more than DEPTH_MAX nested levels: the
+    recursion limit differs between processes, but all must accept the same values.
     """
     try:
         return rfc8785.dumps(_as_doubles(value, DEPTH_MAX))
     except (rfc8785.CanonicalizationError, UnicodeError, OverflowError) as error:
-        raise NotCanonical(f"no canonical JSON: {error}") from None
+        raise NotCanonical(f"the value has no canonical JSON form: {error}") from None
 
 
-def _as_doubles(value: Any, room: int) -> Any:
+def _as_doubles(value: Any, depth_left: int) -> Any:
     match value:
         case bool():
             return value
         case int() if abs(value) >= 2**53:
             return float(value)
-        case dict() | list() | tuple() if room <= 0:
-            raise NotCanonical(f"no canonical JSON: nested more than {DEPTH_MAX} deep")
+        case dict() | list() | tuple() if depth_left <= 0:
+            raise NotCanonical(f"the value has more than {DEPTH_MAX} nested levels")
         case dict():
-            return {key: _as_doubles(item, room - 1) for key, item in value.items()}
+            return {key: _as_doubles(item, depth_left - 1) for key, item in value.items()}
         case list() | tuple():
-            return [_as_doubles(item, room - 1) for item in value]
+            return [_as_doubles(item, depth_left - 1) for item in value]
     return value

@@ -1,7 +1,8 @@
-"""What makes two sends the same request: 32 bytes over all that the receiver would see.
+"""The request fingerprint: 32 bytes over everything the receiver sees of a send.
 
-Sender and receiver compute it alone and compare bytes, so this is part of the protocol and
-never changes within an envelope version (outbox spec v8; daemon design v6, section 4.4).
+Two sends with the same fingerprint are the same request. Sender and broker compute it
+independently, so it never changes within an envelope version (outbox spec v8; daemon design v6,
+section 4.4).
 """
 
 import hashlib
@@ -24,7 +25,7 @@ def fingerprint(
     priority: Priority = "next",
     meta: dict[str, Any] | None = None,
 ) -> bytes:
-    """SHA-256 over seven fields joined by NUL; absent and empty meta are the same.
+    """SHA-256 over seven fields joined by NUL. No meta and an empty one are equal.
 
     Raises NotCanonical when `meta` has no canonical form.
     """
@@ -41,5 +42,5 @@ def fingerprint(
 
 
 def prefix(digest: bytes) -> str:
-    """What an error shows of it: the first 8 bytes in hexadecimal."""
+    """The first 8 bytes in hexadecimal, for error messages."""
     return digest[:8].hex()

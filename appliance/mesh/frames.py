@@ -1,4 +1,4 @@
-"""Frames that a member sends on its connection to a broker (docs/broker.md). Pure."""
+"""Frames that a member sends on its connection to a broker (docs/reference/broker.md). Pure."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,9 +8,8 @@ Pubkey = Annotated[str, Meta(min_length=64, max_length=64, description="ed25519,
 
 
 class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_field="type"):
-    """The first frame, without a signature; and, after the broker's challenge, the second: with
-    the challenge's `nonce`, signed over the text of `signing.hello_text`. `timestamp` belongs
-    to version 1."""
+    """Sent twice: first without a signature, then with the `nonce` of the broker's challenge and a
+    signature of `signing.hello_text`. `timestamp` belongs to version 1."""
 
     mesh: str
     member: Pubkey
@@ -20,14 +19,14 @@ class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_fi
 
 
 class Feature(Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature with the parameters that the receiver needs of it."""
+    """A feature with the parameters that the member requires."""
 
     name: str
     params: dict[str, Any] = {}
 
 
 class Negotiate(Struct, frozen=True, forbid_unknown_fields=True, tag="negotiate", tag_field="type"):
-    """The second frame. A feature by its name, or with parameters."""
+    """Sent after hello_ack. A feature is given by its name, or with parameters."""
 
     require: Annotated[list[str | Feature], Meta(max_length=50)] = []
     optional: Annotated[list[str | Feature], Meta(max_length=50)] = []
@@ -36,14 +35,14 @@ class Negotiate(Struct, frozen=True, forbid_unknown_fields=True, tag="negotiate"
 class ClientAck(
     Struct, frozen=True, forbid_unknown_fields=True, tag="client_ack", tag_field="type"
 ):
-    """The receiver has stored these. One may be said without a list."""
+    """The member has stored these messages. A single one needs no list."""
 
     message_id: str | None = None
     message_ids: Annotated[list[str], Meta(max_length=1000)] = []
 
 
 class Presence(Struct, frozen=True, forbid_unknown_fields=True, tag="status", tag_field="type"):
-    """An idle receiver gets everything; one that works or wants no disturbance only `now`."""
+    """An idle member receives everything; otherwise only messages of priority `now`."""
 
     status: Literal["idle", "working", "dnd"]
 

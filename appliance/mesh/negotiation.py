@@ -1,6 +1,6 @@
-"""What a broker may offer on a link, and what is held against an offer. Pure.
+"""The features that a broker may offer on a link, and how an offer is checked. Pure.
 
-| feature | version | what its parameters must be |
+| feature | version | required parameters |
 | --- | --- | --- |
 | client_message_id_dedupe | 2 | mode; dedupe_retention_days ≥ 7 when scoped; request_fingerprint |
 | concurrent_connection_policy | 1 | default_policy, if there |
@@ -8,18 +8,18 @@
 | key_epoch | 1 | max_concurrent_epochs ≥ 1 |
 | max_payload | 1 | inline_bytes ≥ 1024, blob_bytes ≥ 1024 |
 
-Both ends check an offer by this table. Absent: 4010. Present and not as it must be, or of an
-unknown version: 4011. Below a floor: 4012.
+Both ends check an offer against this table. A missing feature closes with 4010, an invalid
+parameter or unknown version with 4011, and a number below its minimum with 4012.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-UNAVAILABLE, PARAM_INVALID, BELOW_FLOOR = 4010, 4011, 4012
+UNAVAILABLE, PARAM_INVALID, BELOW_MINIMUM = 4010, 4011, 4012
 NAMES = {
     UNAVAILABLE: "feature_unavailable",
     PARAM_INVALID: "feature_param_invalid",
-    BELOW_FLOOR: "feature_param_below_floor",
+    BELOW_MINIMUM: "feature_param_below_floor",
 }
 DEDUPE = "client_message_id_dedupe"
 VERSIONS = {
@@ -32,7 +32,7 @@ VERSIONS = {
 MODES = ("retention_scoped", "permanent")
 POLICIES = ("prefer_newest", "prefer_oldest", "allow_concurrent")
 RETENTION_DAYS_MIN = 7
-FLOORS = {
+MINIMA = {
     DEDUPE: {"dedupe_retention_days": RETENTION_DAYS_MIN},
     "key_epoch": {"max_concurrent_epochs": 1},
     "max_payload": {"inline_bytes": 1024, "blob_bytes": 1024},
@@ -53,7 +53,7 @@ class NegotiationProblem(NamedTuple):
 
 
 def check_offer(name: str, params: Mapping[str, Any]) -> NegotiationProblem | None:
-    """The first thing the table above holds against the offer of this feature."""
+    """The first problem of this feature's offer, according to the table above."""
     if not is_number(params.get("version")) or params["version"] != VERSIONS[name]:
         return NegotiationProblem(PARAM_INVALID, name, "version")
     if name == "concurrent_connection_policy":
@@ -67,12 +67,12 @@ def check_offer(name: str, params: Mapping[str, Any]) -> NegotiationProblem | No
             return NegotiationProblem(PARAM_INVALID, name, "request_fingerprint")
         if params["mode"] == "permanent":
             return None
-    for param, floor in FLOORS.get(name, {}).items():
+    for param, minimum in MINIMA.get(name, {}).items():
         value = params.get(param)
         if not is_number(value):
             return NegotiationProblem(PARAM_INVALID, name, param)
-        if value < floor:
-            return NegotiationProblem(BELOW_FLOOR, name, param)
+        if value < minimum:
+            return NegotiationProblem(BELOW_MINIMUM, name, param)
     return None
 
 

@@ -1,7 +1,7 @@
-"""Signs a member's requests to one broker, as version 2 of docs/broker.md.
+"""Signs a member's requests to one broker, as version 2 of docs/reference/broker.md.
 
-The broker's id is part of what is signed. It is a setting, or else learned from the broker's
-refusal WRONG_BROKER, which every request without the right id gets.
+The broker's id is part of the signed text. It is a setting, or is learned from the error
+WRONG_BROKER, which the broker returns for every request with another id.
 """
 
 import re
@@ -18,7 +18,7 @@ _BROKER_ID = re.compile("[A-Za-z0-9]{1,64}")
 
 
 class RequestSigner:
-    """`broker_id` is empty until it is known. One of the settings is never replaced."""
+    """`broker_id` is empty until it is known. An id from the settings is never replaced."""
 
     def __init__(self, clock: Clock, broker_id: str | None = None) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class RequestSigner:
     def headers(
         self, signer: Signer, method: str, path: str, query: str, body: bytes
     ) -> dict[str, str]:
-        """Of one attempt: each has a nonce of its own. `path` is without a proxy's prefix."""
+        """The headers of one attempt, with a new nonce. `path` has no proxy prefix."""
         stamp, nonce = str(self._clock.now_ms()), secrets.token_hex(16)
         text = request_text(
             method, self.broker_id, unquote_to_bytes(path), query, stamp, nonce, body
@@ -43,20 +43,20 @@ class RequestSigner:
         }
 
     def learn(self, status: int, body: Any) -> bool:
-        """Whether this refusal names an id that was not known before: then sign again."""
+        """Learn the broker's id from an error reply. True: sign and send the request again."""
         if self._is_set or status != UNAUTHORIZED or not isinstance(body, dict):
             return False
         details = body.get("details")
-        told = details.get("broker_id") if isinstance(details, dict) else None
-        if body.get("code") != "WRONG_BROKER" or not isinstance(told, str):
+        broker_id = details.get("broker_id") if isinstance(details, dict) else None
+        if body.get("code") != "WRONG_BROKER" or not isinstance(broker_id, str):
             return False
-        if not _BROKER_ID.fullmatch(told) or told == self.broker_id:
+        if not _BROKER_ID.fullmatch(broker_id) or broker_id == self.broker_id:
             return False
-        self.broker_id = told
+        self.broker_id = broker_id
         return True
 
     def forget(self) -> None:
-        """Learn the id again before the next request with a body: a refusal that comes while a
-        large body is being sent can't always be read."""
+        """Learn the id again before the next request with a body: a reply that arrives while a
+        large body is being sent cannot always be read."""
         if not self._is_set:
             self.broker_id = ""

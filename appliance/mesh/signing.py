@@ -25,11 +25,11 @@ _NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 
 
 RotationOutcome = Literal["taken", "refused", "unknown"]
-"""Whether a broker took a new key; unknown: it may have."""
+"""Whether a broker accepted a new key; unknown: it may have."""
 
 
 class Signer(Protocol):
-    """A member's key. The private half never leaves it."""
+    """A member's key pair, which never reveals its private half."""
 
     @property
     def public_hex(self) -> str: ...
@@ -39,7 +39,7 @@ class Signer(Protocol):
 
 
 class MemberKeys(Protocol):
-    """The keys of this appliance: one a mesh, and those that were its own lately."""
+    """The keys of this appliance: one per mesh, and recent former ones."""
 
     @property
     def public_hex(self) -> str: ...
@@ -71,12 +71,12 @@ def hello_text_v1(mesh: str, member: str, timestamp: int) -> bytes:
 
 
 def rotation_text(mesh: str, old: str, new: str) -> bytes:
-    """What the new key signs when a member takes it instead of its old one."""
+    """The text that the new key signs when a member replaces its key."""
     return f"agentlip-broker-rotate-v1\n{mesh}\n{old}\n{new}".encode()
 
 
 def sign(seed_hex: str, text: bytes) -> str:
-    """For clients of ours: the signature by the key of this seed."""
+    """The signature by the key of this seed, in hexadecimal."""
     return SigningKey(bytes.fromhex(seed_hex)).sign(text).signature.hex()
 
 
@@ -109,7 +109,7 @@ def is_key(text: str) -> bool:
     if not _KEY.fullmatch(text):
         return False
     try:
-        # A signature is only as good as its key: points of small order verify too much.
+        # Keys of small order would accept signatures that they did not make.
         from nacl.bindings import crypto_core_ed25519_is_valid_point
 
         return bool(crypto_core_ed25519_is_valid_point(bytes.fromhex(text)))

@@ -1,18 +1,19 @@
-"""The outbox: the sender's promise. What was answered is on the disk, and an id is never reused.
+"""The outbox stores messages durably and delivers them to brokers, webhooks and mail servers.
 
-Nouns: send (a row with an id of the client's), mesh (where it goes), target (what delivers it),
-route (what is slow or broken as one: a target and a mesh, or a host), fingerprint.
+Terms: a send is one message and its row, with an id chosen by the client. A target delivers it: a
+broker, a webhook receiver or a mail server. A route is the unit of concurrency and failure: a
+target and a mesh, or a host.
 
     (no row) ──accept──▶ pending ──claim──▶ inflight ──delivered──▶ done
                            ▲  ▲ │              │ │
-                           │  │ └─max age─▶ dead ◀─refused
-                           │  └──later, restart─┘
+                           │  │ └─expire──▶ dead ◀─reject
+                           │  └──retry, restart─┘
                            │                     dead, pending ──requeue, drop──▶ aborted
                            └──── a new row with a new id ◀── requeue ────────────────┘
 
-What always holds:
-- A 202 is a row that survives a loss of power.
-- A row is never deleted and its id never released; what goes is the payload of an ended send.
+Invariants:
+- A send that got 202 is on disk and survives a power failure.
+- A row is never deleted and its id never released; only the payload of an ended send is dropped.
 - The fingerprint is computed once, when the send is accepted.
-- Delivery is at least once; the receiver knows a repetition by its id.
+- Delivery is at least once; receivers recognise duplicates by the id.
 """

@@ -1,4 +1,4 @@
-"""How full the outbox is, and what that means for sends. Pure."""
+"""Fill level of the outbox, and whether it accepts sends. Pure."""
 
 import math
 from typing import Literal
@@ -9,37 +9,37 @@ HIGH, FULL, DEGRADED = 0.80, 0.95, 1.0
 
 
 def fill(bytes_used: int, bytes_max: int, open_sends: int, sends_max: int) -> float:
-    """The fuller of file and queue; 1.0 is the limit."""
+    """The fill of the file or of the queue, whichever is fuller; 1.0 is the limit."""
     return max(bytes_used / bytes_max, open_sends / sends_max)
 
 
-def level(filled: float) -> Level:
-    if filled >= DEGRADED:
+def level(fill_ratio: float) -> Level:
+    if fill_ratio >= DEGRADED:
         return "degraded"
-    if filled >= FULL:
+    if fill_ratio >= FULL:
         return "full"
-    return "high" if filled >= HIGH else "normal"
+    return "high" if fill_ratio >= HIGH else "normal"
 
 
-def accepts(at: Level) -> bool:
-    """Whether new sends are taken."""
-    return at in ("normal", "high")
+def accepts_sends(level_now: Level) -> bool:
+    """Whether new sends are accepted."""
+    return level_now in ("normal", "high")
 
 
 class Gauge:
-    """What is known of the fill between two looks at the file: the last look, and what was
-    accepted and ended since."""
+    """Estimates the fill between two measurements: the last one, plus the sends accepted and ended
+    since then."""
 
     def __init__(self, sends_max: int, bytes_max: int) -> None:
-        self.limit(sends_max, bytes_max)
+        self.set_limits(sends_max, bytes_max)
         self._open = 0
         self._bytes = 0
 
-    def limit(self, sends_max: int, bytes_max: int) -> None:
+    def set_limits(self, sends_max: int, bytes_max: int) -> None:
         self._sends_max = sends_max
         self._bytes_max = bytes_max
 
-    def looked(self, open_sends: int, bytes_used: int) -> None:
+    def set_usage(self, open_sends: int, bytes_used: int) -> None:
         self._open, self._bytes = open_sends, bytes_used
 
     def accepted(self, sends: int, size: int) -> None:
@@ -50,16 +50,16 @@ class Gauge:
         self._open = max(0, self._open - sends)
 
     @property
-    def filled(self) -> float:
+    def fill_ratio(self) -> float:
         return fill(self._bytes, self._bytes_max, self._open, self._sends_max)
 
     @property
     def level(self) -> Level:
-        return level(self.filled)
+        return level(self.fill_ratio)
 
     @property
-    def room(self) -> int:
-        """How many sends may still be accepted."""
-        if not accepts(self.level):
+    def free_sends(self) -> int:
+        """How many more sends can be accepted."""
+        if not accepts_sends(self.level):
             return 0
         return max(0, math.ceil(FULL * self._sends_max) - self._open)

@@ -1,4 +1,4 @@
-"""`agentlip outbox`: what waits, what died, and what to do about it."""
+"""`agentlip outbox`: inspect and manage sends."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -7,16 +7,18 @@ import typer
 
 from appliance.cli_support import Session, common, note, plain_app, write_line
 from appliance.kernel.errors import Invalid
-from appliance.outbox.cli_send import json_object, send
+from appliance.outbox.cli_send import hub_of, json_object, send
 
-app = plain_app("Sends to meshes and mail: send, inspect, requeue, drop, prune, export, recover.")
+app = plain_app(
+    "Messages to meshes and mail: send, inspect, requeue, drop, prune, export, recover."
+)
 app.command("send")(send)
 
 PATH = "/v1/outbox"
 COLUMNS = [
     ("ID", "id"),
     ("STATUS", "status"),
-    ("TRIES", "attempts"),
+    ("ATTEMPTS", "attempts"),
     ("ENQUEUED", "enqueued_at"),
     ("TO", "to"),
     ("PRINCIPAL", "principal"),
@@ -25,13 +27,14 @@ COLUMNS = [
 ]
 PAGE = 500
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Of the row, or the client's.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Row id or client_message_id.")]
 StatusFlag = Annotated[
-    str | None, typer.Option("--status", help="pending, inflight, done, dead or aborted.")
+    str | None,
+    typer.Option("--status", help="Only `pending`, `inflight`, `done`, `dead` or `aborted` ones."),
 ]
-MeshFlag = Annotated[str | None, typer.Option("--mesh", help="Only of this mesh.")]
-ToFlag = Annotated[str | None, typer.Option("--to", help="Only to this destination.")]
-FailedFlag = Annotated[bool, typer.Option("--failed", help="Only dead ones.")]
+MeshFlag = Annotated[str | None, typer.Option("--mesh", help="Only sends to this mesh.")]
+ToFlag = Annotated[str | None, typer.Option("--to", help="Only sends to this destination.")]
+FailedFlag = Annotated[bool, typer.Option("--failed", help="Only dead letters.")]
 
 
 @app.command("list")
@@ -42,18 +45,18 @@ def list_sends(
     failed: FailedFlag = False,
     mesh: MeshFlag = None,
     to: ToFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of sends.")] = 50,
 ) -> None:
-    """Sends, newest first, without their payloads.
+    """List sends without their payloads, newest first.
 
     Example: agentlip outbox list --failed
     """
     query = {"status": "dead" if failed else status, "mesh": mesh, "to": to}
-    session.table(_listed(_hub(session), query, limit), COLUMNS, empty="no such sends")
+    session.table(_list_all(hub_of(session), query, limit), COLUMNS, empty="no matching sends")
 
 
-def _listed(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
-    """Page by page: the appliance limits a page in bytes too."""
+def _list_all(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
+    """All pages, because a page is limited in bytes too."""
     rows: list[Any] = []
     before = None
     while True:
@@ -67,45 +70,49 @@ def _listed(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
 @app.command("status")
 @common
 def show_state(session: Session) -> None:
-    """How much waits, how old the oldest is, how full the outbox is."""
-    state = _hub(session).get(PATH)
+    """Show queue depth, age of the oldest send and fill level."""
+    state = hub_of(session).get(PATH)
     counts = ", ".join(f"{count} {status}" for status, count in state["depth"].items() if count)
     age = state["oldest_pending_seconds"]
-    told = f"{state['level']}, {state['fill']:.0%} full: {counts or 'nothing waits'}"
-    told += f"; the oldest waits for {age:.0f} s" if state["depth"]["pending"] else ""
-    left = state["open_routes"]
-    session.answer(state, told + (f"; left alone for a while: {', '.join(left)}" if left else ""))
+    text = f"{state['level']}, {state['fill']:.0%} full: {counts or 'no open sends'}"
+    text += f"; the oldest is {age:.0f} s old" if state["depth"]["pending"] else ""
+    open_routes = state["open_routes"]
+    session.answer(
+        state, text + (f"; circuit breaker open: {', '.join(open_routes)}" if open_routes else "")
+    )
 
 
 @app.command("inspect")
 @common
 def inspect(session: Session, any_id: IdArgument) -> None:
-    """One send whole, and the chain of requeues it is part of.
+    """Show one send with its payload and its chain of requeues.
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
-    found = _inspected(_hub(session), any_id)
-    send = found["send"]
+    details = _inspect_all(hub_of(session), any_id)
+    send = details["send"]
     lines = [f"{name}: {value}" for name, value in send.items() if value is not None]
-    if found["meta"]:
-        lines.append(f"meta: {found['meta']}")
-    lines.append(f"message: {found['message'] if found['message'] is not None else '(dropped)'}")
-    if len(found["chain"]) > 1:
+    if details["meta"]:
+        lines.append(f"meta: {details['meta']}")
+    lines.append(
+        f"message: {details['message'] if details['message'] is not None else '(dropped)'}"
+    )
+    if len(details["chain"]) > 1:
         lines.append("chain:")
         lines += [
-            f"  {one['id']} {one['status']} {one['client_message_id']}" for one in found["chain"]
+            f"  {row['id']} {row['status']} {row['client_message_id']}" for row in details["chain"]
         ]
-    session.answer(found, "\n".join(lines))
+    session.answer(details, "\n".join(lines))
 
 
-def _inspected(hub: Any, any_id: str) -> dict[str, Any]:
-    """With the whole chain: the appliance limits a page of it in bytes too."""
-    found: dict[str, Any] = hub.get(f"{PATH}/inspect", id=any_id)
-    while found.get("has_more"):
-        page = hub.get(f"{PATH}/inspect", id=any_id, after=found["next"])
-        found["chain"] += page["chain"]
-        found |= {"has_more": page["has_more"], "next": page["next"]}
-    return found
+def _inspect_all(hub: Any, any_id: str) -> dict[str, Any]:
+    """With all pages of the chain, because a page is limited in bytes."""
+    details: dict[str, Any] = hub.get(f"{PATH}/inspect", id=any_id)
+    while details.get("has_more"):
+        page = hub.get(f"{PATH}/inspect", id=any_id, after=details["next"])
+        details["chain"] += page["chain"]
+        details |= {"has_more": page["has_more"], "next": page["next"]}
+    return details
 
 
 @app.command("requeue")
@@ -113,31 +120,41 @@ def _inspected(hub: Any, any_id: str) -> dict[str, Any]:
 def requeue(
     session: Session,
     any_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="One send; without it, a filter.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="Row id or client_message_id; without it, give a filter."
+        ),
     ] = None,
-    id_flag: Annotated[str | None, typer.Option("--id", help="The same.")] = None,
+    id_flag: Annotated[str | None, typer.Option("--id", help="Same as the argument ID.")] = None,
     new_client_id: Annotated[
-        str | None, typer.Option("--new-client-id", help="The new send's client_message_id.")
+        str | None, typer.Option("--new-client-id", help="client_message_id of the new send.")
     ] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Have the new id made.")] = False,
+    auto: Annotated[bool, typer.Option("--auto", help="Generate the id of each new send.")] = False,
     patch_payload: Annotated[
         str | None,
-        typer.Option("--patch-payload", help='JSON, or @FILE: {"message": …, "meta": …}'),
+        typer.Option(
+            "--patch-payload", help='New content as JSON or @FILE: {"message": …, "meta": …}'
+        ),
     ] = None,
-    status: Annotated[str | None, typer.Option("--status", help="dead or pending.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="Only this status: `dead` or `pending`.")
+    ] = None,
     failed: FailedFlag = False,
     mesh: MeshFlag = None,
     to: ToFlag = None,
     error_contains: Annotated[
-        str | None, typer.Option("--error", help="Only with these words in the last error.")
+        str | None, typer.Option("--error", help="Only sends whose last error contains this text.")
     ] = None,
     older_than: Annotated[
-        float | None, typer.Option("--older-than", min=0, help="Only older than so many seconds.")
+        float | None,
+        typer.Option("--older-than", min=0, help="Only sends older than this many seconds."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, tell.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of sends.")] = 100,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, change nothing.")
+    ] = False,
 ) -> None:
-    """Retire sends that are stuck and put new ones, with new ids, in their places.
+    """Retire stuck sends and replace them with new ones that have new ids.
 
     Example: agentlip outbox requeue --failed --error 'topic not found' --auto --dry-run
     """
@@ -154,7 +171,8 @@ def requeue(
         "limit": limit,
         "dry_run": dry_run,
     }
-    answer = _hub(session).post(f"{PATH}/requeue", _given(body), "")
+    given = {name: value for name, value in body.items() if value is not None}
+    answer = hub_of(session).post(f"{PATH}/requeue", given, "")
     rows = answer["requeued"]
     if session.machine:
         session.answer(answer, "")
@@ -166,16 +184,16 @@ def requeue(
     ]
     session.table(rows, columns, empty="nothing to requeue")
     if answer["more"]:
-        note(f"there may be more than these {len(rows)}; do it again, or raise --limit")
+        note(f"limit of {len(rows)} reached; repeat the command or raise --limit")
     if rows and dry_run:
-        note("nothing was changed; leave out --dry-run to do it")
+        note("nothing was changed; omit --dry-run to requeue")
 
 
 @app.command("drop")
 @common
 def drop(session: Session, any_id: IdArgument) -> None:
-    """Retire one send and drop its payload. Its id stays used, for ever."""
-    answer = _hub(session).post(f"{PATH}/drop", {"id": any_id}, "")
+    """Retire one send and drop its payload. Its id can never be used again."""
+    answer = hub_of(session).post(f"{PATH}/drop", {"id": any_id}, "")
     session.answer(answer, f"dropped {answer['send']['id']}")
 
 
@@ -183,16 +201,26 @@ def drop(session: Session, any_id: IdArgument) -> None:
 @common
 def prune(
     session: Session,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Yes, for good.")] = False,
-    dead: Annotated[bool, typer.Option("--dead", help="Dead ones too; that retires them.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Required: payloads are dropped permanently.")
+    ] = False,
+    dead: Annotated[
+        bool, typer.Option("--dead", help="Also retire dead letters and drop their payloads.")
+    ] = False,
     older_than: Annotated[
-        float, typer.Option("--older-than", min=0, help="Only ended so many seconds ago.")
+        float,
+        typer.Option(
+            "--older-than", min=0, help="Only sends that ended at least this many seconds ago."
+        ),
     ] = 0.0,
 ) -> None:
-    """Drop payloads of sends that have ended, to make room. Ids stay used."""
+    """Drop payloads of ended sends to free space. Their ids stay used."""
     if not confirm:
-        raise Invalid("pruning drops payloads for good", hint="agentlip outbox prune --confirm")
-    hub, pruned, more = _hub(session), 0, True
+        raise Invalid(
+            "prune drops payloads permanently; --confirm is required",
+            hint="agentlip outbox prune --confirm",
+        )
+    hub, pruned, more = hub_of(session), 0, True
     while more:
         body = {"confirm": True, "dead": dead, "older_than_seconds": older_than}
         answer = hub.post(f"{PATH}/prune", body, "")
@@ -203,24 +231,24 @@ def prune(
 @app.command("export")
 @common
 def export(session: Session, status: StatusFlag = None) -> None:
-    """All sends with their payloads, oldest first, one JSON object a line.
+    """Export all sends with their payloads as JSON lines, oldest first.
 
-    Example: agentlip outbox export --status dead > dead.jsonl
+    Example: agentlip outbox export --status done > done.jsonl
     """
     import msgspec
 
-    for one in _pages(session, status):
-        write_line(msgspec.json.encode(one).decode())
+    for exported in _pages(session, status):
+        write_line(msgspec.json.encode(exported).decode())
 
 
 @app.command("reload")
 @common
 def reload(session: Session) -> None:
-    """Read the settings of [outbox] again, without a restart and without losing a connection.
+    """Reload the settings of [outbox] without a restart.
 
     Example: agentlip outbox reload
     """
-    answer = _hub(session).post(f"{PATH}/reload", {}, "")
+    answer = hub_of(session).post(f"{PATH}/reload", {}, "")
     lines = [f"changed: {', '.join(answer['changed']) or 'nothing'}"]
     if answer["needs_restart"]:
         lines.append(f"needs a restart (agentlipd restart): {', '.join(answer['needs_restart'])}")
@@ -231,19 +259,18 @@ def reload(session: Session) -> None:
 @common
 def recover(
     session: Session,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say so.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Required to start the recovery.")] = False,
 ) -> None:
-    """Copy what can be read of a damaged outbox into a new file. The damaged file is kept.
+    """Copy what is readable in a damaged outbox into a new file. The damaged file is kept.
 
-    Stop the appliance first. A send that can't be read becomes an aborted one, so that its id is
-    never accepted again. Exit code 1 when anything was lost.
+    Stop the appliance first. A send that can't be read becomes an aborted one, so that its id
+    stays used. The exit code is 1 if anything was lost.
 
     Example: agentlip outbox recover --yes
     """
     if not yes:
         raise Invalid(
-            "sends that can't be read in a damaged outbox are lost; a copy of the workspace may"
-            " hold more",
+            "sends that can't be read in the damaged outbox will be lost; check for a backup first",
             hint="agentlip outbox recover --yes",
         )
     import os
@@ -255,20 +282,20 @@ def recover(
     from appliance.outbox.recover import recover as recover_outbox
     from appliance.outbox.settings import OutboxSettings
 
-    class Section(msgspec.Struct, frozen=True):
+    class OutboxSection(msgspec.Struct, frozen=True):
         outbox: OutboxSettings = OutboxSettings()
 
     with stopped_workspace(session) as (datadir, clock, log):
-        settings = config.load(Section, datadir.settings_file, os.environ).outbox
+        settings = config.load(OutboxSection, datadir.settings_file, os.environ).outbox
         done = recover_outbox(datadir, settings, clock, log)
     if done.kept_as is None:
-        text = "the outbox is sound; nothing was changed"
+        text = "the outbox is intact; nothing was changed"
     else:
         text = f"saved {done.sends} sends; the damaged file is kept as {done.kept_as}"
     for count, what in (
-        (done.ids_lost, "sends are lost; their ids stay taken, as aborted sends"),
-        (done.ids_unknown, "sends are lost with their ids, which clients may use again"),
-        (done.rows_lost, "remembered answers to requests are lost"),
+        (done.ids_lost, "sends are lost; their ids stay used, as aborted sends"),
+        (done.ids_unknown, "sends are lost with their ids, which clients can use again"),
+        (done.rows_lost, "stored replies to requests are lost"),
     ):
         text += f"\n{count} {what}" if count else ""
     session.answer(msgspec.to_builtins(done), text)
@@ -277,21 +304,10 @@ def recover(
 
 
 def _pages(session: Session, status: str | None) -> Iterator[dict[str, Any]]:
-    hub, after = _hub(session), None
+    hub, after = hub_of(session), None
     while True:
         page = hub.get(f"{PATH}/export", status=status, after=after, limit=PAGE)
         yield from page["sends"]
         after = page["next"]
         if after is None:
             return
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _hub(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))

@@ -1,4 +1,4 @@
-"""`agentlip outbox send`: one message into the outbox."""
+"""`agentlip outbox send`."""
 
 import sys
 from pathlib import Path
@@ -20,49 +20,57 @@ def send(
     to: Annotated[
         str,
         typer.Argument(
-            metavar="TO", help="'#topic', a member's public key, 'queue:ID', or 'mailto:ADDRESS'."
+            metavar="TO",
+            help="Destination: '#TOPIC', a member's public key, 'queue:ID' or 'mailto:ADDRESS'.",
         ),
     ],
     message: Annotated[
-        str | None, typer.Argument(metavar="MESSAGE", help="Its text; '-' or nothing: from stdin.")
+        str | None,
+        typer.Argument(
+            metavar="MESSAGE", help="Text; without it or with '-', read from standard input."
+        ),
     ] = None,
-    priority: Annotated[str, typer.Option("--priority", help="now, next or low.")] = "next",
-    meta: Annotated[str | None, typer.Option("--meta", help="A JSON object beside it.")] = None,
+    priority: Annotated[
+        str, typer.Option("--priority", help="Priority: now, next or low.")
+    ] = "next",
+    meta: Annotated[
+        str | None, typer.Option("--meta", help="Metadata as JSON object or @FILE.")
+    ] = None,
     reply_to: Annotated[
-        str | None, typer.Option("--reply-to", help="Id of the message it answers.")
+        str | None, typer.Option("--reply-to", help="Id of the message this one replies to.")
     ] = None,
     client_message_id: Annotated[
-        str | None, typer.Option("--id", help="Its id; the same again is never sent twice.")
+        str | None, typer.Option("--id", help="client_message_id; the same id is never sent twice.")
     ] = None,
-    mesh: Annotated[str | None, typer.Option("--mesh", help="The mesh it goes to.")] = None,
+    mesh: Annotated[
+        str | None, typer.Option("--mesh", help="Mesh to send to (default: outbox.mesh).")
+    ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="What delivers it (default: a broker, or mail).")
+        str | None,
+        typer.Option("--target", help="Delivery target (default: broker, or mail for mailto:)."),
     ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Of a mail.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Subject of a mail.")] = None,
 ) -> None:
-    """Send a message to a mesh or a mail address: stored when this returns, delivered once.
+    """Send a message to a mesh or a mail address. It is stored durably when the command returns.
 
-    Other ways of sending: agentlip msg send posts to a topic of this hub; agentlip courier enqueue
-    hands work to consumers; agentlip broker accept tries a mesh out, without the outbox.
+    Other commands that send: agentlip msg send posts to a topic of this hub; agentlip courier
+    enqueue gives work to consumers; agentlip broker accept bypasses the outbox, for tests.
 
     Example: agentlip outbox send '#alerts' 'build done' --priority now
     """
     body: dict[str, Any] = {"to": to, "message": _text(message), "priority": priority}
-    beside = _object(meta)
+    fields = None if meta is None else json_object(meta, "--meta")
     if subject is not None:
-        beside = {**(beside or {}), "subject": subject}
-    given = {"replyToId": reply_to, "mesh": mesh, "target": target, "meta": beside}
-    body |= {name: value for name, value in given.items() if value is not None}
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
+        fields = {**(fields or {}), "subject": subject}
+    optional = {"replyToId": reply_to, "mesh": mesh, "target": target, "meta": fields}
+    body |= {name: value for name, value in optional.items() if value is not None}
     key = client_message_id or IdFactory(SystemClock()).new("")
-    answer = HubClient(lambda: find_hub(session.workspace)).post("/v1/send", body, key)
+    answer = hub_of(session).post("/v1/send", body, key)
     if answer.get("duplicate"):
-        told = f"delivered before as {answer['broker_message_id']}"
+        status = f"already delivered as {answer['broker_message_id']}"
     else:
-        told = answer["status"]
-    session.answer(answer, f"{told}: {answer['client_message_id']}")
+        status = answer["status"]
+    session.answer(answer, f"{status}: {answer['client_message_id']}")
 
 
 def _text(message: str | None) -> str:
@@ -77,12 +85,15 @@ def _text(message: str | None) -> str:
         raise Invalid("standard input is not UTF-8") from None
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
-    return None if text is None else json_object(text, "--meta")
+def hub_of(session: Session) -> Any:
+    from appliance.sdk.discovery import find_hub
+    from appliance.sdk.http import HubClient
+
+    return HubClient(lambda: find_hub(session.workspace))
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:
-    """The JSON object in `text`, or in the file after an @."""
+    """The JSON object in `text`, or with @FILE in that file."""
     import msgspec
 
     if text.startswith("@"):
@@ -93,4 +104,4 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
-        raise Invalid(f"{flag} wants a JSON object") from None
+        raise Invalid(f"{flag} must be a JSON object") from None

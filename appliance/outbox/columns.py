@@ -1,10 +1,10 @@
-"""One row of the outbox as it is stored, column by column."""
+"""The columns of the outbox table; those that can be null come last."""
 
 from typing import Any, NamedTuple
 
 
-class Row(NamedTuple):
-    """One send as it is stored."""
+class SendRow(NamedTuple):
+    """One stored send."""
 
     id: str
     client_message_id: str
@@ -13,25 +13,25 @@ class Row(NamedTuple):
     enqueued_at: int
     attempts: int
     next_attempt_at: int
-    status: str
-    last_error: str | None
-    delivered_at: int | None
-    broker_message_id: str | None
-    aborted_at: int | None
-    aborted_by: str | None
-    superseded_by: str | None
+    status: Any
     mesh: str
     target: str
     route: str
     destination_kind: Any
     destination_ref: str
-    reply_to_id: str | None
     priority: Any
-    meta: str | None
-    history_id: str | None
-    died_at: int | None
-    payload_dropped_at: int | None
+    last_error: str | None = None
+    delivered_at: int | None = None
+    broker_message_id: str | None = None
+    aborted_at: int | None = None
+    aborted_by: str | None = None
+    superseded_by: str | None = None
+    reply_to_id: str | None = None
+    meta: str | None = None
+    history_id: str | None = None
+    died_at: int | None = None
+    payload_dropped_at: int | None = None
     principal: str | None = None
 
 
-COLUMNS = ", ".join(Row._fields)
+COLUMNS = ", ".join(SendRow._fields)

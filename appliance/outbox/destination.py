@@ -1,11 +1,11 @@
-"""What `to` means: a topic, a member or a queue. Pure.
+"""Parses `to`: a topic, a member or a queue. Pure.
 
     #alerts  topic:alerts           a topic by its name
-    29acba…(64 digits)  dm:29acba…  a member by the public key, whole
+    29acba…(64 digits)  dm:29acba…  a member by the whole public key
     queue:q1                        a queue by its id
-    mailto:a@x.org,b@y.org          mail, for sends whose target is mail
+    mailto:a@x.org,b@y.org          mail, for sends with the target mail
 
-A beginning of a key is refused: a send to it would never be delivered.
+A prefix of a key is refused: a send to it would never be delivered.
 """
 
 import re
@@ -17,8 +17,7 @@ MAILTO = "mailto:"
 REF_CHARACTERS_MAX = 200
 LOCAL_CHARACTERS_MAX = 64
 DOMAIN_CHARACTERS_MAX = 253
-# Plainer than mail allows: nothing that is quoted, and neither '%' nor '!', by which old servers
-# pass mail on to others.
+# Stricter than RFC 5321: nothing quoted, and neither '%' nor '!', which some servers relay by.
 _LOCAL = r"[A-Za-z0-9_][A-Za-z0-9_+=~'-]*(\.[A-Za-z0-9_+=~'-]+)*"
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"({_LOCAL})@({_LABEL}(?:\.{_LABEL})*)")
@@ -28,8 +27,10 @@ _REF = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 class BadDestination(Invalid):
     code = "DESTINATION_UNRESOLVABLE"
-    sentence = "that is no destination"
-    advice = "'#topic', 'dm:' and a member's public key of 64 hexadecimal digits, or 'queue:ID'"
+    default_message = "invalid destination"
+    default_hint = (
+        "use '#TOPIC', 'dm:KEY' with a public key of 64 hexadecimal digits, or 'queue:ID'"
+    )
 
 
 def parse(to: str) -> tuple[DestinationKind, str]:
@@ -49,43 +50,43 @@ def parse(to: str) -> tuple[DestinationKind, str]:
 
 
 def parse_stored(to: str) -> tuple[DestinationKind, str]:
-    """The same for what is looked for among sends of all targets."""
+    """Like `parse`, and mail addresses too: for filters over sends of all targets."""
     return ("queue", mail(to)) if to.startswith(MAILTO) else parse(to)
 
 
 def topic(name: str) -> str:
-    """A topic's name as it is addressed."""
+    """A topic's name without the leading #, or BadDestination."""
     return _ref(name.removeprefix("#"))
 
 
 def mail(to: str) -> str:
-    """Addresses of mail as they are stored: each once, domains in lower case."""
-    found: dict[str, None] = {}
+    """Mail addresses in stored form: without duplicates, domains in lower case."""
+    addresses: dict[str, None] = {}
     for address in to.removeprefix(MAILTO).split(","):
-        found[mail_address(address.strip(" "))] = None
-    return MAILTO + ",".join(found)
+        addresses[mail_address(address.strip(" "))] = None
+    return MAILTO + ",".join(addresses)
 
 
 def mail_address(text: str) -> str:
     """One address, its domain in lower case; or BadDestination."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or len(found[1]) > LOCAL_CHARACTERS_MAX or len(text) > DOMAIN_CHARACTERS_MAX:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or len(match[1]) > LOCAL_CHARACTERS_MAX or len(text) > DOMAIN_CHARACTERS_MAX:
         raise BadDestination(
-            "mail goes to addresses in plain ASCII",
+            "invalid mail address: only plain ASCII addresses are supported",
             details={"field": "to"},
-            hint="'mailto:ops@example.com'; several are separated by commas",
+            hint="example: 'mailto:ops@example.com'; separate several addresses with commas",
         )
     local, domain = text.split("@")
     return f"{local}@{domain.lower()}"
 
 
 def mail_addresses(ref: str) -> list[str]:
-    """Those in a stored reference."""
+    """The addresses in a stored reference."""
     return ref.removeprefix(MAILTO).split(",")
 
 
-def shown(kind: str, ref: str) -> str:
-    """What `parse`, or `mail`, would read."""
+def to_text(kind: str, ref: str) -> str:
+    """The inverse of `parse` and `mail`."""
     if ref.startswith(MAILTO):
         return ref
     return f"#{ref}" if kind == "topic" else f"{kind}:{ref}"
@@ -94,7 +95,7 @@ def shown(kind: str, ref: str) -> str:
 def _key(text: str) -> str:
     if not _KEY.fullmatch(text):
         raise BadDestination(
-            "a member is addressed by the whole public key, 64 hexadecimal digits",
+            "a member's address is the whole public key, 64 hexadecimal digits",
             details={"field": "to"},
         )
     return text.lower()
@@ -103,7 +104,7 @@ def _key(text: str) -> str:
 def _ref(text: str) -> str:
     if len(text) > REF_CHARACTERS_MAX or not _REF.fullmatch(text):
         raise BadDestination(
-            f"a name has 1 to {REF_CHARACTERS_MAX} characters and no spaces",
+            f"a destination name has 1 to {REF_CHARACTERS_MAX} characters and no spaces",
             details={"field": "to"},
         )
     return text

@@ -1,4 +1,4 @@
-"""The outbox's listings: sends by state, mesh, destination, and what a requeue takes up."""
+"""Listings of sends by status, mesh and destination, and the sends a requeue selects."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -8,13 +8,13 @@ from peewee import SQL, NodeList, fn
 
 from appliance.kernel.model import fields, given, literal, statement
 from appliance.kernel.reader import Reader
-from appliance.outbox.columns import Row
+from appliance.outbox.columns import SendRow
 from appliance.outbox.model import Send
 from appliance.outbox.queries import INDEX
 
 T = TypeVar("T")
 
-_BOUNDS = {  # what may be asked for besides the values of columns
+_BOUNDS = {  # conditions besides equality with a column
     "after": Send.id > given("after"),
     "before": Send.id < given("before"),
     "kept": Send.payload_dropped_at.is_null(),
@@ -25,7 +25,7 @@ _BOUNDS = {  # what may be asked for besides the values of columns
 
 def sends(
     reader: Reader,
-    made: Callable[[Row], T],
+    make: Callable[[SendRow], T],
     size: Callable[[T], int],
     status: str | None,
     filters: Mapping[str, Any],
@@ -34,13 +34,13 @@ def sends(
     limit: int,
     oldest_first: bool,
 ) -> tuple[list[T], bool]:
-    """What `made` makes of rows whose columns have the values of `filters`, by id (ids rise as
-    rows are made), and whether there are more."""
+    """`make(row)` for the rows that match `filters`, ordered by id (the order of acceptance), and
+    whether there are more."""
     bounds = {"after": after, "before": before}
     return reader.page(
-        *_ready(status, filters, bounds, oldest_first, limit + 1),
+        *_prepared(status, filters, bounds, oldest_first, limit + 1),
         limit=limit,
-        make=lambda row: made(Row(*row)),
+        make=lambda row: make(SendRow(*row)),
         size=size,
     )
 
@@ -51,33 +51,33 @@ def requeuable(
     filters: Mapping[str, Any],
     error_contains: str | None,
     enqueued_before: int | None,
-    kept: bool,
+    with_payload: bool,
     limit: int,
-) -> list[Row]:
-    """Sends that a requeue by filter takes up, oldest first; `kept`: with their payload."""
+) -> list[SendRow]:
+    """Sends that a requeue by filter selects, oldest first; `with_payload`: only with a payload."""
     bounds = {
-        "kept": kept or None,
+        "kept": with_payload or None,
         "error_contains": error_contains,
         "enqueued_before": enqueued_before,
     }
-    found = reader.rows(*_ready(status, filters, bounds, True, limit), limit=limit)
-    return [Row(*row) for row in found]
+    rows = reader.rows(*_prepared(status, filters, bounds, True, limit), limit=limit)
+    return [SendRow(*row) for row in rows]
 
 
-def _ready(
+def _prepared(
     status: str | None,
     filters: Mapping[str, Any],
     bounds: Mapping[str, Any],
     oldest_first: bool,
-    rows: int,
+    limit: int,
 ) -> tuple[str, dict[str, Any]]:
-    """A statement and its values. What is None is not asked for."""
-    asked = {name: value for name, value in bounds.items() if value is not None}
-    sql = _statement(status, tuple(filters), tuple(asked), oldest_first)
-    return sql, {**filters, **asked, "rows": rows}
+    """A statement and its values. A bound of None is omitted."""
+    given_bounds = {name: value for name, value in bounds.items() if value is not None}
+    sql = _statement(status, tuple(filters), tuple(given_bounds), oldest_first)
+    return sql, {**filters, **given_bounds, "rows": limit}
 
 
-@cache  # forms are few: states, filters and bounds are closed sets
+@cache  # few variants: statuses, filters and bounds are closed sets
 def _statement(
     status: str | None, filters: tuple[str, ...], bounds: tuple[str, ...], oldest_first: bool
 ) -> str:
@@ -85,7 +85,7 @@ def _statement(
     conditions += [_BOUNDS[bound] for bound in bounds]
     if status is not None:
         conditions.append(Send.status == literal(status))
-    query = Send.select(*fields(Send, Row._fields))
+    query = Send.select(*fields(Send, SendRow._fields))
     index = _index(status, filters)
     if index:
         query = query.from_(NodeList((Send, SQL(f"INDEXED BY {index}"))))
@@ -96,7 +96,7 @@ def _statement(
 
 
 def _index(status: str | None, filters: tuple[str, ...]) -> str:
-    """A destination has fewer sends than a state; but of dead and retired ones there are few."""
+    """By destination, except for `dead` and `aborted` sends, of which there are few."""
     if "destination_ref" in filters and status not in ("dead", "aborted"):
         return "outbox_destination"
     return INDEX.get(status or "", "")

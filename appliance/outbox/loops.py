@@ -1,4 +1,4 @@
-"""The outbox's background work: sending, watching how full it is, giving up and forgetting."""
+"""Background loops: delivery, capacity and cleanup."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from appliance.outbox.service import Outbox
 
 DAY_MS = 24 * HOUR_MS
 IDLE_SECONDS = 30.0
-LOOKS_MAX = 10  # pieces of `outbox.sweep_rows_max` pending sends in one round
+SWEEP_BATCHES_MAX = 10  # batches of `outbox.sweep_rows_max` pending sends in one round
 
 
 class Drain(Loop):
-    """Delivers what is due; an accepted send has it go round at once.
+    """Delivers due sends. An accepted send wakes it.
 
-    While no send is pending there is no retry to wait for, so it rests longer.
+    The interval is longer while no send is pending, because no retry can become due.
     """
 
     name = "outbox_drain"
@@ -28,26 +28,26 @@ class Drain(Loop):
         super().__init__(outbox.clock, outbox.log)
         self._sender = sender
         self._poll_seconds = self.interval_seconds = outbox.settings.poll_seconds
-        self._quiet_until = 0.0
+        self._paused_until = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         self.interval_seconds = self._poll_seconds
-        if self.clock.monotonic() < self._quiet_until:
+        if self.clock.monotonic() < self._paused_until:
             return {"claimed": 0}
         self._sender.check_clock()
         try:
             counts = self._sender.round(now_ms)
         except Unavailable as error:
-            # The disk is full or the file is busy: what is due stays so.
-            self._quiet_until = self.clock.monotonic() + (error.retry_after or 1.0)
+            # The disk is full or the file is busy: due sends stay due.
+            self._paused_until = self.clock.monotonic() + (error.retry_after or 1.0)
             return {"claimed": 0, "refused": 1}
-        if not (self._sender.has_pending or self._sender.held):
+        if not (self._sender.has_pending or self._sender.in_flight):
             self.interval_seconds = IDLE_SECONDS
         return counts
 
 
 class Watch(Loop):
-    """Looks how much there is, how old and how large, and tells when it becomes too much."""
+    """Measures depth, age and size, and logs when the fill level changes."""
 
     name = "outbox_watch"
     interval_seconds = 5.0
@@ -61,33 +61,31 @@ class Watch(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox = self._outbox
         outbox.jumps.check()
-        standing = outbox.store.read(queries.standing)
-        depth = standing.depth
-        outbox.gauge.looked(depth["pending"] + depth["inflight"], standing.bytes_used)
+        stats = outbox.store.read(queries.stats)
+        depth = stats.depth
+        outbox.gauge.set_usage(depth["pending"] + depth["inflight"], stats.bytes_used)
         for status, count in depth.items():
             metrics.depth.labels(status).set(count)
-        age_ms = 0 if standing.oldest_ms is None else max(0, now_ms - standing.oldest_ms)
+        age_ms = 0 if stats.oldest_ms is None else max(0, now_ms - stats.oldest_ms)
         metrics.oldest.set(age_ms / 1000)
-        metrics.fill.set(outbox.gauge.filled)
+        metrics.fill.set(outbox.gauge.fill_ratio)
         metrics.open_routes.set(len(self._open_routes()))
-        self._tell(outbox.gauge.level)
+        self._log_change(outbox.gauge.level)
         return depth
 
-    def _tell(self, level: Level) -> None:
-        before, self._level = self._level, level
-        if level == before:
+    def _log_change(self, level: Level) -> None:
+        previous, self._level = self._level, level
+        if level == previous:
             return
-        facts = {"level": level, "fill": round(self._outbox.gauge.filled, 3)}
+        facts = {"level": level, "fill": round(self._outbox.gauge.fill_ratio, 3)}
         if level == "normal":
             self.log.info("outbox_pressure_over", **facts)
-            self._outbox.tell("outbox_pressure_over", facts)
         else:
             self.log.warning("outbox_pressure_high", **facts)
-            self._outbox.tell("outbox_pressure_high", facts)
 
 
 class Sweep(Loop):
-    """Gives up sends that became too old, and drops payloads of those delivered long ago."""
+    """Expires sends that are too old, and drops the payloads of sends delivered long ago."""
 
     name = "outbox_sweep"
     interval_seconds = 30.0
@@ -101,20 +99,22 @@ class Sweep(Loop):
         outbox, settings = self._outbox, self._outbox.settings
         outbox.jumps.check()
         outbox.jumps.note()
-        most, write = settings.sweep_rows_max, outbox.store.write
-        oldest_ms = {mesh: now_ms - hours * HOUR_MS for mesh, hours in outbox.adopted.items()}
+        limit, write = settings.sweep_rows_max, outbox.store.write
+        oldest_ms = {
+            mesh: now_ms - hours * HOUR_MS for mesh, hours in outbox.mesh_max_age_hours.items()
+        }
         default_ms = now_ms - outbox.max_age_hours("") * HOUR_MS
-        died = 0
-        for _ in range(LOOKS_MAX):
-            more, self._after = write(writes.let_die, oldest_ms, default_ms, self._after, most)
-            died += more
+        expired_total = 0
+        for _ in range(SWEEP_BATCHES_MAX):
+            expired, self._after = write(writes.expire, oldest_ms, default_ms, self._after, limit)
+            expired_total += expired
             if not self._after:
                 break
-        if died:
-            metrics.deaths.labels("too_old").inc(died)
-            outbox.gauge.ended(died)
-            self.log.warning("sends became too old and were given up", count=died)
+        if expired_total:
+            metrics.deaths.labels("too_old").inc(expired_total)
+            outbox.gauge.ended(expired_total)
+            self.log.warning("sends expired: older than outbox.max_age_hours", count=expired_total)
         before_ms = now_ms - int(settings.payload_days * DAY_MS)
         keys_ms = now_ms - int(settings.idempotency_hours * HOUR_MS)
-        write(forget_keys, keys_ms, most)
-        return {"died": died, "forgotten": write(writes.forget_payloads, before_ms, most)}
+        write(forget_keys, keys_ms, limit)
+        return {"died": expired_total, "forgotten": write(writes.drop_payloads, before_ms, limit)}

@@ -1,14 +1,14 @@
-"""Mail: a send becomes one letter, handed to the server of the settings for all its recipients.
+"""Mail: a send becomes one mail to all its recipients, submitted to the SMTP server of [mail].
 
-A send is delivered when the server took the letter for everybody. Where it refuses one of them,
-nobody gets it: so a repetition never reaches anybody twice but after an answer that was lost, and
-then under the same Message-ID.
+A send is delivered when the server accepts the mail for all recipients. If it refuses one of them,
+the mail is not sent to any. So nobody gets a mail twice unless a reply was lost, and then with the
+same Message-ID.
 
-    the server's answer         said of                     means
-    2xx after the letter                                    delivered
-    4xx, none, not in time      anything                    later
-    5xx                         our name, sender, login     later: it says nothing of the send
-    5xx                         a recipient, the letter     refused
+    reply of the server     about                       result
+    2xx after the data                                  delivered
+    4xx, none, timeout      anything                    retry
+    5xx                     our name, sender, login     retry: the send is not at fault
+    5xx                     a recipient, the mail       undeliverable
 """
 
 import ipaddress
@@ -18,30 +18,39 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from email.headerregistry import Address
-from typing import Any
 
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.errors import Invalid
-from appliance.kernel.pool import within
+from appliance.kernel.http_client import Unreachable
+from appliance.kernel.pool import time_limit
 from appliance.mesh.fingerprint import DestinationKind
-from appliance.outbox import destination, mime, safe_connect
-from appliance.outbox.brokerhttp import Unreachable
-from appliance.outbox.safe_connect import Resolve
+from appliance.outbox import destination, mime
 from appliance.outbox.settings import MailSettings
-from appliance.outbox.target import MAIL, Delivered, Later, Meta, Outgoing, Refused, Result
+from appliance.outbox.target import (
+    MAIL,
+    Delivered,
+    DeliveryTarget,
+    Meta,
+    Outgoing,
+    Result,
+    RetryLater,
+    Undeliverable,
+)
 from appliance.outbox.wire import MailNotAllowed, MessageTooLarge
+from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl
+from appliance.web.safe_connect import Resolve
 
 ANYWHERE = "*"
-SENTENCE_CHARACTERS_MAX = 200
+REPLY_CHARACTERS_MAX = 200
 QUIT_SECONDS = 1.0
-ABOUT_US = frozenset({530, 534, 535, 538})  # log in first, or otherwise
+LOGIN_REQUIRED_CODES = frozenset({530, 534, 535, 538})  # the server wants a login, or another kind
 TOO_LARGE = 552
-NOT_IN_TIME = "the mail server did not answer in time"
+TIMED_OUT = "the mail server did not respond in time"
 
 
-class MailTarget:
-    """Delivers to `mailto:…`. Safe for many greenlets: each letter has a connection of its own."""
+class MailTarget(DeliveryTarget):
+    """Delivers to `mailto:…`. Safe for many greenlets: each mail has its own connection."""
 
     name = MAIL
 
@@ -52,19 +61,19 @@ class MailTarget:
         resolver: Resolve = safe_connect.resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`origin` is the workspace's own, for Message-IDs. Raises BadSettings."""
+        """`origin` identifies the workspace in Message-IDs. Raises BadSettings."""
         _check(settings)
         self._settings = settings
         self._origin = origin
         self._resolve = resolver
-        self._allow = frozenset(_allowed(one) for one in settings.allow)
+        self._allow = frozenset(_allow_entry(entry) for entry in settings.allow)
         self._sender = Address(settings.sender_name, addr_spec=settings.sender)
-        self._tls = tls or _trusting(settings.ca_file)
+        self._tls = tls or _tls_context(settings.ca_file)
 
     # -- accepting -----------------------------------------------------------------------
 
-    def place(self, to: str) -> tuple[DestinationKind, str, str]:
-        """A route for each domain: one that takes nothing keeps no other waiting."""
+    def resolve(self, to: str) -> tuple[DestinationKind, str, str]:
+        """Each domain has its own route, so that one that is down doesn't block the others."""
         ref = destination.mail(to)
         addresses = destination.mail_addresses(ref)
         self._check_allowed(addresses)
@@ -72,25 +81,26 @@ class MailTarget:
         return "queue", ref, f"{MAIL}://{domain}"
 
     def check(self, body: bytes, meta: Meta | None) -> None:
-        """Raises Invalid for what no letter can be made of."""
-        most = self._settings.message_bytes_max
-        if len(body) > most:
+        """Raises Invalid if no mail can be made of it."""
+        limit = self._settings.message_bytes_max
+        if len(body) > limit:
             raise MessageTooLarge(
-                f"the text of a mail has more than {most} bytes",
-                details={"field": "message", "bytes_max": most},
+                f"the mail's text has more than {limit} bytes (mail.message_bytes_max)",
+                details={"field": "message", "bytes_max": limit},
             )
-        wrong = mime.wrong_with(meta)
-        if wrong:
-            raise Invalid(wrong, details={"field": "meta"})
+        problem = mime.meta_problem(meta)
+        if problem:
+            raise Invalid(problem, details={"field": "meta"})
 
     def _check_allowed(self, addresses: Sequence[str]) -> None:
         if len(addresses) > self._settings.recipients_max:
             raise Invalid(
-                f"more than {self._settings.recipients_max} recipients", details={"field": "to"}
+                f"more than {self._settings.recipients_max} recipients (mail.recipients_max)",
+                details={"field": "to"},
             )
         for address in addresses:
-            known = {address.lower(), "@" + address.partition("@")[2], ANYWHERE}
-            if not known & self._allow:
+            patterns = {address.lower(), "@" + address.partition("@")[2], ANYWHERE}
+            if not patterns & self._allow:
                 raise MailNotAllowed(details={"field": "to"})
 
     # -- delivering ----------------------------------------------------------------------
@@ -100,34 +110,36 @@ class MailTarget:
         try:
             self._check_allowed(recipients)
         except (Invalid, MailNotAllowed) as error:
-            return Later(error.message)
-        own_id = self._message_id(send.client_message_id)
-        text = self._letter(send, recipients, own_id)
-        handing = Handing(self._settings, self._tls, self._resolve)
+            return RetryLater(error.message)
+        message_id = self._message_id(send.client_message_id)
+        text = self._message(send, recipients, message_id)
+        submission = MailSubmission(self._settings, self._tls, self._resolve)
         try:
-            with within(self._settings.delivery_seconds):
-                result = handing.hand_over(recipients, text)
+            with time_limit(self._settings.delivery_seconds):
+                result = submission.submit(recipients, text)
         except TimeoutError:
-            result = handing.broke(NOT_IN_TIME)
+            result = submission.failure(TIMED_OUT)
         except smtplib.SMTPServerDisconnected as error:
             late = isinstance(error.__context__, TimeoutError)
-            result = handing.broke(NOT_IN_TIME if late else "the mail server left")
+            result = submission.failure(
+                TIMED_OUT if late else "the mail server closed the connection"
+            )
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
-            result = handing.broke(_trouble(error))
+            result = submission.failure(_error_text(error))
         finally:
-            handing.end()
+            submission.close()
         if isinstance(result, Delivered):
-            return Delivered(broker_message_id=own_id)
+            return Delivered(broker_message_id=message_id)
         return result
 
     def _message_id(self, client_message_id: str) -> str:
-        return mime.message_id(self._origin, self._sender.domain, client_message_id)
+        return mime.new_message_id(self._origin, self._sender.domain, client_message_id)
 
-    def _letter(self, send: Outgoing, recipients: Sequence[str], own_id: str) -> bytes:
-        answers = send.reply_to_id
-        return mime.written(
-            own_id=own_id,
-            answers=None if answers is None else self._message_id(answers),
+    def _message(self, send: Outgoing, recipients: Sequence[str], message_id: str) -> bytes:
+        in_reply_to = send.reply_to_id
+        return mime.render(
+            message_id=message_id,
+            in_reply_to=None if in_reply_to is None else self._message_id(in_reply_to),
             sender=self._sender,
             recipients=recipients,
             meta=send.meta,
@@ -137,59 +149,67 @@ class MailTarget:
         )
 
 
-class Handing:
-    """One letter on its way: what is said to the server, step by step."""
+class MailSubmission:
+    """One mail and its SMTP session."""
 
     def __init__(self, settings: MailSettings, tls: ssl.SSLContext, resolver: Resolve) -> None:
         self._settings = settings
         self._tls = tls
         self._resolve = resolver
         self._password = ""
-        self._server: Pinned | None = None
-        self._letter_is_out = False
+        self._server: PinnedSmtp | None = None
+        self._message_sent = False
         self._is_broken = False
 
-    def hand_over(self, recipients: Sequence[str], text: bytes) -> Result:
-        """May raise what the connection raises."""
+    def submit(self, recipients: Sequence[str], text: bytes) -> Result:
+        """Raises what the connection raises."""
         try:
-            server = self._connected()
-            return self._welcomed(server) or self._taken(server, recipients, text)
+            server = self._connect()
+            return self._log_in(server) or self._transfer(server, recipients, text)
         except BadWebhookUrl as error:
-            return Later(f"the mail server: {error.message}")
+            return RetryLater(f"the mail server: {error.message}")
         except Unreachable:
-            return Later("the mail server's name can't be resolved")
+            return RetryLater("the mail server's name can't be resolved")
         except BadSettings:
-            return Later("mail.password_file can't be read")
+            return RetryLater("mail.password_file can't be read")
 
-    def broke(self, reason: str) -> Result:
-        """An attempt without an answer. The letter may have arrived all the same."""
+    def failure(self, reason: str) -> Result:
+        """An attempt without a reply. The mail may have been accepted nevertheless."""
         self._is_broken = True
-        if self._letter_is_out:
-            reason += " after the letter: it may have it, and gets it again under its Message-ID"
-        return Later(reason)
+        if self._message_sent:
+            reason += " after the mail was sent; it is sent again with the same Message-ID"
+        return RetryLater(reason)
 
-    def end(self) -> None:
-        """Leaves politely; the outcome is known already."""
+    def close(self) -> None:
+        """Ends the session; the result is already known."""
         server = self._server
         if server is None:
             return
         with suppress(OSError, smtplib.SMTPException):
             if server.sock is not None and not self._is_broken:
                 server.sock.settimeout(QUIT_SECONDS)
-                with within(QUIT_SECONDS):
+                with time_limit(QUIT_SECONDS):
                     server.quit()
         server.close()
 
-    def _connected(self) -> "Pinned":
+    def _connect(self) -> "PinnedSmtp":
         settings = self._settings
-        addresses = safe_connect.judged(self._resolve, settings.host, settings.port, settings)
+        addresses = safe_connect.allowed_addresses(
+            self._resolve, settings.host, settings.port, settings
+        )
         for address in addresses:
-            if settings.security == "none" and not settings.allow_plain and not _is_near(address):
-                raise BadWebhookUrl("without encryption only on this machine, or mail.allow_plain")
+            if (
+                settings.security == "none"
+                and not settings.allow_plain
+                and not ipaddress.ip_address(address).is_loopback
+            ):
+                raise BadWebhookUrl(
+                    "security 'none' to another machine is not allowed (mail.allow_plain)"
+                )
         tls = self._tls if settings.security == "tls" else None
 
-        def connect(address: str) -> Pinned:
-            server = self._server = Pinned(settings, address, tls)
+        def connect(address: str) -> PinnedSmtp:
+            server = self._server = PinnedSmtp(settings, address, tls)
             try:
                 server.greeting = server.connect(settings.host, settings.port)
             except OSError:
@@ -197,14 +217,14 @@ class Handing:
                 raise
             return server
 
-        return safe_connect.first_to_answer(addresses, connect)
+        return safe_connect.connect_first(addresses, connect)
 
-    def _welcomed(self, server: "Pinned") -> Result | None:
-        """Up to the login. What is refused here is about us, and kills no send."""
+    def _log_in(self, server: "PinnedSmtp") -> Result | None:
+        """Greeting, TLS and login. A refusal here is not about the send, so it is retried."""
         settings = self._settings
-        code, words = server.greeting
+        code, reply = server.greeting
         if code != 220:
-            return Later(self._said(code, words))
+            return RetryLater(self._reply_text(code, reply))
         try:
             server.ehlo_or_helo_if_needed()
             if settings.security == "starttls":
@@ -214,60 +234,64 @@ class Handing:
                 self._password = secret(settings.password_file or "")
                 server.login(settings.user, self._password)
         except smtplib.SMTPAuthenticationError as error:
-            # Not in the server's words: they may repeat what we said.
-            return Later(f"the mail server did not take our login ({error.smtp_code})")
+            # Without the server's text, which may repeat the password.
+            return RetryLater(f"the mail server refused the login ({error.smtp_code})")
         except smtplib.SMTPResponseException as error:
-            return Later(self._said(error.smtp_code, error.smtp_error))
+            return RetryLater(self._reply_text(error.smtp_code, error.smtp_error))
         except smtplib.SMTPServerDisconnected:
             raise
         except smtplib.SMTPException:
-            return Later("the mail server offers no STARTTLS, or no login that we know")
+            return RetryLater("the mail server offers no STARTTLS or no supported login")
         return None
 
-    def _taken(self, server: "Pinned", recipients: Sequence[str], text: bytes) -> Result:
+    def _transfer(self, server: "PinnedSmtp", recipients: Sequence[str], text: bytes) -> Result:
         options = [f"size={len(text)}"] if server.has_extn("size") else []
-        code, words = server.mail(self._settings.sender, options)
+        code, reply = server.mail(self._settings.sender, options)
         if code != 250:
-            refused = code == TOO_LARGE  # else it is about our address
-            return self._judged(code, words) if refused else Later(self._said(code, words))
+            refused = code == TOO_LARGE  # any other refusal is about the sender address
+            return (
+                self._result_of(code, reply)
+                if refused
+                else RetryLater(self._reply_text(code, reply))
+            )
         worst: tuple[int, bytes] | None = None
         for recipient in recipients:
-            code, words = server.rcpt(recipient)
+            code, reply = server.rcpt(recipient)
             if code == 421 or (code not in (250, 251) and code > (worst or (0,))[0]):
-                worst = code, words
-            if code == 421:  # the server is about to leave
+                worst = code, reply
+            if code == 421:  # the server closes the connection
                 break
         if worst is not None:
-            return self._judged(*worst)
+            return self._result_of(*worst)
         try:
-            self._letter_is_out = True
-            code, words = server.data(text)
+            self._message_sent = True
+            code, reply = server.data(text)
         except smtplib.SMTPDataError as error:
-            code, words = error.smtp_code, _bytes(error.smtp_error)
-        return Delivered() if code == 250 else self._judged(code, words)
+            return self._result_of(error.smtp_code, error.smtp_error)
+        return Delivered() if code == 250 else self._result_of(code, reply)
 
-    def _judged(self, code: int, words: bytes) -> Result:
-        """An answer about the send itself."""
-        if 500 <= code < 600 and code not in ABOUT_US:
-            return Refused(self._said(code, words), str(code))
-        return Later(self._said(code, words))
+    def _result_of(self, code: int, reply: bytes | str) -> Result:
+        """For a reply about the mail itself."""
+        if 500 <= code < 600 and code not in LOGIN_REQUIRED_CODES:
+            return Undeliverable(self._reply_text(code, reply), str(code))
+        return RetryLater(self._reply_text(code, reply))
 
-    def _said(self, code: int, words: bytes | str) -> str:
-        """The server's sentence, short enough to keep, and without our password."""
-        text = words if isinstance(words, str) else words.decode("utf-8", "replace")
+    def _reply_text(self, code: int, reply: bytes | str) -> str:
+        """The server's reply as one short line, without the password."""
+        text = reply if isinstance(reply, str) else reply.decode("utf-8", "replace")
         if self._password:
             text = text.replace(self._password, "***")
-        plain = "".join(one if one.isprintable() else " " for one in text)
-        return f"{code}: {' '.join(plain.split())}"[:SENTENCE_CHARACTERS_MAX]
+        plain = "".join(character if character.isprintable() else " " for character in text)
+        return f"{code}: {' '.join(plain.split())}"[:REPLY_CHARACTERS_MAX]
 
 
-class Pinned(smtplib.SMTP):
-    """Goes to one address; the name stays in the TLS handshake."""
+class PinnedSmtp(smtplib.SMTP):
+    """Connects to one checked address; TLS still verifies the name."""
 
     greeting: tuple[int, bytes] = (0, b"")
 
     def __init__(self, settings: MailSettings, address: str, tls: ssl.SSLContext | None) -> None:
-        name = settings.sender.partition("@")[2]  # asking who we are might wait for DNS
+        name = settings.sender.partition("@")[2]  # the default would look it up in DNS
         super().__init__(local_hostname=name, timeout=settings.connect_seconds)
         self._host = settings.host
         self._address = address
@@ -286,38 +310,30 @@ class Pinned(smtplib.SMTP):
         return connected
 
 
-def _trouble(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return f"no TLS with the mail server: {error.reason or 'failed'}"
+        return f"TLS handshake with the mail server failed: {error.reason or 'unknown reason'}"
     if isinstance(error, ConnectionRefusedError):
-        return "nothing listens where the mail server should be"
+        return "the mail server refused the connection"
     return f"the connection to the mail server failed: {type(error).__name__}"
 
 
-def _bytes(words: Any) -> bytes:
-    return words if isinstance(words, bytes) else str(words).encode()
-
-
-def _is_near(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
-
-
-def _trusting(ca_file: str | None) -> ssl.SSLContext:
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise BadSettings(f"settings: mail.ca_file: {error}") from None
 
 
-def _allowed(entry: str) -> str:
-    """An entry of mail.allow as it is compared."""
+def _allow_entry(entry: str) -> str:
+    """An entry of mail.allow in the form that is compared."""
     if entry == ANYWHERE:
         return entry
     try:
         address = destination.mail_address(f"x{entry}" if entry.startswith("@") else entry)
     except destination.BadDestination:
         raise BadSettings(
-            f"settings: mail.allow: '{entry}' is no address, no @ and a domain, and no *"
+            f"settings: mail.allow: '{entry}' is not an address, @DOMAIN or *"
         ) from None
     return address.lower().removeprefix("x") if entry.startswith("@") else address.lower()
 
@@ -326,9 +342,9 @@ def _check(settings: MailSettings) -> None:
     try:
         destination.mail_address(settings.sender)
     except destination.BadDestination:
-        raise BadSettings("settings: mail.sender has to be a mail address") from None
+        raise BadSettings("settings: mail.sender must be a mail address") from None
     if bool(settings.user) != bool(settings.password_file):
-        raise BadSettings("settings: mail.user and mail.password_file need each other")
+        raise BadSettings("settings: set both mail.user and mail.password_file, or neither")
     if settings.password_file:
         try:
             secret(settings.password_file)

@@ -1,35 +1,37 @@
-"""What the outbox counts."""
+"""Metrics of the outbox."""
 
 from appliance.kernel.metrics import counter, gauge, histogram
 
 sends = counter(
     "outbox_sends_total",
-    "Sends by destination and what they were answered",
+    "Send requests by destination kind and reply",
     ("kind", "answer"),
 )
 """answer: queued, inflight, duplicate, conflict, refused"""
 
-deliveries = counter("outbox_deliveries_total", "Deliveries of a send", ("target", "outcome"))
+deliveries = counter(
+    "outbox_deliveries_total", "Delivery attempts by target and outcome", ("target", "outcome")
+)
 """outcome: delivered, duplicate, refused, later"""
 
 delivery_seconds = histogram(
-    "outbox_delivery_seconds", "Time of one request to a target", ("target",)
+    "outbox_delivery_seconds", "Duration of one request to a target", ("target",)
 )
-depth = gauge("outbox_depth_sends", "Sends in a state", ("status",))
-oldest = gauge("outbox_oldest_pending_seconds", "Age of the oldest send not delivered yet")
-fill = gauge("outbox_fill_ratio", "How full the outbox is; from 0.95 on it takes no sends")
-open_routes = gauge("outbox_open_routes", "Routes that are left alone because they keep failing")
-deaths = counter("outbox_deaths_total", "Sends that died", ("cause",))
+depth = gauge("outbox_depth_sends", "Sends by status", ("status",))
+oldest = gauge("outbox_oldest_pending_seconds", "Age of the oldest pending send")
+fill = gauge("outbox_fill_ratio", "Fill level of the outbox; new sends are refused from 0.95")
+open_routes = gauge("outbox_open_routes", "Routes whose circuit breaker is open")
+deaths = counter("outbox_deaths_total", "Sends that became dead letters, by cause", ("cause",))
 """cause: refused, too_old"""
 clock_jumps = counter(
-    "outbox_clock_jumps_total", "Times that the clock was set and waiting sends were moved with it"
+    "outbox_clock_jumps_total", "Clock changes that moved the times of pending sends"
 )
-restarts = counter("outbox_restart_resets_total", "Sends that a restart found in flight")
+restarts = counter("outbox_restart_resets_total", "Sends found in flight after a restart")
 requeues = counter("outbox_requeues_total", "Sends requeued by an operator")
 history_pruned = counter(
-    "outbox_dedupe_history_pruned_total", "Repetitions whose message the broker no longer has"
+    "outbox_dedupe_history_pruned_total", "Duplicates whose message the broker no longer keeps"
 )
 late_retries = counter(
     "outbox_retry_after_dedupe_expired_total",
-    "Deliveries that came when the broker may have forgotten the id",
+    "Duplicates of sends older than the broker's dedupe window",
 )

@@ -1,7 +1,7 @@
-"""A send as a letter: its subject, its Message-ID and its bytes. Pure.
+"""Builds the mail of a send. Pure.
 
-The bytes of a send are the same at every attempt, and so is its Message-ID: a server or a reader
-who gets it twice knows the repetition by that (RFC 5322, 3.6.4).
+The bytes and the Message-ID are the same at every attempt, so that servers and mail programs
+recognise a duplicate (RFC 5322, 3.6.4).
 """
 
 import hashlib
@@ -21,32 +21,32 @@ NO_SUBJECT = "(no subject)"
 _BREAKING = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _IMPORTANCE = {"now": "high", "low": "low"}
 _WRITTEN = SMTP.clone(cte_type="7bit")
-_FOLDED = _WRITTEN.clone(max_line_length=900)  # a Message-ID that is folded is another one
+_FOLDED = _WRITTEN.clone(max_line_length=900)  # a folded Message-ID would be a different one
 
 
-def wrong_with(meta: dict[str, Any] | None) -> str:
-    """What a mail can't be made of, in a sentence; empty when it can."""
-    told = meta or {}
-    if set(told) - {SUBJECT}:
-        return f"of meta, mail carries {SUBJECT} only"
-    subject = told.get(SUBJECT, "")
+def meta_problem(meta: dict[str, Any] | None) -> str:
+    """Why no mail can be made of that meta; empty if it can."""
+    fields = meta or {}
+    if set(fields) - {SUBJECT}:
+        return f"the only meta field of a mail is {SUBJECT}"
+    subject = fields.get(SUBJECT, "")
     if not isinstance(subject, str) or len(subject) > SUBJECT_CHARACTERS_MAX:
-        return f"meta.{SUBJECT} is a text of at most {SUBJECT_CHARACTERS_MAX} characters"
-    if any(unicodedata.category(one) in _BREAKING for one in subject):
-        return f"meta.{SUBJECT} is one line, without control characters"
+        return f"meta.{SUBJECT} must be a string of at most {SUBJECT_CHARACTERS_MAX} characters"
+    if any(unicodedata.category(character) in _BREAKING for character in subject):
+        return f"meta.{SUBJECT} must be one line without control characters"
     return ""
 
 
-def message_id(origin: str, domain: str, client_message_id: str) -> str:
-    """`origin` is the workspace's: others may use the same ids of sends."""
+def new_message_id(origin: str, domain: str, client_message_id: str) -> str:
+    """`origin` identifies the workspace, because others may use the same client_message_id."""
     digest = hashlib.sha256(b"\0".join((origin.encode(), client_message_id.encode())))
     return f"<{digest.hexdigest()[:40]}@{domain}>"
 
 
-def written(
+def render(
     *,
-    own_id: str,
-    answers: str | None,
+    message_id: str,
+    in_reply_to: str | None,
     sender: Address,
     recipients: Sequence[str],
     meta: dict[str, Any] | None,
@@ -54,19 +54,19 @@ def written(
     priority: str,
     accepted_ms: int,
 ) -> bytes:
-    """The letter with lines as they travel. `own_id` and `answers` are Message-IDs."""
+    """The mail as bytes with CRLF. `message_id` and `in_reply_to` are Message-IDs."""
     mail = EmailMessage(policy=_WRITTEN)
-    mail["Message-ID"] = own_id
+    mail["Message-ID"] = message_id
     mail["Date"] = format_datetime(datetime.fromtimestamp(accepted_ms // 1000, UTC))
     mail["From"] = sender
-    mail["To"] = [Address(addr_spec=one) for one in recipients]
+    mail["To"] = [Address(addr_spec=address) for address in recipients]
     mail["Subject"] = (meta or {}).get(SUBJECT) or _first_line(text)
-    if answers is not None:
-        mail["In-Reply-To"] = answers
-        mail["References"] = answers
+    if in_reply_to is not None:
+        mail["In-Reply-To"] = in_reply_to
+        mail["References"] = in_reply_to
     if priority in _IMPORTANCE:
         mail["Importance"] = _IMPORTANCE[priority]
-    mail["Auto-Submitted"] = "auto-generated"  # so that no holiday notice answers (RFC 3834)
+    mail["Auto-Submitted"] = "auto-generated"  # suppresses vacation replies (RFC 3834)
     mail.set_content(text, charset="utf-8", cte="quoted-printable")
     return mail.as_bytes(policy=_FOLDED)
 
@@ -74,8 +74,8 @@ def written(
 def _first_line(text: str) -> str:
     for line in text[:10_000].splitlines():
         plain = "".join(
-            " " if unicodedata.category(one) in _BREAKING else one
-            for one in line.strip()[:DEFAULT_SUBJECT_CHARACTERS]
+            " " if unicodedata.category(character) in _BREAKING else character
+            for character in line.strip()[:DEFAULT_SUBJECT_CHARACTERS]
         ).strip()
         if plain:
             return plain

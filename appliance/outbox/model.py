@@ -1,4 +1,4 @@
-"""The outbox's table."""
+"""The table of the outbox."""
 
 import peewee
 

@@ -1,30 +1,30 @@
-"""Which destinations are in order, and the names of routes that say so. Pure.
+"""Which destinations are delivered in order, and how the names of routes encode it. Pure.
 
-Sends to a destination that is in order have a route of their own beside the mesh's other sends:
-so the one is claimed destination by destination, and the other without a look at the first.
+Ordered sends of a mesh have their own route. It is claimed one destination at a time; the other
+route of the mesh is claimed without checking for order.
 """
 
 from collections.abc import Sequence
 
 from appliance.outbox import destination
-from appliance.outbox.settings import InOrder
+from appliance.outbox.settings import OrderedDestination
 
 _SUFFIX = " in order"
 
-Places = frozenset[tuple[str | None, str | None, str | None]]
+OrderedDestinations = frozenset[tuple[str | None, str | None, str | None]]
 
 
-def places(wanted: Sequence[InOrder]) -> Places:
-    """(mesh, kind, reference), None for any. Raises BadDestination."""
+def parse(wanted: Sequence[OrderedDestination]) -> OrderedDestinations:
+    """(mesh, kind, reference) of each rule; None matches any. Raises BadDestination."""
     return frozenset(
-        (one.mesh, *((None, None) if one.to is None else destination.parse(one.to)))
-        for one in wanted
+        (rule.mesh, *((None, None) if rule.to is None else destination.parse(rule.to)))
+        for rule in wanted
     )
 
 
-def holds(found: Places, mesh: str, kind: str, ref: str) -> bool:
-    """Whether one of the places is, or has, this destination."""
-    return bool(found) and not found.isdisjoint(
+def contains(ordered: OrderedDestinations, mesh: str, kind: str, ref: str) -> bool:
+    """Whether a rule matches this destination."""
+    return bool(ordered) and not ordered.isdisjoint(
         ((mesh, kind, ref), (None, kind, ref), (mesh, None, None), (None, None, None))
     )
 
@@ -38,5 +38,5 @@ def is_in_order(route: str) -> bool:
 
 
 def mesh_of(route: str) -> str:
-    """The mesh in a route's name; of a webhook's route something that is no mesh."""
+    """The mesh in a route's name. For a route of a webhook the result is not a mesh."""
     return route.partition(":")[2].removesuffix(_SUFFIX)

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
+from appliance.kernel.meta import Executor
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import Reader
-from appliance.outbox.columns import COLUMNS, Row
+from appliance.outbox.columns import COLUMNS, SendRow
 
 T = TypeVar("T")
 
-# The partial index of each state. It serves a literal only, so states are written out.
+# The partial index of each status. SQLite uses it only for a literal, so statuses are written out.
 INDEX = {
     "pending": "outbox_waiting",
     "inflight": "outbox_inflight",
@@ -19,26 +20,19 @@ INDEX = {
 }
 
 
-class Executor(Protocol):
-    """A Reader, or the writer's Tx."""
-
-    @property
-    def execute(self) -> Any: ...
-
-
-def find(reader: Executor, any_id: str) -> Row | None:
-    """A send by the id of its row or the client's."""
+def find(reader: Executor, any_id: str) -> SendRow | None:
+    """A send by row id or client_message_id."""
     for column in ("id", "client_message_id"):
         row = reader.execute(
             f"SELECT {COLUMNS} FROM outbox WHERE {column} = ?", (any_id,)
         ).fetchone()
         if row is not None:
-            return Row(*row)
+            return SendRow(*row)
     return None
 
 
-# The rest of a chain, oldest first. UNION and not UNION ALL: it ends also where rows of a damaged
-# file name each other in a circle.
+# The rest of a chain, oldest first. UNION instead of UNION ALL, so that it also ends if the rows of
+# a damaged file form a cycle.
 _FOLLOWING = (
     "WITH RECURSIVE following (id) AS (VALUES (?) UNION SELECT one.superseded_by"
     " FROM following JOIN outbox AS one ON one.id = following.id"
@@ -55,80 +49,77 @@ def chain(
     reader: Reader,
     row_id: str,
     after: str | None,
-    made: Callable[[Row], T],
+    make: Callable[[SendRow], T],
     size: Callable[[T], int],
     limit: int,
     bytes_max: int,
 ) -> tuple[list[T], bool]:
-    """The requeues that led to a row, and those that followed, oldest first, behind `after`; and
-    whether there are more."""
-    start = after or _beginning(reader, row_id)
-    columns = ", ".join(f"outbox.{name}" for name in Row._fields)
-    found = reader.execute(
+    """The chain of requeues that includes a row, oldest first, from behind `after`; and whether
+    there is more of it."""
+    start = after or _first_of_chain(reader, row_id)
+    columns = ", ".join(f"outbox.{name}" for name in SendRow._fields)
+    rows = reader.execute(
         f"{_FOLLOWING} SELECT {columns} FROM following CROSS JOIN outbox ON"
         " outbox.id = following.id WHERE outbox.id IS NOT ?",
         (start, after),
     )
-    with closing(found):
-        return take_page((made(Row(*row)) for row in found), limit, bytes_max, size)
+    with closing(rows):
+        return take_page((make(SendRow(*row)) for row in rows), limit, bytes_max, size)
 
 
-def _beginning(reader: Reader, row_id: str) -> str:
-    """Of the chain in which that row is."""
-    found = reader.row(
+def _first_of_chain(reader: Reader, row_id: str) -> str:
+    """Id of the first row in the chain of that row."""
+    row = reader.row(
         _LEADING + " SELECT id FROM leading WHERE NOT EXISTS"
         " (SELECT 1 FROM outbox WHERE superseded_by IS NOT NULL AND superseded_by = leading.id)",
         (row_id,),
     )
-    return row_id if found is None else str(found[0])
+    return row_id if row is None else str(row[0])
 
 
 def inspect(
     reader: Reader,
     any_id: str,
     after: str | None,
-    made: Callable[[Row], T],
+    make: Callable[[SendRow], T],
     size: Callable[[T], int],
-    whole_bytes: Callable[[Row], int],
+    send_bytes: Callable[[SendRow], int],
     limit: int,
-) -> tuple[Row, list[T], bool] | None:
-    """A send, and a page of its chain that fits beside it."""
+) -> tuple[SendRow, list[T], bool] | None:
+    """A send, and as much of its chain as fits in the page beside it."""
     row = find(reader, any_id)
     if row is None:
         return None
-    left = reader.limit.page_bytes_max - whole_bytes(row)
-    return (row, *chain(reader, row.id, after, made, size, limit, left))
+    bytes_left = reader.limit.page_bytes_max - send_bytes(row)
+    return (row, *chain(reader, row.id, after, make, size, limit, bytes_left))
 
 
-def waiting(reader: Executor, route: str, ref: str, most: int) -> int:
-    """Sends of one destination that have not ended, counted up to `most`."""
-    found: int = reader.execute(
+def waiting(reader: Executor, route: str, ref: str, limit: int) -> int:
+    """How many sends of one destination are pending or in flight, counted up to `limit`."""
+    count: int = reader.execute(
         "SELECT count(*) FROM (SELECT 1 FROM outbox INDEXED BY outbox_open"
         " WHERE status IN ('pending', 'inflight') AND route = ? AND destination_kind = 'queue'"
         " AND destination_ref = ? LIMIT ?)",
-        (route, ref, most),
+        (route, ref, limit),
     ).fetchone()[0]
-    return found
+    return count
 
 
 def last_id(reader: Executor) -> str | None:
-    found: str | None = reader.execute("SELECT max(id) FROM outbox").fetchone()[0]
-    return found
+    row_id: str | None = reader.execute("SELECT max(id) FROM outbox").fetchone()[0]
+    return row_id
 
 
-class Standing:
-    """What the watch looks at: how many there are in which state, how old, how large."""
+class OutboxStats(NamedTuple):
+    """Counts by status, age of the oldest pending send, and bytes used by the file."""
 
-    __slots__ = ("bytes_used", "depth", "oldest_ms")
-
-    def __init__(self, depth: dict[str, int], oldest_ms: int | None, bytes_used: int) -> None:
-        self.depth = depth
-        self.oldest_ms = oldest_ms
-        self.bytes_used = bytes_used
+    depth: dict[str, int]
+    oldest_ms: int | None
+    bytes_used: int
 
 
-def standing(reader: Executor) -> Standing:
-    """All from small indexes: delivered sends are not counted."""
+def stats(reader: Executor) -> OutboxStats:
+    """Reads small indexes only: delivered sends are not counted."""
     execute = reader.execute
     depth = {
         status: execute(
@@ -141,21 +132,20 @@ def standing(reader: Executor) -> Standing:
         "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
         " ORDER BY id LIMIT 1"
     ).fetchone()
-    oldest_ms = None if oldest is None else oldest[0]
     (pages,) = execute("PRAGMA page_count").fetchone()
     (free,) = execute("PRAGMA freelist_count").fetchone()
     (size,) = execute("PRAGMA page_size").fetchone()
-    return Standing(depth, oldest_ms, (pages - free) * size)
+    return OutboxStats(depth, oldest[0] if oldest else None, (pages - free) * size)
 
 
 def routes_due(reader: Executor, now_ms: int, limit: int) -> tuple[list[tuple[str, int]], bool]:
-    """Routes whose first pending send is due, with that instant; and whether any send is pending.
+    """Routes whose first pending send is due, with its time; and whether any send is pending.
 
-    One step an index entry for each route.
+    Each route costs one index lookup.
     """
-    found: list[tuple[str, int]] = []
+    routes: list[tuple[str, int]] = []
     last = ""
-    while len(found) < limit:
+    while len(routes) < limit:
         row = reader.execute(
             "SELECT route, next_attempt_at FROM outbox WHERE status = 'pending' AND route > ?"
             " ORDER BY route, next_attempt_at LIMIT 1",
@@ -165,5 +155,5 @@ def routes_due(reader: Executor, now_ms: int, limit: int) -> tuple[list[tuple[st
             break
         last = row[0]
         if row[1] <= now_ms:
-            found.append(row)
-    return found, last != ""
+            routes.append(row)
+    return routes, last != ""

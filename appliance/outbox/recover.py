@@ -1,8 +1,7 @@
-"""A damaged outbox: refused at the start, before anything opens it, and recovered by a command.
+"""A damaged outbox: the start refuses it, before anything opens it; a command recovers it.
 
-It is never put aside by itself: what was accepted and not delivered is nowhere else. An id that
-was accepted is never given out again: where its send is lost, an aborted one takes its place.
-Contract §8.
+It is never replaced automatically, because accepted sends exist nowhere else. The id of a lost send
+stays used: an aborted send takes its place. Contract §8.
 """
 
 from pathlib import Path
@@ -10,38 +9,38 @@ from pathlib import Path
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, suspect_mark
+from appliance.kernel.datadir import DataDir, suspect_marker
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
-from appliance.kernel.recovery import Connection, Damaged, Report, recover_file
+from appliance.kernel.recovery import Connection, DamagedFile, Report, recover_file
 from appliance.kernel.schema import StoreDamaged
-from appliance.outbox.columns import COLUMNS, Row
+from appliance.outbox.columns import COLUMNS, SendRow
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.writes import ID_PREFIX
 
 STORE = "outbox"
-CLIENT_ID = Row._fields.index("client_message_id")
+CLIENT_ID = SendRow._fields.index("client_message_id")
 INDEX_OF_CLIENT_IDS = "sqlite_autoindex_outbox_2"
-LOST = "its send was lost with a damaged file"
-_MARKS = ", ".join("?" * (len(Row._fields) + 1))
+LOST = "the send was lost in a damaged file"
+_MARKS = ", ".join("?" * (len(SendRow._fields) + 1))
 _INSERT = f"INSERT OR IGNORE INTO outbox (rowid, {COLUMNS}) VALUES ({_MARKS})"
 
 
 class OutboxDamaged(StoreDamaged):
     code = "OUTBOX_DAMAGED"
-    sentence = "outbox: the file of accepted sends is damaged"
-    advice = "agentlip outbox recover --yes"
+    default_message = "the outbox database is damaged"
+    default_hint = "agentlip outbox recover --yes"
 
 
-class Recovered(msgspec.Struct, frozen=True):
-    """What `recover` saved and what it did not.
+class OutboxRecovery(msgspec.Struct, frozen=True):
+    """What `recover` saved and what is lost.
 
-    kept_as      name of the copy of the damaged file; None: the file is sound, nothing was done
-    sends        sends that were saved
-    ids_lost     sends of which only the id is known; they became aborted sends without payload
-    ids_unknown  sends of which not even the id is left: clients may use these ids again
-    rows_lost    lost rows of other tables: remembered answers to operators' requests
+    kept_as      name of the copy of the damaged file; None: the file is intact, nothing was done
+    sends        saved sends
+    ids_lost     sends of which only the id is left; they became aborted sends without payload
+    ids_unknown  lost sends whose ids are lost too: clients can use these ids again
+    rows_lost    lost rows of other tables: stored replies to admin requests
     """
 
     kept_as: str | None
@@ -56,69 +55,69 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def refuse_damaged(datadir: DataDir, settings: OutboxSettings) -> None:
-    """At the start, under the lock. Raises OutboxDamaged."""
+    """Called at the start, under the lock. Raises OutboxDamaged."""
     database = datadir.database(STORE)
     if database.exists() and _is_damaged(database, settings):
         raise OutboxDamaged(details={"store": STORE})
 
 
-def recover(datadir: DataDir, settings: OutboxSettings, clock: Clock, log: Log) -> Recovered:
-    """Copies what can be read of a damaged outbox into a new file. Under the lock.
+def recover(datadir: DataDir, settings: OutboxSettings, clock: Clock, log: Log) -> OutboxRecovery:
+    """Copy what is readable in a damaged outbox into a new file. Called under the lock.
 
-    A sound file stays as it is. Raises OSError when the disk does not take the new file.
+    An intact file is left as it is. Raises OSError if the new file can't be written.
     """
     database = datadir.database(STORE)
     if not database.exists() or not _is_damaged(database, settings):
-        suspect_mark(database).unlink(missing_ok=True)
-        return Recovered(None)
+        suspect_marker(database).unlink(missing_ok=True)
+        return OutboxRecovery(None)
     ids: list[str] = []
 
-    def keep_ids(damaged: Damaged, target: Connection, report: Report) -> None:
+    def keep_ids(damaged: DamagedFile, target: Connection, report: Report) -> None:
         ids.extend(_keep_ids(damaged, target, report, clock))
 
     kept_as, report = recover_file(datadir, STORE, clock, log, keep_ids)
     sends = report.pop(STORE)
-    done = Recovered(
+    result = OutboxRecovery(
         kept_as,
         sends=sends.rows,
         ids_lost=len(ids),
-        # Numbers of rows are given in order and no row is ever deleted.
+        # Row numbers have no gaps, because no row is ever deleted.
         ids_unknown=max(0, sends.highest - sends.rows - len(ids)),
         rows_lost=sum(table.rows_lost for table in report.values()),
     )
-    log.warning("the outbox was recovered", **msgspec.to_builtins(done))
-    return done
+    log.warning("the outbox was recovered", **msgspec.to_builtins(result))
+    return result
 
 
 def _is_damaged(database: Path, settings: OutboxSettings) -> bool:
-    """All of a file that is small enough is looked through; of a larger one what is quick."""
+    """A full check, or the quick one for files larger than outbox.check_bytes_max."""
     return is_damaged(database, quick=database.stat().st_size > settings.check_bytes_max)
 
 
-def _keep_ids(damaged: Damaged, target: Connection, report: Report, clock: Clock) -> list[str]:
-    """Aborted sends for ids whose sends are lost; the ids."""
-    taken = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
+def _keep_ids(damaged: DamagedFile, target: Connection, report: Report, clock: Clock) -> list[str]:
+    """Insert an aborted send for each lost send whose id is readable; returns these ids."""
+    row_ids = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
     lost: dict[int, str] = {}
     for number, values in report[STORE].broken.items():
         if len(values) > CLIENT_ID and isinstance(values[CLIENT_ID], str):
             lost[number] = values[CLIENT_ID]
     for text, number in damaged.texts_in_index(INDEX_OF_CLIENT_IDS):
-        # On pages that no tree reaches, entries of the other index of one text look the same.
+        # On unreachable pages, entries of the index of row ids look the same.
         if number not in lost or lost[number].startswith(ID_PREFIX):
             lost[number] = text
     ids, now_ms = IdFactory(clock), clock.now_ms()
     ids.seed(target.execute("SELECT max(id) FROM outbox").fetchone()[0])
-    kept = []
-    for number in sorted(lost.keys() - taken):
+    kept_ids = []
+    for number in sorted(lost.keys() - row_ids):
         row = _aborted(ids.new(ID_PREFIX), lost[number], now_ms)
         if target.execute(_INSERT, (number, *row)).rowcount:
-            kept.append(lost[number])
-    return kept
+            kept_ids.append(lost[number])
+    return kept_ids
 
 
-def _aborted(row_id: str, client_message_id: str, now_ms: int) -> Row:
-    """A send that keeps its id taken and is never delivered."""
-    return Row(
+def _aborted(row_id: str, client_message_id: str, now_ms: int) -> SendRow:
+    """A send that reserves its id and is never delivered."""
+    return SendRow(
         id=row_id,
         client_message_id=client_message_id,
         request_fingerprint=bytes(32),
@@ -128,20 +127,13 @@ def _aborted(row_id: str, client_message_id: str, now_ms: int) -> Row:
         next_attempt_at=now_ms,
         status="aborted",
         last_error=LOST,
-        delivered_at=None,
-        broker_message_id=None,
         aborted_at=now_ms,
         aborted_by="recover",
-        superseded_by=None,
         mesh="unknown",
         target="unknown",
         route="unknown",
         destination_kind="topic",
         destination_ref="unknown",
-        reply_to_id=None,
         priority="next",
-        meta=None,
-        history_id=None,
-        died_at=None,
         payload_dropped_at=now_ms,
     )

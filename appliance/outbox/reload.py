@@ -1,6 +1,6 @@
-"""Which settings of the outbox can be taken over while it runs. Pure.
+"""Which outbox settings take effect on a reload. Pure.
 
-The rest belongs to objects that live as long as the process: connections, threads, loops.
+The others belong to objects that live as long as the process: connections, threads, loops.
 """
 
 import msgspec
@@ -9,7 +9,7 @@ from appliance.outbox.settings import OutboxSettings
 
 NEED_RESTART = frozenset(
     {
-        "enabled", "brokers", "writer", "concurrency_max", "poll_seconds", "connect_seconds",
+        "enabled", "brokers", "concurrency_max", "poll_seconds", "connect_seconds",
         "reply_seconds", "reply_bytes_max", "breaker_failures", "check_bytes_max",
     }
 )  # fmt: skip
@@ -18,7 +18,7 @@ NEED_RESTART = frozenset(
 def compare(
     running: OutboxSettings, read: OutboxSettings
 ) -> tuple[OutboxSettings, list[str], list[str]]:
-    """The settings to go on with, what changes in them, and what changes with a restart only."""
+    """The new settings, the names that changed, and the names that need a restart."""
     different = [
         name
         for name in OutboxSettings.__struct_fields__

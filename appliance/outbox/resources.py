@@ -1,4 +1,4 @@
-"""Sends on HTTP: `/v1/send`, `/v1/topic/post`, and `/v1/outbox` for who looks after them."""
+"""HTTP routes of the outbox: `/v1/send`, `/v1/topic/post`, and `/v1/outbox` for operators."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, KeyReused
 from appliance.kernel.route import Operation, Route
 from appliance.outbox import destination, wire
-from appliance.outbox.operator import Command, Operator, Verb
-from appliance.outbox.service import AboveWindow, BelowFloor, Outbox
+from appliance.outbox.admin import Command, OutboxAdmin, Verb
+from appliance.outbox.service import MaxAgeTooLong, Outbox, RetentionTooShort
 from appliance.web import errors
 from appliance.web.media import reply, reply_bytes
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-class Sends:
+class SendResource:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
@@ -41,19 +41,19 @@ class Sends:
 
 
 def batch_body(results: list[tuple[int, wire.Accepted] | ApplianceError]) -> bytes:
-    """`{"results": [{"status", "body"}, …]}`, one for each item, in order."""
-    parts = []
+    """`{"results": [{"status", "body"}, …]}`, one result for each item, in order."""
+    items = []
     for result in results:
         if isinstance(result, ApplianceError):
-            status, body = errors.status_of(result), _encode(refusal(result))
+            status, body = errors.status_of(result), _encode(error_body(result))
         else:
             status, body = result[0], _encode(result[1])
-        parts.append(b'{"status":%d,"body":%b}' % (status, body))
-    return b'{"results":[%b]}' % b",".join(parts)
+        items.append(b'{"status":%d,"body":%b}' % (status, body))
+    return b'{"results":[%b]}' % b",".join(items)
 
 
-def refusal(error: ApplianceError) -> dict[str, Any]:
-    told = {
+def error_body(error: ApplianceError) -> dict[str, Any]:
+    body = {
         "error": error.message,
         "code": error.code,
         "details": error.details,
@@ -61,14 +61,14 @@ def refusal(error: ApplianceError) -> dict[str, Any]:
         **error.extra,
     }
     if error.retry_after is not None:
-        told["retry_after"] = error.retry_after
-    return told
+        body["retry_after"] = error.retry_after
+    return body
 
 
 class OutboxResource:
-    def __init__(self, outbox: Outbox, operator: Operator) -> None:
+    def __init__(self, outbox: Outbox, admin: OutboxAdmin) -> None:
         self._outbox = outbox
-        self._operator = operator
+        self._admin = admin
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._outbox.state())
@@ -98,16 +98,16 @@ class OutboxResource:
 
     def _answer(self, req: Any, resp: falcon.Response, verb: Verb, command: Command) -> None:
         context = req.context
-        result = self._operator.answer(verb, command, context.principal.id, context.idempotency_key)
+        result = self._admin.execute(verb, command, context.principal.id, context.idempotency_key)
         reply_bytes(resp, result.body, result.status)
         if result.replayed:
             resp.set_header("Idempotency-Replayed", "true")
 
 
-def routes(outbox: Outbox, operator: Operator) -> list[Route]:
-    sends, resource = Sends(outbox), OutboxResource(outbox, operator)
-    refusals = (
-        destination.BadDestination, wire.TwoIds, wire.NoSuchMesh, wire.MemberRevoked,
+def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
+    sends, resource = SendResource(outbox), OutboxResource(outbox, admin)
+    errors_of_send = (
+        destination.BadDestination, wire.TwoIds, wire.NoBrokerForMesh, wire.MemberRevoked,
         wire.NoSuchTarget, wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused,
         wire.InsufficientStorage, wire.DaemonBusy, wire.OutboxOff,
     )  # fmt: skip
@@ -115,58 +115,58 @@ def routes(outbox: Outbox, operator: Operator) -> list[Route]:
     return [
         Route("/v1/send", sends, {
             "POST": Operation(wire.SEND, keyed=True, body=wire.Send, reply=wire.Accepted,
-                              status=202, again=200, errors=refusals, example=example,
-                              summary="Accept a send; it is on the disk before the answer"),
+                              status=202, repeat_status=200, errors=errors_of_send, example=example,
+                              summary="Send a message; it is stored durably before the response"),
         }),
         Route("/v1/send/batch", sends, {
             "POST": Operation(wire.SEND, keyed=True, body=wire.SendBatch, reply=wire.SendResults,
                               batch=True, cost=lambda command: len(command.items),
                               errors=(wire.DaemonBusy,), example={"items": [example]},
-                              summary="Accept up to 500 sends, each with an answer of its own"),
+                              summary="Send up to 500 messages, each with its own result"),
         }, suffix="batch"),
         Route("/v1/topic/post", sends, {
             "POST": Operation(wire.SEND, keyed=True, body=wire.TopicPost, reply=wire.Accepted,
-                              status=202, again=200, errors=refusals,
+                              status=202, repeat_status=200, errors=errors_of_send,
                               example={"topic": "alerts", "message": "build done"},
-                              summary="Accept a send to a topic"),
+                              summary="Send a message to a topic"),
         }, suffix="topic"),
         Route("/v1/outbox", resource, {
             "GET": Operation(wire.READ, reply=wire.OutboxState,
-                             summary="How much waits, how old, how full"),
+                             summary="State of the outbox: queue depth, age and fill level"),
         }),
         Route("/v1/outbox/sends", resource, {
             "GET": Operation(wire.READ, reply=wire.OutboxPage, query=wire.ListQuery,
-                             summary="Sends, newest first, without payloads"),
+                             summary="List sends without payloads, newest first"),
         }, suffix="sends"),
         Route("/v1/outbox/inspect", resource, {
             "GET": Operation(wire.READ, reply=wire.OutboxSend, query=wire.InspectQuery,
                              errors=(wire.NoSuchSend,),
-                             summary="One send with its payload and its chain of requeues"),
+                             summary="Get one send with its payload and its chain of requeues"),
         }, suffix="inspect"),
         Route("/v1/outbox/export", resource, {
             "GET": Operation(wire.READ, reply=wire.ExportPage, query=wire.ExportQuery,
-                             summary="Sends with their payloads, oldest first, page by page"),
+                             summary="Export sends with their payloads, oldest first, in pages"),
         }, suffix="export"),
         Route("/v1/outbox/requeue", resource, {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Requeue, reply=wire.RequeueResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
-                              summary="Retire sends that are stuck; new ones take their place"),
+                              summary="Retire stuck sends and replace them with new ones"),
         }, suffix="requeue"),
         Route("/v1/outbox/drop", resource, {
-            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.Dropped,
+            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.DropResult,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
-                              summary="Retire a send and drop its payload; its id stays"),
+                              summary="Retire a send and drop its payload; its id stays used"),
         }, suffix="drop"),
         Route("/v1/outbox/prune", resource, {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
                               errors=(KeyReused,),
-                              summary="Drop payloads of ended sends; their ids stay"),
+                              summary="Drop payloads of ended sends; their ids stay used"),
         }, suffix="prune"),
         Route("/v1/outbox/reload", resource, {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
-                              errors=(BadSettings, BelowFloor, AboveWindow), example={},
-                              summary="Read the settings of [outbox] again"),
+                              errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},
+                              summary="Reload the settings of [outbox]"),
         }, suffix="reload"),
     ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Delivers what is due: claims in one transaction, delivers outside of any, settles in another.
+"""Delivers due sends: claims them in one transaction, delivers, and records outcomes in another.
 
-A crash between the two leaves sends in flight; the next start puts them back, and the receiver
-knows a repetition by its id. Whatever a write did not confirm is looked at again here.
+A crash in between leaves sends in flight. The next start makes them pending again, and the receiver
+recognises a duplicate by its id. Claims and outcomes whose write failed are repaired here.
 """
 
 import random
@@ -11,91 +11,80 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import Clock
+from appliance.kernel.delivery import Outcomes, Receiver, in_turn
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
-from appliance.outbox import backoff, metrics, ordering, queries, states, writes
-from appliance.outbox.breaker import Breaker
-from appliance.outbox.columns import Row
+from appliance.kernel.pool import GreenletPool
+from appliance.kernel.retry import delay_seconds
+from appliance.outbox import metrics, ordering, queries, states, writes
+from appliance.outbox.columns import SendRow
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import (
-    Batching,
+    BatchTarget,
     Delivered,
-    Later,
+    DeliveryTarget,
     Outgoing,
-    Refused,
     Result,
-    Target,
+    RetryLater,
+    Undeliverable,
 )
-from appliance.outbox.writes import Settled
+from appliance.outbox.writes import DeliveryOutcome
 
 ROUTES_MAX = 1000
-WINDOWS_MAX = 20  # looks along the destinations of a route in one claim
+WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
 HOUR_MS = 3_600_000
 
 _decode = msgspec.json.Decoder().decode
 
 
-class Route:
-    """What is known of one route: whether it works, and what is on its way there."""
+class RouteState(Receiver):
+    """In-memory state of one route."""
 
-    __slots__ = ("breaker", "cursor", "running", "slow")
+    __slots__ = ("cursor", "slow")
 
     def __init__(self, failures_max: int) -> None:
-        self.breaker = Breaker(failures_max)
-        self.running = 0
+        super().__init__(failures_max)
         self.slow = False
         self.cursor: Any = None
 
 
-class Hands:
-    """Who does the work: a GreenletPool, or in tests the caller."""
-
-    @property
-    def free(self) -> int:
-        return 1
-
-    def spawn(self, work: Callable[..., None], *args: Any) -> None:
-        work(*args)
-
-    def join(self, timeout_seconds: float | None = None) -> bool:
-        del timeout_seconds
-        return True
-
-    def kill(self) -> None: ...
-
-
 class Sender:
     def __init__(
-        self, outbox: Outbox, hands: Any, clock: Clock, log: Log, chance: Callable[[], float]
+        self,
+        outbox: Outbox,
+        pool: GreenletPool,
+        clock: Clock,
+        log: Log,
+        random_unit: Callable[[], float] = random.random,
     ) -> None:
-        """`chance` gives random numbers in [0, 1)."""
+        """`random_unit` returns random numbers in [0, 1)."""
         self.nudge: Callable[[], None] = lambda: None
         self._outbox = outbox
-        self._hands = hands
+        self._pool = pool
         self._clock = clock
         self._log = log
-        self._chance = chance
-        self._routes: dict[str, Route] = {}
-        self._held: set[str] = set()
-        self._unsettled: list[Settled] = []
-        self._strays = False
+        self._random_unit = random_unit
+        self._routes: dict[str, RouteState] = {}
+        self._in_flight: set[str] = set()
+        self._unrecorded: Outcomes[DeliveryOutcome] = Outcomes()
+        self._may_have_orphans = False
         self.has_pending = True
-        self._turn = 0
+        self._round = 0
         outbox.open_routes = self.open_routes
 
     @property
-    def held(self) -> int:
-        """Sends on their way, or back and not yet written down."""
-        return len(self._held)
+    def in_flight(self) -> int:
+        """Number of sends being delivered, or whose outcome is not recorded yet."""
+        return len(self._in_flight)
 
-    def wants(self, route: str) -> bool:
-        """Whether a new send on that route could go out now."""
-        known = self._routes.get(route)
-        return known is None or (not known.breaker.is_open and self._may_begin(known))
+    def can_start(self, route: str) -> bool:
+        """Whether a new send on that route could be delivered now."""
+        state = self._routes.get(route)
+        return state is None or (state.breaker.is_closed and self._may_start(state))
 
     def open_routes(self) -> list[str]:
-        return sorted(name for name, route in self._routes.items() if route.breaker.is_open)
+        return sorted(name for name, route in self._routes.items() if not route.breaker.is_closed)
 
     def check_clock(self) -> None:
         self._outbox.jumps.check()
@@ -103,59 +92,58 @@ class Sender:
     # -- one round -----------------------------------------------------------------------
 
     def round(self, now_ms: int) -> dict[str, int]:
-        """Begin all deliveries that there are sends and hands for."""
-        self._settle([])
-        self._return_strays()
+        """Start a delivery for all due sends, as far as routes and the pool have capacity."""
+        self._record([])
+        self._release_orphans()
         counts = {"claimed": 0}
         due, self.has_pending = self._outbox.store.read(queries.routes_due, now_ms, ROUTES_MAX)
-        self._turn += 1
-        for place in range(len(due)):
-            name, _ = due[(place + self._turn) % len(due)]
-            counts["claimed"] += self._serve(name, now_ms)
-            if self._hands.free < 1:
+        self._round += 1
+        for name, _ in in_turn(due, self._round):
+            counts["claimed"] += self._start_deliveries(name, now_ms)
+            if self._pool.free < 1:
                 break
-        self._forget_routes({name for name, _ in due})
+        self._drop_idle_routes({name for name, _ in due})
         return counts
 
-    def _serve(self, name: str, now_ms: int) -> int:
-        """All that may go out to one route now."""
-        route = self._routes.setdefault(name, Route(self._outbox.settings.breaker_failures))
+    def _start_deliveries(self, name: str, now_ms: int) -> int:
+        """Start all deliveries that one route allows now; returns the number of sends."""
+        route = self._routes.setdefault(name, RouteState(self._outbox.settings.breaker_failures))
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
-        while target is not None and self._may_begin(route) and self._hands.free > 0:
-            admitted = route.breaker.admits(self._steady_ms())
-            if admitted == "none":
-                break
-            rows = self._claim(name, route, target, now_ms, admitted == "few")
+        while target is not None and self._may_start(route) and self._pool.free > 0:
+            rows = self._claim(name, route, target, now_ms, probe=not route.breaker.is_closed)
             if not rows:
                 break
             claimed += len(rows)
-            route.breaker.begin()
-            route.running += 1
-            self._held.update(row.id for row in rows)
-            self._hands.spawn(self._deliver, route, target, rows)
+            route.begin()
+            self._in_flight.update(row.id for row in rows)
+            self._pool.spawn(self._deliver, route, target, rows)
         return claimed
 
-    def _may_begin(self, route: Route) -> bool:
-        """Room on the route; and slow routes together never take more than half of all hands."""
+    def _may_start(self, route: RouteState) -> bool:
+        """Whether the route has capacity. All slow routes together get at most half of the pool."""
         settings = self._outbox.settings
-        if route.running >= settings.route_concurrency_max:
+        if not route.free(self._clock.monotonic(), settings.route_concurrency_max):
             return False
         if not (route.slow or route.breaker.failures):
             return True
-        busy = sum(one.running for one in self._routes.values() if one.slow or one.breaker.failures)
+        busy = sum(
+            other.running for other in self._routes.values() if other.slow or other.breaker.failures
+        )
         return busy < max(1, settings.concurrency_max // 2)
 
-    def _claim(self, name: str, route: Route, target: Target, now_ms: int, few: bool) -> list[Row]:
+    def _claim(
+        self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
+    ) -> list[SendRow]:
         settings = self._outbox.settings
-        most = settings.deliver_max if isinstance(target, Batching) else 1
-        if few:
-            most = min(most, settings.breaker_probe)
+        limit = settings.deliver_max if isinstance(target, BatchTarget) else 1
+        if probe:
+            limit = min(limit, settings.breaker_probe)
         oldest_ms = now_ms - self._max_age_ms(name)
-        args = (name, now_ms, oldest_ms, most, settings.deliver_bytes_max)
+        args = (name, now_ms, oldest_ms, limit, settings.deliver_bytes_max)
         try:
             if not (settings.ordered or ordering.is_in_order(name)):
-                rows: list[Row] = self._outbox.store.write(writes.claim, *args)
+                rows: list[SendRow] = self._outbox.store.write(writes.claim, *args)
                 return rows
             for _ in range(WINDOWS_MAX):
                 rows, route.cursor = self._outbox.store.write(
@@ -165,134 +153,137 @@ class Sender:
                     break
             return rows
         except Exception:
-            self._strays = True  # it may have been written all the same
+            self._may_have_orphans = True  # the claim may be committed nevertheless
             raise
 
     def _max_age_ms(self, route: str) -> int:
-        """By the mesh in the route's name; routes of other targets have the default."""
+        """The maximum age of the route's mesh; routes of other targets have the default."""
         return self._outbox.max_age_hours(ordering.mesh_of(route)) * HOUR_MS
 
     # -- one delivery --------------------------------------------------------------------
 
-    def _deliver(self, route: Route, target: Target, rows: list[Row]) -> None:
-        settled: list[Settled] = []
+    def _deliver(self, route: RouteState, target: DeliveryTarget, rows: list[SendRow]) -> None:
+        outcomes: list[DeliveryOutcome] = []
         started = self._clock.monotonic()
         try:
             sends = [outgoing(row) for row in rows]
-            results = self._ask(target, sends)
+            results = self._call_target(target, sends)
             seconds = self._clock.monotonic() - started
             route.slow = seconds > SLOW_SECONDS
             metrics.delivery_seconds.labels(target.name).observe(seconds)
-            self._judge(route, results)
-            settled = [
-                self._settled(target, row, result)
+            self._update_breaker(route, results)
+            outcomes = [
+                self._outcome(target, row, result)
                 for row, result in zip(rows, results, strict=True)
             ]
         finally:
             route.running -= 1
-            if len(settled) != len(rows):  # killed half-way: nobody knows
-                self._held.difference_update(row.id for row in rows)
-                self._strays = True
-        self._settle(settled)
+            if len(outcomes) != len(rows):  # the greenlet was killed: outcomes are unknown
+                self._in_flight.difference_update(row.id for row in rows)
+                self._may_have_orphans = True
+        self._record(outcomes)
         self.nudge()
 
-    def _ask(self, target: Target, sends: list[Outgoing]) -> list[Result]:
+    def _call_target(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
         try:
-            if isinstance(target, Batching):
+            if isinstance(target, BatchTarget):
                 results = target.deliver_many(sends)
                 if len(results) == len(sends):
                     return results
-                return [Later("the target answered for another number of sends") for _ in sends]
+                return [RetryLater("the target returned a wrong number of results") for _ in sends]
             return [target.deliver(send) for send in sends]
         except ApplianceError as error:
-            return [Later(error.code, error.retry_after) for _ in sends]
+            return [RetryLater(error.code, error.retry_after) for _ in sends]
         except Exception as error:
             self._log.error("a target failed", error, target=target.name)
-            return [Later(f"the target failed: {type(error).__name__}") for _ in sends]
+            return [RetryLater(f"the target failed: {type(error).__name__}") for _ in sends]
 
-    def _judge(self, route: Route, results: list[Result]) -> None:
-        """A route works when anything was judged there."""
-        late = [result for result in results if isinstance(result, Later)]
-        if len(late) < len(results):
+    def _update_breaker(self, route: RouteState, results: list[Result]) -> None:
+        """A route works if at least one send was delivered or refused."""
+        retries = [result for result in results if isinstance(result, RetryLater)]
+        if len(retries) < len(results):
             route.breaker.succeeded()
             return
-        asked = max((one.retry_after_seconds or 0 for one in late), default=0)
-        pause = backoff.pause_ms(
-            route.breaker.failures + 1, self._chance(), self._outbox.settings, asked or None
-        )
-        route.breaker.failed(self._steady_ms(), pause, at_once=asked > 0)
+        retry_after = max((result.retry_after_seconds or 0 for result in retries), default=0)
+        delay_ms = self._delay_ms(route.breaker.failures + 1, retry_after)
+        # Monotonic, so that a clock change doesn't matter.
+        route.breaker.failed(self._clock.monotonic(), delay_ms / 1000, at_once=retry_after > 0)
 
-    def _steady_ms(self) -> int:
-        """For pauses that end with the process: nobody can set this clock."""
-        return int(self._clock.monotonic() * 1000)
+    def _delay_ms(self, failures: int, retry_after_seconds: float | None) -> int:
+        settings = self._outbox.settings
+        retry_after = min(retry_after_seconds or 0.0, settings.retry_after_max_ms / 1000)
+        delay = delay_seconds(settings.retry, failures, self._random_unit(), retry_after)
+        return max(1, round(delay * 1000))
 
-    def _settled(self, target: Target, row: Row, result: Result) -> Settled:
+    def _outcome(self, target: DeliveryTarget, row: SendRow, result: Result) -> DeliveryOutcome:
         count = metrics.deliveries.labels
         if isinstance(result, Delivered):
             count(target.name, "duplicate" if result.duplicate else "delivered").inc()
             if result.duplicate:
-                self._tell_duplicate(row, result)
-            return Settled(row.id, states.DELIVERED, result.broker_message_id, result.history_id)
-        if isinstance(result, Refused):
+                self._report_duplicate(row, result)
+            return DeliveryOutcome(
+                row.id, states.DELIVERED, result.broker_message_id, result.history_id
+            )
+        if isinstance(result, Undeliverable):
             count(target.name, "refused").inc()
             metrics.deaths.labels("refused").inc()
             self._log.warning("a send was refused", id=row.id, code=result.code[:100])
-            return Settled(row.id, states.REFUSED, reason=result.reason[:500])
+            return DeliveryOutcome(row.id, states.REJECTED, reason=result.reason[:500])
         count(target.name, "later").inc()
         if result.revoked_key is not None:
             self._outbox.membership.on_revoked(row.mesh, result.revoked_key)
-        pause = backoff.pause_ms(
-            row.attempts + 1, self._chance(), self._outbox.settings, result.retry_after_seconds
-        )
-        return Settled(
+        delay_ms = self._delay_ms(row.attempts + 1, result.retry_after_seconds)
+        return DeliveryOutcome(
             row.id,
-            states.LATER,
+            states.RETRY,
             reason=result.reason[:500],
-            next_attempt_at=self._clock.now_ms() + pause,
+            next_attempt_at=self._clock.now_ms() + delay_ms,
         )
 
-    def _tell_duplicate(self, row: Row, result: Delivered) -> None:
+    def _report_duplicate(self, row: SendRow, result: Delivered) -> None:
         if result.history_available is False:
             metrics.history_pruned.inc()
-            self._log.warning("delivered before; its message is pruned there", id=row.id)
+            self._log.warning("duplicate: delivered before; the broker dropped it since", id=row.id)
         else:
-            self._log.info("delivered before", id=row.id)
+            self._log.info("duplicate: delivered before", id=row.id)
         days = self._outbox.settings.retention_days
         age_ms = self._clock.now_ms() - row.enqueued_at
         if days is not None and age_ms > days * 24 * HOUR_MS:
             metrics.late_retries.inc()
 
-    # -- writing down --------------------------------------------------------------------
+    # -- recording --------------------------------------------------------------------
 
-    def _settle(self, settled: list[Settled]) -> None:
-        """Also what could not be written before; what can't now stays for the next round."""
-        self._unsettled += settled
-        if not self._unsettled:
+    def _record(self, outcomes: list[DeliveryOutcome]) -> None:
+        """Also records outcomes of failed writes. If this fails too, the next round tries again."""
+        self._unrecorded.add(*outcomes)
+        if not self._unrecorded:
             return
-        writing, self._unsettled = self._unsettled, []
         try:
-            self._outbox.store.write(writes.settle, writing)
+            self._unrecorded.record(self._write_outcomes)
         except Exception as error:
-            self._unsettled = writing + self._unsettled
-            self._log.error("deliveries could not be written down", error, count=len(writing))
-            return
-        self._held.difference_update(one.id for one in writing)
-        self._outbox.gauge.ended(sum(one.event != states.LATER for one in writing))
+            count = len(self._unrecorded)
+            self._log.error("outcomes of deliveries could not be recorded", error, count=count)
 
-    def _return_strays(self) -> None:
-        """What is in flight in the file and not here: put back. Only after a doubt."""
-        if not self._strays:
+    def _write_outcomes(self, batch: list[DeliveryOutcome]) -> None:
+        self._outbox.store.write(writes.record_outcomes, batch)
+        self._in_flight.difference_update(outcome.id for outcome in batch)
+        self._outbox.gauge.ended(sum(outcome.event != states.RETRY for outcome in batch))
+
+    def _release_orphans(self) -> None:
+        """Make sends pending that are in flight in the file but not in this process. Needed only
+        after a failed write or a killed greenlet."""
+        if not self._may_have_orphans:
             return
-        pause_ms = self._outbox.settings.backoff_first_ms
-        returned = self._outbox.store.write(
-            writes.reset_inflight, pause_ms, "its delivery was cut off", tuple(self._held)
+        delay_ms = self._outbox.settings.backoff_first_ms
+        released = self._outbox.store.write(
+            writes.reset_inflight, delay_ms, "the delivery was interrupted", tuple(self._in_flight)
         )
-        self._strays = False
-        if returned:
-            self._log.warning("sends without a keeper were put back", count=returned)
+        self._may_have_orphans = False
+        if released:
+            self._log.warning("orphaned sends in flight are pending again", count=released)
 
-    def _forget_routes(self, due: set[str]) -> None:
-        """Routes that work and have nothing to do."""
+    def _drop_idle_routes(self, due: set[str]) -> None:
+        """Forget routes without work, deliveries or failures when there are too many."""
         if len(self._routes) > ROUTES_MAX:
             for name in [
                 name
@@ -302,7 +293,7 @@ class Sender:
                 del self._routes[name]
 
 
-def outgoing(row: Row) -> Outgoing:
+def outgoing(row: SendRow) -> Outgoing:
     return Outgoing(
         mesh=row.mesh,
         client_message_id=row.client_message_id,
@@ -317,7 +308,3 @@ def outgoing(row: Row) -> Outgoing:
         accepted_ms=row.enqueued_at,
         target=row.target,
     )
-
-
-def chance() -> float:
-    return random.random()

@@ -1,4 +1,4 @@
-"""The outbox as a part of the appliance."""
+"""The outbox subsystem."""
 
 from collections.abc import Callable
 
@@ -10,27 +10,29 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
-from appliance.kernel.store import Store, WriterProcessOptions
+from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
 from appliance.mesh.signing import Signer
 from appliance.outbox import metrics, queries, wire, writes
-from appliance.outbox.brokerhttp import HttpTarget
+from appliance.outbox.admin import OutboxAdmin
+from appliance.outbox.broker_http import HttpBrokerTarget
 from appliance.outbox.loops import Drain, Sweep, Watch
-from appliance.outbox.operator import Operator
 from appliance.outbox.resources import routes
-from appliance.outbox.sender import Sender, chance
-from appliance.outbox.service import BROKER, NO_MEMBERSHIP, Membership, Outbox
+from appliance.outbox.sender import Sender
+from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.target import ByMesh, Closing, LocalTarget, Target
+from appliance.outbox.target import BrokersByMesh, DeliveryTarget, LocalBrokerTarget
 
-RESTARTED = "the appliance was restarted while it was delivered"
+RESTARTED = "the appliance was restarted during the delivery"
 
 
 class OutboxSubsystem(Subsystem):
-    """`local` is the broker of this appliance, `targets` what delivers beside brokers."""
+    """`local` is the broker of this appliance; `targets` are the targets besides brokers."""
 
     name = "outbox"
+    paths = ("/v1/outbox", "/v1/send", "/v1/topic/post")
     needs = frozenset({"outbox"})
     scopes = wire.SCOPES
 
@@ -42,25 +44,19 @@ class OutboxSubsystem(Subsystem):
         clock: Clock,
         log: Log,
         *,
-        local: LocalTarget | None = None,
+        local: LocalBrokerTarget | None = None,
         signer: Callable[[str], Signer] | None = None,
-        targets: tuple[Target, ...] = (),
-        apart: WriterProcessOptions | None = None,
-        membership: Membership = NO_MEMBERSHIP,
+        targets: tuple[DeliveryTarget, ...] = (),
+        writers: WriterProcess | None = None,
+        membership: Membership | None = None,
         read_settings: Callable[[], OutboxSettings] | None = None,
     ) -> None:
         self._log = log
-        brokers = ByMesh(_remote(settings, signer, clock), local)
-        registry: dict[str, Target] = {BROKER: brokers}
+        brokers = BrokersByMesh(_remote_brokers(settings, signer, clock), local)
+        registry: dict[str, DeliveryTarget] = {BROKER: brokers}
         registry |= {target.name: target for target in targets}
-        self.store = Store(
-            "outbox",
-            datadir.database("outbox"),
-            store,
-            clock,
-            log,
-            apart=apart if settings.writer == "process" else None,
-        )
+        database = datadir.database("outbox")
+        self.store = Store("outbox", database, store, clock, log, writers=writers)
         self.outbox = Outbox(
             self.store,
             settings,
@@ -71,55 +67,54 @@ class OutboxSubsystem(Subsystem):
             read_settings=read_settings,
         )
         self.stores = (self.store,)
-        self.operator = Operator(self.outbox)
-        self._crew = GreenletPool(settings.concurrency_max)
-        self.sender = Sender(self.outbox, self._crew, clock, log, chance)
+        self.admin = OutboxAdmin(self.outbox)
+        self._pool = GreenletPool(settings.concurrency_max)
+        self.sender = Sender(self.outbox, self._pool, clock, log)
         drain = Drain(self.outbox, self.sender)
         watch = Watch(self.outbox, self.sender.open_routes)
         self.sender.nudge = drain.nudge
-        self.outbox.nudge = lambda route: drain.nudge() if self.sender.wants(route) else None
+        self.outbox.nudge = lambda route: drain.nudge() if self.sender.can_start(route) else None
         self.loops: list[Loop] = [drain, watch, Sweep(self.outbox)] if settings.enabled else [watch]
         self._begin(watch, clock)
 
     def routes(self) -> list[Route]:
-        return routes(self.outbox, self.operator)
+        return routes(self.outbox, self.admin)
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the loops: what is on its way may end, then the store. False when time ran out.
-        What does not end is in flight in the file, and goes again after the next start."""
-        ended = self._crew.join(timeout_seconds / 2)
+        """Wait for running deliveries, then close the store. False if time ran out. Interrupted
+        deliveries stay in flight in the file and are repeated after the next start."""
+        ended = self._pool.join(timeout_seconds / 2)
         if not ended:
-            self._crew.kill()
+            self._pool.kill()
         for target in self.outbox.targets.values():
-            if isinstance(target, Closing):
-                target.close()
+            target.close()
         return self.store.close(timeout_seconds)
 
     def _begin(self, watch: Watch, clock: Clock) -> None:
-        """What a crash left in flight goes back; a store in trouble keeps nobody from starting."""
+        """Make sends pending that a crash left in flight. A failing store is only logged."""
         try:
-            last = self.store.read(queries.last_id)
-            self.store.seed_ids(last)
+            last_id = self.store.read(queries.last_id)
+            self.store.seed_ids(last_id)
             self.outbox.jumps.resume()
-            pause_ms = self.outbox.settings.backoff_first_ms
-            found = self.store.write(writes.reset_inflight, pause_ms, RESTARTED)
+            delay_ms = self.outbox.settings.backoff_first_ms
+            released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED)
             watch.run_once(clock.now_ms())
         except Unavailable as error:
-            self._log.error("the outbox can't be read or written", error)
+            self._log.error("the outbox database can't be read or written", error)
             return
-        if found:
-            metrics.restarts.inc(found)
-            self._log.info("sends that were in flight are tried again", count=found)
+        if released:
+            metrics.restarts.inc(released)
+            self._log.info("sends in flight at the last stop are pending again", count=released)
 
 
-def _remote(
+def _remote_brokers(
     settings: OutboxSettings, signer: Callable[[str], Signer] | None, clock: Clock
-) -> dict[str, HttpTarget]:
-    remote: dict[str, HttpTarget] = {}
+) -> dict[str, HttpBrokerTarget]:
+    remote: dict[str, HttpBrokerTarget] = {}
     for broker in settings.brokers:
         if broker.mesh in remote:
-            raise BadSettings(f"settings: outbox.brokers: {broker.mesh} has two brokers")
-        remote[broker.mesh] = HttpTarget(
+            raise BadSettings(f"settings: outbox.brokers: mesh {broker.mesh} has two brokers")
+        remote[broker.mesh] = HttpBrokerTarget(
             broker.url,
             None if signer is None else signer(broker.mesh),
             clock,

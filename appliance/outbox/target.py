@@ -1,7 +1,7 @@
-"""What delivers a send: a protocol, what it may say, and how a broker's answer is read."""
+"""Delivery targets: their protocols, their results, and how a broker's reply becomes a result."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
@@ -9,15 +9,15 @@ from appliance.mesh.fingerprint import DestinationKind, Priority
 
 Meta = dict[str, Any]
 MAIL = "mail"
-TRANSIENT = frozenset({401, 408, 425, 429})
-"""Refusals that say nothing of the send: of when it came, or of the request's signature (a clock
-that is wrong must not kill a whole outbox). Every other 4xx is for good, except those of a key."""
-OF_THE_KEY = frozenset({"NOT_A_MEMBER", "MEMBER_REVOKED"})
-"""Refusals of the member's key, which say nothing of the send: another key may be added."""
+TRANSIENT_STATUSES = frozenset({401, 408, 425, 429})
+"""4xx statuses that are not about the send, so it is retried. 401 is about the request's signature:
+a wrong clock must not dead-letter a whole outbox. Every other 4xx is final, except KEY_REFUSALS."""
+KEY_REFUSALS = frozenset({"NOT_A_MEMBER", "MEMBER_REVOKED"})
+"""Codes of refusals of the member's key. The send is retried: the key may be added later."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A send on its way. `attempt` counts from 1."""
+    """A send that is being delivered. `attempt` counts from 1."""
 
     mesh: str
     client_message_id: str
@@ -34,7 +34,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """The receiver has it, now or since an earlier attempt (`duplicate`)."""
+    """The receiver has the send, from this attempt or an earlier one (`duplicate`)."""
 
     broker_message_id: str | None = None
     history_id: str | None = None
@@ -42,76 +42,65 @@ class Delivered(msgspec.Struct, frozen=True):
     history_available: bool | None = None
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """For good: the send dies."""
+class Undeliverable(msgspec.Struct, frozen=True):
+    """Final refusal: the send becomes a dead letter."""
 
     reason: str
     code: str = "REFUSED"
 
 
-class Later(msgspec.Struct, frozen=True):
-    """Not now. `reason` is kept with the send, so it holds no secret. `revoked_key`: the member's
-    key, if the broker has revoked it."""
+class RetryLater(msgspec.Struct, frozen=True):
+    """Try again later. `reason` is stored with the send, so it must not contain secrets.
+    `revoked_key`: the member's key, if the broker revoked it."""
 
     reason: str
     retry_after_seconds: float | None = None
     revoked_key: str | None = None
 
 
-Result = Delivered | Refused | Later
+Result = Delivered | Undeliverable | RetryLater
 
 
-class Target(Protocol):
-    """Delivers what names it. Never raises for what a receiver does; what it raises all the same
-    counts as Later."""
+class DeliveryTarget:
+    """Delivers the sends that name it. An exception counts as RetryLater; failures of receivers are
+    returned, not raised."""
 
     name: str
+    internal_only = False  # only this process may use it, because it signs what it delivers
 
-    def deliver(self, send: Outgoing) -> Result: ...
+    def deliver(self, send: Outgoing) -> Result:
+        raise NotImplementedError
 
-
-@runtime_checkable
-class Batching(Protocol):
-    """A target that takes many at a time, all of one route; answers in their order."""
-
-    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]: ...
-
-
-@runtime_checkable
-class Placing(Protocol):
-    """A target with destinations of its own kind: what `to` means, and the route to there."""
-
-    def place(self, to: str) -> tuple[DestinationKind, str, str]:
-        """Kind, reference and route; raises Invalid."""
-        ...
-
-
-@runtime_checkable
-class Checking(Protocol):
-    """A target that can't carry everything."""
+    def resolve(self, to: str) -> tuple[DestinationKind, str, str] | None:
+        """Kind, reference and route of a destination, or None if `to` names one in a mesh. Raises
+        Invalid."""
+        return None
 
     def check(self, body: bytes, meta: Meta | None) -> None:
-        """Raises Invalid, before anything is stored."""
-        ...
+        """Called before a send is stored; raises Invalid if the target can't deliver it."""
+
+    def serves(self, mesh: str) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Called at the end of the process."""
 
 
-@runtime_checkable
-class Bounded(Protocol):
-    """A target that serves some meshes only."""
+class BatchTarget(DeliveryTarget):
+    """A target that delivers many sends of one route at once; results are in the same order."""
 
-    def serves(self, mesh: str) -> bool: ...
+    def deliver(self, send: Outgoing) -> Result:
+        return self.deliver_many([send])[0]
 
-
-@runtime_checkable
-class Closing(Protocol):
-    def close(self) -> None: ...
+    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
+        raise NotImplementedError
 
 
-Targets = Mapping[str, Target]
+Targets = Mapping[str, DeliveryTarget]
 
 
 def item_of(send: Outgoing) -> dict[str, Any]:
-    """One send as a broker takes it."""
+    """The body of `POST /broker/v1/accept` for one send."""
     item: dict[str, Any] = {
         "mesh": send.mesh,
         "client_message_id": send.client_message_id,
@@ -130,79 +119,78 @@ def item_of(send: Outgoing) -> dict[str, Any]:
 
 
 def result_of(send: Outgoing, status: int, body: Any, retry_after: float | None = None) -> Result:
-    """What a broker's answer to one send means.
+    """The result for a broker's reply to one send.
 
-    Only what looks like a broker's is believed to be final: a success names the send, a refusal
-    is a JSON object that says what is wrong. The page of some proxy is neither.
+    Only a reply that a broker wrote is final: a success names the send, and a refusal is a JSON
+    object with an error. The error page of a proxy is neither.
     """
-    told = body if isinstance(body, dict) else {}
+    fields = body if isinstance(body, dict) else {}
     if status in (200, 201):
-        broker_message_id = told.get("broker_message_id")
-        if told.get("client_message_id") != send.client_message_id or not broker_message_id:
-            return Later(f"an answer {status} that names another send or none")
-        history_id = told.get("history_id")
-        available = told.get("history_available")
+        broker_message_id = fields.get("broker_message_id")
+        if fields.get("client_message_id") != send.client_message_id or not broker_message_id:
+            return RetryLater(f"response {status} does not name this send")
+        history_id = fields.get("history_id")
+        available = fields.get("history_available")
         return Delivered(
             broker_message_id=str(broker_message_id),
             history_id=None if history_id is None else str(history_id),
-            duplicate=bool(told.get("duplicate", status == 200)),
+            duplicate=bool(fields.get("duplicate", status == 200)),
             history_available=available if isinstance(available, bool) else None,
         )
-    reason = _reason(status, told)
-    if told.get("code") in OF_THE_KEY:
-        return Later(reason, retry_after, _revoked_key(told))
-    if 400 <= status < 500 and status not in TRANSIENT:
+    reason = _reason(status, fields)
+    if fields.get("code") in KEY_REFUSALS:
+        return RetryLater(reason, retry_after, _revoked_key(fields))
+    if 400 <= status < 500 and status not in TRANSIENT_STATUSES:
         if not reason:
-            return Later(f"an answer {status} that does not come from a broker")
-        return Refused(reason, str(told.get("code") or told.get("conflict") or status))
-    return Later(reason or f"the broker answered {status}", retry_after)
+            return RetryLater(f"response {status} did not come from a broker")
+        return Undeliverable(reason, str(fields.get("code") or fields.get("conflict") or status))
+    return RetryLater(reason or f"the broker responded with {status}", retry_after)
 
 
-def _revoked_key(told: Mapping[str, Any]) -> str | None:
-    """None if the key was rotated: the member goes on under another one."""
-    details = told.get("details")
-    if told.get("code") != "MEMBER_REVOKED" or not isinstance(details, Mapping):
+def _revoked_key(fields: Mapping[str, Any]) -> str | None:
+    """The revoked key; None if it was rotated, because the member then has another key."""
+    details = fields.get("details")
+    if fields.get("code") != "MEMBER_REVOKED" or not isinstance(details, Mapping):
         return None
     return None if details.get("successor") else str(details.get("member"))
 
 
-def is_a_brokers(body: Any) -> bool:
-    """Whether a refusal says what is wrong, as a broker's does."""
+def is_broker_refusal(body: Any) -> bool:
+    """Whether an error body was written by a broker: it names the error."""
     return isinstance(body, dict) and bool(_reason(400, body))
 
 
-def _reason(status: int, told: Mapping[str, Any]) -> str:
-    """What the broker said, short enough to keep; empty when it said nothing."""
-    words = [str(told[name]) for name in ("error", "code", "conflict") if told.get(name)]
-    return f"{status}: {', '.join(dict.fromkeys(words))}"[:500] if words else ""
+def _reason(status: int, fields: Mapping[str, Any]) -> str:
+    """The error of a broker's reply, short enough to store; empty if there is none."""
+    texts = [str(fields[name]) for name in ("error", "code", "conflict") if fields.get(name)]
+    return f"{status}: {', '.join(dict.fromkeys(texts))}"[:500] if texts else ""
 
 
-Ask = Callable[[Sequence[Outgoing]], Sequence[tuple[int, Any, float | None]]]
-"""Hands sends to a broker in this process: status, body and Retry-After for each, in order."""
+LocalAccept = Callable[[Sequence[Outgoing]], Sequence[tuple[int, Any, float | None]]]
+"""Passes sends to the local broker; returns status, body and Retry-After of each, in order."""
 
 
-class LocalTarget:
-    """The broker of this same appliance, by way of a function that app.py hands in."""
+class LocalBrokerTarget(BatchTarget):
+    """The broker of this appliance."""
 
     name = "broker"
 
-    def __init__(self, ask: Ask, serves: Callable[[str], bool] = lambda _mesh: True) -> None:
-        self._ask = ask
+    def __init__(
+        self, accept: LocalAccept, serves: Callable[[str], bool] = lambda _mesh: True
+    ) -> None:
+        self._accept = accept
         self._serves = serves
 
     def serves(self, mesh: str) -> bool:
         return self._serves(mesh)
 
-    def deliver(self, send: Outgoing) -> Result:
-        return self.deliver_many([send])[0]
-
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        answers = self._ask(sends)
-        return [result_of(send, *answer) for send, answer in zip(sends, answers, strict=True)]
+        responses = self._accept(sends)
+        return [result_of(send, *response) for send, response in zip(sends, responses, strict=True)]
 
 
-class ByMesh:
-    """The brokers by their meshes: those of the settings, and for the rest the one at home."""
+class BrokersByMesh(BatchTarget):
+    """Chooses the broker by mesh: a remote one of the settings, or else the local one."""
 
     name = "broker"
 
@@ -213,17 +201,10 @@ class ByMesh:
     def serves(self, mesh: str) -> bool:
         return mesh in self._remote or (self._local is not None and self._local.serves(mesh))
 
-    @property
-    def meshes(self) -> list[str]:
-        return sorted(self._remote)
-
-    def deliver(self, send: Outgoing) -> Result:
-        return self.deliver_many([send])[0]
-
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         broker = self._remote.get(sends[0].mesh, self._local)
         if broker is None:
-            return [Later("no broker is known for this mesh") for _ in sends]
+            return [RetryLater("no broker is configured for this mesh") for _ in sends]
         results: list[Result] = broker.deliver_many(sends)
         return results
 

@@ -1,26 +1,30 @@
-"""Sends as they are shown. Pure."""
+"""Stored sends as wire structs, and their sizes in a response. Pure."""
 
 from typing import Any
 
 import msgspec
 
 from appliance.kernel.clock import iso
+from appliance.kernel.page import text_bytes
 from appliance.outbox import destination, states, wire
-from appliance.outbox.columns import Row
+from appliance.outbox.columns import SendRow
+
+ROW_OVERHEAD_BYTES = 100  # share of each row in the rest of a page
 
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
-def message_of(row: Row) -> str | None:
+def message_of(row: SendRow) -> str | None:
     return None if row.payload_dropped_at is not None else bytes(row.payload).decode()
 
 
-def meta_of(row: Row) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = None if row.meta is None else _decode(row.meta)
-    return found
+def meta_of(row: SendRow) -> dict[str, Any] | None:
+    meta: dict[str, Any] | None = None if row.meta is None else _decode(row.meta)
+    return meta
 
 
-def shown(row: Row) -> wire.OutboxRow:
+def to_wire(row: SendRow) -> wire.OutboxRow:
     def at(ms: int | None) -> str | None:
         return None if ms is None else iso(ms)
 
@@ -28,10 +32,10 @@ def shown(row: Row) -> wire.OutboxRow:
         id=row.id,
         client_message_id=row.client_message_id,
         fingerprint=bytes(row.request_fingerprint).hex(),
-        status=row.status,  # type: ignore[arg-type]
+        status=row.status,
         mesh=row.mesh,
         target=row.target,
-        to=destination.shown(row.destination_kind, row.destination_ref),
+        to=destination.to_text(row.destination_kind, row.destination_ref),
         priority=row.priority,
         reply_to_id=row.reply_to_id,
         attempts=row.attempts,
@@ -49,3 +53,21 @@ def shown(row: Row) -> wire.OutboxRow:
         payload_bytes=len(row.payload),
         principal=row.principal,
     )
+
+
+def to_export(row: SendRow) -> wire.ExportedSend:
+    return wire.ExportedSend(to_wire(row), message_of(row), meta_of(row))
+
+
+def row_bytes(row: wire.OutboxRow) -> int:
+    return len(_encode(row)) + ROW_OVERHEAD_BYTES
+
+
+def export_bytes(export: wire.ExportedSend) -> int:
+    meta = 0 if export.meta is None else len(_encode(export.meta))
+    return row_bytes(export.send) + text_bytes(export.message) + meta
+
+
+def send_bytes(row: SendRow) -> int:
+    """Size of the whole send in a response, without its chain."""
+    return export_bytes(to_export(row)) + ROW_OVERHEAD_BYTES

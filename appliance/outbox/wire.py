@@ -1,4 +1,4 @@
-"""What crosses the door about sends: requests, replies, errors."""
+"""Requests, replies and errors of the outbox."""
 
 from typing import Annotated, Any, Literal
 
@@ -26,11 +26,11 @@ Member = Annotated[str, Meta(min_length=1, max_length=200)]
 RowId = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
-CHAIN_LIMIT = 500  # requeues of one send shown, unless asked for fewer or more
+CHAIN_LIMIT = 500  # default number of requeues returned for one send
 
 
 class Send(Struct, frozen=True, forbid_unknown_fields=True):
-    """`mesh` and `target` left out: those of the settings, and the mesh's broker."""
+    """Defaults: `mesh` is that of the settings, `target` the broker of the mesh."""
 
     to: Destination
     message: str
@@ -47,7 +47,7 @@ class SendBatch(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TopicPost(Struct, frozen=True, forbid_unknown_fields=True):
-    """`mentions` travel in `meta.mentions`, so they are part of what is sent and compared."""
+    """`mentions` are sent in `meta.mentions`, so they are part of the fingerprint."""
 
     topic: Annotated[str, Meta(min_length=1, max_length=200)]
     message: str
@@ -58,7 +58,8 @@ class TopicPost(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
-    """202: `status` is `queued` or `inflight`. 200: delivered before, under `broker_message_id`."""
+    """With 202, `status` is `queued` or `inflight`. With 200 the send was already delivered as
+    `broker_message_id`."""
 
     client_message_id: str
     status: Literal["queued", "inflight"] | UnsetType = UNSET
@@ -68,7 +69,7 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class SendResult(Struct, frozen=True):
-    """One item of a batch: the status and body that a single send would have got."""
+    """Result for one item of a batch: status and body as `POST /v1/send` returns them."""
 
     status: int
     body: dict[str, Any]
@@ -79,8 +80,8 @@ class SendResults(Struct, frozen=True):
 
 
 class OutboxRow(Struct, frozen=True):
-    """One send as it stands. `payload_kept` is false once its payload was dropped. `principal`:
-    the token, or the part of the appliance, that asked for it."""
+    """The state of one send. `payload_kept` is false after its payload was dropped. `principal` is
+    the token, or the part of the appliance, that requested it."""
 
     id: str
     client_message_id: str
@@ -108,15 +109,15 @@ class OutboxRow(Struct, frozen=True):
 
 
 class OutboxPage(Struct, frozen=True):
-    """Newest first, or oldest first with `after`; `next` is the id to go on from."""
+    """Newest first, or oldest first with `after`. `next` is the id to continue from."""
 
     sends: list[OutboxRow]
     next: str | None
 
 
 class OutboxSend(Struct, frozen=True):
-    """One send whole, and the chain of requeues it is part of, oldest first. While `has_more` is
-    true, the chain continues with `after` set to `next`."""
+    """One send with its payload, and its chain of requeues, oldest first. While `has_more` is true,
+    set `after` to `next` to get more of the chain."""
 
     send: OutboxRow
     message: str | None
@@ -127,7 +128,7 @@ class OutboxSend(Struct, frozen=True):
 
 
 class ListQuery(Struct, frozen=True):
-    """`after`: oldest first, after that id. `failed` is `status=dead`."""
+    """With `after`: oldest first, from that id on. `failed=true` is the same as `status=dead`."""
 
     status: Status | None = None
     mesh: Name | None = None
@@ -139,7 +140,7 @@ class ListQuery(Struct, frozen=True):
 
 
 class ExportQuery(Struct, frozen=True):
-    """Oldest first, with payloads."""
+    """The export is oldest first and includes payloads."""
 
     status: Status | None = None
     after: RowId | None = None
@@ -147,7 +148,8 @@ class ExportQuery(Struct, frozen=True):
 
 
 class InspectQuery(Struct, frozen=True):
-    """`id` of the row, or the client's. `after`: the rest of the chain, behind that row's id."""
+    """`id` is the id of the row or the client_message_id. `after` is a row id: the chain continues
+    behind it."""
 
     id: RowId
     after: RowId | None = None
@@ -166,15 +168,15 @@ class ExportPage(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the new send says instead; what is left out stays."""
+    """Replaces `message` and `meta` of the new send; omitted fields are copied from the old one."""
 
     message: str | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType | None = UNSET
 
 
 class Requeue(Struct, frozen=True, forbid_unknown_fields=True):
-    """One send by `id` (of the row or of the client), or all that fit the rest. Exactly one of
-    `new_client_id` and `auto`. `dry_run` changes nothing and tells what would be."""
+    """Requeues one send by `id` (row id or client_message_id), or all sends that match the filter.
+    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns what would change."""
 
     id: RowId | None = None
     new_client_id: ClientMessageId | None = None
@@ -199,7 +201,7 @@ class Requeued(Struct, frozen=True):
 
 
 class RequeueResult(Struct, frozen=True):
-    """`more`: as many as the limit; others may fit the filter too."""
+    """`more`: the limit was reached, so other sends may match the filter too."""
 
     requeued: list[Requeued]
     dry_run: bool
@@ -210,15 +212,15 @@ class Drop(Struct, frozen=True, forbid_unknown_fields=True):
     id: RowId
 
 
-class Dropped(Struct, frozen=True):
-    """The send is retired and its payload gone; the id stays, for ever."""
+class DropResult(Struct, frozen=True):
+    """The retired send. Its payload is gone; its id can never be used again."""
 
     send: OutboxRow
 
 
 class Prune(Struct, frozen=True, forbid_unknown_fields=True):
-    """Drops payloads of delivered and retired sends; with `dead` also of dead ones, which are
-    retired by that."""
+    """Drops the payloads of delivered and retired sends. With `dead`, also retires dead letters and
+    drops their payloads."""
 
     confirm: bool = False
     dead: bool = False
@@ -235,7 +237,7 @@ class Reload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reloaded(Struct, frozen=True):
-    """Names of [outbox] settings: those that hold now, and those that wait for a restart."""
+    """Names of [outbox] settings: those now in force, and those that need a restart."""
 
     changed: list[str]
     needs_restart: list[str]
@@ -244,8 +246,8 @@ class Reloaded(Struct, frozen=True):
 class OutboxState(Struct, frozen=True):
     """State of the outbox: `level` is normal, high, full or degraded.
 
-    `clock_jump_seconds`: by how much the clock was set last, at `clock_jumped_at`. The times of
-    waiting sends were moved with it.
+    `clock_jump_seconds` is the size of the last clock change, detected at `clock_jumped_at`. The
+    times of pending sends were moved by the same amount.
     """
 
     enabled: bool
@@ -262,91 +264,93 @@ class OutboxState(Struct, frozen=True):
 
 
 class IdReused(Conflict):
-    """The table of the specification: `extra` carries its fields."""
+    """`extra` has the fields of the specification's duplicate table."""
 
     code = "IDEMPOTENCY_KEY_REUSED"
-    sentence = "idempotency_key_reused"
-    advice = "send it with a new client_message_id; 'agentlip outbox inspect ID' shows the old"
+    default_message = "idempotency_key_reused"
+    default_hint = (
+        "use a new client_message_id; 'agentlip outbox inspect ID' shows the send that has this one"
+    )
 
 
 class TwoIds(Invalid):
     code = "TWO_IDS"
-    sentence = "Idempotency-Key and client_message_id differ"
-    advice = "give one of them, or the same twice"
+    default_message = "the Idempotency-Key header and client_message_id differ"
+    default_hint = "send only one of them, or the same value in both"
 
 
-class NoSuchMesh(Invalid):
+class NoBrokerForMesh(Invalid):
     code = "MESH_UNKNOWN"
-    sentence = "no broker is known for that mesh"
-    advice = "name it under [[outbox.brokers]] in agentlip.toml, and restart"
+    default_message = "no broker is configured for that mesh"
+    default_hint = "add it under [[outbox.brokers]] in agentlip.toml, then: agentlipd restart"
 
 
 class MemberRevoked(Forbidden):
-    """The broker has said so of the key that this appliance has, or had."""
+    """A broker revoked the current or a former key of this appliance."""
 
     code = "MEMBER_REVOKED"
-    sentence = "the broker of this mesh has revoked the appliance's member key"
-    advice = (
-        "stop the appliance, make another key with 'agentlip identity remint --yes', and have that"
-        " added where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
+    default_message = "the broker of this mesh has revoked the appliance's member key"
+    default_hint = (
+        "stop the appliance, make a new key with 'agentlip identity remint --yes', then add it on"
+        " the broker's machine: agentlip mesh add-member MESH NAME --key KEY"
     )
 
 
 class NoSuchTarget(Invalid):
     code = "TARGET_UNKNOWN"
-    sentence = "nothing here delivers to that target"
-    advice = "leave the target out to send through the broker; details name those there are"
+    default_message = "there is no delivery target with that name"
+    default_hint = "omit target to send through the broker"
 
 
 class MessageTooLarge(Invalid):
     code = "PAYLOAD_TOO_LARGE"
-    sentence = "the message is too large"
-    advice = "send a link to it instead; the limit is in details"
+    default_message = "the message is too large"
+    default_hint = "send a link to the content instead; details.bytes_max is the limit"
 
 
 class MailNotAllowed(Forbidden):
     code = "MAIL_NOT_ALLOWED"
-    sentence = "mail may not go to that address"
-    advice = "name it, or @ and its domain, under mail.allow in agentlip.toml, and restart"
+    default_message = "mail to that address is not allowed (mail.allow)"
+    default_hint = "add it or its @DOMAIN to mail.allow in agentlip.toml, then: agentlipd restart"
 
 
 class InsufficientStorage(Unavailable):
     code = "INSUFFICIENT_STORAGE"
     status = 507
-    sentence = "insufficient_storage"
-    advice = "let it drain, or 'agentlip outbox prune --confirm'"
+    default_message = "insufficient_storage"
+    default_hint = "wait until sends are delivered, or: agentlip outbox prune --confirm"
 
 
 class DaemonBusy(Exhausted):
     code = "DAEMON_BUSY"
-    sentence = "daemon_busy"
-    advice = "send batches, or fewer requests at the same time"
+    default_message = "daemon_busy"
+    default_hint = "send batches, or fewer concurrent requests (outbox.accept_concurrency_max)"
 
 
 class OutboxOff(Unavailable):
     code = "OUTBOX_OFF"
-    sentence = "the outbox is switched off here"
-    advice = "set outbox.enabled in agentlip.toml, and restart"
+    default_message = "the outbox is disabled (outbox.enabled)"
+    default_hint = "set outbox.enabled = true in agentlip.toml, then: agentlipd restart"
 
 
 class NoSuchSend(Missing):
-    sentence = "there is no such send"
-    advice = "agentlip outbox list"
+    default_message = "send not found"
+    default_hint = "agentlip outbox list"
 
 
 class WrongState(Conflict):
     code = "WRONG_STATE"
-    sentence = "the send is not in a state in which that can be done"
-    advice = "agentlip outbox inspect ID"
+    default_message = "the send's current state does not allow this"
+    default_hint = "agentlip outbox inspect ID"
 
 
 class IdTaken(Conflict):
     code = "ALREADY_EXISTS"
-    sentence = "that client_message_id was used before; ids are never released"
-    advice = "give another, or --auto"
+    default_message = "that client_message_id is already used; ids are never released"
+    default_hint = "use another id, or --auto to have one generated"
 
 
 class PayloadGone(Conflict):
     code = "PAYLOAD_GONE"
-    sentence = "the payload was dropped"
-    advice = "give a new one with --patch-payload"
+    default_message = "the send's payload was dropped"
+    default_hint = "agentlip outbox requeue ID --auto --patch-payload JSON"

@@ -1,6 +1,6 @@
-"""What each change does inside its transaction. Rows are never deleted.
+"""Changes of the outbox, each in one transaction. Rows are never deleted.
 
-Every function takes a Tx and plain values, so that a writer in another process can run it.
+Functions take a Tx and plain values, so that the writer process can run them.
 """
 
 import json
@@ -13,15 +13,15 @@ from msgspec import Struct
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 from appliance.outbox import queries, states, wire
-from appliance.outbox.columns import COLUMNS, Row
-from appliance.outbox.views import shown
+from appliance.outbox.columns import COLUMNS, SendRow
+from appliance.outbox.views import to_wire
 
 ID_PREFIX = "out_"
 _encode = msgspec.json.Encoder().encode
 
 
-class New(NamedTuple):
-    """A send as it was asked for, ready to be stored."""
+class NewSend(NamedTuple):
+    """A validated send, ready to be stored."""
 
     client_message_id: str
     fingerprint: bytes
@@ -37,8 +37,9 @@ class New(NamedTuple):
     principal: str | None = None
 
 
-class Found(NamedTuple):
-    """What was there: `state` None is a new row, `full` says that there was no room for one."""
+class Acceptance(NamedTuple):
+    """The result of accepting one send: `state` is that of the existing row, None if there was
+    none; `full`: there was no capacity for a new row."""
 
     state: str | None
     same: bool
@@ -48,16 +49,15 @@ class Found(NamedTuple):
     full: bool = False
 
 
-_NEW, _FULL = Found(None, True), Found(None, True, full=True)
+_NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 
 
-def accept(tx: Tx, sends: Sequence[New], room: int) -> list[Found]:
-    """Look each up and store those that are new, while there is `room`; one answer each.
+def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
+    """Look up each send and store up to `free_sends` new ones; one result for each.
 
-    One transaction with the writer's other work, under the lock that BEGIN IMMEDIATE takes, so
-    two requests with one id never both find nothing.
+    Runs under the lock of BEGIN IMMEDIATE, so two requests with the same id can't both store it.
     """
-    found = []
+    results = []
     for send in sends:
         row = tx.execute(
             "SELECT request_fingerprint, status, broker_message_id, history_id, last_error,"
@@ -65,23 +65,23 @@ def accept(tx: Tx, sends: Sequence[New], room: int) -> list[Found]:
             (send.client_message_id,),
         ).fetchone()
         if row is not None:
-            found.append(_compared(send, row))
-        elif room <= 0:
-            found.append(_FULL)
+            results.append(_compared(send, row))
+        elif free_sends <= 0:
+            results.append(_FULL)
         else:
-            room -= 1
+            free_sends -= 1
             _insert(tx, send)
-            found.append(_NEW)
-    return found
+            results.append(_NEW)
+    return results
 
 
-def _compared(send: New, row: Any) -> Found:
-    """The fingerprint speaks of one mesh; the id is used up for all of them."""
+def _compared(send: NewSend, row: Any) -> Acceptance:
+    """The fingerprint doesn't include mesh and target, but an id is used for all of them."""
     same = row[0] == send.fingerprint and row[5] == send.mesh and row[6] == send.target
-    return Found(row[1], same, row[2], row[3], row[4])
+    return Acceptance(row[1], same, row[2], row[3], row[4])
 
 
-def _insert(tx: Tx, send: New) -> str:
+def _insert(tx: Tx, send: NewSend) -> str:
     row_id = tx.new_id(ID_PREFIX)
     tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
@@ -93,38 +93,38 @@ def _insert(tx: Tx, send: New) -> str:
     return row_id
 
 
-# -- delivering ------------------------------------------------------------------------
+# -- delivery ------------------------------------------------------------------------
 
 
-def reset_inflight(tx: Tx, pause_ms: int, reason: str, held: Sequence[str] = ()) -> int:
-    """Sends in flight that nobody holds, after a restart or a doubtful write: nobody knows what
-    became of them, so they are tried again."""
+def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str] = ()) -> int:
+    """Make sends pending that are in flight but not in `in_flight`: after a restart or a failed
+    write their outcome is unknown. Counts an attempt."""
     return tx.execute(
         "UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?,"
         " last_error = ? WHERE status = 'inflight'"
         " AND id NOT IN (SELECT value FROM json_each(?))",
-        (tx.now_ms + pause_ms, reason, json.dumps(list(held))),
+        (tx.now_ms + delay_ms, reason, json.dumps(list(in_flight))),
     ).rowcount
 
 
 def claim(
     tx: Tx, route: str, now_ms: int, too_old_ms: int, limit: int, bytes_max: int
-) -> list[Row]:
-    """Take what is due on a route; what became too old meanwhile is left to the sweep."""
+) -> list[SendRow]:
+    """Claim due sends of a route. Those that are too old are left to the sweep."""
     rows = tx.execute(
         f"SELECT {COLUMNS} FROM outbox WHERE status = 'pending' AND route = ?"
         " AND next_attempt_at <= ? AND enqueued_at > ? ORDER BY next_attempt_at, rowid LIMIT ?",
         (route, now_ms, too_old_ms, limit),
     ).fetchall()
-    return _take(tx, [Row(*row) for row in rows], bytes_max)
+    return _claim_rows(tx, [SendRow(*row) for row in rows], bytes_max)
 
 
 def claim_in_order(
     tx: Tx, route: str, now_ms: int, too_old_ms: int, limit: int, bytes_max: int, after: Any
-) -> tuple[list[Row], Any]:
-    """Take the oldest of each destination, where it is due and nothing before it is on its way.
-    Goes round the destinations, from `after`, a bounded number a round."""
-    found: list[Row] = []
+) -> tuple[list[SendRow], Any]:
+    """Claim the oldest send of each destination, if it is due and none before it is in flight.
+    Visits up to `limit` destinations from `after` on; also returns the cursor to continue from."""
+    rows: list[SendRow] = []
     kind, ref = after or ("", "")
     for _ in range(limit):
         row = tx.execute(
@@ -136,31 +136,31 @@ def claim_in_order(
         if row is None:
             kind = ref = ""
             break
-        head = Row(*row)
+        head = SendRow(*row)
         kind, ref = head.destination_kind, head.destination_ref
         due = head.next_attempt_at <= now_ms and head.enqueued_at > too_old_ms
         if head.status == states.PENDING and due:
-            found.append(head)
-    return _take(tx, found, bytes_max), ((kind, ref) if kind else None)
+            rows.append(head)
+    return _claim_rows(tx, rows, bytes_max), ((kind, ref) if kind else None)
 
 
-def _take(tx: Tx, rows: list[Row], bytes_max: int) -> list[Row]:
-    taken: list[Row] = []
+def _claim_rows(tx: Tx, rows: list[SendRow], bytes_max: int) -> list[SendRow]:
+    claimed: list[SendRow] = []
     total = 0
     for row in rows:
         total += len(row.payload) + len(row.meta or "")
-        if taken and total > bytes_max:
+        if claimed and total > bytes_max:
             break
-        taken.append(row)
+        claimed.append(row)
     tx.executemany(
         "UPDATE outbox SET status = 'inflight' WHERE id = ? AND status = 'pending'",
-        [(row.id,) for row in taken],
+        [(row.id,) for row in claimed],
     )
-    return taken
+    return claimed
 
 
-class Settled(NamedTuple):
-    """What became of one delivery. `next_attempt_at` is for those that go back."""
+class DeliveryOutcome(NamedTuple):
+    """The outcome of one delivery. `next_attempt_at` applies to retries."""
 
     id: str
     event: str
@@ -170,17 +170,23 @@ class Settled(NamedTuple):
     next_attempt_at: int = 0
 
 
-def settle(tx: Tx, results: Sequence[Settled]) -> int:
-    """Each from in flight to where it goes; a second time it changes nothing."""
+def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome]) -> int:
+    """Apply each outcome to its send in flight. Idempotent."""
     now = tx.now_ms
     delivered = [
-        (one.broker_message_id, one.history_id, now, one.id)
-        for one in results
-        if one.event == states.DELIVERED
+        (outcome.broker_message_id, outcome.history_id, now, outcome.id)
+        for outcome in outcomes
+        if outcome.event == states.DELIVERED
     ]
-    refused = [(one.reason, now, one.id) for one in results if one.event == states.REFUSED]
+    refused = [
+        (outcome.reason, now, outcome.id)
+        for outcome in outcomes
+        if outcome.event == states.REJECTED
+    ]
     later = [
-        (one.reason, one.next_attempt_at, one.id) for one in results if one.event == states.LATER
+        (outcome.reason, outcome.next_attempt_at, outcome.id)
+        for outcome in outcomes
+        if outcome.event == states.RETRY
     ]
     changed = 0
     for sql, rows in (
@@ -205,19 +211,19 @@ def settle(tx: Tx, results: Sequence[Settled]) -> int:
     return changed
 
 
-def let_die(
-    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, most: int
+def expire(
+    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, limit: int
 ) -> tuple[int, str]:
-    """Give up pending sends that were accepted before their mesh's time, or before `default_ms`.
+    """Dead-letter pending sends accepted before their mesh's limit, or before `default_ms`.
 
-    Looks at `most` of them after the id `after`, whatever their ids say about time: ids go on
-    rising after the clock was set back. Returns how many died and the id to go on from; "" at
-    the end.
+    Checks `limit` of them after the id `after`. Ids don't imply times, because they keep rising
+    after the clock was set back. Returns how many expired and the id to continue from; "" at the
+    end.
     """
     rows = tx.execute(
         "SELECT id, enqueued_at, mesh FROM outbox INDEXED BY outbox_waiting"
         " WHERE status = 'pending' AND id > ? ORDER BY id LIMIT ?",
-        (after, most),
+        (after, limit),
     ).fetchall()
     old = [
         (tx.now_ms, id_)
@@ -231,15 +237,14 @@ def let_die(
             " WHERE id = ?",
             old,
         )
-    return len(old), rows[-1][0] if len(rows) == most else ""
+    return len(old), rows[-1][0] if len(rows) == limit else ""
 
 
-# -- clocks that are set ------------------------------------------------------------------
+# -- clock changes ------------------------------------------------------------------
 
 
 def move_times(tx: Tx, jump_ms: int, _wait_ms_max: int) -> int:
-    """Move the times of all sends that have not ended, as the clock was moved; a time before 1970
-    is one as any other."""
+    """Move the times of all sends that have not ended by `jump_ms`. Times before 1970 are valid."""
     return tx.execute(
         "UPDATE outbox SET enqueued_at = enqueued_at + ?, next_attempt_at = next_attempt_at + ?"
         " WHERE status IN ('pending', 'inflight')",
@@ -248,7 +253,7 @@ def move_times(tx: Tx, jump_ms: int, _wait_ms_max: int) -> int:
 
 
 def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
-    """Sends that were accepted in the future, or wait for longer than any send does, are due."""
+    """Make sends due that were accepted in the future, or wait longer than any retry can."""
     return tx.execute(
         "UPDATE outbox SET enqueued_at = min(enqueued_at, ?), next_attempt_at ="
         " min(next_attempt_at, ?) WHERE status = 'pending'"
@@ -257,21 +262,21 @@ def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
     ).rowcount
 
 
-def forget_payloads(tx: Tx, before_ms: int, most: int) -> int:
-    """Payloads of sends delivered before that time go; id, fingerprint and receipt stay."""
+def drop_payloads(tx: Tx, before_ms: int, limit: int) -> int:
+    """Drop payloads of sends delivered before that time; id, fingerprint and receipt stay."""
     return tx.execute(
         "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ? WHERE id IN"
         " (SELECT id FROM outbox WHERE status = 'done' AND payload_dropped_at IS NULL"
         "  AND delivered_at <= ? ORDER BY delivered_at LIMIT ?)",
-        (tx.now_ms, before_ms, most),
+        (tx.now_ms, before_ms, limit),
     ).rowcount
 
 
-# -- the operator ----------------------------------------------------------------------
+# -- administration ----------------------------------------------------------------------
 
 
 class Successor(NamedTuple):
-    """What a requeue makes of a send; None for what stays as it was."""
+    """What a requeue changes in a send; None: copied from the old send."""
 
     client_message_id: str
     fingerprint: bytes | None = None
@@ -280,31 +285,31 @@ class Successor(NamedTuple):
     patched: bool = False
 
 
-def answered(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
-    """What `function` answers, as it is told and kept."""
+def as_reply(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
+    """The result of `function` as a stored reply."""
     return Reply(200, _encode(function(tx, *args)))
 
 
 def requeue(
     tx: Tx, plan: Sequence[tuple[str, Successor]], by: str, more: bool
 ) -> wire.RequeueResult:
-    """All of `plan`, or nothing: each send is retired and a new one put in its place."""
+    """Retire each send of `plan` and insert its successor: all of them or none."""
     done = [_requeue(tx, row_id, successor, by) for row_id, successor in plan]
     return wire.RequeueResult(done, False, more)
 
 
 def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeued:
     old = _retirable(tx, row_id)
-    taken = tx.execute(
+    existing = tx.execute(
         "SELECT id FROM outbox WHERE client_message_id = ?", (successor.client_message_id,)
     ).fetchone()
-    if taken is not None:
-        raise wire.IdTaken(details={"id": taken[0]})
+    if existing is not None:
+        raise wire.IdTaken(details={"id": existing[0]})
     if old.payload_dropped_at is not None and successor.payload is None:
         raise wire.PayloadGone(details={"id": old.id})
     new_id = _insert(
         tx,
-        New(
+        NewSend(
             client_message_id=successor.client_message_id,
             fingerprint=successor.fingerprint or old.request_fingerprint,
             payload=old.payload if successor.payload is None else successor.payload,
@@ -327,13 +332,13 @@ def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeue
     return wire.Requeued(old.id, old.client_message_id, new_id, successor.client_message_id)
 
 
-def drop(tx: Tx, any_id: str, by: str) -> wire.Dropped:
+def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
     """Retire a send without a successor and drop its payload."""
     row = queries.find(tx, any_id)
     if row is None:
         raise wire.NoSuchSend(details={"id": any_id})
     if row.status == states.INFLIGHT:
-        raise wire.WrongState("the send is being delivered", details=_told(row))
+        raise wire.WrongState("the send is being delivered", details=_details(row))
     if row.status in states.RETIRABLE:
         tx.execute(
             "UPDATE outbox SET status = 'aborted', aborted_at = ?, aborted_by = ? WHERE id = ?",
@@ -344,13 +349,13 @@ def drop(tx: Tx, any_id: str, by: str) -> wire.Dropped:
         " ifnull(payload_dropped_at, ?) WHERE id = ?",
         (tx.now_ms, row.id),
     )
-    again = queries.find(tx, row.id)
-    assert again is not None
-    return wire.Dropped(shown(again))
+    updated = queries.find(tx, row.id)
+    assert updated is not None
+    return wire.DropResult(to_wire(updated))
 
 
-def prune(tx: Tx, dead: bool, before_ms: int, by: str, most: int) -> wire.Pruned:
-    """Drop payloads of ended sends; `dead` retires dead ones with theirs."""
+def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int) -> wire.Pruned:
+    """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
     pruned = 0
     for condition, column in (
         ("status = 'done'", "delivered_at"),
@@ -360,26 +365,28 @@ def prune(tx: Tx, dead: bool, before_ms: int, by: str, most: int) -> wire.Pruned
             "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ? WHERE id IN"
             f" (SELECT id FROM outbox WHERE {condition} AND payload_dropped_at IS NULL"
             f"  AND {column} <= ? LIMIT ?)",
-            (tx.now_ms, before_ms, most - pruned),
+            (tx.now_ms, before_ms, limit - pruned),
         ).rowcount
-    if dead and pruned < most:
+    if dead and pruned < limit:
         pruned += tx.execute(
             "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ?1,"
             " status = 'aborted', aborted_at = ?1, aborted_by = ?2 WHERE id IN"
             " (SELECT id FROM outbox WHERE status = 'dead' AND died_at <= ?3 LIMIT ?4)",
-            (tx.now_ms, by, before_ms, most - pruned),
+            (tx.now_ms, by, before_ms, limit - pruned),
         ).rowcount
-    return wire.Pruned(pruned, more=pruned >= most)
+    return wire.Pruned(pruned, more=pruned >= limit)
 
 
-def _retirable(tx: Tx, any_id: str) -> Row:
+def _retirable(tx: Tx, any_id: str) -> SendRow:
     row = queries.find(tx, any_id)
     if row is None:
         raise wire.NoSuchSend(details={"id": any_id})
     if row.status not in states.RETIRABLE:
-        raise wire.WrongState(f"a send that is {row.status} can't be requeued", details=_told(row))
+        raise wire.WrongState(
+            f"a send that is {row.status} can't be requeued", details=_details(row)
+        )
     return row
 
 
-def _told(row: Row) -> dict[str, str | None]:
+def _details(row: SendRow) -> dict[str, str | None]:
     return {"id": row.id, "status": row.status, "superseded_by": row.superseded_by}

@@ -1,9 +1,94 @@
-"""What an agent imports to read, post and follow a workspace; light, and without the server.
+"""The SDK: read, post and follow a workspace. It needs none of the server's libraries.
 
-discovery   which workspace, which hub, which token
-reader      stateless reads of the database, no hub needed
-http        requests to the hub, retried safely
-catalogue   names of channels and topics to ids, made on demand
-listen      the event stream over a WebSocket, resumed after every break
-importer    many messages from a file, each exactly once
+    from agentlip.sdk import Client
+
+A checkout knows it by this name as well (setup.py). Names are loaded when they are first used, so
+a program pays only for what it imports.
+
+client, aio             the hub: requests, and events with a durable cursor
+courier, courier_aio    producers and consumers of envelopes
+discovery               which workspace, which hub, which token
+reader                  stateless reads of the database, without a hub
+http                    requests to the hub, retried where that is safe
+importer                many messages from a file, each exactly once
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from appliance.kernel.errors import ApplianceError as ApplianceError
+    from appliance.mesh.fingerprint import fingerprint as fingerprint
+    from appliance.sdk.aio import AsyncClient as AsyncClient
+    from appliance.sdk.client import Client as Client
+    from appliance.sdk.courier import Consumer as Consumer
+    from appliance.sdk.courier import Delivery as Delivery
+    from appliance.sdk.courier import EnvelopeRefused as EnvelopeRefused
+    from appliance.sdk.courier import Producer as Producer
+    from appliance.sdk.courier import envelope as envelope
+    from appliance.sdk.courier_aio import AsyncConsumer as AsyncConsumer
+    from appliance.sdk.courier_aio import AsyncProducer as AsyncProducer
+    from appliance.sdk.cursor import Cursor as Cursor
+    from appliance.sdk.cursor import FileCursor as FileCursor
+    from appliance.sdk.discovery import Endpoint as Endpoint
+    from appliance.sdk.discovery import HubNotRunning as HubNotRunning
+    from appliance.sdk.discovery import find_hub as find_hub
+    from appliance.sdk.errors import AlreadyExists as AlreadyExists
+    from appliance.sdk.errors import CrossChannelMove as CrossChannelMove
+    from appliance.sdk.errors import HubBusy as HubBusy
+    from appliance.sdk.errors import InvalidInput as InvalidInput
+    from appliance.sdk.errors import KeyReused as KeyReused
+    from appliance.sdk.errors import NotAllowed as NotAllowed
+    from appliance.sdk.errors import NotFound as NotFound
+    from appliance.sdk.errors import PayloadTooLarge as PayloadTooLarge
+    from appliance.sdk.errors import RateLimited as RateLimited
+    from appliance.sdk.errors import Refused as Refused
+    from appliance.sdk.errors import StorageFull as StorageFull
+    from appliance.sdk.errors import TokenRejected as TokenRejected
+    from appliance.sdk.errors import VersionConflict as VersionConflict
+    from appliance.sdk.http import Retry as Retry
+    from appliance.sdk.models import NewMessage as NewMessage
+    from appliance.sdk.reader import WorkspaceReader as WorkspaceReader
+    from appliance.sdk.stream_follower import NewHistory as NewHistory
+    from appliance.sdk.stream_follower import TokenRefused as TokenRefused
+    from appliance.sdk.target import OtherDatabase as OtherDatabase
+    from appliance.sdk.target import ProtocolUnknown as ProtocolUnknown
+
+_MODULES = {
+    ".aio": ("AsyncClient",),
+    ".client": ("Client",),
+    ".courier": ("Consumer", "Delivery", "EnvelopeRefused", "Producer", "envelope"),
+    ".courier_aio": ("AsyncConsumer", "AsyncProducer"),
+    ".cursor": ("Cursor", "FileCursor"),
+    ".discovery": ("Endpoint", "HubNotRunning", "find_hub"),
+    ".errors": (
+        "AlreadyExists",
+        "CrossChannelMove",
+        "HubBusy",
+        "InvalidInput",
+        "KeyReused",
+        "NotAllowed",
+        "NotFound",
+        "PayloadTooLarge",
+        "RateLimited",
+        "Refused",
+        "StorageFull",
+        "TokenRejected",
+        "VersionConflict",
+    ),
+    ".http": ("Retry",),
+    ".models": ("NewMessage",),
+    ".reader": ("WorkspaceReader",),
+    ".stream_follower": ("NewHistory", "TokenRefused"),
+    ".target": ("OtherDatabase", "ProtocolUnknown"),
+    "..kernel.errors": ("ApplianceError",),
+    "..mesh.fingerprint": ("fingerprint",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = list(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name], __name__), name)

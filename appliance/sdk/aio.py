@@ -1,13 +1,13 @@
-"""The client for asyncio: the same verbs to be awaited, events as an async iterator.
+"""The client for asyncio: the same methods as coroutines, events as an async iterator.
 
-    async with AsyncAgentlipClient() as hub:
+    async with AsyncClient() as hub:
         await hub.send_message(topic_id, sender="me", content_raw="hello")
         async for event in hub.events():
             ...
 
-The stream is asyncio's own. Verbs run in a few threads of the client's, on the same
-kept-alive connections as the other client's; cancelling one stops waiting for it, while the
-request itself may still be done.
+The event stream uses asyncio itself. All other methods run in the client's threads, on
+kept-alive connections. Cancelling a call stops the wait for it; the hub may still process
+the request.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from appliance.kernel.errors import Invalid
 from appliance.sdk import models
-from appliance.sdk.client import AgentlipClient, decoded
+from appliance.sdk.client import Client, decode_event
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor
 from appliance.sdk.stream_follower import (
-    ENDINGS,
     HELLO_TIMEOUT_SECONDS,
-    Course,
-    Event,
+    SESSION_ERRORS,
+    CallbackError,
     StreamBroken,
-    Theirs,
-    calling,
+    StreamEvent,
+    StreamState,
+    call_user,
     socket_options,
     socket_url,
 )
@@ -42,38 +42,38 @@ T = TypeVar("T")
 
 
 def _awaited(
-    verb: Callable[Concatenate[AgentlipClient, P], T],
-) -> Callable[Concatenate["AsyncAgentlipClient", P], Awaitable[T]]:
-    """The same verb, run in a thread."""
+    verb: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
+    """The method of `Client`, run in a thread."""
 
-    async def call(self: "AsyncAgentlipClient", /, *args: P.args, **more: P.kwargs) -> T:
+    async def call(self: "AsyncClient", /, *args: P.args, **more: P.kwargs) -> T:
         return await self._run(partial(verb, self._client, *args, **more))
 
     call.__name__, call.__doc__ = verb.__name__, verb.__doc__
     return call
 
 
-class AsyncAgentlipClient:
-    """Takes what AgentlipClient takes. For one event loop."""
+class AsyncClient:
+    """Takes the arguments of `Client`. Belongs to one event loop."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        self._client = AgentlipClient(*args, **more)
+        self._client = Client(*args, **more)
         self._threads = ThreadPoolExecutor(THREADS_MAX, "agentlip")
         self._closed = asyncio.Event()
         self._socket: ClientConnection | None = None
-        self._course: Course | None = None
+        self._course: StreamState | None = None
 
     @property
     def cursor(self) -> Cursor:
         return self._client.cursor
 
     async def connect(self) -> Self:
-        """Look that the hub is there and is the one meant; not needed before other calls."""
+        """Check that the hub runs and serves this workspace. Other calls do this by themselves."""
         await self._run(self._client.connect)
         return self
 
     async def close(self) -> None:
-        """Ends `events` and everything that waits."""
+        """End `events` and every call that waits."""
         self._closed.set()
         self._client.close()
         if self._socket is not None:
@@ -94,17 +94,17 @@ class AsyncAgentlipClient:
         await self.close()
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
-        """As AgentlipClient.on; handlers are plain functions."""
+        """Like `Client.on`; handlers are plain functions."""
         self._client.on(name, handler)
 
     # -- events ----------------------------------------------------------------------
 
     async def events(self) -> AsyncGenerator[models.Envelope, None]:
-        """As AgentlipClient.events. Leave it by `close`, or close the iterator yourself."""
+        """Like `Client.events`. End it with `close`, or close the iterator."""
         if self._course is not None:
-            raise Invalid("one client has one stream of events; make another client")
+            raise Invalid("this client already streams events; create another client")
         client = self._client
-        course = Course(
+        course = StreamState(
             client.subscriptions,
             after=client.cursor.event_id,
             epoch=client.cursor.epoch,
@@ -119,28 +119,28 @@ class AsyncAgentlipClient:
                     async with aclosing(self._session(course)) as session:
                         async for event in session:
                             if event is not None:
-                                yield decoded(event.text)
+                                yield decode_event(event.text)
                                 client.cursor = Cursor(event.event_id, course.epoch)
-                            await self._run(partial(calling, client.keeper.keep, client.cursor))
-                except ENDINGS as error:
+                            await self._run(partial(call_user, client.keeper.keep, client.cursor))
+                except SESSION_ERRORS as error:
                     if self._closed.is_set() or course.over(error):
                         return
-                    await self._pause(course.wait_after(error))
-        except Theirs as theirs:
+                    await self._sleep(course.wait_after(error))
+        except CallbackError as theirs:
             raise theirs.error from None
         finally:
             self._course = None
             client.keeper.keep(client.cursor, now=True)
 
     async def acknowledge(self, event: models.Envelope) -> None:
-        """Say that `event` is dealt with before asking for the next: before leaving the loop."""
+        """Store `event` as processed now, for example before you leave the loop."""
         client = self._client
         epoch = self._course.epoch if self._course is not None else client.cursor.epoch
         client.cursor = Cursor(event.event_id, epoch)
         await self._run(partial(client.keeper.keep, client.cursor, now=True))
 
-    async def _session(self, course: Course) -> AsyncGenerator[Event | None, None]:
-        """One connection, from hello to its end, which is always an error; None when quiet."""
+    async def _session(self, course: StreamState) -> AsyncGenerator[StreamEvent | None, None]:
+        """One connection, until it ends with an error. Yields None if no event came in time."""
         endpoint = await self._run(self._client.target.locate)
         async with connect(socket_url(endpoint), **socket_options(endpoint)) as socket:
             self._socket = socket
@@ -149,7 +149,7 @@ class AsyncAgentlipClient:
                 async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
                     course.welcome(await socket.recv(decode=True))
             except TimeoutError:
-                raise StreamBroken("the hub didn't answer hello") from None
+                raise StreamBroken("the hub did not answer the hello frame") from None
             while not self._closed.is_set():
                 try:
                     async with asyncio.timeout(CURSOR_SECONDS):
@@ -161,7 +161,7 @@ class AsyncAgentlipClient:
                 if event is not None:
                     yield event
 
-    async def _pause(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
@@ -173,19 +173,19 @@ class AsyncAgentlipClient:
 
     # -- verbs -----------------------------------------------------------------------
 
-    create_channel = _awaited(AgentlipClient.create_channel)
-    create_topic = _awaited(AgentlipClient.create_topic)
-    rename_topic = _awaited(AgentlipClient.rename_topic)
-    send_message = _awaited(AgentlipClient.send_message)
-    send_messages = _awaited(AgentlipClient.send_messages)
-    edit_message = _awaited(AgentlipClient.edit_message)
-    delete_message = _awaited(AgentlipClient.delete_message)
-    retopic_message = _awaited(AgentlipClient.retopic_message)
-    add_attachment = _awaited(AgentlipClient.add_attachment)
-    list_channels = _awaited(AgentlipClient.list_channels)
-    list_topics = _awaited(AgentlipClient.list_topics)
-    tail_messages = _awaited(AgentlipClient.tail_messages)
-    page_messages = _awaited(AgentlipClient.page_messages)
-    list_attachments = _awaited(AgentlipClient.list_attachments)
-    list_enrichments = _awaited(AgentlipClient.list_enrichments)
-    search = _awaited(AgentlipClient.search)
+    create_channel = _awaited(Client.create_channel)
+    create_topic = _awaited(Client.create_topic)
+    rename_topic = _awaited(Client.rename_topic)
+    send_message = _awaited(Client.send_message)
+    send_messages = _awaited(Client.send_messages)
+    edit_message = _awaited(Client.edit_message)
+    delete_message = _awaited(Client.delete_message)
+    retopic_message = _awaited(Client.retopic_message)
+    add_attachment = _awaited(Client.add_attachment)
+    list_channels = _awaited(Client.list_channels)
+    list_topics = _awaited(Client.list_topics)
+    tail_messages = _awaited(Client.tail_messages)
+    page_messages = _awaited(Client.page_messages)
+    list_attachments = _awaited(Client.list_attachments)
+    list_enrichments = _awaited(Client.list_enrichments)
+    search = _awaited(Client.search)

@@ -1,8 +1,8 @@
-"""MCP over standard input and output, passed on to the `/mcp` of a running hub.
+"""MCP over standard input and output, forwarded to `/mcp` of a running hub.
 
-One JSON-RPC message a line, both ways; nothing else is written to standard output. Requests
-run beside each other, for one of them may wait for events while others ask for something.
-A hub that was stopped and started again is found again at the next request.
+Both directions carry one JSON-RPC message per line; standard output carries only messages.
+Requests run concurrently, because one of them may wait for events. After a restart of the hub
+the next request finds its new address.
 """
 
 import base64
@@ -22,9 +22,9 @@ from appliance.sdk.discovery import Endpoint, connect
 LINE_BYTES_MAX = 1024 * 1024
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_SECONDS_MAX = 120.0  # twice the longest wait for events
-REQUESTS_MAX = 32  # beside each other
+REQUESTS_MAX = 32  # at the same time
 WAITING_MAX = 256
-END_SECONDS_MAX = 2.0  # for answers that are under way when the input ends
+END_SECONDS_MAX = 2.0  # for responses in progress when the input ends
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Bridge:
-    """`locate` says where the hub is, and is asked again whenever it is not there."""
+    """`locate` returns the address of the hub. It is called again when the hub does not answer."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class Bridge:
         self._target = target
         self._say = say
         self._endpoint: Endpoint | None = None
-        self._version: str | None = None  # what a handshake agreed on
+        self._version: str | None = None  # agreed in the handshake
         self._writing = threading.Lock()
-        self._room = threading.Semaphore(WAITING_MAX)
+        self._slots = threading.Semaphore(WAITING_MAX)
         self._futures: set[Future[None]] = set()
         self._running: dict[Any, http.client.HTTPConnection | None] = {}
         self._cancelled: set[Any] = set()
 
     def run(self) -> None:
-        """Until the end of the input. Answers under way get a moment; whoever waits is cut off."""
+        """Serve until the input ends. Responses in progress get a moment, then they are aborted."""
         with ThreadPoolExecutor(REQUESTS_MAX) as pool:
             try:
                 while line := self._source.readline(LINE_BYTES_MAX + 1):
@@ -79,7 +79,7 @@ class Bridge:
             if isinstance(params, dict):
                 self._cut(repr(params.get("requestId")))
         elif "id" in message:
-            self._room.acquire()
+            self._slots.acquire()
             self._running[_key(message)] = None
             future = pool.submit(self._serve, message, line.strip())
             self._futures.add(future)
@@ -89,7 +89,7 @@ class Bridge:
         if len(line) > LINE_BYTES_MAX:
             while line and not line.endswith(b"\n"):
                 line = self._source.readline(LINE_BYTES_MAX)
-            self._fail(None, INVALID_REQUEST, f"a message has more than {LINE_BYTES_MAX} bytes")
+            self._fail(None, INVALID_REQUEST, f"the message is longer than {LINE_BYTES_MAX} bytes")
             return None
         if not line.strip():
             return None
@@ -115,16 +115,16 @@ class Bridge:
                 self._fail(request_id, INTERNAL_ERROR, error.message, data)
         except (OSError, http.client.HTTPException) as error:
             if key not in self._cancelled:
-                told = f"the connection to the hub broke: {type(error).__name__}"
-                hint = "it may have been done: look before asking again"
-                self._fail(request_id, INTERNAL_ERROR, told, {"hint": hint})
+                message_text = f"the connection to the hub broke: {type(error).__name__}"
+                hint = "the hub may have processed the request: check before you repeat it"
+                self._fail(request_id, INTERNAL_ERROR, message_text, {"hint": hint})
         finally:
             self._running.pop(key, None)
             self._cancelled.discard(key)
-            self._room.release()
+            self._slots.release()
 
     def _ask(self, message: Json, line: bytes) -> bytes:
-        """The hub's answer. Asked twice only if the first try reached nobody."""
+        """The hub's response. A second attempt follows only if the first one reached no hub."""
         endpoint = self._endpoint or self._find()
         try:
             return self._post(endpoint, message, line)
@@ -149,12 +149,12 @@ class Bridge:
             self._remember(message, answer)
             return text
         if reply.status in (401, 404, 421):
-            # Another token by now, or another program on that port.
+            # The token was rotated, or another program uses that port now.
             raise _Strange(reply.status, answer)
         return _refusal(message["id"], reply.status, answer)
 
     def _headers(self, endpoint: Endpoint, message: Json) -> dict[str, str]:
-        """What a client of the HTTP transport would have sent."""
+        """The headers that a client of the HTTP transport sends."""
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
@@ -184,7 +184,7 @@ class Bridge:
             self._version = version if isinstance(version, str) else None
 
     def _cut(self, key: str) -> None:
-        """Nobody waits for that answer any more: it is not written, and its connection ends."""
+        """Abort a request: its response is not written and its connection is closed."""
         if key not in self._running:
             return
         self._cancelled.add(key)
@@ -207,18 +207,18 @@ class Bridge:
 
 
 class _Strange(ApplianceError):
-    """Whoever answered is not the hub we knew, or no longer knows our token."""
+    """Another program answered, or the hub no longer accepts the token."""
 
     def __init__(self, status: int, body: Json) -> None:
         super().__init__(
-            str(body.get("error") or f"status {status} instead of an answer"),
+            str(body.get("error") or f"the hub answered with status {status}"),
             hint=str(body.get("hint") or "agentlipd status"),
         )
         self.code = str(body.get("code") or "INTERNAL_ERROR")  # type: ignore[misc]
 
 
 def header_value(value: str) -> str:
-    """As the transport's specification writes what does not fit into a header."""
+    """The value, encoded as the MCP transport requires where a header cannot hold it."""
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
@@ -226,7 +226,7 @@ def header_value(value: str) -> str:
 
 
 def _key(message: Json) -> str:
-    return repr(message["id"])  # 1 and "1" are two requests
+    return repr(message["id"])  # 1 and "1" are different requests
 
 
 def _object(text: bytes) -> Json:
@@ -238,7 +238,7 @@ def _object(text: bytes) -> Json:
 
 
 def _refusal(request_id: Any, status: int, body: Json) -> bytes:
-    """The hub's own refusal of a request (rate, size, scope) as a JSON-RPC error."""
+    """An HTTP error of the hub (rate, size, scope) as a JSON-RPC error."""
     sentence = str(body.get("error") or f"the hub answered with status {status}")
     error = {"code": INTERNAL_ERROR, "message": sentence, "data": {"status": status, **body}}
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})

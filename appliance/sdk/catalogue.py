@@ -1,7 +1,7 @@
-"""Names of channels and topics to ids, through the hub; unknown ones made when asked to.
+"""Finds the ids of channels and topics by name through the hub, and creates missing ones.
 
-Two clients may make the same name at once: whoever comes second is told of a conflict
-and looks again.
+When two clients create the same name at once, the second gets a conflict and reads the list
+again.
 """
 
 from appliance.sdk.http import HubClient, Json, Refused
@@ -12,7 +12,7 @@ PAGES_MAX = 1000
 
 
 class Catalogue:
-    """Remembers what it has seen; ids never change, so nothing is forgotten."""
+    """Caches the ids it has read. Ids never change, so entries never expire."""
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
@@ -66,12 +66,12 @@ class Catalogue:
                 raise
 
     def _load_topics(self, channel_id: str) -> None:
-        known = self._topics.setdefault(channel_id, {})
+        topics = self._topics.setdefault(channel_id, {})
         before: str | None = None
         for _ in range(PAGES_MAX):
             path = f"/api/v1/channels/{channel_id}/topics"
             page = self._client.get(path, limit=PAGE, before_id=before)["topics"]
-            known.update((each["title"], each["id"]) for each in page)
+            topics.update((each["title"], each["id"]) for each in page)
             if not page or page[-1]["id"] == before:
                 break
             before = page[-1]["id"]

@@ -1,6 +1,6 @@
 """The client for programs with threads, or with gevent: events as an iterator, verbs as methods.
 
-    with AgentlipClient() as hub:
+    with Client() as hub:
         hub.send_message(topic_id, sender="me", content_raw="hello")
         for event in hub.events():
             ...
@@ -24,12 +24,12 @@ import msgspec
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
-from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, Keeper, keeper_of
+from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
 from appliance.sdk.http import HubClient, Json, Retry
 from appliance.sdk.listen import Follower
-from appliance.sdk.stream_follower import NewHistory, Signals
-from appliance.sdk.target import Target
+from appliance.sdk.stream_follower import NewHistory, StreamCallbacks
+from appliance.sdk.target import HubTarget
 
 CONNECTIONS_KEPT_MAX = 8
 BATCH_MAX = 500
@@ -40,15 +40,15 @@ Subscriptions = dict[str, list[str]]
 T = TypeVar("T")
 
 
-class AgentlipClient:
-    """One hub, by workspace (default: found from here upwards) or by URL.
+class Client:
+    """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
-    subscriptions   {"channels": [ids or names], "topics": [ids]}; None: everything
-    after_event_id  where `events` begins if `cursor` holds nothing; with `epoch` if known
-    cursor          FileCursor(path), or a function that is given each Cursor to keep
-    on_new_history  asked for the event to go on after, when a restored backup or another
-                    database made the cursor meaningless; default: 0, from the beginning
-    wait            wait for a hub that isn't running yet instead of failing at once
+    subscriptions   {"channels": [ids or names], "topics": [ids]}; None: all events
+    after_event_id  where `events` begins if `cursor` is empty; with `epoch` if known
+    cursor          FileCursor(path), or a function that stores each Cursor
+    on_new_history  called when a restored backup or another database invalidated the cursor;
+                    returns the event to continue after (default: 0, from the beginning)
+    wait            wait for a hub that is not running yet instead of raising HubNotRunning
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class AgentlipClient:
         subscriptions: Subscriptions | None = None,
         after_event_id: int = 0,
         epoch: str = "",
-        cursor: Keeper | Callable[[Cursor], object] | None = None,
+        cursor: CursorStore | Callable[[Cursor], object] | None = None,
         on_new_history: Callable[[NewHistory], int] = lambda _: 0,
         retry: Retry = THROUGH_RESTARTS,
         wait: bool = False,
     ) -> None:
-        self.target = Target(workspace, url, token, token_file)
-        self.signals = Signals()
+        self.target = HubTarget(workspace, url, token, token_file)
+        self.signals = StreamCallbacks()
         self.subscriptions = subscriptions
         self.on_new_history = on_new_history
         self.wait = wait
-        self.keeper = keeper_of(cursor)
+        self.keeper = cursor_store(cursor)
         self.cursor = self.keeper.load() or Cursor(after_event_id, epoch)
         self._retry = retry
         self._closed = threading.Event()
@@ -81,12 +81,12 @@ class AgentlipClient:
     # -- the connection --------------------------------------------------------------
 
     def connect(self) -> Self:
-        """Look that the hub is there and is the one meant; not needed before other calls."""
+        """Check that the hub runs and serves this workspace. Other calls do this by themselves."""
         self.target.locate()
         return self
 
     def close(self) -> None:
-        """From any thread: ends `events` and everything that waits."""
+        """End `events` and every call that waits. Any thread may call it."""
         self._closed.set()
         follower = self._follower
         if follower is not None:
@@ -108,29 +108,29 @@ class AgentlipClient:
         self.close()
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
-        """`disconnect` (why), `reconnect` (after which event), `error` (what `events` raises).
+        """Call `handler` on `disconnect` (reason), `reconnect` (event id) or `error` (exception).
 
-        Handlers run where `events` runs; what they raise, `events` raises.
+        Handlers run in the thread that iterates over `events`, which raises their exceptions.
         """
-        known: dict[str, list[Callable[[Any], object]]] = {
+        handlers: dict[str, list[Callable[[Any], object]]] = {
             "disconnect": self.signals.disconnected,
             "reconnect": self.signals.reconnected,
             "error": self.signals.failed,
         }
-        if name not in known:
-            raise Invalid(f"there is no '{name}'; there are {', '.join(known)}")
-        known[name].append(handler)
+        if name not in handlers:
+            raise Invalid(f"unknown callback '{name}': use {', '.join(handlers)}")
+        handlers[name].append(handler)
 
     # -- events ----------------------------------------------------------------------
 
     def events(self) -> Iterator[models.Envelope]:
-        """Events in order, each once, until `close`; reconnects for ever.
+        """Events in order, each once, until `close`. Reconnects without a limit.
 
-        Asking for the next event says that the last one is dealt with: only then is the
-        cursor kept. A consumer that dies over an event gets it again.
+        Requesting the next event marks the last one as processed; only then is the cursor
+        stored. A consumer that crashes while it processes an event gets that event again.
         """
         if self._follower is not None:
-            raise Invalid("one client has one stream of events; make another client")
+            raise Invalid("this client already streams events; create another client")
         if self._closed.is_set():
             raise Invalid("this client is closed")
         self._follower = follower = Follower(
@@ -140,13 +140,13 @@ class AgentlipClient:
             epoch=self.cursor.epoch,
             restart=self.on_new_history,
             signals=self.signals,
-            pause=self._closed.wait,
+            sleep=self._closed.wait,
             insist=self.wait,
         )
         try:
             for event in follower.events(CURSOR_SECONDS):
                 if event is not None:
-                    yield decoded(event.text)
+                    yield decode_event(event.text)
                     self.cursor = Cursor(event.event_id, follower.epoch)
                 self.keeper.keep(self.cursor)
         finally:
@@ -155,7 +155,7 @@ class AgentlipClient:
             self.keeper.keep(self.cursor, now=True)
 
     def acknowledge(self, event: models.Envelope) -> None:
-        """Say that `event` is dealt with before asking for the next: before leaving the loop."""
+        """Store `event` as processed now, for example before you leave the loop."""
         epoch = self._follower.epoch if self._follower is not None else self.cursor.epoch
         self.cursor = Cursor(event.event_id, epoch)
         self.keeper.keep(self.cursor, now=True)
@@ -177,7 +177,7 @@ class AgentlipClient:
     def rename_topic(
         self, topic_id: str, title: str, *, key: str | None = None
     ) -> models.TopicChanged:
-        path = f"/api/v1/topics/{segment(topic_id)}"
+        path = f"/api/v1/topics/{path_segment(topic_id)}"
         return self._patch(path, {"title": title}, key, models.TopicChanged)
 
     def send_message(
@@ -187,7 +187,7 @@ class AgentlipClient:
         return self._post("/api/v1/messages", body, key, models.MessageChanged)
 
     def send_messages(self, messages: Sequence[models.NewMessage]) -> list[models.BatchOutcome]:
-        """Many at once; for each, in order, what it became or the error it was refused with."""
+        """Send many messages. Returns for each, in order, the new message or its error."""
         outcomes: list[models.BatchOutcome] = []
         for start in range(0, len(messages), BATCH_MAX):
             items = [_with_key(message) for message in messages[start : start + BATCH_MAX]]
@@ -227,7 +227,7 @@ class AgentlipClient:
         *,
         key: str | None = None,
     ) -> models.Moved:
-        """Move `one` message, it and all `later` ones of its topic, or `all` of its topic."""
+        """Move one message (`one`), it and all after it (`later`), or its whole topic (`all`)."""
         body = {
             "op": "move_topic",
             "to_topic_id": to_topic_id,
@@ -247,7 +247,7 @@ class AgentlipClient:
         source_message_id: str | None = None,
         key: str | None = None,
     ) -> models.AttachmentAdded:
-        """Attach something to a topic, once: what is there already is answered as it is."""
+        """Attach something to a topic. An equal attachment is returned instead of added twice."""
         body = {
             "kind": kind,
             "value_json": value_json,
@@ -262,7 +262,7 @@ class AgentlipClient:
     def list_channels(
         self, limit: int = 1000, after_name: str | None = None
     ) -> list[models.Channel]:
-        """By name; `after_name` goes on behind the last of an earlier page."""
+        """Channels sorted by name; `after_name` continues after the last one of a page."""
         return self._get(
             "/api/v1/channels", list[models.Channel], "channels", limit=limit, after_name=after_name
         )
@@ -270,12 +270,12 @@ class AgentlipClient:
     def list_topics(
         self, channel_id: str, limit: int = 50, before_id: str | None = None
     ) -> list[models.Topic]:
-        """The most recently used first; `before_id` goes on below a topic."""
-        path = f"/api/v1/channels/{segment(channel_id)}/topics"
+        """Topics, most recently used first; `before_id` continues after the last one of a page."""
+        path = f"/api/v1/channels/{path_segment(channel_id)}/topics"
         return self._get(path, list[models.Topic], "topics", limit=limit, before_id=before_id)
 
     def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:
-        """The newest of a topic, newest first."""
+        """The newest messages of a topic, newest first."""
         return self.page_messages(topic_id, limit=limit)
 
     def page_messages(
@@ -287,9 +287,9 @@ class AgentlipClient:
         after_id: str | None = None,
         limit: int = 50,
     ) -> list[models.Message]:
-        """A page of a topic or a channel: newest first, with `after_id` oldest first.
+        """A page of a topic or a channel: newest first, or oldest first with `after_id`.
 
-        Large messages make pages of fewer than `limit`: continue until a page is empty.
+        A page of large messages holds fewer than `limit`: continue until a page is empty.
         """
         return self._get(
             "/api/v1/messages", list[models.Message], "messages",
@@ -315,7 +315,7 @@ class AgentlipClient:
         return self._get(path, kinds, "attachments", kind=kind, limit=limit)
 
     def list_enrichments(self, message_id: str) -> list[models.Enrichment]:
-        """What plugins found in the text as it is now."""
+        """The enrichments that plugins made from the current text."""
         path, kinds = f"{_message(message_id)}/enrichments", list[models.Enrichment]
         return self._get(path, kinds, "enrichments")
 
@@ -330,14 +330,14 @@ class AgentlipClient:
         before: str | None = None,
         limit: int = 50,
     ) -> models.SearchResult:
-        """Messages with these words, "phrases", one OR the other; the best first."""
+        """Messages that match words, "phrases" and OR, best match first."""
         return self._get(
             "/api/v1/search", models.SearchResult, None,
             q=query, channel_id=channel_id, topic_id=topic_id, sender=sender,
             after=after, before=before, limit=limit,
         )  # fmt: skip
 
-    # -- underneath ------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------
 
     def _get(self, path: str, reply: type[T], field: str | None, /, **query: Any) -> T:
         with self._http() as hub:
@@ -354,7 +354,7 @@ class AgentlipClient:
 
     @contextmanager
     def _http(self) -> Iterator[HubClient]:
-        """A connection that nobody else uses meanwhile."""
+        """A connection for the exclusive use of the block."""
         if self._closed.is_set():
             raise Invalid("this client is closed")
         try:
@@ -370,22 +370,22 @@ class AgentlipClient:
                 self._idle.append(hub)
 
 
-def decoded(text: str) -> models.Envelope:
+def decode_event(text: str) -> models.Envelope:
     return _envelope.decode(text)
 
 
-def segment(text: str) -> str:
+def path_segment(text: str) -> str:
     if not text:
         raise Invalid("an id must not be empty")
     return quote(text, safe="")
 
 
 def _message(message_id: str) -> str:
-    return f"/api/v1/messages/{segment(message_id)}"
+    return f"/api/v1/messages/{path_segment(message_id)}"
 
 
 def _attachments(topic_id: str) -> str:
-    return f"/api/v1/topics/{segment(topic_id)}/attachments"
+    return f"/api/v1/topics/{path_segment(topic_id)}/attachments"
 
 
 def _given(body: Json) -> Json:

@@ -12,7 +12,8 @@
     def work(envelope): ...      # and the lease is renewed while it runs
     consumer.run()
 
-`locate` is asked for the appliance again after every break: `find_hub` does.
+`locate` returns the address of the appliance and is called for every connection, for example
+`find_hub`.
 """
 
 import json
@@ -30,8 +31,9 @@ import msgspec
 from appliance.courier.wire import BATCH_MAX
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
+from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
-from appliance.sdk.websocket import Link, LinkBroken
+from appliance.sdk.websocket import SocketBroken, WebSocket
 
 Env = dict[str, Any]
 Locate = Callable[[], Endpoint]
@@ -41,61 +43,64 @@ WINDOW_MAX = 5_000
 FRAME_ENVELOPES = 100
 FRAME_BYTES_MAX = 200 * 1024
 RENEW_SECONDS_MAX = 15.0
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 10.0
+RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0, jitter=0.25)
 DEFAULT_LEASE_MS = 30_000
-DIGITS_MAX = 4_000  # of an integer; Python converts no longer ones
+DIGITS_MAX = 4_000  # longer integers cannot be converted by Python
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """What an error frame says."""
+class ErrorFrame(msgspec.Struct, frozen=True):
+    """The content of an error frame."""
 
     code: int = 0
     message: str = ""
     name: str = ""
     seq: int | None = None
-    count: int = 1  # envelopes it is about, from `seq` on
+    count: int = 1  # envelopes that it concerns, beginning with `seq`
     id: str | None = None
     field: str | None = None
     retry_after: float | None = None
     hint: str = ""
 
 
-class Frame(msgspec.Struct, frozen=True):
+class CourierFrame(msgspec.Struct, frozen=True):
+    """`deliver`: an envelope, delivered the `attempt`-th time, or a list of them with `attempts`.
+    These numbers are missing if all of them are 1."""
+
     accepted: int | None = None
-    error: Problem | None = None
+    error: ErrorFrame | None = None
     deliver: Any = None
     attempt: int = 1
+    attempts: list[int] = []
 
 
 class EnvelopeRefused(ApplianceError):
-    """The appliance did not take an envelope; `details` has what it said."""
+    """The appliance rejected an envelope; `details` has its error."""
 
     kind = "invalid"
     code = "ENVELOPE_REFUSED"
-    sentence = "the appliance did not take the envelope"
-    advice = "details have its own error: docs/errors.md says what it means"
+    default_message = "the appliance rejected the envelope"
+    default_hint = "details.code is the reason: docs/reference/errors.md explains the codes"
 
-    def __init__(self, problem: Problem, id_: str = "") -> None:
+    def __init__(self, error: ErrorFrame, id_: str = "") -> None:
         super().__init__(
-            problem.message or None,
-            details={"status": problem.code, "code": problem.name, "id": id_},
-            hint=problem.hint,
-            retry_after=problem.retry_after,
+            error.message or None,
+            details={"status": error.code, "code": error.name, "id": id_},
+            hint=error.hint,
+            retry_after=error.retry_after,
         )
-        self.http_status = problem.code
+        self.http_status = error.code
 
 
-_frame = msgspec.json.Decoder(Frame).decode
+_frame = msgspec.json.Decoder(CourierFrame).decode
 
 
-def read_frame(message: bytes | str) -> Frame:
-    """What the appliance said. A payload may hold numbers that only the slower decoder takes
-    (1e400 is infinite there): a consumer that died of one would get it again and again."""
+def read_frame(message: bytes | str) -> CourierFrame:
+    """Decode a frame. Numbers such as 1e400 need the slower decoder, which reads infinity. A
+    consumer that failed on such a payload would receive it again and again."""
     try:
         return _frame(message)
     except msgspec.ValidationError:
-        return msgspec.convert(json.loads(message, parse_int=_whole), Frame)
+        return msgspec.convert(json.loads(message, parse_int=_whole), CourierFrame)
 
 
 def _whole(digits: str) -> float:
@@ -106,7 +111,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def envelope(type_: str, payload: Any, sender: str | None = None, **more: Any) -> Env:
-    """A new envelope with an id and the time; `more` are further fields (tags, headers, …)."""
+    """A new envelope with an id and a timestamp; `more` are other fields (tags, headers, …)."""
     now = datetime.now(UTC)
     made: Env = {
         "id": more.pop("id", None) or f"e-{random_id()}",
@@ -122,16 +127,16 @@ def envelope(type_: str, payload: Any, sender: str | None = None, **more: Any) -
 class Producer:
     """Sends over one socket. Not thread-safe.
 
-    `send` waits for the answer. `post` does not, and lets up to `window` envelopes wait for
-    theirs; `flush` waits for all. After a break what has no answer yet is sent again: its id
-    keeps it from being queued twice.
+    `send` waits for the response. `post` does not: up to `window` envelopes may be without a
+    response, and `flush` waits for all. After a broken connection, envelopes without a response
+    are sent again; their ids prevent duplicates.
     """
 
     def __init__(self, locate: Locate, *, window: int = 1_000, attempts_max: int = 6) -> None:
         self._locate = locate
         self._window = min(window, WINDOW_MAX)
         self._attempts_max = attempts_max
-        self._link: Link | None = None
+        self._link: WebSocket | None = None
         self._seq = 0
         self._unsent: list[tuple[int, bytes]] = []
         self._unsent_bytes = 0
@@ -145,13 +150,13 @@ class Producer:
         self.close()
 
     def send(self, to: str, env: Env) -> str:
-        """Returns the id once the appliance has it; raises EnvelopeRefused."""
+        """Send one envelope and return its id. Raises EnvelopeRefused."""
         self.post(to, env)
         self.flush()
         return str(env["id"])
 
     def send_many(self, to: str, envelopes: Iterable[Env]) -> int:
-        """How many; raises EnvelopeRefused for the first that was not taken."""
+        """Send envelopes and return their number. The first rejected one raises EnvelopeRefused."""
         count = 0
         for env in envelopes:
             self.post(to, env)
@@ -171,7 +176,7 @@ class Producer:
             self._insist(self._pull)
 
     def flush(self) -> None:
-        """Waits for every answer; raises the first refusal."""
+        """Wait for all responses. Raises the first rejection."""
         while self._waiting:
             self._insist(self._pull)
         refused, self._refused = self._refused, []
@@ -183,9 +188,9 @@ class Producer:
             self._link.close()
             self._link = None
 
-    def _connected(self) -> Link:
+    def _connected(self) -> WebSocket:
         if self._link is None:
-            self._link = Link(self._locate(), "/v1/publish")
+            self._link = WebSocket(self._locate(), "/v1/publish")
             self._unsent = [(seq, frame) for seq, _, frame in self._waiting]
         return self._link
 
@@ -194,11 +199,11 @@ class Producer:
             try:
                 step()
                 return
-            except (LinkBroken, HubNotRunning, StaleServerFile):
+            except (SocketBroken, HubNotRunning, StaleServerFile):
                 self.close()
                 if attempt == self._attempts_max:
                     raise
-                time.sleep(pause_before(attempt))
+                time.sleep(backoff_seconds(attempt))
 
     def _push(self) -> None:
         link = self._connected()
@@ -219,7 +224,7 @@ class Producer:
         self._push()
         messages = self._connected().receive(ANSWER_SECONDS_MAX)
         if not messages:
-            raise LinkBroken("the appliance does not answer")
+            raise SocketBroken("the appliance does not respond")
         for message in messages:
             frame = read_frame(message)
             if frame.error is not None:
@@ -228,18 +233,18 @@ class Producer:
                 while self._waiting and self._waiting[0][0] <= frame.accepted:
                     self._waiting.popleft()
 
-    def _refuse(self, problem: Problem) -> None:
-        for place, (seq, id_, _) in enumerate(self._waiting):
-            if problem.seq == seq:
-                self._refused.append(EnvelopeRefused(problem, id_))
-                for _ in range(min(problem.count, len(self._waiting) - place)):
-                    del self._waiting[place]
+    def _refuse(self, error: ErrorFrame) -> None:
+        for index, (seq, id_, _) in enumerate(self._waiting):
+            if error.seq == seq:
+                self._refused.append(EnvelopeRefused(error, id_))
+                for _ in range(min(error.count, len(self._waiting) - index)):
+                    del self._waiting[index]
                 return
-        raise EnvelopeRefused(problem)
+        raise EnvelopeRefused(error)
 
 
 class Delivery:
-    """An envelope in our hands until it is acked, nacked, or its lease ends."""
+    """An envelope leased to this consumer until it is acked or nacked, or the lease expires."""
 
     __slots__ = ("_consumer", "attempt", "envelope", "id")
 
@@ -260,9 +265,9 @@ class Delivery:
 
 
 class Consumer:
-    """Receives from one stream or a pattern, for ever. Read by one thread.
+    """Receives from one stream or a pattern without end. Only one thread may iterate over it.
 
-    `credit` is how many it will hold at once; `batch` how many may come in one frame.
+    `credit` limits the envelopes leased at once, `batch` the envelopes of one frame.
     """
 
     def __init__(
@@ -275,24 +280,24 @@ class Consumer:
         lease_ms: int | None = None,
         name: str = "",
         say: Callable[[str], None] = lambda _: None,
-        pause: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._locate = locate
         self._credit = credit
         self._lease_ms = lease_ms
         self._say = say
-        self._pause = pause
+        self._sleep = sleep
         query: dict[str, Any] = {"stream": stream, "credit": credit, "batch": min(batch, BATCH_MAX)}
         if lease_ms is not None:
             query["leaseMs"] = lease_ms
         if name:
             query["name"] = name
         self._path = "/v1/subscribe?" + urlencode(query)
-        self._link: Link | None = None
+        self._link: WebSocket | None = None
         self._acks: list[str] = []
         self._spent = 0
-        self._held: set[str] = set()
-        self._ready: deque[tuple[Env, int]] = deque()  # came, and not given to anybody yet
+        self._leased: set[str] = set()
+        self._ready: deque[tuple[Env, int]] = deque()  # received, not yet handed out
         self._lock = threading.Lock()
         self._handler: Callable[[Env], Any] | None = None
         self._stop = threading.Event()
@@ -309,9 +314,9 @@ class Consumer:
                 yield delivery
 
     def deliveries(self, idle_seconds: float | None = None) -> Iterator[Delivery | None]:
-        """Deliveries; None whenever nothing came for `idle_seconds`. Ends after `stop`.
+        """Deliveries, and None when none came for `idle_seconds`. Ends after `stop`.
 
-        The first connection must succeed; later ones are tried for ever.
+        The first connection must succeed; later ones are retried without a limit.
         """
         attempt, connected = 0, False
         while not self._stop.is_set():
@@ -319,23 +324,23 @@ class Consumer:
                 self._open()
                 connected, attempt = True, 0
                 yield from self._session(idle_seconds)
-            except (LinkBroken, HubNotRunning, StaleServerFile) as error:
+            except (SocketBroken, HubNotRunning, StaleServerFile) as error:
                 self.close()
                 if not connected:
                     raise
                 attempt += 1
-                seconds = pause_before(attempt)
-                self._say(f"{error.message}; connecting again in {seconds:.1f} s")
-                self._pause(seconds)
+                seconds = backoff_seconds(attempt)
+                self._say(f"{error.message}; reconnecting in {seconds:.1f} s")
+                self._sleep(seconds)
 
     def handler(self, function: Callable[[Env], Any]) -> Callable[[Env], Any]:
-        """Decorator: what `run` calls for every envelope."""
+        """Decorator: `run` calls the function for every envelope."""
         self._handler = function
         return function
 
     def run(self, handler: Callable[[Env], Any] | None = None) -> None:
-        """Ack what the handler returns from, nack what it raises for; for ever, or until
-        `stop`. While it works, the lease is renewed by another thread."""
+        """Call the handler for every envelope until `stop`: ack when it returns, nack when it
+        raises. Another thread renews the lease while the handler runs."""
         work = handler or self._handler
         if work is None:
             raise ValueError("run() needs a handler")
@@ -350,77 +355,77 @@ class Consumer:
                     delivery.ack()
 
     def stop(self) -> None:
-        """From a handler or a signal: no more deliveries after this one."""
+        """End after the current delivery. A handler or a signal handler may call it."""
         self._stop.set()
 
     def close(self) -> None:
-        """What is held returns to the stream at once."""
+        """Disconnect. Envelopes that are neither acked nor nacked return to the stream at once."""
         with self._lock:
             link, self._link = self._link, None
             acks, self._acks = self._acks, []
-            self._held.clear()
+            self._leased.clear()
             self._ready.clear()
             self._spent = 0
         if link is not None:
             try:
                 for at in range(0, len(acks), BATCH_MAX):
                     link.send(_encode({"ack": acks[at : at + BATCH_MAX]}))
-            except LinkBroken:
+            except SocketBroken:
                 pass  # they will be delivered again
             link.close()
 
-    # -- what deliveries call ---------------------------------------------------------
+    # -- called by deliveries ----------------------------------------------------------
 
     def settle(self, id_: str) -> None:
-        """Ack, together with others: at half the credit, or before the next wait."""
+        """Ack. Acks are sent together, when half the credit is used or before the next wait."""
         with self._lock:
-            self._held.discard(id_)
+            self._leased.discard(id_)
             self._acks.append(id_)
             self._spent += 1
         if self._spent * 2 >= self._credit:
             self.flush()
 
     def refuse(self, id_: str, mode: str, delay_ms: int | None, error: str) -> None:
-        said: dict[str, Any] = {"nack": id_, "mode": mode, "error": error[:1000]}
+        frame: dict[str, Any] = {"nack": id_, "mode": mode, "error": error[:1000]}
         if delay_ms is not None:
-            said["delayMs"] = delay_ms
+            frame["delayMs"] = delay_ms
         with self._lock:
-            self._held.discard(id_)
+            self._leased.discard(id_)
             self._spent += 1
-        self._tell(said)
+        self._send(frame)
 
     def extend(self, ids: Sequence[str], lease_ms: int | None = None) -> None:
-        said: dict[str, Any] = {"extend": list(ids)}
+        frame: dict[str, Any] = {"extend": list(ids)}
         if lease_ms is not None or self._lease_ms is not None:
-            said["leaseMs"] = lease_ms or self._lease_ms
-        self._tell(said)
+            frame["leaseMs"] = lease_ms or self._lease_ms
+        self._send(frame)
 
     def renew(self) -> None:
-        """Extend everything that is held."""
+        """Extend the leases of all envelopes."""
         with self._lock:
-            held = list(self._held)
-        for at in range(0, len(held), BATCH_MAX):
-            self.extend(held[at : at + BATCH_MAX])
+            leased = list(self._leased)
+        for at in range(0, len(leased), BATCH_MAX):
+            self.extend(leased[at : at + BATCH_MAX])
 
     def flush(self) -> None:
         with self._lock:
             acks, self._acks = self._acks, []
             spent, self._spent = self._spent, 0
         for at in range(0, len(acks), BATCH_MAX):
-            self._tell({"ack": acks[at : at + BATCH_MAX]})
+            self._send({"ack": acks[at : at + BATCH_MAX]})
         if spent:
-            self._tell({"credit": spent})
+            self._send({"credit": spent})
 
     # -- inside -------------------------------------------------------------------------
 
-    def _open(self) -> Link:
+    def _open(self) -> WebSocket:
         if self._link is None:
-            self._link = Link(self._locate(), self._path)
+            self._link = WebSocket(self._locate(), self._path)
         return self._link
 
     def _session(self, idle_seconds: float | None) -> Iterator[Delivery | None]:
         while not self._stop.is_set():
-            while self._ready:  # also what an iteration that was broken off has left
+            while self._ready:  # also left over from an iteration that ended early
                 yield Delivery(self, *self._ready.popleft())
                 if self._stop.is_set():
                     return
@@ -435,35 +440,36 @@ class Consumer:
     def _delivered(self, message: bytes) -> list[tuple[Env, int]]:
         frame = read_frame(message)
         if frame.error is not None:
-            if is_final(frame.error):
+            if is_final_error(frame.error):
                 raise EnvelopeRefused(frame.error)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
             return []
         if frame.deliver is None:
             return []
-        found = frame.deliver if isinstance(frame.deliver, list) else [frame.deliver]
+        envelopes = frame.deliver if isinstance(frame.deliver, list) else [frame.deliver]
+        attempts = frame.attempts or [frame.attempt] * len(envelopes)
         with self._lock:
-            self._held.update(str(env["id"]) for env in found)
-        return [(env, frame.attempt) for env in found]
+            self._leased.update(str(env["id"]) for env in envelopes)
+        return list(zip(envelopes, attempts, strict=True))
 
-    def _tell(self, said: dict[str, Any]) -> None:
+    def _send(self, frame: dict[str, Any]) -> None:
         link = self._link
         if link is None:
-            return  # the lease is void already
+            return  # the lease ended with the connection
         try:
-            link.send(_encode(said))
-        except LinkBroken:
-            self._say("the connection broke; what was held will be delivered again")
+            link.send(_encode(frame))
+        except SocketBroken:
+            self._say("the connection broke; unacked envelopes will be delivered again")
 
 
 class Renewal:
-    """Calls `renew` at a third of the lease, in a thread, while its block runs."""
+    """Calls `renew` in a thread, every third of a lease, while its block runs."""
 
     def __init__(self, renew: Callable[[], None], lease_ms: int) -> None:
         self._renew = renew
         self._seconds = min(lease_ms / 3000, RENEW_SECONDS_MAX)
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._turn, name="lease renewal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lease renewal", daemon=True)
 
     def __enter__(self) -> "Renewal":
         self._thread.start()
@@ -473,21 +479,20 @@ class Renewal:
         self._end.set()
         self._thread.join(5)
 
-    def _turn(self) -> None:
+    def _run(self) -> None:
         while not self._end.wait(self._seconds):
             try:
                 self._renew()
             except Unavailable:
-                continue  # the reading thread connects again
+                continue  # the reading thread reconnects
 
 
-def is_final(problem: Problem) -> bool:
-    """Would the same subscription be refused again, however often it is tried?"""
-    if problem.id is not None:
+def is_final_error(error: ErrorFrame) -> bool:
+    """Whether every further attempt at the same subscription would fail too."""
+    if error.id is not None:
         return False
-    return problem.code in (401, 403, 404) or problem.name == "CREDIT_TOO_HIGH"
+    return error.code in (401, 403, 404) or error.name == "CREDIT_TOO_HIGH"
 
 
-def pause_before(attempt: int) -> float:
-    doubled = FIRST_PAUSE_SECONDS * 2 ** min(attempt - 1, 10)
-    return float(min(doubled, LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25))
+def backoff_seconds(attempt: int) -> float:
+    return delay_seconds(RECONNECT, attempt, random.random())

@@ -23,29 +23,29 @@ from appliance.kernel.errors import Unauthenticated
 from appliance.sdk.courier import (
     DEFAULT_LEASE_MS,
     RENEW_SECONDS_MAX,
+    CourierFrame,
     Env,
     EnvelopeRefused,
-    Frame,
     Locate,
-    is_final,
-    pause_before,
+    backoff_seconds,
+    is_final_error,
     read_frame,
 )
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
 from appliance.sdk.websocket import (
     FRAME_BYTES_MAX,
-    PASSING,
+    TEMPORARY_STATUSES,
     UNAUTHORIZED,
-    LinkBroken,
-    LinkBusy,
-    LinkRefused,
+    SocketBroken,
+    SocketBusy,
+    SocketRefused,
 )
 
 _encode = msgspec.json.Encoder().encode
 
 
 class AsyncDelivery:
-    """An envelope in our hands until it is acked, nacked, or its lease ends."""
+    """An envelope leased to this consumer until it is acked or nacked, or the lease expires."""
 
     __slots__ = ("_consumer", "attempt", "envelope", "id")
 
@@ -59,14 +59,14 @@ class AsyncDelivery:
         await self._consumer.settle(self.id, {"ack": self.id, "credit": 1})
 
     async def nack(self, mode: str = "fail", delay_ms: int | None = None, error: str = "") -> None:
-        said: dict[str, Any] = {"nack": self.id, "mode": mode, "error": error[:1000], "credit": 1}
+        frame: dict[str, Any] = {"nack": self.id, "mode": mode, "error": error[:1000], "credit": 1}
         if delay_ms is not None:
-            said["delayMs"] = delay_ms
-        await self._consumer.settle(self.id, said)
+            frame["delayMs"] = delay_ms
+        await self._consumer.settle(self.id, frame)
 
 
 class AsyncConsumer:
-    """Receives from one stream or a pattern, for ever. Iterated by one task."""
+    """Receives from one stream or a pattern without end. Only one task may iterate over it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AsyncConsumer:
         if lease_ms is not None:
             query["leaseMs"] = lease_ms
         self._path = "/v1/subscribe?" + urlencode(query)
-        self._held: set[str] = set()
+        self._leased: set[str] = set()
         self._socket: ClientConnection | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._closed = False
@@ -100,24 +100,24 @@ class AsyncConsumer:
         attempt = 0
         while not self._closed:
             try:
-                self._socket = await opened(self._locate(), self._path)
+                self._socket = await open_socket(self._locate(), self._path)
                 attempt = 0
                 async for text in self._socket:
                     for delivery in self._take(text):
                         yield delivery
                 reason = "the appliance closed the stream"
-            except (ConnectionClosed, LinkBroken, HubNotRunning, StaleServerFile) as error:
+            except (ConnectionClosed, SocketBroken, HubNotRunning, StaleServerFile) as error:
                 if isinstance(error, ConnectionClosed):
                     _check_token(error)
                 reason = type(error).__name__
-            self._held.clear()
+            self._leased.clear()
             attempt += 1
-            seconds = pause_before(attempt)
-            self._say(f"{reason}; connecting again in {seconds:.1f} s")
+            seconds = backoff_seconds(attempt)
+            self._say(f"{reason}; reconnecting in {seconds:.1f} s")
             await asyncio.sleep(seconds)
 
     async def run(self, handler: Callable[[Env], Awaitable[Any]]) -> None:
-        """Ack what the handler returns from, nack what it raises for; for ever."""
+        """Call the handler for every envelope: ack when it returns, nack when it raises."""
         async for delivery in self:
             try:
                 await handler(delivery.envelope)
@@ -127,12 +127,12 @@ class AsyncConsumer:
             else:
                 await delivery.ack()
 
-    async def settle(self, id_: str, said: dict[str, Any]) -> None:
-        self._held.discard(id_)
-        await self._tell(said)
+    async def settle(self, id_: str, frame: dict[str, Any]) -> None:
+        self._leased.discard(id_)
+        await self._write(frame)
 
     async def close(self) -> None:
-        """What is held returns to the stream at once."""
+        """Disconnect. Envelopes that are neither acked nor nacked return to the stream at once."""
         self._closed = True
         if self._renewal is not None:
             self._renewal.cancel()
@@ -142,29 +142,29 @@ class AsyncConsumer:
     def _take(self, text: str | bytes) -> list[AsyncDelivery]:
         frame = read_frame(text)
         if frame.error is not None:
-            if is_final(frame.error):
+            if is_final_error(frame.error):
                 raise EnvelopeRefused(frame.error)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
             return []
         if frame.deliver is None:
             return []
-        self._held.add(str(frame.deliver["id"]))
+        self._leased.add(str(frame.deliver["id"]))
         return [AsyncDelivery(self, frame.deliver, frame.attempt)]
 
-    async def _tell(self, said: dict[str, Any]) -> None:
+    async def _write(self, frame: dict[str, Any]) -> None:
         if self._socket is not None:
-            with contextlib.suppress(ConnectionClosed):  # the lease is void already
-                await self._socket.send(_encode(said).decode())
+            with contextlib.suppress(ConnectionClosed):  # the lease ended with the connection
+                await self._socket.send(_encode(frame).decode())
 
     async def _renew_for_ever(self) -> None:
         seconds = min((self._lease_ms or DEFAULT_LEASE_MS) / 3000, RENEW_SECONDS_MAX)
         while True:
             await asyncio.sleep(seconds)
-            if self._held:
-                said: dict[str, Any] = {"extend": sorted(self._held)[:1000]}
+            if self._leased:
+                frame: dict[str, Any] = {"extend": sorted(self._leased)[:1000]}
                 if self._lease_ms is not None:
-                    said["leaseMs"] = self._lease_ms
-                await self._tell(said)
+                    frame["leaseMs"] = self._lease_ms
+                await self._write(frame)
 
 
 def _check_token(error: ConnectionClosed) -> None:
@@ -175,15 +175,18 @@ def _check_token(error: ConnectionClosed) -> None:
 class AsyncProducer:
     """Sends over one socket; any number of tasks may send at the same time.
 
-    After a break what has no answer yet is sent again: its id keeps it from being queued twice.
+    After a broken connection, envelopes without a response are sent again; their ids prevent
+    duplicates.
     """
 
     def __init__(self, locate: Locate, *, window: int = 1_000, attempts_max: int = 6) -> None:
-        """At most `window` envelopes wait for their answers."""
+        """At most `window` envelopes are sent without a response."""
         self._locate = locate
         self._attempts_max = attempts_max
-        self._room = asyncio.Semaphore(window)
-        self._turn = asyncio.Lock()  # numbers must go out in order: answers are cumulative
+        self._slots = asyncio.Semaphore(window)
+        self._order = (
+            asyncio.Lock()
+        )  # sequence numbers are sent in order, because responses are cumulative
         self._seq = 0
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._socket: ClientConnection | None = None
@@ -196,18 +199,18 @@ class AsyncProducer:
         await self.close()
 
     async def send(self, to: str, env: Env) -> str:
-        """Returns the id once the appliance has it; raises EnvelopeRefused."""
-        async with self._room:
+        """Send one envelope and return its id. Raises EnvelopeRefused."""
+        async with self._slots:
             for attempt in range(1, self._attempts_max + 1):
                 try:
                     await self._send(to, env)
                     break
-                except (ConnectionClosed, LinkBroken, HubNotRunning, StaleServerFile) as error:
+                except (ConnectionClosed, SocketBroken, HubNotRunning, StaleServerFile) as error:
                     if isinstance(error, ConnectionClosed):
                         _check_token(error)
                     if attempt == self._attempts_max:
                         raise
-                    await asyncio.sleep(pause_before(attempt))
+                    await asyncio.sleep(backoff_seconds(attempt))
         return str(env["id"])
 
     async def close(self) -> None:
@@ -217,9 +220,9 @@ class AsyncProducer:
             await self._socket.close()
 
     async def _send(self, to: str, env: Env) -> None:
-        async with self._turn:
+        async with self._order:
             if self._reader is None or self._reader.done():
-                self._socket = await opened(self._locate(), "/v1/publish")
+                self._socket = await open_socket(self._locate(), "/v1/publish")
                 self._reader = asyncio.create_task(self._read(self._socket))
             assert self._socket is not None
             self._seq += 1
@@ -233,7 +236,7 @@ class AsyncProducer:
         await answer
 
     async def _read(self, socket: ClientConnection) -> None:
-        broken: Exception = LinkBroken("the appliance closed the connection")
+        broken: Exception = SocketBroken("the appliance closed the connection")
         try:
             async for text in socket:
                 self._take(read_frame(text))
@@ -245,7 +248,7 @@ class AsyncProducer:
                 if not answer.done():
                     answer.set_exception(broken)
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: CourierFrame) -> None:
         if frame.error is not None:
             answer = self._waiting.pop(frame.error.seq or 0, None)
             if answer is not None and not answer.done():
@@ -257,7 +260,7 @@ class AsyncProducer:
                     answer.set_result(None)
 
 
-async def opened(endpoint: Endpoint, path: str) -> ClientConnection:
+async def open_socket(endpoint: Endpoint, path: str) -> ClientConnection:
     headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
     scheme = "wss" if endpoint.secure else "ws"
     try:
@@ -273,7 +276,9 @@ async def opened(endpoint: Endpoint, path: str) -> ClientConnection:
         status = error.response.status_code
         if status == 401:
             raise Unauthenticated from None
-        kind = LinkBusy if status in PASSING else LinkRefused
-        raise kind(f"status {status}", details={"status": status}) from None
+        kind = SocketBusy if status in TEMPORARY_STATUSES else SocketRefused
+        raise kind(
+            f"the appliance answered the upgrade with status {status}", details={"status": status}
+        ) from None
     except (OSError, WebSocketException) as error:
-        raise HubNotRunning(f"no connection: {type(error).__name__}") from None
+        raise HubNotRunning(f"cannot connect to the appliance: {type(error).__name__}") from None

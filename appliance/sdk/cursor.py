@@ -1,7 +1,7 @@
-"""How far a consumer got, kept where a crash doesn't reach it.
+"""Where a consumer continues after a crash or a restart.
 
-A cursor is written after the consumer has taken what it speaks of: whoever is killed and
-started again may see a few events twice, but never misses one.
+A cursor is stored after the consumer has processed its event. A consumer that was killed may
+get a few events twice, but never misses one.
 """
 
 import os
@@ -20,29 +20,29 @@ CURSOR_BYTES_MAX = 4096
 
 class BadCursorFile(Invalid):
     code = "BAD_CURSOR_FILE"
-    sentence = "the cursor file can't be used"
-    advice = "remove it to start from --since"
+    default_message = "the cursor file cannot be used"
+    default_hint = "remove the file to start from --since"
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """The last event dealt with, and the epoch it belongs to."""
+    """The last processed event and its epoch."""
 
     event_id: int = 0
     epoch: str = ""
 
 
 @runtime_checkable
-class Keeper(Protocol):
-    """Where a cursor is kept. `keep` may put it off until it is called with `now`."""
+class CursorStore(Protocol):
+    """Stores a cursor. `keep` may delay the write until it is called with `now`."""
 
     def load(self) -> Cursor | None: ...
     def keep(self, cursor: Cursor, *, now: bool = False) -> None: ...
 
 
 class FileCursor:
-    """Keeps the cursor in a file, rewritten whole, at most every half second.
+    """Stores the cursor in a file, at most twice a second. Each consumer needs its own file.
 
-    `path` None keeps nothing. One file for one consumer.
+    Without `path` nothing is stored.
     """
 
     def __init__(self, path: Path | str | None) -> None:
@@ -56,14 +56,14 @@ class FileCursor:
         return self._path is not None
 
     def load(self) -> Cursor | None:
-        """What was kept; None if nothing was yet."""
+        """The stored cursor, or None."""
         if self._path is None or not self._path.exists():
             return None
         try:
             with self._path.open("rb") as file:
                 self._written = msgspec.json.decode(file.read(CURSOR_BYTES_MAX), type=Cursor)
         except (OSError, msgspec.DecodeError) as error:
-            raise BadCursorFile(f"can't read the cursor file {self._path}: {error}") from None
+            raise BadCursorFile(f"cannot read the cursor file {self._path}: {error}") from None
         return self._written
 
     def keep(self, cursor: Cursor, *, now: bool = False) -> None:
@@ -76,16 +76,16 @@ class FileCursor:
             with temporary.open("wb") as file:
                 file.write(msgspec.json.encode(cursor) + b"\n")
                 file.flush()
-                os.fsync(file.fileno())  # or a power failure may leave an empty file
+                os.fsync(file.fileno())  # a power failure must not leave an empty file
             temporary.replace(self._path)
         except OSError as error:
-            raise BadCursorFile(f"can't write the cursor file {self._path}: {error}") from None
+            raise BadCursorFile(f"cannot write the cursor file {self._path}: {error}") from None
         self._written = cursor
         self._next = self._clock.monotonic() + CURSOR_SECONDS
 
 
 class CallbackCursor:
-    """Hands every cursor to a function, which keeps it where it likes."""
+    """Passes every cursor to a function, which stores it."""
 
     def __init__(self, function: Callable[[Cursor], object]) -> None:
         self._function = function
@@ -100,8 +100,8 @@ class CallbackCursor:
             self._given = cursor
 
 
-def keeper_of(cursor: Keeper | Callable[[Cursor], object] | None) -> Keeper:
-    """The keeper meant by a client's argument."""
+def cursor_store(cursor: CursorStore | Callable[[Cursor], object] | None) -> CursorStore:
+    """The store for the `cursor` argument of a client."""
     if cursor is None:
         return FileCursor(None)
-    return cursor if isinstance(cursor, Keeper) else CallbackCursor(cursor)
+    return cursor if isinstance(cursor, CursorStore) else CallbackCursor(cursor)

@@ -1,7 +1,7 @@
-"""Which workspace is meant, which hub serves it, and the token it wants.
+"""Finds the workspace, the hub that serves it, and the token for that hub.
 
-`server.json` is only a hint: the hub it names is asked for `/health`, and what answers
-must hold this workspace's database before the token is shown to it.
+`server.json` is only a hint. The program at that address must serve this workspace's database
+according to `/health` before the client sends the token to it.
 """
 
 import http.client
@@ -18,10 +18,10 @@ from appliance.kernel.datadir import (
     ServerFile,
     WorkspaceNotFound,
     discover,
-    look_at_lock,
+    read_lock,
 )
 from appliance.kernel.errors import Invalid, Unavailable
-from appliance.sdk.reader import Reader
+from appliance.sdk.reader import WorkspaceReader
 
 HEALTH_TIMEOUT_SECONDS = 5.0
 HEALTH_BYTES_MAX = 65_536
@@ -30,24 +30,28 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
 
 class HubNotRunning(Unavailable):
     code = "HUB_NOT_RUNNING"
-    sentence = "no hub is running"
-    advice = "start one with 'agentlipd up'"
+    default_message = "no hub is running"
+    default_hint = "start one with 'agentlipd up'"
 
 
 class StaleServerFile(Unavailable):
     code = "STALE_SERVER_FILE"
-    sentence = "stale server.json: what it names is not this workspace's hub"
-    advice = "start this workspace's hub with 'agentlipd up'"
+    default_message = (
+        "server.json is stale: another program uses the address of this workspace's hub"
+    )
+    default_hint = "start this workspace's hub with 'agentlipd up'"
 
 
 class BadAddress(Invalid):
     code = "BAD_ADDRESS"
-    sentence = "AGENTLIP_URL must look like http://127.0.0.1:7464 or https://hub.example.org"
-    advice = "export AGENTLIP_URL=http://127.0.0.1:7464, or unset it to use the workspace here"
+    default_message = "AGENTLIP_URL must look like http://127.0.0.1:7464 or https://hub.example.org"
+    default_hint = (
+        "export AGENTLIP_URL=http://127.0.0.1:7464, or unset it to use the current workspace"
+    )
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What `/health` says; details may be missing when asked from afar."""
+    """The response of `/health`; remote clients may get fewer details."""
 
     status: str = "ok"
     instance_id: str = ""
@@ -65,12 +69,12 @@ class ReadyFinding(msgspec.Struct, frozen=True):
     severity: str = ""
     check: str = ""
     subject: str = ""
-    sentence: str = ""
+    message: str = msgspec.field(name="sentence", default="")
     hint: str = ""
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """What `/-/ready` answers; `findings` may be missing when asked from afar."""
+class ReadyResponse(msgspec.Struct, frozen=True):
+    """The response of `/-/ready`; remote clients may get no `findings`."""
 
     ready: bool = False
     failing: list[str] = []
@@ -83,7 +87,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a hub listens, and the token for it."""
+    """The address of a hub and the token for it."""
 
     host: str
     port: int
@@ -101,30 +105,30 @@ class Endpoint(msgspec.Struct, frozen=True):
         usual = 443 if self.secure else 80
         return host if self.port == usual else f"{host}:{self.port}"
 
-    def __repr__(self) -> str:  # a token must not get into a log by way of a traceback
+    def __repr__(self) -> str:  # keeps the token out of tracebacks and logs
         return f"Endpoint({self.url!r})"
 
 
 def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
-    """The workspace named, or else the nearest one from `start` upwards."""
+    """The given workspace, or the nearest one above `start`."""
     if explicit is None:
         return discover(start or Path.cwd())
     datadir = DataDir(explicit.expanduser().resolve())
     try:
         present = datadir.database("hub").is_file()
     except PermissionError:
-        present = True  # the reader will say what may not be read
+        present = True  # the reader reports the missing permission
     if not present:
         raise WorkspaceNotFound(
             f"no workspace in {datadir.workspace}",
             details={"searched": [str(datadir.workspace)]},
-            hint=f"make one with 'agentlip init --workspace {datadir.workspace}'",
+            hint=f"create one with 'agentlip init --workspace {datadir.workspace}'",
         )
     return datadir
 
 
 def find_hub(workspace: Path | None, environment: Mapping[str, str] = os.environ) -> Endpoint:
-    """The hub to talk to: a workspace named, else AGENTLIP_URL, else the workspace here."""
+    """The hub of the given workspace, else AGENTLIP_URL, else the current workspace."""
     if workspace is None and environment.get("AGENTLIP_URL"):
         return remote(environment)
     datadir = find_workspace(workspace)
@@ -134,28 +138,28 @@ def find_hub(workspace: Path | None, environment: Mapping[str, str] = os.environ
 
 def remote(environment: Mapping[str, str]) -> Endpoint:
     try:
-        parts = urlsplit(environment["AGENTLIP_URL"])
-        port = parts.port
+        url = urlsplit(environment["AGENTLIP_URL"])
+        port = url.port
     except ValueError:
         raise BadAddress from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    if url.scheme not in ("http", "https") or not url.hostname or url.username:
         raise BadAddress
-    secure = parts.scheme == "https"
+    secure = url.scheme == "https"
     return Endpoint(
-        host=parts.hostname,
+        host=url.hostname,
         port=port or (443 if secure else 80),
         secure=secure,
-        prefix=parts.path.rstrip("/"),
+        prefix=url.path.rstrip("/"),
         token=_token_from(environment),
     )
 
 
 def local(datadir: DataDir, environment: Mapping[str, str]) -> tuple[Endpoint, Health]:
-    """The hub of this workspace, after it proved that it is."""
+    """The hub of this workspace, verified by its database id."""
     server = datadir.read_server()
     if server is None or not server.port:
         raise HubNotRunning(
-            f"no hub is running: looked for {datadir.server_file}",
+            f"no hub is running: {datadir.server_file} does not exist",
             details={"searched": [str(datadir.server_file)]},
             hint=_start(datadir),
         )
@@ -172,19 +176,19 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
     health = ask_health(endpoint)
     if health is None:
         raise HubNotRunning(
-            f"no hub answers at {endpoint.url}, which {datadir.server_file} names",
+            f"no hub answers at {endpoint.url}, the address in {datadir.server_file}",
             details={"searched": [str(datadir.server_file), endpoint.url]},
             hint=_start(datadir),
         )
     if health.db_id:
-        with Reader(datadir.database("hub")) as reader:
+        with WorkspaceReader(datadir.database("hub")) as reader:
             same = health.db_id == reader.db_id
     else:
-        view = look_at_lock(datadir)
+        view = read_lock(datadir)
         same = view.held and (view.written is None or view.written.pid == server.pid)
     if not same:
         raise StaleServerFile(
-            f"stale server.json: {endpoint.url} serves another database",
+            f"server.json is stale: {endpoint.url} serves another database",
             details={"searched": [str(datadir.server_file), endpoint.url]},
             hint=_start(datadir),
         )
@@ -192,7 +196,7 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
 
 
 def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Health | None:
-    """The answer of `/health` there, or None if nothing like a hub answers. Sends no token."""
+    """The response of `/health`, or None if no hub answers. Sends no token."""
     status, text = _probe(endpoint, "/health", {}, timeout)
     try:
         return msgspec.json.decode(text, type=Health) if status == 200 else None
@@ -200,24 +204,28 @@ def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> H
         return None
 
 
-def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Ready:
-    """The answer of `/-/ready`. A hub that has no such route, being another's, is ready."""
+def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> ReadyResponse:
+    """The response of `/-/ready`. Another implementation without this route counts as ready."""
     given = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
     status, text = _probe(endpoint, "/-/ready", given, timeout)
-    if status in (401, 403):  # a token that is refused; without one the answer is shorter
+    if status in (401, 403):  # without a token the response has fewer details
         status, text = _probe(endpoint, "/-/ready", {}, timeout)
     if status == 404:
-        return Ready(ready=True)
+        return ReadyResponse(ready=True)
     try:
-        return msgspec.json.decode(text, type=Ready) if status in (200, 503) else Ready()
+        return (
+            msgspec.json.decode(text, type=ReadyResponse)
+            if status in (200, 503)
+            else ReadyResponse()
+        )
     except msgspec.DecodeError:
-        return Ready()
+        return ReadyResponse()
 
 
 def _probe(
     endpoint: Endpoint, path: str, headers: dict[str, str], timeout: float
 ) -> tuple[int, bytes]:
-    """Status and body; 0 if nothing answers."""
+    """Status and body; status 0 if nothing answers."""
     connection = connect(endpoint, timeout)
     try:
         connection.request("GET", endpoint.prefix + path, headers=headers)
@@ -236,7 +244,7 @@ def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:
 
 
 def _token_from(environment: Mapping[str, str]) -> str | None:
-    """AGENTLIP_TOKEN, else the text of AGENTLIP_TOKEN_FILE. An empty variable is none."""
+    """AGENTLIP_TOKEN, else the content of AGENTLIP_TOKEN_FILE. Empty variables are ignored."""
     token = environment.get("AGENTLIP_TOKEN", "").strip()
     if token:
         return token

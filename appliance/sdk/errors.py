@@ -1,4 +1,4 @@
-"""What the hub answered instead of a success, as classes: the machine code decides which.
+"""The errors of the hub as exceptions. The error code determines the class.
 
 Refused
 ├── InvalidInput ── PayloadTooLarge, CrossChannelMove
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 class Refused(ApplianceError):
-    """The answer word for word in `body`; `code`, `details`, `hint` and `retry_after` of it."""
+    """The hub rejected the request. `body` is its response, the other fields are parts of it."""
 
     def __init__(self, status: int, body: Json, retry_after: float | None = None) -> None:
         super().__init__(
@@ -27,7 +27,7 @@ class Refused(ApplianceError):
         self.http_status = status
         self.body = body
         if self.answer_code:
-            vars(self)["code"] = self.answer_code  # the hub's own word, known here or not
+            vars(self)["code"] = self.answer_code  # also codes that this release does not know
 
     @property
     def answer_code(self) -> str:
@@ -35,31 +35,31 @@ class Refused(ApplianceError):
 
 
 class InvalidInput(Refused):
-    """The request is wrong; sending it again changes nothing."""
+    """The request is invalid. Repeating it does not help."""
 
 
 class PayloadTooLarge(InvalidInput):
-    """Too many bytes; `details` has the limit."""
+    """The request is too large; `details` has the limit."""
 
 
 class CrossChannelMove(InvalidInput):
-    """Messages stay in their channel."""
+    """Messages cannot move to another channel."""
 
 
 class TokenRejected(Refused):
-    """No token, or one that nobody knows (any more)."""
+    """The token is missing, unknown or revoked."""
 
 
 class NotAllowed(Refused):
-    """A known token without the scope, or without it in this channel."""
+    """The token lacks the scope, at all or in this channel."""
 
 
 class NotFound(Refused):
-    """What was named does not exist."""
+    """The channel, topic, message or other object does not exist."""
 
 
 class VersionConflict(Refused):
-    """The message is not in the version that was expected."""
+    """The message has another version than `expected`."""
 
     @property
     def current(self) -> int:
@@ -71,23 +71,23 @@ class VersionConflict(Refused):
 
 
 class AlreadyExists(Refused):
-    """The name is taken; `details` has the id of what has it."""
+    """The name is taken; `details` has the id of the existing object."""
 
 
 class KeyReused(Refused):
-    """This idempotency key belongs to another request."""
+    """The idempotency key was used for another request."""
 
 
 class RateLimited(Refused):
-    """Too many requests, and more patience than the client was given."""
+    """Too many requests, and the retries of the client are used up."""
 
 
 class HubBusy(Refused):
-    """The hub can't do it now: starting, stopping, or too much to do."""
+    """The hub is starting, stopping or overloaded."""
 
 
 class StorageFull(HubBusy):
-    """The hub's disk is full: reading works, writing resumes when there is space."""
+    """The hub's disk is full. Reads work; writes work again when there is space."""
 
 
 BY_CODE: dict[str, tuple[int, type[Refused]]] = {
@@ -117,7 +117,7 @@ BY_STATUS: dict[int, type[Refused]] = {
 
 
 def refusal(status: int, body: Json, retry_after: float | None = None) -> Refused:
-    """The error of an answer. Status 0: of an item in a batch, which has none of its own."""
+    """The exception for an error response. Items of a batch have no status: pass 0."""
     usual, kind = BY_CODE.get(str(body.get("code") or ""), (500, None))
     status = status or usual
     return (kind or BY_STATUS.get(status, Refused))(status, body, retry_after)

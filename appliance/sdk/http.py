@@ -1,7 +1,7 @@
-"""Requests to the hub, one at a time: retried where that is safe, refused with the hub's words.
+"""Requests to the hub over one connection, retried where that is safe.
 
-Every mutation carries an Idempotency-Key, so asking again after a lost answer never does
-the work twice. Waiting has a limit, in attempts and in seconds.
+Every mutation has an Idempotency-Key, so a retry after a lost response never repeats the work.
+Retries are limited in number and in seconds.
 """
 
 import http.client
@@ -15,6 +15,7 @@ import msgspec
 
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
+from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, connect
 from appliance.sdk.errors import Json as Json
 from appliance.sdk.errors import Refused as Refused
@@ -22,20 +23,19 @@ from appliance.sdk.errors import refusal
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 REPLY_BYTES_MAX = 64 * 1024 * 1024
-SHORTEST_PAUSE_SECONDS = 0.01
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 10.0
+RETRY_AFTER_SECONDS_MIN = 0.01
+BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=10.0, jitter=0.25)
 RETRY_AFTER_SECONDS_MAX = 3600.0
 NO_HEADERS: Mapping[str, str] = {}
 BUSY = frozenset({429, 502, 503, 504})
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """How long to insist: attempts for one request, and seconds of waiting between them."""
+    """The limits of retries: attempts per request, and seconds of waiting between them."""
 
     attempts_max: int = 6
     wait_seconds_max: float = 30.0
-    through_restarts: bool = False  # also wait for a hub that isn't there
+    through_restarts: bool = False  # also wait while no hub is running
 
 
 PATIENT = Retry(attempts_max=1000, wait_seconds_max=300.0, through_restarts=True)
@@ -44,22 +44,21 @@ PATIENT = Retry(attempts_max=1000, wait_seconds_max=300.0, through_restarts=True
 class HubClient:
     """A kept-alive connection to one hub. Not thread-safe: one client per thread.
 
-    `locate` is asked again whenever the connection breaks, for a hub that was started
-    again may listen elsewhere.
+    `locate` is called for every connection, because a restarted hub may use another port.
     """
 
     def __init__(
         self,
         locate: Callable[[], Endpoint],
         retry: Retry | None = None,
-        pause: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._locate = locate
         self._retry = retry or Retry()
-        self._pause = pause
+        self._sleep = sleep
         self._connection: http.client.HTTPConnection | None = None
         self._endpoint: Endpoint | None = None
-        self.rate_limit: int | None = None  # requests a second, as the last answer said
+        self.rate_limit: int | None = None  # requests per second, from the last response
 
     def close(self) -> None:
         if self._connection is not None:
@@ -70,18 +69,24 @@ class HubClient:
         given = {name: value for name, value in query.items() if value is not None}
         return self._insist("GET", f"{path}?{urlencode(given)}" if given else path, None, None)
 
-    def rows(self, path: str, name: str) -> list[Json]:
+    def rows(self, path: str, name: str, **query: Any) -> list[Json]:
         """All rows of the list `name`, page by page."""
-        return self.page(path, name)[0]
+        return self.page(path, name, **query)[0]
 
     def page(
-        self, path: str, name: str, limit: int | None = None, *, after: str | None = None
+        self,
+        path: str,
+        name: str,
+        limit: int | None = None,
+        *,
+        after: str | None = None,
+        **query: Any,
     ) -> tuple[list[Json], bool]:
-        """At most `limit` rows, of as many pages as that takes, and whether there are more."""
+        """At most `limit` rows from as many pages as necessary, and whether there are more."""
         rows: list[Json] = []
         while True:
             wanted = None if limit is None else limit - len(rows)
-            page = self.get(path, after=after, limit=wanted)
+            page = self.get(path, after=after, limit=wanted, **query)
             rows += page[name]
             more = bool(page.get("has_more")) and bool(page[name])
             if not more or (wanted is not None and len(page[name]) >= wanted):
@@ -119,19 +124,19 @@ class HubClient:
             try:
                 return self._ask(method, path, body, {**_key_header(key), **headers})
             except ApplianceError as error:
-                if self._found_new_token(error):
+                if self._has_new_token(error):
                     continue
-                pause = self._pause_before_next(error, attempt)
-                if attempt == self._retry.attempts_max or pause is None:
+                seconds = self._backoff_seconds(error, attempt)
+                if attempt == self._retry.attempts_max or seconds is None:
                     raise
-                waited += pause
+                waited += seconds
                 if waited > self._retry.wait_seconds_max:
                     raise
-                self._pause(pause)
+                self._sleep(seconds)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _found_new_token(self, error: ApplianceError) -> bool:
-        """A token that is refused may have been rotated: look again where it came from."""
+    def _has_new_token(self, error: ApplianceError) -> bool:
+        """Read the token again: a rejected one may have been rotated."""
         if not isinstance(error, Refused) or error.http_status != 401 or self._endpoint is None:
             return False
         refused = self._endpoint.token
@@ -139,21 +144,20 @@ class HubClient:
         try:
             return self._connected()[1].token != refused
         except ApplianceError:
-            return False  # the refusal is what is told
+            return False  # the caller gets the original error
 
-    def _pause_before_next(self, error: ApplianceError, attempt: int) -> float | None:
-        """Seconds until the same request may succeed; None if it never will."""
-        doubled = FIRST_PAUSE_SECONDS * 2 ** min(attempt - 1, 10)
-        pause: float = min(doubled, LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
+    def _backoff_seconds(self, error: ApplianceError, attempt: int) -> float | None:
+        """Seconds until the next attempt; None if a retry is pointless."""
+        seconds = delay_seconds(BACKOFF, attempt, random.random())
         if isinstance(error, HubNotRunning | StaleServerFile):
-            return pause if self._retry.through_restarts else None
+            return seconds if self._retry.through_restarts else None
         if isinstance(error, ConnectionBroken):
-            return pause
+            return seconds
         if not isinstance(error, Refused):
             return None
         if error.retry_after is not None and error.http_status in BUSY | {409}:
-            return max(error.retry_after, SHORTEST_PAUSE_SECONDS)
-        return pause if error.http_status in BUSY else None
+            return max(error.retry_after, RETRY_AFTER_SECONDS_MIN)
+        return seconds if error.http_status in BUSY else None
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
         connection, endpoint = self._connected()
@@ -184,14 +188,14 @@ class HubClient:
 
 
 def _key(given: str | None) -> str:
-    """A fresh key unless one is given; an empty one means none (a batch has one for each item)."""
+    """The given key or a new one. An empty key sends none: batches have a key per item."""
     return random_id() if given is None else given
 
 
 class ConnectionBroken(Unavailable):
     code = "CONNECTION_BROKEN"
-    sentence = "the connection to the hub broke"
-    advice = "agentlipd status"
+    default_message = "the connection to the hub broke"
+    default_hint = "agentlipd status"
 
 
 def _key_header(key: str | None) -> dict[str, str]:
@@ -220,7 +224,7 @@ def _decoded(reply: http.client.HTTPResponse, text: bytes) -> Json:
 
 
 def _retry_after(reply: http.client.HTTPResponse, body: Json) -> float | None:
-    """Seconds; the body's figure is finer than the header's, which counts whole ones."""
+    """Seconds, from the body if possible: the header has whole seconds only."""
     details = body.get("details")
     fine = details.get("retry_after") if isinstance(details, dict) else None
     for value in (fine, reply.getheader("Retry-After")):
@@ -228,5 +232,5 @@ def _retry_after(reply: http.client.HTTPResponse, body: Json) -> float | None:
             if value is not None:
                 return min(max(float(value), 0.0), RETRY_AFTER_SECONDS_MAX)
         except (TypeError, ValueError):
-            continue  # a date, or rubbish: our own pause will do
+            continue  # a date or an invalid value: use the normal delay
     return None

@@ -1,8 +1,8 @@
-"""Many messages from a file into the hub, each exactly once however often it is repeated.
+"""Imports messages from a file into the hub. A repeated run sends nothing twice.
 
-Every item carries a key that depends only on where it came from and what it says, so a
-run that was killed at any moment is simply run again: the hub answers what it already
-has with the first answer. Nothing is remembered on this side.
+Every item has a key that depends only on its source and its content. After an interrupted run
+you run the import again: for items that it already has, the hub returns its first response.
+The client stores nothing.
 """
 
 import hashlib
@@ -13,23 +13,25 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.catalogue import Catalogue
 from appliance.sdk.http import HubClient, Json, Refused
 
 CONTENT_BYTES_MAX = 65_536
 BATCH_ITEMS_MAX = 200
-BATCH_BYTES_MAX = 1_000_000  # of content; JSON may need six bytes for one, the hub takes 8 MB
+BATCH_BYTES_MAX = 1_000_000  # of content; JSON needs up to six times as much, the hub accepts 8 MB
 ROUNDS_MAX = 20
-PASSING = frozenset(
+BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=5.0)
+TEMPORARY_ERRORS = frozenset(
     {"SERVICE_UNAVAILABLE", "RATE_LIMITED", "STORAGE_FULL", "IDEMPOTENCY_IN_PROGRESS"}
 )
 REASONS_KEPT_MAX = 100
 
 
-class Item(msgspec.Struct, frozen=True):
-    """A message to be sent. `place` is its line (or number) in the file."""
+class ImportItem(msgspec.Struct, frozen=True):
+    """A message to send. `number` is its line, or its index, in the file."""
 
-    place: int
+    number: int = msgspec.field(name="place")
     channel: str
     topic: str
     sender: str
@@ -37,15 +39,15 @@ class Item(msgspec.Struct, frozen=True):
     key: str
 
 
-class Bad(msgspec.Struct, frozen=True):
-    """Something in the file that can't be a message, and why."""
+class BadEntry(msgspec.Struct, frozen=True):
+    """An entry of the file that is not a valid message, and the reason."""
 
-    place: int
+    number: int = msgspec.field(name="place")
     reason: str
 
 
-class Summary(msgspec.Struct):
-    """What a run did. `already` counts items the hub had from an earlier run."""
+class ImportSummary(msgspec.Struct):
+    """The counts of a run. `already` counts items that the hub had from an earlier run."""
 
     read: int = 0
     sent: int = 0
@@ -54,22 +56,22 @@ class Summary(msgspec.Struct):
     attachments_skipped: int = 0
     last_event_id: int = 0
     seconds: float = 0.0
-    reasons: list[Bad] = []
+    reasons: list[BadEntry] = []
 
 
 class BadItem(Invalid):
     code = "BAD_ITEM"
-    sentence = "the file has an item that can't be imported"
-    advice = "mend it and run the same command again, or add --skip-bad"
+    default_message = "the file contains an item that cannot be imported"
+    default_hint = "correct the item and run the same command again, or add --skip-bad"
 
 
 class HubOverloaded(Unavailable):
-    sentence = "the hub kept refusing for now; what it took is safe"
-    advice = "run the same command again later: nothing is sent twice"
+    default_message = "the hub is overloaded; accepted messages are stored"
+    default_hint = "run the same command again later: no message is sent twice"
 
 
 def item_key(*parts: str | bytes) -> str:
-    """A key that is the same for the same parts, and for no others."""
+    """A key that depends only on the parts."""
     digest = hashlib.sha256()
     for part in parts:
         raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -86,28 +88,28 @@ class Importer:
         *,
         skip_bad: bool = False,
         split: bool = False,
-        pause: Callable[[float], None] = time.sleep,
-        progress: Callable[[Summary], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+        progress: Callable[[ImportSummary], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._catalogue = Catalogue(client)
         self._clock = clock
         self._skip_bad = skip_bad
         self._split = split
-        self._pause = pause
+        self._sleep = sleep
         self._progress = progress
         self._newest = 0
-        self.summary = Summary()
+        self.summary = ImportSummary()
 
-    def run(self, entries: Iterable[Item | Bad]) -> Summary:
-        """Sends all; raises BadItem at the first bad one unless they are to be skipped.
+    def run(self, entries: Iterable[ImportItem | BadEntry]) -> ImportSummary:
+        """Send all entries. Without `skip_bad`, the first bad entry raises BadItem.
 
-        What came before a bad one has been sent when it raises.
+        Entries before a bad one have been sent when it raises.
         """
         started = self._clock.monotonic()
         events = self._client.get("/api/v1/events", tail=1)["events"]
         self._newest = events[-1]["event_id"] if events else 0
-        batch: list[Item] = []
+        batch: list[ImportItem] = []
         size = 0
         for item in self._good(entries, lambda: self._flush(batch)):
             if len(batch) >= self._batch_max() or size + len(item.content) > BATCH_BYTES_MAX:
@@ -120,30 +122,30 @@ class Importer:
         return self.summary
 
     def _batch_max(self) -> int:
-        """A batch costs as many requests as it has items, so it must fit under the limit."""
+        """Each item of a batch counts as a request, so a batch has to fit into the rate limit."""
         return min(self._client.rate_limit or BATCH_ITEMS_MAX, BATCH_ITEMS_MAX)
 
     def _good(
-        self, entries: Iterable[Item | Bad], before_raising: Callable[[], None]
-    ) -> Iterator[Item]:
+        self, entries: Iterable[ImportItem | BadEntry], before_raising: Callable[[], None]
+    ) -> Iterator[ImportItem]:
         for entry in entries:
             self.summary.read += 1
-            pieces = self._pieces(entry) if isinstance(entry, Item) else entry
-            if isinstance(pieces, Bad):
+            pieces = self._pieces(entry) if isinstance(entry, ImportItem) else entry
+            if isinstance(pieces, BadEntry):
                 if not self._skip_bad:
                     before_raising()
                 self._report(pieces)
             else:
                 yield from pieces
 
-    def _pieces(self, item: Item) -> list[Item] | Bad:
+    def _pieces(self, item: ImportItem) -> list[ImportItem] | BadEntry:
         size = len(item.content.encode("utf-8", "surrogatepass"))
         if size <= CONTENT_BYTES_MAX:
             return [item]
         if not self._split:
-            return Bad(
-                item.place,
-                f"content of {size:,} bytes; a message holds {CONTENT_BYTES_MAX:,} (see --split)",
+            return BadEntry(
+                item.number,
+                f"content has {size:,} bytes; the limit is {CONTENT_BYTES_MAX:,} (see --split)",
             )
         texts = split_text(item.content)
         return [
@@ -151,15 +153,15 @@ class Importer:
             for number, text in enumerate(texts)
         ]
 
-    def _report(self, bad: Bad) -> None:
+    def _report(self, bad: BadEntry) -> None:
         self.summary.bad += 1
         if len(self.summary.reasons) < REASONS_KEPT_MAX:
             self.summary.reasons.append(bad)
         if not self._skip_bad:
-            raise BadItem(f"item {bad.place}: {bad.reason}", details={"place": bad.place})
+            raise BadItem(f"item {bad.number}: {bad.reason}", details={"place": bad.number})
 
-    def _flush(self, batch: list[Item]) -> None:
-        """Sends what is in `batch` and empties it; insists on items that may pass later."""
+    def _flush(self, batch: list[ImportItem]) -> None:
+        """Send the items of `batch` and empty it. Retries items with temporary errors."""
         items, refused = list(batch), None
         batch.clear()
         waiting = []
@@ -176,21 +178,21 @@ class Importer:
         if refused is not None:
             raise refused
 
-    def _send(self, waiting: list[tuple[Item, Json]]) -> None:
+    def _send(self, waiting: list[tuple[ImportItem, Json]]) -> None:
         for attempt in range(ROUNDS_MAX):
             if not waiting:
                 return
             if attempt:
-                self._pause(min(0.1 * 2**attempt, 5.0))
+                self._sleep(delay_seconds(BACKOFF, attempt))
             outcomes = zip(waiting, self._post([body for _, body in waiting]), strict=True)
             waiting = [pair for pair, result in outcomes if not self._settle(pair[0], result)]
         if waiting:
             raise HubOverloaded
 
     def _post(self, bodies: list[Json]) -> list[Json]:
-        """One result each. A batch refused for one malformed item is halved until that is found."""
+        """One result per item. A batch with a malformed item is split until that item is alone."""
         try:
-            # No key for the batch: every item has its own.
+            # The batch needs no key: every item has one.
             answer = self._client.post("/api/v1/messages/batch", {"messages": bodies}, key="")
             results: list[Json] = answer["results"]
             return results
@@ -202,13 +204,13 @@ class Importer:
             half = len(bodies) // 2
             return self._post(bodies[:half]) + self._post(bodies[half:])
 
-    def _body(self, item: Item) -> Json | None:
+    def _body(self, item: ImportItem) -> Json | None:
         try:
             topic_id = self._catalogue.topic_id(item.channel, item.topic, create=True)
         except Refused as error:
             if error.http_status not in (400, 422):
                 raise
-            self._report(Bad(item.place, error.message))
+            self._report(BadEntry(item.number, error.message))
             return None
         return {
             "topic_id": topic_id,
@@ -217,14 +219,14 @@ class Importer:
             "idempotency_key": item.key,
         }
 
-    def _settle(self, item: Item, result: Json) -> bool:
-        """Counts the outcome of one item; False if it should be tried again."""
+    def _settle(self, item: ImportItem, result: Json) -> bool:
+        """Count the result of one item. Returns False if it should be sent again."""
         if "error" in result:
-            if result.get("code") in PASSING:
+            if result.get("code") in TEMPORARY_ERRORS:
                 return False
-            self._report(Bad(item.place, str(result["error"])))
+            self._report(BadEntry(item.number, str(result["error"])))
             return True
-        # What is new has a new event; an old one means the hub knew the key.
+        # A new message has a new event. An old event means that the hub knew the key.
         event_id = int(result["event_id"])
         if event_id > self._newest:
             self.summary.sent += 1
@@ -235,7 +237,7 @@ class Importer:
 
 
 def split_text(text: str, bytes_max: int = CONTENT_BYTES_MAX) -> list[str]:
-    """`text` in parts of at most `bytes_max` bytes of UTF-8, cut after a line where possible."""
+    """Split `text` into parts of at most `bytes_max` bytes of UTF-8, after a line if possible."""
     parts = []
     raw = text.encode("utf-8", "surrogatepass")
     while len(raw) > bytes_max:

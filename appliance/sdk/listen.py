@@ -1,4 +1,7 @@
-"""The event stream of a hub over a WebSocket, resumed after every break (see `course.py`)."""
+"""The event stream of a hub over a WebSocket, resumed after every break.
+
+`stream_follower.py` has the rules.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,22 +12,22 @@ from websockets.sync.client import ClientConnection, connect
 
 from appliance.sdk.discovery import Endpoint
 from appliance.sdk.stream_follower import (
-    ENDINGS,
     HELLO_TIMEOUT_SECONDS,
-    Course,
+    SESSION_ERRORS,
+    CallbackError,
     NewHistory,
-    Signals,
     StartOver,
     StreamBroken,
-    Theirs,
+    StreamCallbacks,
+    StreamState,
     socket_options,
     socket_url,
 )
-from appliance.sdk.stream_follower import Event as Event
+from appliance.sdk.stream_follower import StreamEvent as StreamEvent
 
 
-class Subscription(msgspec.Struct, frozen=True):
-    """What to hear: nothing named means everything."""
+class EventSubscription(msgspec.Struct, frozen=True):
+    """The channels and topics to receive; empty means all."""
 
     channels: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -36,36 +39,38 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Follower:
-    """Follows one hub for ever. One consumer; only `stop` may be called from elsewhere.
+    """Follows one hub without end. One consumer; other threads may only call `stop`.
 
-    `pause` waits, so that a test needn't; `say` gets a sentence whenever something happens
-    to the connection.
+    `sleep` waits between attempts; `say` gets a message when the state of the connection
+    changes.
     """
 
     def __init__(
         self,
         locate: Callable[[], Endpoint],
-        subscription: Subscription | dict[str, list[str]] | None = None,
+        subscription: EventSubscription | dict[str, list[str]] | None = None,
         *,
         after: int = 0,
         epoch: str = "",
         restart: Callable[[NewHistory], int] = lambda _: 0,
         say: Callable[[str], None] = lambda _: None,
-        signals: Signals | None = None,
-        pause: Callable[[float], object] = time.sleep,
+        signals: StreamCallbacks | None = None,
+        sleep: Callable[[float], object] = time.sleep,
         insist: bool = False,
     ) -> None:
-        wanted = subscription.wire() if isinstance(subscription, Subscription) else subscription
-        self.course = Course(
+        wanted = (
+            subscription.wire() if isinstance(subscription, EventSubscription) else subscription
+        )
+        self.course = StreamState(
             wanted,
             after=after,
             epoch=epoch,
             restart=restart,
-            signals=signals or Signals(say),
+            signals=signals or StreamCallbacks(say),
             insist=insist,
         )
         self._locate = locate
-        self._pause = pause
+        self._sleep = sleep
         self._socket: ClientConnection | None = None
         self._stopped = False
 
@@ -78,39 +83,40 @@ class Follower:
         return self.course.epoch
 
     def stop(self) -> None:
-        """From any thread: `events` ends soon. A pause must be cut by whoever gave it."""
+        """End `events` soon. Any thread may call it. The caller interrupts its own `sleep`."""
         self._stopped = True
         socket = self._socket
         if socket is not None:
             socket.close()
 
-    def events(self, idle_seconds: float | None = None) -> Iterator[Event | None]:
-        """Events for ever; None whenever nothing came for `idle_seconds`.
+    def events(self, idle_seconds: float | None = None) -> Iterator[StreamEvent | None]:
+        """Events, and None when none came for `idle_seconds`.
 
-        The first connection must succeed (unless `insist`), later ones are tried for ever.
+        Without `insist` the first connection must succeed. Later ones are retried without a
+        limit.
         """
         try:
             while not self._stopped:
                 try:
                     yield from self._session(idle_seconds)
-                except ENDINGS as error:
+                except SESSION_ERRORS as error:
                     if self._stopped or self.course.over(error):
                         return
                     seconds = self.course.wait_after(error)
                     if not isinstance(error, StartOver) or seconds:
-                        self._pause(seconds)
-        except Theirs as theirs:
+                        self._sleep(seconds)
+        except CallbackError as theirs:
             raise theirs.error from None
 
-    def _session(self, idle_seconds: float | None) -> Iterator[Event | None]:
-        """One connection, from hello to its end, which is always an error."""
+    def _session(self, idle_seconds: float | None) -> Iterator[StreamEvent | None]:
+        """One connection, until it ends with an error."""
         with self._connect(self._locate()) as socket:
             self._socket = socket
             socket.send(self.course.hello())
             try:
                 self.course.welcome(socket.recv(timeout=HELLO_TIMEOUT_SECONDS, decode=True))
             except TimeoutError:
-                raise StreamBroken("the hub didn't answer hello") from None
+                raise StreamBroken("the hub did not answer the hello frame") from None
             while not self._stopped:
                 try:
                     text = socket.recv(timeout=idle_seconds, decode=True)

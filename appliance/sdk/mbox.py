@@ -1,7 +1,12 @@
-"""A mailbox file as messages to import: sender from From, topic from the subject's thread.
+"""Reads a mailbox file as messages to import: sender from From, topic from the subject's thread.
 
-Bodies are the text parts, decoded by their own charset; of a mail that has only HTML, its
-text. Attachments are skipped and counted. Works on streams, one mail in memory at a time.
+The content is the text parts, decoded by their own charsets, or the text of the HTML part if
+there is no other. Attachments are skipped and counted. The input may be a stream: one mail is
+in memory at a time.
+
+`mailbox.mbox` of the standard library is not used: it needs a file that it can seek in (standard
+input is not one), reads lines and mails of any length, and splits a mail at every line that
+begins with "From ", which sentences do.
 """
 
 import re
@@ -14,7 +19,7 @@ from html.parser import HTMLParser
 from typing import BinaryIO
 
 from appliance.kernel.blank import is_blank
-from appliance.sdk.importer import Bad, Item, item_key
+from appliance.sdk.importer import BadEntry, ImportItem, item_key
 
 MAIL_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 1024 * 1024
@@ -22,7 +27,7 @@ TITLE_CHARACTERS_MAX = 200
 SENDER_CHARACTERS_MAX = 200
 PARTS_MAX = 1000
 
-# A separator has a time and a year; a sentence that begins with "From " rarely has both.
+# A separator has a time and a year. Sentences that begin with "From " rarely have both.
 SEPARATOR = re.compile(rb"From \S.*\d{1,2}:\d{2}.*\d{4}|From \S+\s*$")
 QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 REPLY = re.compile(
@@ -34,24 +39,26 @@ LIST_TAG = re.compile(r"^\s*(\[[^\]\n]{1,60}\])\s*")
 
 def read_mbox(
     file: BinaryIO, channel: str, count_attachments: Callable[[int], None]
-) -> Iterator[Item | Bad]:
-    for place, raw in enumerate(_mails(file), 1):
+) -> Iterator[ImportItem | BadEntry]:
+    for number, raw in enumerate(_mails(file), 1):
         if raw is None:
-            yield Bad(place, f"mail longer than {MAIL_BYTES_MAX:,} bytes, or no mailbox file")
+            yield BadEntry(
+                number, f"mail longer than {MAIL_BYTES_MAX:,} bytes, or not a mailbox file"
+            )
             continue
         mail = message_from_bytes(QUOTED_FROM.sub(rb"\1", raw))
         content, attachments = body_text(mail)
         count_attachments(attachments)
-        sender = _one_line(_header(mail, "From"), SENDER_CHARACTERS_MAX) or "unknown"
+        sender = _single_line(_header(mail, "From"), SENDER_CHARACTERS_MAX) or "unknown"
         topic = thread_of(_header(mail, "Subject"))
-        # The same mail in two mailboxes is one; without an id its words must do.
+        # The same mail in two mailboxes is one message. Without an id, its bytes identify it.
         identity = mail.get("Message-ID") or raw
         key = item_key("mbox", channel, str(identity).strip(), sender, topic, content)
-        yield Item(place, channel, topic, sender, content, key)
+        yield ImportItem(number, channel, topic, sender, content, key)
 
 
 def _mails(file: BinaryIO) -> Iterator[bytes | None]:
-    """The mails between separator lines; None for one that is too long or is none."""
+    """The mails between separator lines; None for a mail that is too long or malformed."""
     lines: list[bytes] = []
     size = 0
     after_blank = True
@@ -74,15 +81,15 @@ def _mails(file: BinaryIO) -> Iterator[bytes | None]:
 
 
 def thread_of(subject: str) -> str:
-    """The subject without reply and forward marks: the same for a whole thread."""
-    text = _one_line(subject, 10_000)
+    """The subject without reply and forward prefixes: equal for a whole thread."""
+    text = _single_line(subject, 10_000)
     tag = ""
     while True:
         shorter = REPLY.sub("", text)
-        found = LIST_TAG.match(shorter)
-        if found and (not tag or found[1] == tag):
-            # "[list] Re: x" and "Re: [list] x" are one thread; the tag is put back below.
-            tag, shorter = found[1], shorter[found.end() :]
+        match = LIST_TAG.match(shorter)
+        if match and (not tag or match[1] == tag):
+            # "[list] Re: x" and "Re: [list] x" are one thread. The tag is added again below.
+            tag, shorter = match[1], shorter[match.end() :]
         if shorter == text:
             break
         text = shorter
@@ -91,7 +98,7 @@ def thread_of(subject: str) -> str:
 
 
 def body_text(mail: Message) -> tuple[str, int]:
-    """The readable text of a mail, and how many attachments were left out."""
+    """The readable text of a mail, and the number of skipped attachments."""
     plain: list[str] = []
     rich: list[str] = []
     attachments = 0
@@ -117,13 +124,7 @@ def body_text(mail: Message) -> tuple[str, int]:
 
 def _decoded(part: Message) -> str:
     payload = part.get_payload(decode=True)
-    raw = payload if isinstance(payload, bytes) else b""
-    for charset in (part.get_content_charset() or "utf-8", "utf-8"):
-        try:
-            return raw.decode(charset)
-        except (LookupError, UnicodeDecodeError):
-            continue
-    return raw.decode("latin-1")
+    return _piece(payload if isinstance(payload, bytes) else b"", part.get_content_charset())
 
 
 def _header(mail: Message, name: str) -> str:
@@ -148,7 +149,7 @@ def _piece(raw: bytes | str, charset: str | None) -> str:
     return raw.decode("latin-1")
 
 
-def _one_line(text: str, characters_max: int) -> str:
+def _single_line(text: str, characters_max: int) -> str:
     clean = "".join(c if c.isprintable() else " " for c in text)
     line = " ".join(clean.split())[:characters_max].strip()
     return "" if is_blank(line) else line

@@ -1,7 +1,7 @@
-"""What an SDK client hands out: frozen structs that ignore what a newer hub adds.
+"""The structs that SDK clients return. They ignore fields that a newer hub adds.
 
-Their names and fields are the wire's; what a hub of another release may leave out has a
-default, so that both sides can be upgraded in any order.
+Names and fields are those of the wire. Fields that another release of the hub may omit have
+defaults, so client and hub can be upgraded in any order.
 """
 
 from typing import Any, Literal
@@ -14,7 +14,7 @@ Mode = Literal["one", "later", "all"]
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Where an event belongs; `topic_id2` is where a message was moved to."""
+    """The channel and topic of an event; `topic_id2` is the target topic of a move."""
 
     channel_id: str | None = None
     topic_id: str | None = None
@@ -22,7 +22,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """One event. `data` is what docs/events.md shows for `name`; names may be new to you."""
+    """One event. docs/reference/events.md shows `data` of each `name`; ignore unknown names."""
 
     event_id: int
     name: str
@@ -39,7 +39,7 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 class Enrichment(msgspec.Struct, frozen=True):
-    """What a plugin found: `span` is {"start": n, "end": n}, in characters of the text."""
+    """A finding of a plugin: `span` is {"start": n, "end": n}, in characters of the text."""
 
     id: str
     kind: str
@@ -58,7 +58,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """`sender` is what its author said; `principal` is the token or plugin that created it."""
+    """`sender` is the name its author gave; `principal` is the token or plugin that created it."""
 
     id: str
     topic_id: str
@@ -74,7 +74,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class FoundMessage(Message, frozen=True):
-    """A message with the piece of its text that a search found."""
+    """A message with the matching part of its text."""
 
     snippet: str = ""
 
@@ -101,7 +101,7 @@ class TopicChanged(msgspec.Struct, frozen=True):
 
 
 class MessageChanged(msgspec.Struct, frozen=True):
-    """`event_id` None: nothing changed, as when a deleted message is deleted again."""
+    """No `event_id` if nothing changed, for example when a message was already deleted."""
 
     message: Message
     event_id: int | None = None
@@ -113,7 +113,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class AttachmentAdded(msgspec.Struct, frozen=True):
-    """`event_id` None: it was there already."""
+    """No `event_id` if the attachment existed already."""
 
     attachment: Attachment
     event_id: int | None = None
@@ -126,7 +126,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 
 
 class NewMessage(msgspec.Struct, frozen=True):
-    """One of a batch. With a key of your own a repetition is safe even in another process."""
+    """One message of a batch. With your own key you can repeat it in another process."""
 
     topic_id: str
     sender: str

@@ -1,8 +1,8 @@
-"""Stateless reads straight from a workspace's database: no hub needed, nothing ever written.
+"""Stateless reads from a workspace's database, without a hub and without writing.
 
-Another process may write meanwhile; each query sees one moment. A query has a limit of
-rows and of seconds, and the connection is closed as soon as the answer is there, for a
-reader that lingers keeps the write-ahead log from being folded back.
+Another process may write at the same time; each query sees one snapshot. Queries are limited in
+rows and seconds. Close the connection soon: an open reader prevents checkpoints of the
+write-ahead log.
 """
 
 import sqlite3
@@ -15,97 +15,98 @@ from urllib.parse import quote
 
 import msgspec
 
-from appliance.hub import fulltext
+from appliance.hub import foreign_schema, fulltext
 from appliance.hub.search_query import parse
-from appliance.kernel import adopt
 from appliance.kernel.clock import Clock, SystemClock, utc
 from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 
-SCHEMA_VERSION = 1  # of the tables in hub spec §3.1; ours beside them do not matter here
+SCHEMA_VERSION = 1  # the tables in hub spec §3.1; the tables named x_… have no version
 BUSY_TIMEOUT_SECONDS = 5.0
 QUERY_SECONDS_MAX = 30.0
 ROWS_MAX = 1000
-PAGE_BYTES_MAX = 16 * 1024 * 1024  # of messages found by one search
+PAGE_BYTES_MAX = 16 * 1024 * 1024  # the messages of one search
 
 MESSAGE = (
     "id", "topic_id", "channel_id", "sender", "content_raw", "version",
     "created_at", "edited_at", "deleted_at", "deleted_by",
 )  # fmt: skip
-PRINCIPALS = "x_message_principals"  # a table of ours; other programs make workspaces without it
+PRINCIPALS = "x_message_principals"  # missing in workspaces that another program created
 TOPIC = "id, channel_id, title, created_at, updated_at"
 CHANNEL = "id, name, description, created_at"
 ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
-SEARCHED = fulltext.Source("messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages")
+SEARCHED = fulltext.SearchTable(
+    "messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages"
+)
 
 Row = dict[str, Any]
 
 
 class DatabaseUnreadable(Unavailable):
     code = "DATABASE_UNREADABLE"
-    sentence = "the workspace's database can't be read"
-    advice = "agentlip doctor"
+    default_message = "the workspace's database cannot be read"
+    default_hint = "agentlip doctor"
 
 
 class SchemaUnknown(Unavailable):
     code = "SCHEMA_UNKNOWN"
-    sentence = "the database has a schema this program doesn't know"
-    advice = "upgrade agentlip"
+    default_message = "this program does not know the schema of the database"
+    default_hint = "upgrade agentlip"
 
 
 class QueryTooLong(Unavailable):
     code = "QUERY_TOO_LONG"
-    sentence = f"the query took longer than {QUERY_SECONDS_MAX:.0f} s and was stopped"
-    advice = "ask for less: a topic instead of a channel, a smaller --limit"
+    default_message = f"the query took longer than {QUERY_SECONDS_MAX:.0f} s and was stopped"
+    default_hint = "search a topic instead of a channel, or use a smaller --limit"
 
 
 class ChannelNotFound(Missing):
-    sentence = "channel not found"
-    advice = "agentlip channel list"
+    default_message = "channel not found"
+    default_hint = "agentlip channel list"
 
 
 class TopicNotFound(Missing):
-    sentence = "topic not found"
-    advice = "agentlip topic list --channel CHANNEL"
+    default_message = "topic not found"
+    default_hint = "agentlip topic list --channel CHANNEL"
 
 
 class MessageNotFound(Missing):
-    sentence = "message not found"
-    advice = "agentlip msg tail --topic-id TOPIC"
+    default_message = "message not found"
+    default_hint = "agentlip msg tail --topic-id TOPIC"
 
 
 class AttachmentNotFound(Missing):
-    sentence = "attachment not found"
-    advice = "agentlip attachment list --topic-id TOPIC"
+    default_message = "attachment not found"
+    default_hint = "agentlip attachment list --topic-id TOPIC"
 
 
 class BadTime(Invalid):
-    sentence = "that is no date or time"
-    advice = "write 2026-02-04 or 2026-02-04T20:00:00Z"
+    default_message = "invalid date or time"
+    default_hint = "write 2026-02-04 or 2026-02-04T20:00:00Z"
 
 
 class BadLimit(Invalid):
-    sentence = "--limit must be a positive integer"
-    advice = "for instance --limit 50"
+    default_message = "--limit must be a positive integer"
+    default_hint = "for instance --limit 50"
 
 
-class Reader:
-    """One open database, read-only. Use as a context manager, briefly."""
+class WorkspaceReader:
+    """One open database, read-only. Use it as a context manager and close it soon."""
 
     def __init__(self, database: Path, clock: Clock | None = None) -> None:
         self._database = database
         self._limit = ReadLimit(clock or SystemClock(), QUERY_SECONDS_MAX, PAGE_BYTES_MAX)
-        with _told(database):
+        with _readable_errors(database):
             self._connection = open_database(database)
             self._limit.watch(self._connection)
         try:
-            with _told(database):
+            with _readable_errors(database):
                 meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
-                known = "SELECT 1 FROM sqlite_schema WHERE name = ?"
-                principals = self._connection.execute(known, (PRINCIPALS,)).fetchone()
+                exists = "SELECT 1 FROM sqlite_schema WHERE name = ?"
+                principals = self._connection.execute(exists, (PRINCIPALS,)).fetchone()
             _check_schema(meta)
-            with _told(database):
-                self._order = adopt.id_order(self._connection)
+            with _readable_errors(database):
+                self._order = foreign_schema.id_order(self._connection)
         except BaseException:
             self._connection.close()
             raise
@@ -166,10 +167,10 @@ class Reader:
         before_id: str | None = None,
         after_id: str | None = None,
     ) -> list[Row]:
-        """Messages of a topic: the newest, or the nearest to a known one.
+        """Messages of a topic: the newest ones, or those before or after a message.
 
-        Newest first; with `after_id` oldest first. Going on from the last row of a page,
-        in either direction, never skips and never repeats. The hub's HTTP does the same.
+        Newest first, or oldest first with `after_id`. Continuing from the last row of a page
+        never skips or repeats a message. The HTTP API of the hub does the same.
         """
         rows_max = _rows_max(limit)
         self.topic(topic_id)
@@ -177,7 +178,7 @@ class Reader:
         for sign, message_id in (("<", before_id), (">", after_id)):
             if message_id is not None:
                 where.append(f"{self._order} {sign} ?")
-                parameters.append(self._place(message_id))
+                parameters.append(self._position(message_id))
         direction = "DESC" if after_id is None else "ASC"
         query = (
             f"SELECT {self._message('messages')} FROM messages WHERE {' AND '.join(where)}"
@@ -225,10 +226,10 @@ class Reader:
         before: str | None = None,
         limit: int = 100,
     ) -> Row:
-        """Messages that hold the words: `messages` with snippets, `fts_used`, `has_more`.
+        """Messages that match the words: `messages` with snippets, `fts_used`, `has_more`.
 
-        The hub's HTTP does the same, and knows of a message no sooner. Times are ISO 8601;
-        `after` is included, `before` is not.
+        The HTTP API of the hub returns the same. Times are ISO 8601; `after` is inclusive,
+        `before` is exclusive.
         """
         query = parse(words)
         where, parameters = ["m.deleted_at IS NULL"], list[str]()
@@ -243,19 +244,19 @@ class Reader:
                 where.append(condition)
                 parameters.append(value)
         self._limit.start()
-        with _told(self._database):
-            found = fulltext.find(
+        with _readable_errors(self._database):
+            hits = fulltext.find(
                 self._connection, SEARCHED, query, self._message("m"),
                 (" AND ".join(where), parameters), _rows_max(limit), self._limit,
             )  # fmt: skip
         messages = [
             dict(zip([*MESSAGE, "principal", "snippet"], [*row, snippet], strict=True))
-            for row, snippet in zip(found.rows, found.snippets, strict=True)
+            for row, snippet in zip(hits.rows, hits.snippets, strict=True)
         ]
-        return {"messages": messages, "fts_used": found.fts_used, "has_more": found.has_more}
+        return {"messages": messages, "fts_used": hits.fts_used, "has_more": hits.has_more}
 
     def counts(self) -> Row:
-        """A few numbers for a status line; all from the ends of indexes."""
+        """Numbers for a status line, read from the ends of indexes."""
         query = (
             "SELECT (SELECT COALESCE(MAX(event_id), 0) FROM events) AS last_event_id,"
             " (SELECT COALESCE(MAX(rowid), 0) FROM messages) AS messages,"
@@ -269,7 +270,7 @@ class Reader:
         stored = ", ".join(f"{table}.{name}" for name in MESSAGE)
         return f"{stored}, {principal if self._has_principals else 'NULL'} AS principal"
 
-    def _place(self, message_id: str) -> Any:
+    def _position(self, message_id: str) -> Any:
         query = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"
         rows = self._rows(query, (message_id,))
         if not rows:
@@ -278,19 +279,19 @@ class Reader:
 
     def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
         self._limit.start()
-        with _told(self._database):
+        with _readable_errors(self._database):
             cursor = self._connection.execute(query, parameters)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def open_database(database: Path) -> sqlite3.Connection:
-    """A connection that can't write, beside a running hub or alone."""
+    """A read-only connection, with or without a running hub."""
     try:
         return _connect(database, "mode=ro")
     except sqlite3.OperationalError:
-        # Reading a WAL database needs its -shm file. Where that can't be made (read-only
-        # medium) and no log waits to be folded back, the file alone is the whole truth.
+        # Reading a WAL database needs its -shm file. On a read-only medium it cannot be
+        # created; if the log is empty, the database file is complete without it.
         log = database.with_name(database.name + "-wal")
         if not database.exists() or (log.exists() and log.stat().st_size > 0):
             raise
@@ -314,18 +315,18 @@ def _connect(database: Path, options: str) -> sqlite3.Connection:
 
 
 def _check_schema(meta: dict[str, str]) -> None:
-    found = meta.get("schema_version", "")
-    if found != str(SCHEMA_VERSION):
+    version = meta.get("schema_version", "")
+    if version != str(SCHEMA_VERSION):
         raise SchemaUnknown(
-            f"the database has schema version {_short(found) or 'unknown'};"
+            f"the database has schema version {_short(version) or 'unknown'};"
             f" this program knows {SCHEMA_VERSION}",
-            details={"found": found, "known": SCHEMA_VERSION},
+            details={"found": version, "known": SCHEMA_VERSION},
         )
 
 
 @contextmanager
-def _told(database: Path) -> Iterator[None]:
-    """SQLite's errors as ours, with the reason and the file, for it is the caller's own."""
+def _readable_errors(database: Path) -> Iterator[None]:
+    """Convert SQLite errors. The path may be shown: it is the caller's own file."""
     try:
         yield
     except ReadStopped:
@@ -333,7 +334,7 @@ def _told(database: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if is_interrupt(error):
             raise QueryTooLong from None
-        raise DatabaseUnreadable(f"can't read {database}: {error}") from None
+        raise DatabaseUnreadable(f"cannot read {database}: {error}") from None
 
 
 def _rows_max(limit: int) -> int:
@@ -346,7 +347,7 @@ def _instant(text: str | None) -> str | None:
     try:
         return None if text is None else utc(text)
     except ValueError:
-        raise BadTime(f"no date or time: {_short(str(text))}") from None
+        raise BadTime(f"invalid date or time: {_short(str(text))}") from None
 
 
 def _short(text: str) -> str:

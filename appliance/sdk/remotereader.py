@@ -1,4 +1,4 @@
-"""The reads of `Reader` for who has only a hub's address: asked of the hub, answered alike."""
+"""The reads of `WorkspaceReader` over HTTP, for callers that have only a hub's address."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -10,7 +10,7 @@ from appliance.sdk.reader import ROWS_MAX, Row, TopicNotFound
 
 
 class RemoteReader:
-    """Use as a context manager, as the other one. What a page may hold at most, the hub says."""
+    """Use it as a context manager. The hub limits the size of a page."""
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
@@ -83,8 +83,8 @@ class RemoteReader:
     def _rows(
         self, path: str, name: str, limit: int, cursor: str, key: str = "id", **query: Any
     ) -> list[Row]:
-        """`limit` rows, page by page: the hub limits a page in bytes too. `cursor` is the
-        parameter that continues behind the last row, given by its `key`."""
+        """`limit` rows, page by page, because the hub also limits a page in bytes. `cursor` is the
+        parameter that continues after the last row; `key` is its column."""
         rows: list[Row] = []
         while True:
             page = self._client.get(path, limit=limit - len(rows), **query)

@@ -1,16 +1,16 @@
-"""The courier's control protocol on a pipe: one JSON object a line, both ways.
+"""The courier's control protocol on a pipe: one JSON object per line in both directions.
 
     → hello{version, features?, token?}   enqueue{to, env}   subscribe{stream}   grant{n}
       ack{id}   nack{id, delayMs?, mode?}   stats{stream}   snapshot{view}   metrics   advertise
     ← hello{version, features}   ok{reqId, result}   deliver{env}   error{reqId?, code, detail}
 
-An error that comes later, for a frame that the appliance refused, has its `status` (409 for an
-envelope that is not held), and the `id` or the `field` it is about.
+An error for a frame that the appliance rejected later has a `status` (409 for an envelope that is
+not leased here) and the `id` or the `field` that it concerns.
 
-A frame names itself in `type` (or in `op`; answers use the same key). A frame with a `reqId` is
-answered with `ok` or `error` of that id, a `hello` too, behind its `hello`; one without only when
-it fails. A pipe carries
-one subscription; an optional `sub` names further ones and comes back in their frames.
+The type of a frame is in `type` (or in `op`; responses use the same key). A frame with a `reqId`
+gets `ok` or `error` with that id; a `hello` gets it after the `hello` of the appliance. A frame
+without one gets a response only if it fails. A pipe has one subscription; an optional `sub` names
+others and is part of their frames.
 """
 
 import os
@@ -26,12 +26,12 @@ import msgspec
 
 from appliance.courier.wire import FEATURES, VERSION
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.sdk.courier import Locate, Problem
+from appliance.sdk.courier import ErrorFrame, Locate
 from appliance.sdk.http import HubClient, Refused
-from appliance.sdk.websocket import Link
+from appliance.sdk.websocket import WebSocket
 
-_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_problem = msgspec.json.Decoder(Problem).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_error = msgspec.json.Decoder(ErrorFrame).decode
 
 LINE_BYTES_MAX = 512 * 1024
 SUBSCRIPTIONS_MAX = 64
@@ -58,12 +58,14 @@ CODES = {
 
 class Unsupported(Invalid):
     code = "UNSUPPORTED"
-    sentence = "this operation is not known"
-    advice = "docs/protocol.md lists the operations; the hub may be older than the client"
+    default_message = "unknown operation"
+    default_hint = (
+        "docs/reference/protocol.md lists the operations; the hub may be older than the client"
+    )
 
 
-class Pipe:
-    """Serves one pipe: lines in, lines out, until the lines end."""
+class StdioConnection:
+    """Serves one pipe until its input ends."""
 
     def __init__(self, locate: Locate, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -72,14 +74,14 @@ class Pipe:
         self._token: str | None = None
         self._locate_plain = locate
         self._client = HubClient(self._locate)
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, WebSocket] = {}
         self._ended = False
         self._verbs: dict[str, Callable[[Json], Any]] = {
             "hello": self._hello,
             "enqueue": self._enqueue,
             "subscribe": self._subscribe,
-            "grant": lambda frame: self._tell(frame, {"credit": _number(frame, "n")}),
-            "ack": lambda frame: self._tell(frame, {"ack": _needed(frame, "id")}),
+            "grant": lambda frame: self._forward(frame, {"credit": _number(frame, "n")}),
+            "ack": lambda frame: self._forward(frame, {"ack": _needed(frame, "id")}),
             "nack": self._nack,
             "stats": lambda frame: self._get("/v1/stats", stream=_needed(frame, "stream")),
             "snapshot": lambda frame: self._get("/v1/snapshot", view=_needed(frame, "view")),
@@ -99,11 +101,11 @@ class Pipe:
             self._client.close()
 
     def take(self, line: bytes) -> None:
-        """One frame; whatever is wrong with it is told, and the pipe goes on."""
+        """Process one frame. Errors are written to the pipe, which stays open."""
         frame: Json = {}
         try:
             if len(line) > LINE_BYTES_MAX:
-                raise Invalid(f"a line has at most {LINE_BYTES_MAX} bytes")
+                raise Invalid(f"the line is longer than {LINE_BYTES_MAX} bytes")
             frame = _decoded(line)
             self._key = "op" if "op" in frame and "type" not in frame else "type"
             name = frame.get(self._key)
@@ -115,21 +117,23 @@ class Pipe:
             self._fail(frame, error)
             return
         if name == "hello":
-            self._say({self._key: "hello", **result})
+            self._write_frame({self._key: "hello", **result})
         if "reqId" in frame:
-            self._say({self._key: "ok", "reqId": frame["reqId"], "result": result})
+            self._write_frame({self._key: "ok", "reqId": frame["reqId"], "result": result})
 
     # -- verbs ------------------------------------------------------------------------
 
     def _hello(self, frame: Json) -> Json:
         if frame.get("version", VERSION) != VERSION:
-            raise Unsupported(f"this is version {VERSION} of the protocol")
+            raise Unsupported(
+                f"unsupported protocol version: this appliance implements version {VERSION}"
+            )
         if isinstance(frame.get("token"), str):
             self._token = frame["token"]
             self._client.close()
         wanted = frame.get("features")
-        known = [name for name in FEATURES if not isinstance(wanted, list) or name in wanted]
-        return {"version": VERSION, "features": known}
+        features = [name for name in FEATURES if not isinstance(wanted, list) or name in wanted]
+        return {"version": VERSION, "features": features}
 
     def _enqueue(self, frame: Json) -> Json:
         body = {"to": _needed(frame, "to"), "envelope": frame.get("env", frame.get("envelope"))}
@@ -138,48 +142,50 @@ class Pipe:
     def _subscribe(self, frame: Json) -> Json:
         sub = str(frame.get("sub", ""))
         if sub in self._links:
-            raise Invalid("this pipe has that subscription already; name another with `sub`")
+            raise Invalid("this subscription exists already; use another `sub`")
         if len(self._links) >= SUBSCRIPTIONS_MAX:
-            raise Invalid(f"at most {SUBSCRIPTIONS_MAX} subscriptions on one pipe")
+            raise Invalid(
+                f"the limit of {SUBSCRIPTIONS_MAX} subscriptions per pipe has been reached"
+            )
         query = {"stream": _needed(frame, "stream")}
-        link = Link(self._locate(), "/v1/subscribe?" + urlencode(query))
+        link = WebSocket(self._locate(), "/v1/subscribe?" + urlencode(query))
         self._links[sub] = link
         threading.Thread(target=self._follow, args=(sub, link), daemon=True).start()
         return {"stream": query["stream"]}
 
     def _nack(self, frame: Json) -> None:
-        said = {"nack": _needed(frame, "id")}
-        said |= {name: frame[name] for name in ("delayMs", "mode", "error") if name in frame}
-        self._tell(frame, said)
+        message = {"nack": _needed(frame, "id")}
+        message |= {name: frame[name] for name in ("delayMs", "mode", "error") if name in frame}
+        self._forward(frame, message)
 
-    def _tell(self, frame: Json, said: Json) -> None:
+    def _forward(self, frame: Json, message: Json) -> None:
         link = self._links.get(str(frame.get("sub", "")))
         if link is None:
-            raise Invalid("subscribe first")
-        link.send(msgspec.json.encode(said))
+            raise Invalid("no subscription: send subscribe first")
+        link.send(msgspec.json.encode(message))
 
     def _get(self, path: str, **query: Any) -> Json:
         return self._client.get(path, **query)
 
     # -- the thread of a subscription ---------------------------------------------------
 
-    def _follow(self, sub: str, link: Link) -> None:
+    def _follow(self, sub: str, link: WebSocket) -> None:
         name = {"sub": sub} if sub else {}
         try:
             while True:
                 for message in link.receive(None):
-                    said = _parts(message)
-                    if "deliver" in said:
-                        env = _on_one_line(said.pop("deliver"))
-                        self._say({self._key: "deliver", "env": env, **said, **name})
-                    elif "error" in said:
-                        self._say_problem(_problem(said["error"]), name)
+                    fields = _decode_fields(message)
+                    if "deliver" in fields:
+                        env = _without_line_breaks(fields.pop("deliver"))
+                        self._write_frame({self._key: "deliver", "env": env, **fields, **name})
+                    elif "error" in fields:
+                        self._write_error_frame(_decode_error(fields["error"]), name)
         except ApplianceError as error:
             if not self._ended:
-                with suppress(OSError, ValueError):  # nobody there to be told
-                    self._say_error(error.code, error.message, **name)
+                with suppress(OSError, ValueError):  # the client left
+                    self._write_error(error.code, error.message, **name)
         except (OSError, ValueError):
-            pass  # closed by us, or the client left
+            pass  # closed here, or by the client
         finally:
             self._links.pop(sub, None)
             link.close()
@@ -189,18 +195,18 @@ class Pipe:
     def _fail(self, frame: Json, error: ApplianceError) -> None:
         more = {"reqId": frame["reqId"]} if "reqId" in frame else {}
         code = error.answer_code if isinstance(error, Refused) else error.code
-        self._say_error(code or error.code, error.message, **more)
+        self._write_error(code or error.code, error.message, **more)
 
-    def _say_problem(self, problem: Problem, more: Json) -> None:
-        about = {"status": problem.code, "id": problem.id, "field": problem.field}
-        known = {name: value for name, value in about.items() if value}
-        self._say_error(problem.name, problem.message, **known, **more)
+    def _write_error_frame(self, error: ErrorFrame, more: Json) -> None:
+        about = {"status": error.code, "id": error.id, "field": error.field}
+        details = {name: value for name, value in about.items() if value}
+        self._write_error(error.name, error.message, **details, **more)
 
-    def _say_error(self, code: str, detail: str, **more: Any) -> None:
-        known = CODES.get(code, "Internal")
-        self._say({self._key: "error", "code": known, "detail": detail, **more})
+    def _write_error(self, code: str, detail: str, **more: Any) -> None:
+        name = CODES.get(code, "Internal")
+        self._write_frame({self._key: "error", "code": name, "detail": detail, **more})
 
-    def _say(self, frame: Json) -> None:
+    def _write_frame(self, frame: Json) -> None:
         line = msgspec.json.encode(frame) + b"\n"
         with self._lock:
             self._write(line)
@@ -213,7 +219,7 @@ class Pipe:
 
 
 def serve_socket(locate: Locate, path: Path) -> None:
-    """Every client of a Unix socket gets a pipe; only the socket's owner may open it."""
+    """Serve every client of a Unix socket. Only the owner of the socket may connect."""
     if path.is_socket():
         path.unlink()
     before = os.umask(0o177)
@@ -239,7 +245,7 @@ def serve_socket(locate: Locate, path: Path) -> None:
 def _serve_client(locate: Locate, client: socket.socket, slots: threading.BoundedSemaphore) -> None:
     try:
         with client, client.makefile("rb") as lines:
-            Pipe(locate, client.sendall).run(lines_of(lines))
+            StdioConnection(locate, client.sendall).run(lines_of(lines))
     except OSError:
         pass  # the client left
     finally:
@@ -247,7 +253,7 @@ def _serve_client(locate: Locate, client: socket.socket, slots: threading.Bounde
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines; of one that is too long the beginning, which will be refused, and no more."""
+    """Lines. A line that is too long is cut, so that `take` rejects it."""
     while line := stream.readline(LINE_BYTES_MAX + 1):
         yield line
         while len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
@@ -258,23 +264,23 @@ def _decoded(line: bytes) -> Json:
     try:
         return msgspec.json.decode(line, type=Json)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Invalid("a line is one JSON object") from None
+        raise Invalid("the line is not a JSON object") from None
 
 
-def _on_one_line(env: msgspec.Raw) -> msgspec.Raw:
-    """An envelope as it came, but for line ends: between tokens a space means the same."""
+def _without_line_breaks(env: msgspec.Raw) -> msgspec.Raw:
+    """The envelope with line breaks replaced by spaces, which JSON treats alike."""
     return msgspec.Raw(bytes(env).replace(b"\n", b" ").replace(b"\r", b" "))
 
 
 def _needed(frame: Json, name: str) -> str:
     value = frame.get(name)
     if not isinstance(value, str) or not value:
-        raise Invalid(f"{name}: a text is needed", details={"field": name})
+        raise Invalid(f"{name}: must be a non-empty string", details={"field": name})
     return value
 
 
 def _number(frame: Json, name: str) -> int:
     value = frame.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Invalid(f"{name}: a whole number is needed", details={"field": name})
+        raise Invalid(f"{name}: must be a non-negative integer", details={"field": name})
     return value

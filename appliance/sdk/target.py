@@ -1,4 +1,4 @@
-"""Which hub a client means, and whether what answers is that hub. Asked at every connection."""
+"""Locates the hub of a client and verifies it for every connection."""
 
 import os
 import re
@@ -25,21 +25,21 @@ _VERSION = re.compile(r"v(\d+)(?:\.\d+)*")
 
 class ProtocolUnknown(Conflict):
     code = "PROTOCOL_UNKNOWN"
-    sentence = "the hub speaks another protocol than this SDK"
-    advice = "install the release of agentlip that the hub runs"
+    default_message = "the hub uses another protocol version than this SDK"
+    default_hint = "install the agentlip release that the hub runs"
 
 
 class OtherDatabase(Conflict):
     code = "OTHER_DATABASE"
-    sentence = "another workspace's hub answers at this address now"
-    advice = "make a new client if that is meant"
+    default_message = "the hub at this address serves another workspace now"
+    default_hint = "create a new client to use the other workspace"
 
 
-class Target:
-    """A workspace (named, or looked for from here upwards) or a URL, and a token for it.
+class HubTarget:
+    """A workspace (default: the nearest one above the working directory) or a URL, and a token.
 
-    The token is `token`, or the text of `token_file` (read again at every connection, so
-    that a rotation is noticed), or the workspace's own.
+    The token is `token`, or the content of `token_file` (read for every connection, so that a
+    rotation is noticed), or the token of the workspace.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Target:
         token_file: Path | str | None = None,
     ) -> None:
         if workspace is not None and url is not None:
-            raise Invalid("name the hub by workspace or by url, not by both")
+            raise Invalid("workspace and url are mutually exclusive")
         if token is not None and token_file is not None:
-            raise Invalid("give the token by token or by token_file, not by both")
+            raise Invalid("token and token_file are mutually exclusive")
         if workspace is None and url is None:
             url = os.environ.get("AGENTLIP_URL") or None
         self._locate: Callable[[], tuple[Endpoint, Health]]
         if url is None:
-            # Found once: a program that changes its directory still means the same hub.
+            # Resolved once, so that a later change of directory does not matter.
             datadir = find_workspace(None if workspace is None else Path(workspace))
             self._locate = lambda: local(datadir, os.environ)
         else:
@@ -67,15 +67,15 @@ class Target:
         self.health = Health()
 
     def __repr__(self) -> str:
-        return f"Target(db_id={self.health.db_id!r})"
+        return f"HubTarget(db_id={self.health.db_id!r})"
 
     def locate(self) -> Endpoint:
-        """Where the hub is now, after it has shown who it is."""
+        """The current address of the hub, after its identity was verified."""
         endpoint, health = self._locate()
         check_protocol(health)
-        known = self.health.db_id
-        if known and health.db_id and health.db_id != known:
-            raise OtherDatabase(details={"expected": known, "found": health.db_id})
+        db_id = self.health.db_id
+        if db_id and health.db_id and health.db_id != db_id:
+            raise OtherDatabase(details={"expected": db_id, "found": health.db_id})
         self.health = health
         if self._token is not None:
             return msgspec.structs.replace(endpoint, token=self._token)
@@ -95,11 +95,11 @@ class Target:
 
 
 def check_protocol(health: Health) -> None:
-    """Minor versions only add; another major one would be misunderstood."""
-    found = _VERSION.fullmatch(health.protocol_version)
-    if health.protocol_version and (found is None or int(found[1]) != PROTOCOL_MAJOR):
+    """Accept every minor version of the known major version."""
+    version = _VERSION.fullmatch(health.protocol_version)
+    if health.protocol_version and (version is None or int(version[1]) != PROTOCOL_MAJOR):
         raise ProtocolUnknown(
-            f"the hub speaks protocol {health.protocol_version[:20]},"
-            f" this SDK speaks v{PROTOCOL_MAJOR}",
+            f"the hub uses protocol {health.protocol_version[:20]},"
+            f" this SDK uses v{PROTOCOL_MAJOR}",
             details={"hub": health.protocol_version[:20], "sdk": f"v{PROTOCOL_MAJOR}"},
         )

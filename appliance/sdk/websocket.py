@@ -1,7 +1,7 @@
-"""A WebSocket as a plain blocking object: one socket, no threads, frames in and out.
+"""A blocking WebSocket without threads.
 
-The protocol is `websockets`' sans-I/O one. Sending may be done by several threads (a lease
-is renewed by another than the one that works); reading only by one.
+The protocol is the sans-I/O implementation of `websockets`. Several threads may send, for example
+to renew a lease; only one may read.
 """
 
 import select
@@ -26,45 +26,45 @@ CONNECT_SECONDS_MAX = 10.0
 SEND_SECONDS_MAX = 30.0
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 READ_BYTES = 256 * 1024
-PARSE_BYTES = 4 * 1024  # given to the protocol at once; up to 2,000 empty frames
-CONTROL_FRAMES_PER_SECOND = 20.0  # pings, pongs and short fragments of the server
+PARSE_BYTES = 4 * 1024  # parsed at once; up to 2,000 empty frames
+CONTROL_FRAMES_PER_SECOND = 20.0  # pings, pongs and short fragments from the server
 CONTROL_FRAMES_BURST = 200.0
 SHORT_FRAGMENT_BYTES = 1024
-FRAGMENTS_MAX = 100_000  # of one message
-TURN_FRAMES = 64
+FRAGMENTS_MAX = 100_000  # in one message
+YIELD_FRAMES = 64
 UNAUTHORIZED = 4401
 
 
-class LinkBroken(Unavailable):
+class SocketBroken(Unavailable):
     code = "LINK_BROKEN"
-    sentence = "the connection to the appliance broke"
-    advice = "agentlipd status"
+    default_message = "the connection to the appliance broke"
+    default_hint = "agentlipd status"
 
 
-PASSING = frozenset({429, 500, 502, 503, 504})
-"""Statuses that say nothing about the request: full, starting, a proxy with nobody behind it."""
+TEMPORARY_STATUSES = frozenset({429, 500, 502, 503, 504})
+"""Statuses after which a retry may succeed: overloaded, starting, a proxy without a server."""
 
 
-class LinkBusy(LinkBroken):
+class SocketBusy(SocketBroken):
     code = "LINK_BUSY"
-    sentence = "the appliance takes no more sockets for the moment"
+    default_message = "the appliance accepts no more sockets at the moment"
 
 
-class LinkRefused(ApplianceError):
-    """The server refused the socket: asking again changes nothing."""
+class SocketRefused(ApplianceError):
+    """The server rejected the socket. A retry does not help."""
 
     kind = "invalid"
     code = "LINK_REFUSED"
-    sentence = "the appliance refused the socket"
-    advice = "look at the address, the token and its scopes: agentlip token list"
+    default_message = "the appliance rejected the socket"
+    default_hint = "check the address, the token and its scopes: agentlip token list"
 
 
-class Link:
+class WebSocket:
     """An open WebSocket to `path` of an appliance.
 
-    `ca_file`: certificates to trust instead of the system's. `heard`: when bytes came last,
-    in seconds of the monotonic clock; also those of a ping. A server that sends a longer
-    frame than `frame_bytes_max`, or floods with frames that carry no message, is left.
+    `ca_file`: certificates to trust instead of the system's. `received_at`: when the last bytes
+    arrived, including pings, in seconds of the monotonic clock. The connection is closed if the
+    server sends a frame longer than `frame_bytes_max` or too many frames without a message.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Link:
         self._lock = threading.Lock()
         self._closed = self._waiting = False
         self._messages: deque[bytes] = deque()
-        self._parts: list[bytes] = []
+        self._fragments: list[bytes] = []
         self._socket = _dial(endpoint, ca_file)
-        self.heard = self._refilled = time.monotonic()
+        self.received_at = self._refilled = time.monotonic()
         self._control_left = CONTROL_FRAMES_BURST
         try:
             self._shake_hands(endpoint)
@@ -94,27 +94,27 @@ class Link:
     def send(self, text: bytes) -> None:
         with self._lock:
             if self._protocol.state is not State.OPEN:
-                raise LinkBroken
+                raise SocketBroken
             self._protocol.send_text(text)
             self._write()
 
     def receive(self, timeout_seconds: float | None) -> list[bytes]:
-        """Messages that are here, or come within the time; none when nothing came."""
+        """The received messages; waits for the first one. Empty if none came in time."""
         if not self._messages and not self._is_buffered():
             if self._wait(timeout_seconds):
                 self._read()
         elif not self._messages:
             self._read()
-        found = list(self._messages)
+        messages = list(self._messages)
         self._messages.clear()
-        return found
+        return messages
 
     def _wait(self, timeout_seconds: float | None) -> bool:
-        """Whether something came. A `close` by another thread wakes this, and leaves the
-        descriptor to it: closed meanwhile, the kernel would not tell, or tell of another one."""
+        """Whether data arrived. `close` in another thread ends the wait and leaves the descriptor
+        open, because closing it during `select` is undefined."""
         with self._lock:
             if self._closed:
-                raise LinkBroken
+                raise SocketBroken
             self._waiting = True
         try:
             ready, _, _ = select.select([self._socket], [], [], timeout_seconds)
@@ -129,7 +129,7 @@ class Link:
                 self._socket.close()
 
     def _is_buffered(self) -> bool:
-        """TLS may hold bytes that the socket itself has not."""
+        """TLS may have buffered bytes that `select` does not see."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def close(self) -> None:
@@ -138,8 +138,8 @@ class Link:
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_close(1000)
                     self._write()
-            except (LinkBroken, OSError, WebSocketException):
-                pass  # the other side was quicker
+            except (SocketBroken, OSError, WebSocketException):
+                pass  # the server closed it first
             self._closed = True
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -159,25 +159,25 @@ class Link:
             status = error.response.status_code
             if status == 401:
                 raise Unauthenticated
-            raise (LinkBusy if status in PASSING else LinkRefused)(
-                f"the appliance answered the socket with status {status}",
+            raise (SocketBusy if status in TEMPORARY_STATUSES else SocketRefused)(
+                f"the appliance answered the upgrade with status {status}",
                 details={"status": status},
             )
         if isinstance(error, InvalidHandshake):
-            raise LinkRefused("what answers is no appliance: the handshake failed")
+            raise SocketRefused("the server is not an appliance: the WebSocket handshake failed")
 
     def _read(self) -> None:
         try:
             data = self._socket.recv(READ_BYTES)
         except OSError as error:
-            raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
-        self.heard = now = time.monotonic()
+            raise SocketBroken(f"the connection broke: {type(error).__name__}") from None
+        self.received_at = now = time.monotonic()
         self._control_left = min(
             CONTROL_FRAMES_BURST,
             self._control_left + (now - self._refilled) * CONTROL_FRAMES_PER_SECOND,
         )
         self._refilled = now
-        # In pieces: thousands of empty frames are noticed before all of them were parsed.
+        # Parse in parts, to detect a flood of empty frames before all of them are parsed.
         for start in range(0, len(data), PARSE_BYTES) or (0,):
             with self._lock:
                 if data:
@@ -190,8 +190,8 @@ class Link:
                 self._take(event)
             if self._protocol.close_rcvd or self._protocol.parser_exc:
                 break
-            if len(events) > TURN_FRAMES:
-                time.sleep(0)  # on an event loop others have their turn
+            if len(events) > YIELD_FRAMES:
+                time.sleep(0)  # under gevent, let other greenlets run
         if self._protocol.handshake_exc is not None:
             return
         protocol = self._protocol
@@ -206,30 +206,30 @@ class Link:
             return
         if not event.fin and len(event.data) < SHORT_FRAGMENT_BYTES:
             self._count()
-        if len(self._parts) >= FRAGMENTS_MAX:
-            raise LinkBroken("the server sends a message in too many fragments")
-        if event.fin and not self._parts:
+        if len(self._fragments) >= FRAGMENTS_MAX:
+            raise SocketBroken("the server sent a message in too many fragments")
+        if event.fin and not self._fragments:
             self._messages.append(bytes(event.data))
             return
-        self._parts.append(bytes(event.data))
+        self._fragments.append(bytes(event.data))
         if event.fin:
-            self._messages.append(b"".join(self._parts))
-            self._parts = []
+            self._messages.append(b"".join(self._fragments))
+            self._fragments = []
 
     def _count(self) -> None:
         self._control_left -= 1
         if self._control_left < 0:
-            raise LinkBroken("the server floods this connection with control frames or fragments")
+            raise SocketBroken("the server floods this connection with control frames or fragments")
 
     def _end(self) -> None:
-        """The server is gone. What it said before is handed out first."""
+        """The server closed the connection. Received messages are returned first."""
         if self._messages:
             return
-        told = self._protocol.close_rcvd
-        if told is not None and told.code == UNAUTHORIZED:
-            raise Unauthenticated(told.reason or None)
-        code = told.code if told is not None else 1006
-        raise LinkBroken(f"the appliance closed the connection ({code})", details={"code": code})
+        close = self._protocol.close_rcvd
+        if close is not None and close.code == UNAUTHORIZED:
+            raise Unauthenticated(close.reason or None)
+        code = close.code if close is not None else 1006
+        raise SocketBroken(f"the appliance closed the connection ({code})", details={"code": code})
 
     def _write(self) -> None:
         data = b"".join(self._protocol.data_to_send())
@@ -237,7 +237,7 @@ class Link:
             try:
                 self._socket.sendall(data)
             except OSError as error:
-                raise LinkBroken(f"the connection broke: {type(error).__name__}") from None
+                raise SocketBroken(f"the connection broke: {type(error).__name__}") from None
 
 
 def _dial(endpoint: Endpoint, ca_file: str | None) -> socket.socket:
@@ -253,4 +253,6 @@ def _dial(endpoint: Endpoint, ca_file: str | None) -> socket.socket:
         return context.wrap_socket(plain, server_hostname=endpoint.host)
     except OSError as error:
         plain.close()
-        raise HubNotRunning(f"no TLS with {endpoint.url}: {type(error).__name__}") from None
+        raise HubNotRunning(
+            f"TLS handshake with {endpoint.url} failed: {type(error).__name__}"
+        ) from None

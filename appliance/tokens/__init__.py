@@ -1,10 +1,12 @@
-"""Tokens: who may come in, with what, and until when.
+"""Access tokens: names, scopes and expiry.
 
-    issued ──rotate──▶ issued (its former secret opens until the grace time is over)
+    issued ──rotate──▶ issued (the former secret stays valid for the grace period)
        ├── expires_ms passed ──▶ expired
        └── revoke ──▶ revoked
 
-A secret is told once, when it is issued; here only its SHA-256 is kept. What holds always:
-the book that the guard reads says what the table says, and the text of `.agentlip/token` is
-the secret of the token `server`.
+A secret is returned only when it is issued; only its SHA-256 is stored.
+
+Invariants:
+- The in-memory token book has exactly the valid tokens of the table.
+- `.agentlip/token` contains the secret of the token `server`.
 """

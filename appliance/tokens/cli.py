@@ -1,4 +1,4 @@
-"""`agentlip token`: through the hub that runs here, or on its file while none does."""
+"""`agentlip token`: through the running hub, or on its database file while none runs."""
 
 import os
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.tokens import wire
 
-app = plain_app("Tokens: who may come in. 'server' is the workspace's own.")
+app = plain_app("Access tokens. 'server' is the workspace's own.")
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
 PATH = "/api/v1/tokens"
@@ -20,43 +20,49 @@ PATH = "/api/v1/tokens"
 @common
 def create_token(
     session: Session,
-    name: Annotated[str, typer.Option("--name", help="Whose it is; one in force a name.")],
+    name: Annotated[str, typer.Option("--name", help="Unique name of the token.")],
     scope: Annotated[
-        list[str], typer.Option("--scope", help="hub:read, hub:post, admin, …; may be repeated.")
+        list[str],
+        typer.Option("--scope", help="Scope: hub:read, hub:post, admin, …; can be repeated."),
     ],
     channel: Annotated[
         list[str] | None,
-        typer.Option("--channel", help="Only in this channel (name or id); may be repeated."),
+        typer.Option(
+            "--channel", help="Limit hub scopes to this channel (name or id); can be repeated."
+        ),
     ] = None,
     sender: Annotated[
         list[str] | None,
         typer.Option(
-            "--sender", help="Allow only this sender name; may be repeated (default: any)."
+            "--sender", help="Allow only this sender name; can be repeated (default: any)."
         ),
     ] = None,
     expires: Annotated[
-        float | None, typer.Option("--expires", metavar="DAYS", help="Over after so many days.")
+        float | None,
+        typer.Option(
+            "--expires", metavar="DAYS", help="Days until the token expires (default: never)."
+        ),
     ] = None,
 ) -> None:
-    """Issue a token. Its secret is shown this once."""
+    """Issue a token. Its secret is shown only once."""
     body = {
         "name": name,
-        "scopes": _limited(session, scope, channel or []),
+        "scopes": _scopes_with_channels(session, scope, channel or []),
         "expires_days": expires,
     }
     if sender:
         body["senders"] = sender
-    answer = _ask(session, "create", PATH, body)
+    answer = _call(session, "create", PATH, body)
     _show_secret(session, answer)
 
 
 @app.command("list")
 @common
 def list_tokens(session: Session) -> None:
-    """All tokens, without their secrets."""
-    rows = _ask(session, "list", PATH, None)
+    """List all tokens without their secrets."""
+    rows = _call(session, "list", PATH, None)
     if not session.machine:
-        rows = [_in_words(row) for row in rows]
+        rows = [_as_text(row) for row in rows]
     session.table(
         rows,
         [
@@ -75,8 +81,8 @@ def list_tokens(session: Session) -> None:
 @app.command("revoke")
 @common
 def revoke_token(session: Session, token_id: IdArgument) -> None:
-    """End a token at once, with all connections it opened."""
-    answer = _ask(session, "revoke", f"{PATH}/{_segment(token_id)}", None)
+    """Revoke a token and close its connections."""
+    answer = _call(session, "revoke", f"{PATH}/{_segment(token_id)}", None)
     session.answer(answer, f"revoked {token_id}")
 
 
@@ -88,37 +94,40 @@ def rotate_token(
     grace: Annotated[
         float | None,
         typer.Option(
-            "--grace", metavar="SECONDS", min=0, help="The old secret still opens for so long."
+            "--grace",
+            metavar="SECONDS",
+            min=0,
+            help="Seconds the old secret stays valid (default: auth.grace_seconds).",
         ),
     ] = None,
 ) -> None:
-    """Give a token a new secret; 'rotate server' does it for the workspace's own."""
+    """Replace the secret of a token; 'server' is the workspace's own."""
     body = {"grace_seconds": grace}
-    answer = _ask(session, "rotate", f"{PATH}/{_segment(token_id)}/rotate", body)
+    answer = _call(session, "rotate", f"{PATH}/{_segment(token_id)}/rotate", body)
     until = answer["token"]["rotating_until"]
-    after = f"the old one opens until {until}" if until else "the old one is over"
+    after = f"the old one is valid until {until}" if until else "the old one is invalid"
     if answer["token"]["id"] == "server" and not session.machine:
-        note(f"the workspace's token is new, {after}; it is in .agentlip/token")
+        note(f"the workspace has a new token, in .agentlip/token; {after}")
         return
     _show_secret(session, answer)
     if not session.machine:
         note(after)
 
 
-def _in_words(row: dict[str, Any]) -> dict[str, Any]:
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
     senders = row.get("senders")
-    told = "any" if senders is None else ", ".join(senders)
-    return {**row, "scopes": " ".join(row["scopes"]), "senders": told}
+    senders_text = "any" if senders is None else ", ".join(senders)
+    return {**row, "scopes": " ".join(row["scopes"]), "senders": senders_text}
 
 
 def _show_secret(session: Session, answer: Any) -> None:
     session.answer(answer, str(answer["secret"]))
     if not session.machine:
-        note(f"token {answer['token']['id']}: keep it safe, it is not shown again")
+        note(f"token {answer['token']['id']}: store it safely, it is not shown again")
 
 
-def _ask(session: Session, verb: str, path: str, body: Any) -> Any:
-    """The answer of the hub; while none runs in this workspace, that of its file."""
+def _call(session: Session, verb: str, path: str, body: Any) -> Any:
+    """The reply of the running hub; while none runs, the result on the database file."""
     from appliance.sdk.discovery import HubNotRunning, find_hub, find_workspace
     from appliance.sdk.http import HubClient
 
@@ -145,9 +154,9 @@ def _on_file(datadir: Any, verb: str, path: str, body: Any) -> Any:
         elif verb == "revoke":
             answer = tokens.revoke(token_id)
         elif verb == "create":
-            answer = tokens.create(_converted(body, wire.CreateToken))
+            answer = tokens.create(_convert(body, wire.CreateToken))
         else:
-            answer = tokens.rotate(token_id, _converted(body, wire.RotateToken))
+            answer = tokens.rotate(token_id, _convert(body, wire.RotateToken))
     return msgspec.to_builtins(answer)
 
 
@@ -160,14 +169,14 @@ def _all_of(tokens: Any) -> list[wire.Token]:
     return rows
 
 
-def _converted(body: Any, kind: Any) -> Any:
+def _convert(body: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
         raise Invalid(f"invalid input: {error}") from None
 
 
-def _limited(session: Session, scopes: list[str], channels: list[str]) -> list[str]:
+def _scopes_with_channels(session: Session, scopes: list[str], channels: list[str]) -> list[str]:
     """Scopes as they are stored: `hub:read@CHANNEL_ID` for each channel named."""
     if not channels:
         return scopes
@@ -175,8 +184,8 @@ def _limited(session: Session, scopes: list[str], channels: list[str]) -> list[s
     limited = [scope for scope in scopes if scope in wire.BY_CHANNEL]
     if len(limited) < len(scopes):
         raise Invalid(
-            "--channel limits hub:read and hub:post only; the other scopes know no channels",
-            hint="issue two tokens",
+            "--channel limits only hub:read and hub:post; other scopes have no channels",
+            hint="issue a second token for the other scopes: agentlip token create",
         )
     return [f"{scope}@{channel_id}" for scope in scopes for channel_id in ids]
 
@@ -190,9 +199,9 @@ def _channel_ids(session: Session, channels: list[str]) -> list[str]:
 
         catalogue = Catalogue(HubClient(lambda: find_hub(None)))
         return [catalogue.channel_id(channel) for channel in channels]
-    from appliance.sdk.reader import Reader
+    from appliance.sdk.reader import WorkspaceReader
 
-    with Reader(find_workspace(session.workspace).database("hub")) as reader:
+    with WorkspaceReader(find_workspace(session.workspace).database("hub")) as reader:
         return [str(reader.channel(channel)["id"]) for channel in channels]
 
 
@@ -200,5 +209,5 @@ def _segment(text: str) -> str:
     from urllib.parse import quote
 
     if not text:
-        raise Invalid("an id must not be empty", hint="agentlip token list")
+        raise Invalid("the token id must not be empty", hint="agentlip token list")
     return quote(text, safe="")

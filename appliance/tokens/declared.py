@@ -1,6 +1,6 @@
-"""The scopes that a token may be given: what each subsystem declares in its wire module.
+"""The scopes that tokens can have: those that subsystems declare in their wire modules.
 
-Looked up by package and not from the running subsystems, so that tokens can be issued while the
+They are looked up in packages, not in running subsystems, so that tokens can be issued while the
 appliance is stopped, and without the server's libraries.
 """
 
@@ -13,10 +13,10 @@ from appliance.kernel.scopes import Scopes
 
 
 def declared_scopes() -> frozenset[str]:
-    """`SCOPES.grantable` of all wire modules."""
-    found: frozenset[str] = frozenset()
-    for package in iter_modules(appliance.__path__, "appliance."):
+    """The union of `SCOPES.grantable` of all wire modules."""
+    grantable: frozenset[str] = frozenset()
+    for package in iter_modules(appliance.__path__, f"{appliance.__name__}."):
         if package.ispkg and find_spec(f"{package.name}.wire") is not None:
             scopes = getattr(import_module(f"{package.name}.wire"), "SCOPES", Scopes())
-            found |= scopes.grantable
-    return found
+            grantable |= scopes.grantable
+    return grantable

@@ -1,25 +1,20 @@
-"""The epoch: a number drawn when a workspace is made and again at every restore.
+"""The epoch: a random id of a workspace's history, replaced at every restore.
 
-It is part of every cursor's meaning: event 42 of one epoch is not event 42 of another.
-It lives in the auth store, which is present whatever roles are on.
+A cursor is valid only in its epoch: event 42 of one epoch is not event 42 of another. It is stored
+in the auth database, which exists whatever roles are enabled.
 """
 
-from appliance.kernel.auth import Executor
+from appliance.kernel import meta
 from appliance.kernel.ids import random_id
+from appliance.kernel.meta import Executor
 
 KEY = "epoch"
 
 
-def stored(connection: Executor) -> str | None:
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    return None if row is None else str(row[0])
-
-
 def current(connection: Executor) -> str:
-    """The epoch in force; drawn and stored if there is none yet."""
+    """The current epoch; generated and stored if there is none yet."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
         (KEY, random_id()),
     )
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    return str(row[0])
+    return str(meta.value(connection, KEY))

@@ -1,4 +1,4 @@
-"""Background work on tokens: ends what has expired, notes what was used, forgets what is over."""
+"""Maintenance of tokens: expiry, last use, and purge of ended tokens."""
 
 from contextlib import suppress
 
@@ -11,12 +11,12 @@ from appliance.kernel.store import Store
 from appliance.tokens import writes
 from appliance.tokens.settings import AuthSettings
 
-FORGET_EVERY_SECONDS = 3600.0
+PURGE_INTERVAL_SECONDS = 3600.0
 DAY_MS = 86_400_000
 
 
-class TokenKeeper(Loop):
-    """Requests are judged at their own instant; this is for sockets and streams that stay."""
+class TokenMaintenance(Loop):
+    """Ends the sockets and streams of expired tokens; requests check expiry themselves."""
 
     name = "token_keeper"
     interval_seconds = 1.0
@@ -28,29 +28,29 @@ class TokenKeeper(Loop):
         self._store = store
         self._book = book
         self._settings = settings
-        self._noted = clock.monotonic()
-        self._forgot = float("-inf")
+        self._recorded_at = clock.monotonic()
+        self._purged_at = float("-inf")
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         counts = {"ended": self._book.end(now_ms), "noted": 0, "forgotten": 0}
         now = self.clock.monotonic()
-        if now - self._noted >= self._settings.last_used_seconds:
-            self._noted = now
-            counts["noted"] = self.note_use(now_ms)
-        if now - self._forgot >= FORGET_EVERY_SECONDS:
-            self._forgot = now
+        if now - self._recorded_at >= self._settings.last_used_seconds:
+            self._recorded_at = now
+            counts["noted"] = self.record_use(now_ms)
+        if now - self._purged_at >= PURGE_INTERVAL_SECONDS:
+            self._purged_at = now
             before_ms = now_ms - int(self._settings.forget_days * DAY_MS)
-            with suppress(Unavailable):  # a full disk: the next hour will do
-                counts["forgotten"] = self._store.write(writes.forget, before_ms)
+            with suppress(Unavailable):  # a full disk: try again in an hour
+                counts["forgotten"] = self._store.write(writes.purge, before_ms)
         return counts
 
-    def note_use(self, now_ms: int) -> int:
-        """Write down whose tokens were used; kept for the next round if that can't be done."""
+    def record_use(self, now_ms: int) -> int:
+        """Store when tokens were last used; after a failure the next round tries again."""
         used = self._book.take_used()
         if not used:
             return 0
         try:
-            self._store.write(writes.note_use, sorted(used), now_ms)
+            self._store.write(writes.record_use, sorted(used), now_ms)
         except Unavailable:
             self._book.used |= used
             return 0

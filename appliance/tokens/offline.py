@@ -1,4 +1,4 @@
-"""Tokens while no hub runs: the same verbs on the file itself, under the writer lock."""
+"""Token operations on the database file while no hub runs, under the writer lock."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +19,8 @@ from appliance.tokens.settings import AuthSettings
 T = TypeVar("T")
 
 
-class File:
-    """One connection that does what a Store does, for one caller."""
+class TokenFile:
+    """A Store with one connection, for one caller."""
 
     def __init__(self, runner: BatchRunner, reader: Reader) -> None:
         self._runner = runner
@@ -28,7 +28,8 @@ class File:
 
     def write(self, function: Callable[..., T], *args: Any) -> T:
         outcomes, _ = self._runner.run([(function, args)])
-        return outcomes[0].unwrap()  # type: ignore[no-any-return]
+        result: T = outcomes[0].unwrap()
+        return result
 
     def read(self, function: Callable[..., T], *args: Any) -> T:
         return function(self._reader, *args)
@@ -36,18 +37,14 @@ class File:
 
 @contextmanager
 def tokens_of(datadir: DataDir) -> Iterator[Tokens]:
-    """The verbs on this workspace's file. Raises HubRunning if a hub holds the lock."""
+    """The token service on this workspace's file. Raises HubRunning if a hub is running."""
     clock = SystemClock()
-    lock = WriterLock(datadir, random_id(), clock)
-    lock.acquire()
-    try:
+    with WriterLock(datadir, random_id(), clock):
         path = datadir.database("auth")
         log = Log(sys.stderr.buffer, level="warning")
         schema.migrate(path, "auth", clock=clock, backups=datadir.backups, log=log)
         with closing(open_connection(path, "FULL")) as connection:
             runner = BatchRunner(connection, clock, IdFactory(clock))
-            file = File(runner, Reader(connection, clock, query_only=False))
+            file = TokenFile(runner, Reader(connection, clock, query_only=False))
             grace = AuthSettings().grace_seconds
             yield Tokens(file, TokenBook(), datadir, clock, grace)
-    finally:
-        lock.release()

@@ -1,11 +1,12 @@
-"""Reads of the token tables."""
+"""Reads of the token tables, in plain SQL: `agentlip token` also runs without peewee."""
 
 from typing import Any
 
 import msgspec
 
-from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, Executor, Principal, known_tokens
+from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, Principal, valid_tokens
 from appliance.kernel.clock import iso
+from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.tokens import wire
@@ -21,7 +22,7 @@ _names = msgspec.json.Decoder(list[str]).decode
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
-    return known_tokens(reader, now_ms)
+    return valid_tokens(reader, now_ms)
 
 
 def server_hash(reader: Executor) -> str | None:
@@ -30,7 +31,7 @@ def server_hash(reader: Executor) -> str | None:
 
 
 def tokens(reader: Reader, now_ms: int, after: str, limit: int) -> wire.TokenList:
-    """All that are remembered, the oldest first, behind `after`: time and id of one."""
+    """A page of all stored tokens, oldest first, from behind `after`: time and id of a token."""
     created, _, token_id = after.partition(".")
     limit = min(limit, TOKENS_MAX)
     page, more = reader.page(

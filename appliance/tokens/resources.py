@@ -1,4 +1,4 @@
-"""Tokens on HTTP. `tokens:admin` can be given to no token: only `admin` covers it."""
+"""HTTP routes of tokens. No token can have `tokens:admin` itself: only `admin` includes it."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from appliance.tokens.service import Tokens
 from appliance.web.media import reply
 
 ADMIN = "tokens:admin"
-NO_STORE = "no-store"  # a secret has no business in a cache
+NO_STORE = "no-store"  # secrets must not be cached
 
 
 class TokensResource:
@@ -39,16 +39,16 @@ def routes(tokens: Tokens) -> list[Route]:
     return [
         Route("/api/v1/tokens", resource, {
             "GET": Operation(ADMIN, reply=wire.TokenList, query=wire.TokensQuery,
-                             summary="All tokens, without secrets"),
+                             summary="List all tokens without their secrets"),
             "POST": Operation(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
-                              summary="Issue a token; its secret is told here and never again"),
+                              summary="Issue a token; only this response contains its secret"),
         }),
         Route("/api/v1/tokens/{token_id}", resource, {
             "DELETE": Operation(ADMIN, reply=wire.TokenRevoked,
-                                summary="Revoke a token, at once and for open streams too"),
+                                summary="Revoke a token and close its connections"),
         }, suffix="item"),
         Route("/api/v1/tokens/{token_id}/rotate", resource, {
             "POST": Operation(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
-                              summary="A new secret; the former opens until the grace time ends"),
+                              summary="Replace a token's secret; the old one is valid for a while"),
         }, suffix="rotation"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The verbs: list, create, revoke, rotate. Each returns when it is stored and in force."""
+"""The token service: list, create, revoke, rotate. Methods return when the change is in effect."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -18,7 +18,7 @@ from appliance.kernel.blank import is_blank
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.kernel.ids import marked_token
+from appliance.kernel.ids import prefixed_token
 from appliance.tokens import queries, wire, writes
 from appliance.tokens.declared import declared_scopes
 
@@ -27,19 +27,19 @@ DAY_MS = 86_400_000
 ALL = wire.TokensQuery()
 
 
-class Runs(Protocol):
-    """The running hub's Store, or the file alone while no hub runs."""
+class TokenStore(Protocol):
+    """The Store of a running hub, or a TokenFile."""
 
     def write(self, function: Callable[..., T], *args: Any) -> T: ...
     def read(self, function: Callable[..., T], *args: Any) -> T: ...
 
 
 class Tokens:
-    """`fixed` are secrets from elsewhere (settings) that stay in the book whatever happens."""
+    """`fixed` are tokens of the settings, which are always valid."""
 
     def __init__(
         self,
-        store: Runs,
+        store: TokenStore,
         book: TokenBook,
         datadir: DataDir,
         clock: Clock,
@@ -67,7 +67,7 @@ class Tokens:
         lifetime_ms = None
         if command.expires_days is not None:
             lifetime_ms = max(1, int(command.expires_days * DAY_MS))
-        secret = marked_token()
+        secret = prefixed_token()
         token = self._store.write(
             writes.create, command.name, scopes, hash_token(secret), lifetime_ms, senders
         )
@@ -84,38 +84,38 @@ class Tokens:
         grace_ms = int((self._grace_seconds if grace is None else grace) * 1000)
         if token_id == SERVER_TOKEN_ID:
             return self._rotate_server(grace_ms)
-        secret = marked_token()
+        secret = prefixed_token()
         token, _ = self._store.write(writes.rotate, token_id, hash_token(secret), grace_ms)
         self._refresh()
         return wire.TokenIssued(token, secret)
 
     def _rotate_server(self, grace_ms: int) -> wire.TokenIssued:
-        """One at a time: else the file of the first could be the last one written."""
+        """One at a time, or else the token file could get the older of two secrets."""
         if self._rotating:
-            raise wire.RotationRuns
+            raise wire.TokenRotationRunning
         self._rotating = True
         try:
-            secret = marked_token()
-            token, former = self._store.write(
+            secret = prefixed_token()
+            token, former_hash = self._store.write(
                 writes.rotate, SERVER_TOKEN_ID, hash_token(secret), grace_ms
             )
-            self._refresh()  # both are in force before anybody can read the new one
-            self._hand_out(secret, former)
+            self._refresh()  # both are valid before the new one can be read
+            self._publish_secret(secret, former_hash)
         finally:
             self._rotating = False
         return wire.TokenIssued(token, secret)
 
-    def _hand_out(self, secret: str, former: str) -> None:
+    def _publish_secret(self, secret: str, former_hash: str) -> None:
         try:
             self._datadir.write_private(self._datadir.token_file, secret + "\n")
         except ApplianceError:
-            self._store.write(writes.take_back, SERVER_TOKEN_ID, former)
+            self._store.write(writes.restore_secret, SERVER_TOKEN_ID, former_hash)
             self._refresh()
             raise
         server = self._datadir.read_server()
         if server is not None:
-            told = msgspec.structs.replace(server, auth_token=secret)
-            text = msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+            server_file = msgspec.structs.replace(server, auth_token=secret)
+            text = msgspec.json.format(msgspec.json.encode(server_file), indent=2).decode()
             self._datadir.write_private(self._datadir.server_file, text + "\n")
 
     def _refresh(self) -> None:
@@ -126,11 +126,11 @@ class Tokens:
 def check_new(
     command: wire.CreateToken, grantable: frozenset[str]
 ) -> tuple[list[str], list[str] | None]:
-    """Scopes and sender names, each once and in order."""
+    """Scopes and sender names, sorted and without duplicates."""
     name = command.name
     if not name.isprintable() or name != name.strip() or is_blank(name):
         raise Invalid(
-            "a token's name is one printable line without blanks around it",
+            "a token's name must be one printable line without surrounding whitespace",
             details={"field": "name"},
         )
     if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
@@ -140,9 +140,9 @@ def check_new(
             hint="use another name: agentlip token create --name NAME",
         )
     senders = command.senders
-    if senders is not None and any("\0" in one or is_blank(one) for one in senders):
+    if senders is not None and any("\0" in sender or is_blank(sender) for sender in senders):
         raise Invalid(
-            "a sender name needs at least one visible character and no U+0000",
+            "a sender name must have a visible character and no U+0000",
             details={"field": "senders"},
         )
     return wire.check_scopes(command.scopes, grantable), senders and sorted(set(senders))

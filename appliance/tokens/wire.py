@@ -1,4 +1,4 @@
-"""What crosses the door about tokens: requests, replies, errors."""
+"""Requests, replies and errors of tokens."""
 
 import re
 from typing import Annotated
@@ -14,7 +14,7 @@ SCOPES_MAX = 1000
 SENDERS_MAX = 50
 
 SCOPES = Scopes(frozenset({"admin", "docs:read", "metrics:read"}))
-"""Of no subsystem: everything, the documentation, metrics."""
+"""Scopes outside of subsystems: everything, the documentation, metrics."""
 
 BY_CHANNEL = frozenset({"hub:read", "hub:post"})
 BY_MESH = frozenset({"inbox:read", "inbox:write"})
@@ -32,7 +32,7 @@ Scope = Annotated[
 
 Senders = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=200)]],
-    Meta(min_length=1, max_length=SENDERS_MAX, description="the only sender names of its messages"),
+    Meta(min_length=1, max_length=SENDERS_MAX, description="sender names that the token can use"),
 ]
 
 
@@ -48,8 +48,8 @@ class RotateToken(Struct, frozen=True):
 
 
 class Token(Struct, frozen=True):
-    """A token without its secret. `rotating_until`: until then a former secret opens as well.
-    `senders`: the only sender names of its messages; null: any."""
+    """A token without its secret. `rotating_until`: until then the former secret is valid too.
+    `senders`: sender names that the token can use; null: any."""
 
     id: str
     name: str
@@ -64,18 +64,18 @@ class Token(Struct, frozen=True):
 
 
 class TokensQuery(Struct, frozen=True):
-    """Without a limit, as many as a page holds in bytes."""
+    """Without `limit`, a page is limited only in bytes."""
 
     after: Annotated[
         str,
         Meta(pattern=r"^([0-9]{1,15}\.[A-Za-z0-9_-]{1,64})?$",
-             description="`next` of the page before"),
+             description="`next` of the previous page"),
     ] = ""  # fmt: skip
     limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 10_000
 
 
 class TokenList(Struct, frozen=True):
-    """The oldest first. `next`: what to ask for after this page."""
+    """Oldest first. `next` is the value of `after` for the next page."""
 
     tokens: list[Token]
     has_more: bool = False
@@ -83,7 +83,7 @@ class TokenList(Struct, frozen=True):
 
 
 class TokenIssued(Struct, frozen=True):
-    """The only time that `secret` is told."""
+    """The only response that contains `secret`."""
 
     token: Token
     secret: str
@@ -93,63 +93,63 @@ class TokenRevoked(Struct, frozen=True):
     token: Token
 
 
-# The courier's: patterns of streams and views. Its own code says what they open.
-_OF_STREAMS = re.compile(r"streams:[^@:]{1,256}:(enqueue|subscribe|admin)|views:[^@:]{1,64}:read")
+# Scopes of the courier: patterns of streams and views, which it interprets itself.
+_STREAM_SCOPE = re.compile(r"streams:[^@:]{1,256}:(enqueue|subscribe|admin)|views:[^@:]{1,64}:read")
 
 
 class NoSuchToken(Missing):
-    sentence = "token not found"
-    advice = "agentlip token list"
+    default_message = "token not found"
+    default_hint = "agentlip token list"
 
 
 class TokenNameTaken(Conflict):
     code = "ALREADY_EXISTS"
-    sentence = "a token with that name is in force"
-    advice = "agentlip token rotate ID gives it a new secret; its id is in details"
+    default_message = "a valid token with that name exists"
+    default_hint = "agentlip token rotate ID replaces its secret; details.token_id is the id"
 
 
-class TokenOver(Conflict):
+class TokenNotActive(Conflict):
     code = "TOKEN_OVER"
-    sentence = "the token is revoked or expired"
-    advice = "agentlip token create"
+    default_message = "the token is revoked or expired"
+    default_hint = "agentlip token create"
 
 
-class RotationRuns(Conflict):
-    sentence = "the workspace's token is being rotated by somebody else"
-    advice = "look into .agentlip/token"
+class TokenRotationRunning(Conflict):
+    default_message = "another request is already rotating the workspace's token"
+    default_hint = "read the new token from .agentlip/token"
 
 
-class ServerTokenStays(Invalid):
-    sentence = "the workspace's own token can't be revoked"
-    advice = "agentlip token rotate server --grace 0"
+class ServerTokenNotRevocable(Invalid):
+    default_message = "the workspace's own token can't be revoked"
+    default_hint = "agentlip token rotate server --grace 0"
 
 
 class TooManyTokens(Invalid):
     code = "TOO_MANY_TOKENS"
-    sentence = "there are too many tokens"
-    advice = "agentlip token revoke ID"
+    default_message = "the limit of tokens is reached"
+    default_hint = "agentlip token revoke ID"
 
 
 class UnknownScope(Invalid):
-    sentence = "there is no such scope"
-    advice = "docs/security.md lists the scopes"
+    default_message = "unknown scope"
+    default_hint = "docs/reference/tokens.md lists the scopes"
 
 
 def check_scopes(scopes: list[str], grantable: frozenset[str]) -> list[str]:
-    """The scopes, each once and in order; raises UnknownScope for one that is not grantable."""
+    """The scopes, sorted and without duplicates; raises UnknownScope for one not in `grantable`."""
     for text in scopes:
-        if _OF_STREAMS.fullmatch(text):
+        if _STREAM_SCOPE.fullmatch(text):
             continue
         scope, at, channel_id = text.partition("@")
         if scope not in grantable:
             raise UnknownScope(
-                details={"scope": text}, hint="scopes: " + ", ".join(sorted(grantable))
+                details={"scope": text}, hint="use one of: " + ", ".join(sorted(grantable))
             )
         if at and scope not in BY_CHANNEL | BY_MESH:
             raise UnknownScope(
                 "this scope can't be limited to a channel", details={"scope": text},
-                hint="limited can be: " + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
+                hint="these scopes can be limited: " + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
             )  # fmt: skip
         if at and not _CHANNEL_ID.fullmatch(channel_id):
-            raise UnknownScope("what stands behind @ is no channel's id", details={"scope": text})
+            raise UnknownScope("the text after @ is not a channel id", details={"scope": text})
     return sorted(set(scopes))

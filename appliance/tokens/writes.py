@@ -1,4 +1,4 @@
-"""What each change does inside its transaction."""
+"""Changes of tokens, each in one transaction."""
 
 from collections.abc import Iterable
 
@@ -19,13 +19,13 @@ def create(
 ) -> wire.Token:
     if tx.execute("SELECT count(*) FROM tokens").fetchone()[0] >= TOKENS_MAX:
         raise wire.TooManyTokens(details={"limit": TOKENS_MAX})
-    taken = tx.execute(
+    existing = tx.execute(
         "SELECT id FROM tokens WHERE name = ? AND revoked_ms IS NULL"
         " AND (expires_ms IS NULL OR expires_ms > ?)",
         (name, tx.now_ms),
     ).fetchone()
-    if taken is not None:
-        raise wire.TokenNameTaken(details={"token_id": taken[0]})
+    if existing is not None:
+        raise wire.TokenNameTaken(details={"token_id": existing[0]})
     token_id = tx.new_id("tok_")
     expires_ms = None if lifetime_ms is None else tx.now_ms + lifetime_ms
     tx.execute(
@@ -45,9 +45,9 @@ def create(
 
 
 def revoke(tx: Tx, token_id: str) -> wire.Token:
-    """Over at once, with whatever former secrets still opened; again it changes nothing."""
+    """Revoke a token and its former secret. Idempotent."""
     if token_id == SERVER_TOKEN_ID:
-        raise wire.ServerTokenStays
+        raise wire.ServerTokenNotRevocable
     queries.token(tx, token_id, tx.now_ms)
     tx.execute("DELETE FROM retired WHERE token_id = ?", (token_id,))
     tx.execute(
@@ -58,10 +58,10 @@ def revoke(tx: Tx, token_id: str) -> wire.Token:
 
 
 def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Token, str]:
-    """A new secret; the former one opens for `grace_ms` more, and one before it no longer: two
-    at the most. Also the former one's hash."""
+    """Replace the secret; the former one stays valid for `grace_ms`, any earlier one does not.
+    Returns the token and the hash of the former secret."""
     if queries.token(tx, token_id, tx.now_ms).state != "active":
-        raise wire.TokenOver(details={"token_id": token_id})
+        raise wire.TokenNotActive(details={"token_id": token_id})
     until_ms = tx.now_ms + grace_ms
     (former,) = tx.execute("SELECT hash FROM tokens WHERE id = ?", (token_id,)).fetchone()
     tx.execute("DELETE FROM retired WHERE token_id = ?", (token_id,))
@@ -71,13 +71,13 @@ def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Toke
     return queries.token(tx, token_id, tx.now_ms), former
 
 
-def take_back(tx: Tx, token_id: str, former: str) -> None:
-    """The secret before a rotation that could not be finished is the secret again."""
+def restore_secret(tx: Tx, token_id: str, former: str) -> None:
+    """Undo a rotation that could not be finished."""
     tx.execute("DELETE FROM retired WHERE hash = ?", (former,))
     tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (former, token_id))
 
 
-def note_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
+def record_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
     for token_id in token_ids:
         tx.execute(
             "UPDATE tokens SET last_used_ms = ?1 WHERE id = ?2 AND ifnull(last_used_ms, 0) < ?1",
@@ -85,12 +85,12 @@ def note_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
         )
 
 
-def forget(tx: Tx, before_ms: int) -> int:
-    """Remove what has been over since before then; how many tokens it were."""
-    over = "(revoked_ms < ?1 OR expires_ms < ?1)"
+def purge(tx: Tx, before_ms: int) -> int:
+    """Remove tokens that ended before that time; returns how many."""
+    ended = "(revoked_ms < ?1 OR expires_ms < ?1)"
     tx.execute(
         "DELETE FROM retired WHERE until_ms < ?2"
-        f" OR token_id IN (SELECT id FROM tokens WHERE {over})",
+        f" OR token_id IN (SELECT id FROM tokens WHERE {ended})",
         (before_ms, tx.now_ms),
     )
-    return tx.execute(f"DELETE FROM tokens WHERE {over}", (before_ms,)).rowcount
+    return tx.execute(f"DELETE FROM tokens WHERE {ended}", (before_ms,)).rowcount

@@ -1,1 +1,1 @@
-"""The door: HTTP and WebSocket tools that every subsystem's resources stand on."""
+"""Tools for HTTP and WebSocket that every subsystem uses; they know no subsystem."""

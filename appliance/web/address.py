@@ -1,8 +1,8 @@
-"""Which addresses the appliance may be made to call. Pure: names are not resolved here.
+"""Which addresses the appliance may call for clients. Pure: names are not resolved here.
 
-`check_url` judges what somebody registers. Who connects must also ask `check_address` about
-every address that a name resolved to, and connect to that very address: a name may point
-elsewhere by then.
+`check_url` checks a URL when it is registered. Before connecting, `check_address` has to check
+every address that the name resolved to, and the connection has to use that same address, because
+the name may resolve to another one later.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ def _networks(*texts: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
-# From IANA's registries of special-purpose addresses; Python's own tables differ by version.
+# From IANA's registries of special-purpose addresses; Python's tables differ by version.
 _GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # all that is assigned for global use
 _UNIQUE_LOCAL = ipaddress.ip_network("fc00::/7")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -33,7 +33,7 @@ _NEVER = _networks(
     "0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4",
     "2001::/23",  # protocols, Teredo tunnels among them
     "2002::/16",  # 6to4 tunnels
-    # Where clouds answer their machines, credentials among it, outside of link-local networks.
+    # Metadata services of clouds, which give out credentials, outside link-local networks.
     "100.100.100.200/32", "168.63.129.16/32", "fd00:42::42/128", "fd00:ec2::/32",
     "fd20:ce::254/128",
 )  # fmt: skip
@@ -45,7 +45,7 @@ _PRIVATE = _networks(
 
 
 class AddressRules(Protocol):
-    """What the settings allow beyond public addresses."""
+    """Settings that allow more than public addresses."""
 
     @property
     def allow_loopback(self) -> bool: ...
@@ -54,59 +54,59 @@ class AddressRules(Protocol):
 
 
 class Rules(AddressRules, Protocol):
-    """What they allow beyond https."""
+    """Settings that allow more than https."""
 
     @property
     def allow_http(self) -> bool: ...
 
 
 class BadWebhookUrl(Invalid):
-    sentence = "events may not be sent to that address"
-    advice = "use https and a public name, or see [webhooks] in agentlip.toml"
+    default_message = "the address is not allowed for webhooks"
+    default_hint = "use https and a public name, or see [webhooks] in agentlip.toml"
 
 
 def check_url(url: str, rules: Rules) -> None:
-    """Pass, or raise BadWebhookUrl saying what is wrong. The message holds no part of the URL,
-    for there may be a secret in it."""
+    """Raise BadWebhookUrl if the URL is not allowed. The message quotes no part of the URL, which
+    may contain a secret."""
     if len(url) > URL_CHARACTERS_MAX:
         raise _refused(f"the URL is longer than {URL_CHARACTERS_MAX} characters")
     if not _VISIBLE_ASCII.fullmatch(url) or "\\" in url:
-        raise _refused("the URL holds spaces, backslashes or characters beyond ASCII")
+        raise _refused("the URL contains spaces, backslashes or non-ASCII characters")
     try:
         parts = urlsplit(url)
         port, host = parts.port, (parts.hostname or "").removesuffix(".")
     except ValueError:
-        raise _refused("that is not a URL") from None
+        raise _refused("this is not a valid URL") from None
     if parts.scheme not in ("https", "http"):
-        raise _refused("only https (and where it is allowed, http) addresses are called")
+        raise _refused("the URL must begin with https:// (or http://, where it is allowed)")
     if "@" in parts.netloc:
-        raise _refused("the URL holds credentials; receivers know us by the signature")
+        raise _refused("the URL must not contain credentials; receivers verify the signature")
     if parts.fragment or "#" in url:
-        raise _refused("the URL has a fragment")
+        raise _refused("the URL must not have a fragment")
     if not host or port == 0:
-        raise _refused("the URL names no host or no port")
+        raise _refused("the URL has no host or an invalid port")
     near = _check_host(host, rules)
     if parts.scheme == "http" and not near and not rules.allow_http:
-        raise _refused("plain http is only for receivers on this machine")
+        raise _refused("http:// is allowed only for receivers on this machine")
 
 
 def check_address(address: str, rules: AddressRules) -> None:
-    """Pass, or raise BadWebhookUrl: for an address in a URL, or one a name resolved to."""
+    """Raise BadWebhookUrl for an address, from a URL or a resolved name, that is not allowed."""
     try:
         ip = _inner(ipaddress.ip_address(address))
     except ValueError:
-        raise _refused("that is not an IP address") from None
+        raise _refused("this is not an IP address") from None
     if ip.is_loopback:
         if not rules.allow_loopback:
-            raise _refused("the address is of this machine, which the settings do not allow")
+            raise _refused("the address belongs to this machine; `allow_loopback` is off")
     elif _is_special(ip):
-        raise _refused("the address is of a special network, which is never called")
+        raise _refused("the address belongs to a special network, which is never allowed")
     elif _is_private(ip) and not rules.allow_private:
-        raise _refused("the address is of a private network, which the settings do not allow")
+        raise _refused("the address belongs to a private network; `allow_private` is off")
 
 
 def _check_host(host: str, rules: Rules) -> bool:
-    """Whether it is this machine, by its name or address; raises if it may not be called."""
+    """Whether the host is this machine, by name or address. Raises BadWebhookUrl."""
     ip = _literal(host)
     if ip is not None:
         check_address(str(ip), rules)
@@ -114,10 +114,10 @@ def _check_host(host: str, rules: Rules) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         check_address("127.0.0.1", rules)
         return True
-    # Resolvers take `127.1`, `0x7f000001` and `2130706433` for addresses; we take them for
-    # attempts to hide one.
+    # Resolvers accept `127.1`, `0x7f000001` and `2130706433` as addresses. They are refused here,
+    # because they are used to hide an address.
     if _NUMBER.fullmatch(host.rpartition(".")[2]) or not _NAME.fullmatch(host):
-        raise _refused("the host is neither a name nor an address in its usual form")
+        raise _refused("the host is neither a valid name nor an address in the usual form")
     return False
 
 
@@ -129,14 +129,14 @@ def _literal(host: str) -> Ip | None:
 
 
 def _inner(ip: Ip) -> Ip:
-    """The IPv4 address that the system calls when it is given this IPv6 one, if it does."""
+    """The IPv4 address that the system uses for an IPv4-mapped IPv6 address."""
     return ip if ip.version == 4 else ip.ipv4_mapped or ip
 
 
 def _is_special(ip: Ip) -> bool:
-    """Nobody's receiver: tunnels, metadata of clouds, link-local, multicast, reserved."""
+    """Whether the address is of a tunnel, cloud metadata, link-local, multicast or reserved."""
     if ip in _NAT64:
-        # The gateway calls the embedded address; only public ones may stand there (RFC 6052).
+        # The gateway connects to the embedded address, which must be public (RFC 6052).
         inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         return inner.is_loopback or _is_special(inner) or _is_private(inner)
     if ip.version == 6 and ip not in _GLOBAL_V6 and ip not in _UNIQUE_LOCAL:

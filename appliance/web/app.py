@@ -1,9 +1,9 @@
-"""The Falcon app: routes, the three middlewares around them, and what every failure says.
+"""The Falcon app: routes, the middlewares around them, and the error handlers.
 
-The order: Observe is outermost, so that refusals are counted and logged too. AccessMiddleware comes
-next, before routing: host, credential and rate, in that order, so that an unknown path is
-limited like a known one. After routing it asks for the scope, and only then Body reads
-what the caller sent.
+The order: ObserveMiddleware is outermost, so that refused requests are counted and logged too.
+AccessMiddleware is next. Before routing it checks host, credential and rate, so unknown paths
+have the same limits as known ones. After routing it checks the scope. Only then
+BodyMiddleware reads the body.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
 from appliance.web.guard import Guard
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
-from appliance.web.observe import Observe, Response
+from appliance.web.observe import ObserveMiddleware, Response
 from appliance.web.settings import HttpSettings
 from appliance.web.unsent import LARGE_BYTES, UnsentBudget
 
@@ -35,11 +35,11 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 App = falcon.App[falcon.Request, Response]
 
 
-class Mounted:
-    """An operation with everything that can be prepared before the first request."""
+class MountedOperation:
+    """An operation, with everything that is prepared before the first request."""
 
     __slots__ = (
-        "body", "by_channel", "cost", "keyed", "operation", "query", "same_origin", "scope",
+        "body", "operation", "query", "same_origin", "scope",
         "signer",
     )  # fmt: skip
 
@@ -49,23 +49,21 @@ class Mounted:
         self.scope = operation.scope
         self.query = QueryPlan(operation.query)
         self.body = (
-            None if operation.body is None else BodyPlan(operation.body, bytes_max, operation.each)
+            None
+            if operation.body is None
+            else BodyPlan(operation.body, bytes_max, operation.list_field)
         )
-        self.cost = operation.cost
-        self.by_channel = operation.by_channel
-        self.signer = operation.signer
-        self.keyed = operation.keyed
         self.same_origin = method not in READING or operation.same_origin
 
 
-class Place:
+class MountedRoute:
     """A mounted path: its operations by method, and the Allow header of all of them."""
 
     __slots__ = ("allow", "operations")
 
     def __init__(self, route: Route, settings: HttpSettings) -> None:
         self.operations = {
-            method: Mounted(method, operation, settings)
+            method: MountedOperation(method, operation, settings)
             for method, operation in route.operations.items()
         }
         extra = {"OPTIONS"} | ({"HEAD"} if "GET" in self.operations else set())
@@ -73,14 +71,18 @@ class Place:
 
 
 class AccessMiddleware:
-    """Middleware that lets requests in: host, credential, rate; then scope and origin."""
+    """Checks host, credential and rate before routing, and scope and origin after it."""
 
     def __init__(
-        self, guard: Guard, limiter: RateLimiter, places: dict[str, Place], probes: frozenset[str]
+        self,
+        guard: Guard,
+        limiter: RateLimiter,
+        routes: dict[str, MountedRoute],
+        probes: frozenset[str],
     ) -> None:
         self._guard = guard
         self._limiter = limiter
-        self._places = places
+        self._routes = routes
         self._probes = probes
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
@@ -104,7 +106,7 @@ class AccessMiddleware:
             try:
                 self._count(context, environ, address)
             except RateLimited as error:
-                # A signature is verified after routing, and may still show who is asking.
+                # The signature is verified after routing, and may still identify the caller.
                 if error.which != UNAUTHENTICATED or SIGNATURE not in environ:
                     raise
                 context.refused = error
@@ -112,28 +114,28 @@ class AccessMiddleware:
     def process_resource(
         self, req: falcon.Request, resp: Response, _resource: object, _params: dict[str, Any]
     ) -> None:
-        place = self._places[req.uri_template or ""]
-        mounted = place.operations.get(req.method)
+        route = self._routes[req.uri_template or ""]
+        mounted = route.operations.get(req.method)
         if mounted is None:
-            self._answer_other(req, resp, place)
+            self._answer_other(req, resp, route)
             return
         principal: Principal = req.context.principal
-        if mounted.signer is not None and principal is ANONYMOUS:
+        if mounted.operation.signer is not None and principal is ANONYMOUS:
             principal = req.context.principal = self._signed(req, mounted)
         elif req.context.refused is not None:
             raise req.context.refused
         self._guard.admit(principal, mounted.scope, req.env)
-        if principal.channels is not None and not mounted.by_channel:
+        if principal.channels is not None and not mounted.operation.by_channel:
             _refuse_limited(principal, mounted.scope)
         if mounted.same_origin:
             self._guard.check_origin(req.env)
         req.context.mounted = mounted
         connection = req.env.get("agentlip.connection")
-        if connection is not None:  # kept in a full pool
+        if connection is not None:  # a full pool does not close it
             connection.authenticated = principal is not ANONYMOUS
 
-    def _signed(self, req: falcon.Request, mounted: Mounted) -> Principal:
-        """Who signed the request. It was counted as one without a token until now."""
+    def _signed(self, req: falcon.Request, mounted: MountedOperation) -> Principal:
+        """The principal that signed the request, which so far counted as one without a token."""
         context, limiter = req.context, self._limiter
         refused: RateLimited | None = context.refused
         try:
@@ -162,12 +164,12 @@ class AccessMiddleware:
         principal_id = None if principal is ANONYMOUS else principal.id
         context.allowance = self._limiter.take(context.connection, principal_id, address)
 
-    def _answer_other(self, req: falcon.Request, resp: Response, place: Place) -> None:
-        """OPTIONS and unknown methods: told only to who may do something here."""
-        if any(mounted.operation.same_origin for mounted in place.operations.values()):
+    def _answer_other(self, req: falcon.Request, resp: Response, route: MountedRoute) -> None:
+        """Responds to OPTIONS and unknown methods, if the caller may use any method here."""
+        if any(mounted.operation.same_origin for mounted in route.operations.values()):
             self._guard.check_origin(req.env)
         refusal: ApplianceError | None = None
-        for mounted in place.operations.values():
+        for mounted in route.operations.values():
             try:
                 self._guard.admit(req.context.principal, mounted.scope, req.env)
             except ApplianceError as error:
@@ -178,31 +180,32 @@ class AccessMiddleware:
             if refusal is not None:
                 raise refusal
         if req.method != "OPTIONS":
-            raise errors.MethodNotAllowed(details={"allow": place.allow})
-        resp.stamp({"allow": ", ".join(place.allow)})
+            raise errors.MethodNotAllowed(details={"allow": route.allow})
+        resp.stamp({"allow": ", ".join(route.allow)})
         resp.status = falcon.HTTP_204
         resp.complete = True
 
 
-def _signer(req: falcon.Request, mounted: Mounted) -> Principal:
-    """Who signed the request. What is signed is the body, so it is read here, once."""
-    judge = None if mounted.signer is None else mounted.signer(req.env)
-    if judge is None:
+def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
+    """The principal that signed the request. Reads the body, which the signature covers."""
+    verify = None if mounted.operation.signer is None else mounted.operation.signer(req.env)
+    if verify is None:
         return ANONYMOUS
     raw = b"" if mounted.body is None else mounted.body.read(req.env)
     req.context.raw_body = raw
-    return judge(raw)
+    return verify(raw)
 
 
 def _refuse_limited(principal: Principal, scope: str | None) -> None:
     if scope is not None and principal.channels_for(scope) is not None:
         raise Forbidden(
-            "a token that is limited to channels may not do that", details={"scope": scope}
+            "a token that is limited to channels can't be used for this request",
+            details={"scope": scope},
         )
 
 
-class Body:
-    """Middleware that decodes what the operation declares: query, key, body."""
+class BodyMiddleware:
+    """Decodes the query, the idempotency key and the body, as the operation declares."""
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
@@ -211,11 +214,11 @@ class Body:
         self, req: falcon.Request, _resp: Response, _resource: object, params: dict[str, Any]
     ) -> None:
         context, environ = req.context, req.env
-        mounted: Mounted = context.mounted
+        mounted: MountedOperation = context.mounted
         if params:
             check_params(params)
         context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
-        if mounted.keyed:
+        if mounted.operation.keyed:
             context.idempotency_key = idempotency_key(environ.get("HTTP_IDEMPOTENCY_KEY"))
         plan = mounted.body
         if plan is None:
@@ -223,8 +226,8 @@ class Body:
         raw = context.raw_body if context.raw_body is not None else plan.read(environ)
         context.raw_body = raw
         params["command"] = command = plan.decode(raw)
-        if mounted.cost is not None:
-            self._charge(context, mounted.cost(command))
+        if mounted.operation.cost is not None:
+            self._charge(context, mounted.operation.cost(command))
 
     def _charge(self, context: Any, cost: int) -> None:
         if cost <= 1:
@@ -239,13 +242,14 @@ class Body:
         )
 
 
-class Answers:
-    """Middleware that refuses large answers while too many bytes wait for other clients.
+class UnsentLimitMiddleware:
+    """Refuses large responses while too many bytes wait for other clients.
 
-    Only reads are refused: a change has happened. Probes and metrics always get through.
+    Only reads are refused, because a change has already been made. Probes and metrics are never
+    refused.
     """
 
-    def __init__(self, unsent: UnsentBudget, failures: "Failures") -> None:
+    def __init__(self, unsent: UnsentBudget, failures: "ErrorHandlers") -> None:
         self._unsent = unsent
         self._failures = failures
 
@@ -255,7 +259,7 @@ class Answers:
         data = resp.data
         if data is None or len(data) <= LARGE_BYTES or req.context.method != "GET":
             return
-        mounted: Mounted | None = getattr(req.context, "mounted", None)
+        mounted: MountedOperation | None = getattr(req.context, "mounted", None)
         if mounted is not None and (mounted.operation.probe or mounted.scope == SCRAPE):
             return
         try:
@@ -264,8 +268,8 @@ class Answers:
             self._failures.ours(req, resp, error, {})
 
 
-class Failures:
-    """Turns whatever was raised into the one error body."""
+class ErrorHandlers:
+    """Turns every exception into the error body."""
 
     def __init__(self, log: Log, absent: Absent) -> None:
         self._log = log
@@ -285,36 +289,36 @@ class Failures:
         self, req: falcon.Request, resp: Response, error: falcon.HTTPError, params: dict[str, Any]
     ) -> None:
         status = error.status_code
-        told: ApplianceError
+        failure: ApplianceError
         if status == 404:
-            told = self._absent(req.path) or errors.NoSuchRoute()
+            failure = self._absent(req.path) or errors.NoSuchRoute()
         elif status == 415:
-            told = errors.UnsupportedMediaType()
+            failure = errors.UnsupportedMediaType()
         elif status == 413:
-            told = errors.PayloadTooLarge()
+            failure = errors.PayloadTooLarge()
         elif status == 503:
-            told = Unavailable()
+            failure = Unavailable()
         elif 400 <= status < 500:
-            told = Invalid(error.title)
+            failure = Invalid(error.title)
         else:
             self.unexpected(req, resp, error, params)
             return
-        self.ours(req, resp, told, params)
+        self.ours(req, resp, failure, params)
 
     def unexpected(
         self, req: falcon.Request, resp: Response, error: Exception, params: dict[str, Any]
     ) -> None:
-        """A fault of ours. The client gets the request id, the log type and frames."""
+        """A bug. The client gets the request id; the log has the exception's type and frames."""
         request_id = req.context.request_id
         self._log.error(
-            "a request failed unexpectedly",
+            "request failed with an unexpected error",
             error,
             request_id=request_id,
             method=req.context.method,
             route=req.uri_template or "unmatched",
         )
-        told = ApplianceError(hint=f"look for request_id {request_id} in the log")
-        self.ours(req, resp, told, params)
+        failure = ApplianceError(hint=f"look for request_id {request_id} in the log")
+        self.ours(req, resp, failure, params)
 
 
 def make_app(
@@ -330,21 +334,23 @@ def make_app(
     unsent: UnsentBudget | None = None,
     absent: Absent = lambda _path: None,
 ) -> App:
-    """The app of these routes. Raises UnfitRoute for one that nobody guards or describes.
-    `absent` explains why there is no route at a path."""
+    """Builds the app. Raises InvalidRoute for a route without scope or summary. `absent` explains
+    why there is no route at a path."""
     check_routes(routes)
-    places = {route.path: Place(route, settings) for route in routes}
+    mounted = {route.path: MountedRoute(route, settings) for route in routes}
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
-    failures = Failures(log, absent)
+    failures = ErrorHandlers(log, absent)
     app: App = falcon.App(
         response_type=Response,
         middleware=[
-            Observe(log, clock, instance_id, access),
-            AccessMiddleware(guard, limiter, places, probes),
-            Body(limiter),
-            Answers(unsent or UnsentBudget(settings.unsent_bytes_max, clock), failures),
+            ObserveMiddleware(log, clock, instance_id, access),
+            AccessMiddleware(guard, limiter, mounted, probes),
+            BodyMiddleware(limiter),
+            UnsentLimitMiddleware(
+                unsent or UnsentBudget(settings.unsent_bytes_max, clock), failures
+            ),
         ],
     )
     app.add_error_handler(Exception, failures.unexpected)

@@ -1,14 +1,14 @@
-"""The open connections: what each waits for, for how long, and who goes when there are too many.
+"""The pool of open connections: their states, time limits, and which are closed when it is full.
 
-A new client always gets a place while something may be closed for it. In this order:
+When the pool is full, a new client replaces other connections, in this order:
 
 1. connections that only wait (idle, a half-sent head or body, lingering), the oldest wait first;
-2. requests, streams and sockets without a valid token, the oldest first, beyond
+2. requests, streams and sockets without a valid token, the oldest first, above
    `unauthenticated_connections_max` of them.
 
-Requests that are worked on for callers with a token are never closed for others. When nothing can
-be closed, a few reserved places are left. There a request is read, and refused with 503 unless it
-is a health probe, so probes are answered however full the pool is.
+Requests of callers with a token are never closed for others. If nothing can be closed, the new
+client gets one of a few reserved connections. Its request is refused with 503 unless it is a
+health probe, so probes are served however full the pool is.
 """
 
 import resource
@@ -34,30 +34,30 @@ IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
 WAITING = frozenset({IDLE, HEAD, BODY, LINGER})
 SHED_PART = 16
-"""One scan closes this part of what may be closed, so that a flood doesn't cost a scan each."""
+"""One scan closes this fraction of the candidates, so that a flood doesn't need many scans."""
 
 SPARE_DESCRIPTORS = 256
 """For databases, logs, child processes and outgoing connections."""
 
 _RESET = struct.pack("ii", 1, 0)
-_poll: Callable[[], Any] = monkey.get_original("select", "poll")  # gevent's would wait
+_poll: Callable[[], Any] = monkey.get_original("select", "poll")  # gevent's poll would wait
 _CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)  # Linux: seen behind unread bytes too
 _since = attrgetter("since")
-_connections = gauge("http_connections", "Open connections, by what they wait for", ("state",))
+_connections = gauge("http_connections", "Open connections, by state", ("state",))
 _overdue = counter(
     "http_overdue_total", "Connections closed because a time limit expired", ("state",)
 )
 _shed = counter("http_shed_total", "Connections closed to make room for others", ("state",))
-_full = counter("http_full_total", "New connections refused because all were in use")
+_full = counter("http_full_total", "New connections refused because all connections were in use")
 
 
 class TooManyConnections(Unavailable):
-    sentence = "every connection is in use (http.connections_max)"
-    advice = "try again, or raise http.connections_max in agentlip.toml"
+    default_message = "all connections are in use (`http.connections_max`)"
+    default_hint = "try again, or raise http.connections_max in agentlip.toml"
 
 
 class SweepClock:
-    """The clock of all waits: how often the connections were looked through."""
+    """Counts the sweeps over all connections, which is the clock of all waits."""
 
     __slots__ = ("count",)
 
@@ -66,10 +66,10 @@ class SweepClock:
 
 
 class Connection:
-    """A client's socket, what is being waited for, and since which sweep.
+    """A client's socket, its state, and since which sweep.
 
-    authenticated  the request that is worked on came with a valid token or signature
-    reserved       it has a reserved place: only probes are served
+    authenticated  the current request has a valid token or signature
+    reserved       a reserved connection: only probes are served
     """
 
     __slots__ = ("authenticated", "peer", "reserved", "since", "sock", "state", "sweeps", "unsent")
@@ -92,7 +92,7 @@ class Connection:
     def send(self, data: bytes) -> None:
         self.wait_for(SEND)
         try:
-            # Nearly always the kernel takes all of it at once.
+            # The common case: the kernel takes all of it at once.
             sent = cast(Any, self.sock)._sock.send(data)
         except BlockingIOError:
             sent = 0
@@ -101,24 +101,24 @@ class Connection:
         self.wait_for(WORK)
 
     def _send_rest(self, view: memoryview) -> None:
-        """What waits for the peer is counted until the kernel has taken it."""
+        """Send the rest. Its bytes are counted as unsent until the kernel has taken them."""
         share = self.unsent.share("http", self.cut)
         try:
             while view:
-                share.hold(len(view))
+                share.set_size(len(view))
                 view = view[self.sock.send(view) :]
         finally:
-            share.hold(0)
+            share.set_size(0)
 
     def cut(self) -> None:
-        """Wake whoever waits on the socket: reads end, writes fail."""
-        with suppress(OSError):  # the peer was quicker
-            if self.state == SEND:  # what it did not take must not stay in the kernel
+        """Shut the socket down: waiting reads end, and writes fail."""
+        with suppress(OSError):  # the peer closed first
+            if self.state == SEND:  # unsent bytes must not stay in the kernel
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def is_gone(self) -> bool:
-        """Whether the client has closed its end. Nobody reads an answer to it any more."""
+        """Whether the client has closed its end, so that nobody reads the response."""
         plain = cast(Any, self.sock)._sock
         try:
             if _CLOSED_BY_PEER:
@@ -128,15 +128,15 @@ class Connection:
             return not plain.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
-        except (OSError, ValueError):  # closed here meanwhile
+        except (OSError, ValueError):  # closed on this side meanwhile
             return True
 
     def is_quiet(self) -> bool:
-        """Idle, and nothing has arrived that was not read yet."""
+        """Idle, without unread bytes."""
         return self.state == IDLE and not self.has_arrived()
 
     def has_arrived(self) -> bool:
-        """Idle, but a request is there that was not read yet."""
+        """Idle, with unread bytes of a request."""
         if self.state != IDLE:
             return False
         flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
@@ -154,7 +154,7 @@ class ConnectionPool:
         self._unsent = unsent
         self.connections_max = settings.connections_max
         self._unauthenticated_max = settings.unauthenticated_connections_max
-        linger = settings.linger_seconds_max / SWEEP_SECONDS - 1  # never too late
+        linger = settings.linger_seconds_max / SWEEP_SECONDS - 1  # rounded down
         self._reserved_max = settings.probe_connections_max
         self._connections: dict[Connection, None] = {}
         self._reserved: dict[Connection, None] = {}
@@ -175,9 +175,9 @@ class ConnectionPool:
         return iter((*self._connections, *self._reserved))
 
     def open(self, sock: socket.socket, peer: tuple[str, str]) -> Connection | None:
-        """A place for a new client; None when even the reserved ones are taken."""
+        """Add a new client; None if even the reserved connections are in use."""
         connection = Connection(self.sweeps, sock, peer, self._unsent)
-        if self._has_room():
+        if self._has_capacity():
             self._connections[connection] = None
             return connection
         if len(self._reserved) >= self._reserved_max and not self._close_some(self._reserved):
@@ -188,8 +188,8 @@ class ConnectionPool:
         return connection
 
     def promote(self, connection: Connection) -> bool:
-        """Give a connection an ordinary place instead of its reserved one, if there is one now."""
-        if not self._has_room():
+        """Make a reserved connection an ordinary one, if the pool has capacity now."""
+        if not self._has_capacity():
             return False
         self._reserved.pop(connection, None)
         self._connections[connection] = None
@@ -204,12 +204,12 @@ class ConnectionPool:
         self._reserved.pop(connection, None)
 
     def states(self) -> dict[str, int]:
-        """How many connections wait for what."""
+        """The number of connections in each state."""
         counted = Counter(connection.state for connection in self)
         return {name: counted.get(state, 0) for state, name in enumerate(STATES)}
 
     def sweep(self) -> None:
-        """Cut off connections whose wait is over its limit."""
+        """Close connections that have waited longer than their limit."""
         self.sweeps.count += 1
         for connection in self:
             limit = self._limits[connection.state]
@@ -221,7 +221,7 @@ class ConnectionPool:
         for name, count in self.states().items():
             _connections.labels(name).set(count)
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         return (
             len(self._connections) < self.connections_max
             or self._close_some(self._connections)
@@ -229,21 +229,23 @@ class ConnectionPool:
         )
 
     def _close_some(self, among: dict[Connection, None]) -> bool:
-        """Close the oldest of those that only wait; whether there were any."""
-        waiting = sorted([one for one in among if one.state in WAITING], key=_since)
+        """Close the oldest connections that only wait; False if there are none."""
+        waiting = sorted(
+            [connection for connection in among if connection.state in WAITING], key=_since
+        )
         wanted = 1 + len(waiting) // SHED_PART
-        # A request that has just arrived is spared, unless there is nothing else.
+        # Connections with a request that has just arrived are closed last.
         if self._shed(islice(filterfalse(Connection.has_arrived, waiting), wanted), among):
             return True
         return self._shed(waiting[:wanted], among)
 
     def _close_unauthenticated(self) -> bool:
-        """Close the oldest work for callers without a token, beyond their quota."""
+        """Close the oldest requests without a token, above their quota."""
         at_work = sorted(
             [
-                one
-                for one in self._connections
-                if not one.authenticated and one.state not in WAITING
+                connection
+                for connection in self._connections
+                if not connection.authenticated and connection.state not in WAITING
             ],
             key=_since,
         )
@@ -261,7 +263,7 @@ class ConnectionPool:
 
 
 def descriptors(wanted: int) -> int:
-    """Raise this process's limit on open files to `wanted`, if allowed; the limit now."""
+    """Raise the limit on open files to `wanted`, if allowed; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted

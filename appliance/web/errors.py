@@ -1,4 +1,4 @@
-"""What a failure looks like over HTTP: the status of each kind, and the one body."""
+"""Errors over HTTP: the status of each kind, and the JSON body."""
 
 import math
 from typing import Any
@@ -31,8 +31,8 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class NoSuchRoute(Missing):
-    sentence = "no such route"
-    advice = "GET /api/v1/openapi.json lists the routes"
+    default_message = "no such route"
+    default_hint = "GET /api/v1/openapi.json lists the routes"
 
 
 class MethodNotAllowed(Invalid):
@@ -40,34 +40,34 @@ class MethodNotAllowed(Invalid):
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
-    sentence = "this route does not know that method"
-    advice = "the Allow header of this answer names the methods that it knows"
+    default_message = "the route does not support this method"
+    default_hint = "the Allow header lists the supported methods"
 
 
 class UnsupportedMediaType(Invalid):
     code = "UNSUPPORTED_MEDIA_TYPE"
     status = 415
-    sentence = "the body must be JSON"
-    advice = "send 'Content-Type: application/json'"
+    default_message = "the body must be JSON"
+    default_hint = "send 'Content-Type: application/json'"
 
 
 class TokenInQuery(Invalid):
     code = "TOKEN_IN_QUERY"
-    sentence = "a token must not be in the address, where logs and histories keep it"
-    advice = "send 'Authorization: Bearer TOKEN'"
+    default_message = "a token must not be in the URL, where logs and browser histories keep it"
+    default_hint = "send 'Authorization: Bearer TOKEN'"
 
 
 class HostRefused(Invalid):
     code = "HOST_REFUSED"
     status = 421
-    sentence = "this appliance does not answer to that host name"
-    advice = "use 127.0.0.1 or localhost, or add the name to [http] allowed_hosts"
+    default_message = "the Host header names an unknown host"
+    default_hint = "use 127.0.0.1 or localhost, or add the name to `http.allowed_hosts`"
 
 
 class OriginRefused(Forbidden):
     code = "ORIGIN_REFUSED"
-    sentence = "pages of other origins may not change anything here"
-    advice = "call from the same origin, or add the page's host name to [http] allowed_hosts"
+    default_message = "requests from pages of other origins are not allowed"
+    default_hint = "use the same origin, or add the page's host name to `http.allowed_hosts`"
 
 
 def status_of(error: ApplianceError) -> int:
@@ -79,8 +79,8 @@ def status_line(error: ApplianceError) -> str:
 
 
 def body(error: ApplianceError, request_id: str) -> bytes:
-    """The JSON that every failed request gets; `extra` can't displace the five keys."""
-    shown: dict[str, Any] = {
+    """The JSON body of every failed request. `extra` can't replace the five keys."""
+    fields: dict[str, Any] = {
         "error": error.message,
         "code": error.code,
         "details": error.details,
@@ -88,12 +88,12 @@ def body(error: ApplianceError, request_id: str) -> bytes:
         "request_id": request_id,
     }
     for name, value in error.extra.items():
-        shown.setdefault(name, value)
-    return _encode(shown)
+        fields.setdefault(name, value)
+    return _encode(fields)
 
 
 def headers_of(error: ApplianceError) -> dict[str, str]:
-    """Headers that belong to a failure: when to come back, what is allowed, how to sign in."""
+    """The headers of an error: Retry-After, Allow, WWW-Authenticate."""
     headers = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))

@@ -1,13 +1,12 @@
 """WebSocket frames to clients: encoded once, sent to many (RFC 6455 §5.2)."""
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
-WRITE_BYTES = 256 * 1024  # joined into one write; a client that reads slowly keeps one waiting
+WRITE_BYTES = 256 * 1024  # size of one write; a slow client keeps at most one waiting
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """`parts` joined into writes of about WRITE_BYTES, made one by one."""
+    """Joins `parts` into writes of about WRITE_BYTES."""
     size, some = 0, []
     for part in parts:
         some.append(part)
@@ -24,9 +23,8 @@ def text_frame(payload: bytes) -> bytes:
     return text_header(len(payload)) + payload
 
 
-@lru_cache(maxsize=4096)  # payloads of a log are of few sizes
 def text_header(size: int) -> bytes:
-    """What stands before `size` bytes of payload in a text frame."""
+    """The header of a text frame with `size` bytes of payload."""
     if size < 126:
         return b"\x81" + size.to_bytes(1, "big")
     if size < 65536:

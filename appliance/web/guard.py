@@ -1,12 +1,11 @@
-"""Who is asking, from where, and whether they may: the one place that decides it.
+"""Authenticates and authorizes requests.
 
-Every function takes a bare WSGI environ, so that HTTP requests and WebSocket upgrades
-are judged by the same code. Closed by default: an operation without a scope is open only
-because its row says OPEN.
+Every function takes a WSGI environ, so HTTP requests and WebSocket upgrades use the same code. An
+operation is open to everybody only if its scope is OPEN.
 
-On a loopback bind what is in FREE_ON_LOOPBACK needs no token, for requests that come from
-this machine and were not passed on by a proxy or sent by a page of another site. A wrong token is
-refused even there.
+On a loopback bind, the scopes in FREE_ON_LOOPBACK need no token for requests from this machine
+that were neither forwarded by a proxy nor sent by a page of another site. A wrong token is refused
+even then.
 """
 
 import ipaddress
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_over
+from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_expired
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
@@ -27,10 +26,10 @@ from appliance.web.settings import HttpSettings
 Environ = Mapping[str, Any]
 
 FREE_ON_LOOPBACK = frozenset({READ_DOCS, "metrics:read"})
-"""And what subsystems add: their scopes' `free`."""
+"""Subsystems add the `free` of their scopes."""
 
 UNIX = "agentlip.unix"
-"""In the environ of what came over a socket file; no header can put it there."""
+"""Key in the environ of requests over the socket file. No header can set it."""
 
 FORWARDING = frozenset(
     "HTTP_" + name.upper().replace("-", "_")
@@ -46,20 +45,19 @@ FORWARDING = frozenset(
         "X-Request-Start", "X-Rewrite-URL", "X-Scheme", "X-Url-Scheme", "Front-End-Https",
     )
 )  # fmt: skip
-"""Headers that proxies add. A request with one of them may come from anywhere."""
+"""Headers that proxies add. A request with one of them may come from another machine."""
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
 _QUERY_NAMES = ("token", "access_token")
 _WARN_EVERY_SECONDS = 60.0
-_CACHE_MAX = 256
 
-_plain = counter("http_plain_tokens_total", "Tokens received over plain HTTP from beyond loopback")
-_refused = counter("http_refused_total", "Requests refused at the door", ("reason",))
+_plain = counter("http_plain_tokens_total", "Tokens received over plain HTTP from other machines")
+_refused = counter("http_refused_total", "Requests refused by the guard, by reason", ("reason",))
 
 
 class Guard:
-    """Judges requests. Used on the event loop only; keeps no state but small caches."""
+    """Checks requests. Used on the event loop only; it keeps only the time of its last warning."""
 
     def __init__(
         self,
@@ -70,8 +68,8 @@ class Guard:
         free: frozenset[str] = frozenset(),
         implied: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """`free`: further scopes that need no token on a loopback bind. `implied`: scopes that
-        every token has with a scope of such a beginning; whoever serves it asks for more."""
+        """`free`: more scopes that need no token on a loopback bind. `implied`: scopes that a token
+        has if one of its scopes begins with a prefix; the subsystem then checks further."""
         self._implied = implied or {}
         self._free = FREE_ON_LOOPBACK | free
         self._book = book
@@ -82,15 +80,13 @@ class Guard:
         self._named_hosts = named
         self._hosts = named | LOOPBACK_NAMES if self.loopback or named else None
         self._proxies = [_network(text) for text in settings.trusted_proxies]
-        self._trusted: dict[str, bool] = {}
-        self._good_hosts: set[str] = set()
         self._warned_at = -_WARN_EVERY_SECONDS
 
     def authenticate(self, environ: Environ, *, socket: bool = False) -> Principal:
         """The caller, or ANONYMOUS without a token. A wrong token raises Unauthenticated.
 
         With `socket` the token may also be in the query (`?token=`) or in a subprotocol
-        `agentlip.token.<TOKEN>`, for browsers can't set headers on a WebSocket.
+        `agentlip.token.<TOKEN>`, because browsers can't set headers on a WebSocket.
         """
         header = environ.get("HTTP_AUTHORIZATION")
         token = None if header is None else bearer(header)
@@ -107,19 +103,19 @@ class Guard:
         if not self._is_near(environ):
             self._watch_plain(environ)
         principal = self._book.find(token)
-        if principal is None or is_over(principal, self._clock.now_ms()):
+        if principal is None or is_expired(principal, self._clock.now_ms()):
             _refused.labels("token").inc()
             raise Unauthenticated
         return principal
 
     def admit(self, principal: Principal, scope: str | None, environ: Environ) -> None:
-        """Pass, or raise Unauthenticated (no token) or Forbidden (a token without the scope)."""
+        """Raise Unauthenticated without a token, or Forbidden if the token lacks the scope."""
         if scope is None or principal.allows(scope):
             return
         if self.is_free(scope, environ):
             return
         beginnings = self._implied.get(scope)
-        if beginnings and any(held.startswith(beginnings) for held in principal.scopes):
+        if beginnings and any(granted.startswith(beginnings) for granted in principal.scopes):
             return
         if principal is ANONYMOUS:
             _refused.labels("no_token").inc()
@@ -128,7 +124,7 @@ class Guard:
         raise Forbidden(details={"scope": scope})
 
     def is_free(self, scope: str, environ: Environ) -> bool:
-        """Whether it needs no token; raises OriginRefused for a page of another site."""
+        """Whether the scope needs no token here. Raises OriginRefused for pages of other sites."""
         if not (self.loopback and scope in self._free and self._is_near(environ)):
             return False
         if environ.get("HTTP_SEC_FETCH_SITE", "none") not in ("none", "same-origin"):
@@ -136,42 +132,37 @@ class Guard:
         return True
 
     def is_local(self, environ: Environ) -> bool:
-        """From this machine to a loopback bind, and not on behalf of another machine."""
+        """Whether the request is from this machine to a loopback bind, and not forwarded."""
         return self.loopback and self._is_near(environ)
 
-    def watch(self, principal: Principal, over: Callable[[], None]) -> Callable[[], None]:
-        """Have `over` called once the caller's token ends; the way to stop that."""
-        return self._book.watch(principal, over)
+    def watch(self, principal: Principal, on_end: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_end` once the caller's token ends; returns a function that stops this."""
+        return self._book.watch(principal, on_end)
 
     def check_host(self, environ: Environ) -> None:
-        """Refuse host names that are not ours: what a rebound DNS name would send."""
+        """Raise HostRefused for unknown host names, as DNS rebinding would send."""
         if self._hosts is None:
             return
-        host = environ.get("HTTP_HOST", "")
-        if host in self._good_hosts:
-            return
-        if host_name(host) not in self._hosts:
+        if host_name(environ.get("HTTP_HOST", "")) not in self._hosts:
             _refused.labels("host").inc()
             raise HostRefused
-        if len(self._good_hosts) < _CACHE_MAX:
-            self._good_hosts.add(host)
 
     def check_origin(self, environ: Environ) -> None:
-        """Refuse a browser's request from a page that we did not serve.
+        """Raise OriginRefused for a browser's request from a page of another origin.
 
-        For mutations and sockets. No Origin: no browser. The page's host and port must be
-        the ones the request went to, or its host one of `allowed_hosts` (a proxy's name).
+        For mutations and sockets. Requests without Origin are not from browsers. The page's host
+        and port must be those of the request, or its host one of `allowed_hosts`.
         """
         origin = environ.get("HTTP_ORIGIN")
         if origin is None:
             return
         try:
             page = urlsplit(origin)
-            place = page.netloc.lower()
-            if page.scheme in ("http", "https") and place and "@" not in place:
+            authority = page.netloc.lower()
+            if page.scheme in ("http", "https") and authority and "@" not in authority:
                 port = {"http": ":80", "https": ":443"}[page.scheme]
                 ours = environ.get("HTTP_HOST", "").lower()
-                if place.removesuffix(port) == ours.removesuffix(port):
+                if authority.removesuffix(port) == ours.removesuffix(port):
                     return
                 if (page.hostname or "") in self._named_hosts:
                     return
@@ -181,7 +172,7 @@ class Guard:
         raise OriginRefused
 
     def address(self, environ: Environ) -> str:
-        """The client's address: the peer's, or what a trusted proxy says about it."""
+        """The client's address: the peer's, or the one that a trusted proxy forwarded."""
         peer: str = environ.get("REMOTE_ADDR", "")
         if not self._proxies or not self._is_proxy(peer):
             return peer
@@ -195,37 +186,32 @@ class Guard:
         return peer
 
     def scheme(self, environ: Environ) -> str:
-        """`https` when a trusted proxy says that the client spoke it."""
+        """`https` if a trusted proxy received the request over https."""
         if self._proxies and self._is_proxy(environ.get("REMOTE_ADDR", "")):
-            told = environ.get("HTTP_X_FORWARDED_PROTO", "").rpartition(",")[2].strip().lower()
-            if told in ("http", "https"):
-                return str(told)
+            scheme = environ.get("HTTP_X_FORWARDED_PROTO", "").rpartition(",")[2].strip().lower()
+            if scheme in ("http", "https"):
+                return str(scheme)
         return str(environ.get("wsgi.url_scheme", "http"))
 
     def _is_owner(self, environ: Environ) -> bool:
-        """Came over the socket's file, which is this user's alone, and for nobody else."""
+        """Whether the request came over the socket file, which only this user can open."""
         return UNIX in environ and not _is_forwarded(environ)
 
     def _is_near(self, environ: Environ) -> bool:
-        """From this machine, and not on behalf of another one."""
+        """Whether the request is from this machine and was not forwarded."""
         if _is_forwarded(environ):
             return False
         return UNIX in environ or is_loopback(environ.get("REMOTE_ADDR", ""))
 
     def _is_proxy(self, address: str) -> bool:
-        known = self._trusted.get(address)
-        if known is None:
-            try:
-                ip = _plain_address(address)
-            except ValueError:
-                return False
-            known = any(ip in network for network in self._proxies)
-            if len(self._trusted) < _CACHE_MAX:
-                self._trusted[address] = known
-        return known
+        try:
+            ip = _plain_address(address)
+        except ValueError:
+            return False
+        return any(ip in network for network in self._proxies)
 
     def _watch_plain(self, environ: Environ) -> None:
-        """Count and, once a minute, tell that a token crossed a network in the clear."""
+        """Count tokens sent over a network in plain text, and log a warning once a minute."""
         if self.scheme(environ) == "https":
             return
         _plain.inc()
@@ -233,9 +219,9 @@ class Guard:
         if now - self._warned_at >= _WARN_EVERY_SECONDS:
             self._warned_at = now
             self._log.warning(
-                "a credential came over plain HTTP from another machine",
+                "a token was sent over plain HTTP from another machine",
                 address=self.address(environ),
-                hint="put a TLS proxy in front and name it in [http] trusted_proxies",
+                hint="put a TLS proxy in front and add it to http.trusted_proxies",
             )
 
 
@@ -246,7 +232,7 @@ def _is_forwarded(environ: Environ) -> bool:
 def _check_site(scope: str, environ: Environ) -> None:
     """Raise OriginRefused for a browser's read on behalf of a page of another site or port.
 
-    A person may still follow a link to the start page. The Origin of sockets is checked elsewhere.
+    Following a link to the start page is allowed. The Origin of sockets is checked elsewhere.
     """
     mode = environ.get("HTTP_SEC_FETCH_MODE")
     followed = mode == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
@@ -254,19 +240,19 @@ def _check_site(scope: str, environ: Environ) -> None:
         return
     _refused.labels("site").inc()
     raise OriginRefused(
-        "reads by pages of other sites or ports need a token",
-        hint="send 'Authorization: Bearer TOKEN', or open the address itself in the browser",
+        "pages of other sites or ports need a token to read this",
+        hint="send 'Authorization: Bearer TOKEN', or open the URL directly in the browser",
     )
 
 
 def bearer(header: str) -> str:
-    """The token in an Authorization header; another scheme is a wrong credential."""
+    """The token in an Authorization header. Raises Unauthenticated for another scheme."""
     if header[:7] == "Bearer ":
         return header[7:].strip()
     scheme, _, token = header.strip().partition(" ")
     if scheme.lower() != "bearer":
         _refused.labels("token").inc()
-        raise Unauthenticated("only 'Authorization: Bearer TOKEN' is understood")
+        raise Unauthenticated("only 'Authorization: Bearer TOKEN' is supported")
     return token.strip()
 
 
@@ -295,7 +281,7 @@ def is_loopback(address: str) -> bool:
 
 
 def query_token(query: str) -> str | None:
-    """The token in a query string, where it does not belong but on the hub's socket."""
+    """The token in a query string. Only the hub's socket allows it there."""
     if not any(name in query for name in _QUERY_NAMES):
         return None
     for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=None):

@@ -1,7 +1,7 @@
-"""`/-/healthy`, `/-/ready` and `/metrics`: what an operator's machines ask.
+"""The routes `/-/healthy`, `/-/ready` and `/metrics`, for monitoring.
 
-Healthy means that the process turns. Ready is the verdict of the table of checks it was
-given: the doctor's, so that doctor and probe can't disagree.
+Healthy means that the process responds. Ready is the result of the doctor's checks, so the probe
+and the doctor agree.
 """
 
 import platform
@@ -20,13 +20,16 @@ from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
 
+READ_DOCTOR = "doctor:read"
+"""The scope of the doctor's report. No token can have it itself: only `admin` includes it, because
+findings reveal weaknesses."""
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What the table of checks says: `failing` names the checks that make it not ready.
 
-    `suspended` names stores that are damaged and not served, while the others are.
-    `failing`, `suspended` and `details` (instance, findings, facts) are shown to callers on this
-    machine or with a token.
+class ReadinessResult(msgspec.Struct, frozen=True):
+    """The result of the readiness checks. `failing`: the checks because of which it is not ready.
+
+    `suspended`: damaged stores that are not served, while other stores are. `failing`, `suspended`
+    and `details` (instance, findings, facts) are for callers on this machine or with a token.
     """
 
     ready: bool
@@ -36,14 +39,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """The process answers."""
+    """The process responds."""
 
     status: str = "ok"
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests are served. Which checks say no, and the rest, is shown on this machine and
-    to callers with a token."""
+    """Whether requests are served. Failing checks and details are only for callers on this machine
+    or with a token."""
 
     status: str
     ready: bool
@@ -54,37 +57,37 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: dict[str, float] | None = None
 
 
-class Healthy:
+class HealthyResource:
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         reply(resp, Alive())
 
 
-class Ready:
-    """200 when the verdict is ready, else 503 naming the checks that failed.
+class ReadyResource:
+    """200 if ready, otherwise 503.
 
-    Which checks failed, and why, is for this machine or for a caller with a token: it would tell a
-    stranger what is weak. Behind a proxy everybody is a stranger.
+    Failing checks and details are only for callers on this machine or with a token, because they
+    reveal weaknesses. Requests through a proxy need a token for them.
     """
 
-    def __init__(self, guard: Guard, verdict: Callable[[], Verdict]) -> None:
+    def __init__(self, guard: Guard, readiness: Callable[[], ReadinessResult]) -> None:
         self._guard = guard
-        self._verdict = verdict
+        self._readiness = readiness
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        verdict = self._verdict()
+        readiness = self._readiness()
         near = req.context.principal is not ANONYMOUS or self._guard.is_local(req.env)
         body = Readiness(
-            "ready" if verdict.ready else "not ready",
-            verdict.ready,
-            verdict.failing if near else [],
-            verdict.suspended if near else [],
-            **(verdict.details if near else {}),
+            "ready" if readiness.ready else "not ready",
+            readiness.ready,
+            readiness.failing if near else [],
+            readiness.suspended if near else [],
+            **(readiness.details if near else {}),
         )
-        reply(resp, body, 200 if verdict.ready else 503)
+        reply(resp, body, 200 if readiness.ready else 503)
 
 
-class Metrics:
-    """The registry as Prometheus text, or OpenMetrics when asked for."""
+class PrometheusResource:
+    """The metrics as Prometheus text, or as OpenMetrics if requested."""
 
     def __init__(self) -> None:
         _add_process_metrics()
@@ -94,19 +97,19 @@ class Metrics:
         reply_bytes(resp, encode(REGISTRY), media=media)
 
 
-def routes(guard: Guard, verdict: Callable[[], Verdict]) -> list[Route]:
-    alive = Operation(OPEN, "The process turns", reply=Alive, probe=True)
-    served = Operation(OPEN, "Every readiness check passes", reply=Readiness, probe=True)
-    scraped = Operation("metrics:read", "Metrics as Prometheus or OpenMetrics", media="text/plain")
+def routes(guard: Guard, readiness: Callable[[], ReadinessResult]) -> list[Route]:
+    alive = Operation(OPEN, "Check that the process responds", reply=Alive, probe=True)
+    served = Operation(OPEN, "Check that the appliance is ready", reply=Readiness, probe=True)
+    scraped = Operation("metrics:read", "Metrics for Prometheus", media="text/plain")
     return [
-        Route("/-/healthy", Healthy(), {"GET": alive}),
-        Route("/-/ready", Ready(guard, verdict), {"GET": served}),
-        Route("/metrics", Metrics(), {"GET": scraped}),
+        Route("/-/healthy", HealthyResource(), {"GET": alive}),
+        Route("/-/ready", ReadyResource(guard, readiness), {"GET": served}),
+        Route("/metrics", PrometheusResource(), {"GET": scraped}),
     ]
 
 
 def _add_process_metrics() -> None:
-    """Memory, descriptors, garbage collection, build: once for the one registry."""
+    """Register the metrics of memory, descriptors, garbage collection and build once."""
     if "agentlip_build_info" in REGISTRY._names_to_collectors:
         return
     ProcessCollector(registry=REGISTRY)

@@ -1,6 +1,6 @@
-"""The page at `/`: what this is and where to go on; and `/docs`, the routes as a page.
+"""The start page `/`, and `/docs`, a page with all routes.
 
-Both need no script and load nothing from elsewhere. `/` shows the address that was asked for.
+Both need no script and load no other resources. `/` shows the address of the request.
 """
 
 import base64
@@ -33,7 +33,7 @@ LINKS = {
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """What this is, for programs."""
+    """The start page for programs."""
 
     name: str
     version: str
@@ -46,14 +46,14 @@ WELCOME = Welcome(
     "agentlip",
     appliance.__version__,
     LINKS,
-    "send 'Authorization: Bearer TOKEN'; TOKEN is the content of .agentlip/token",
+    "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token",
 )
-# A host as in an address; anything else is not shown.
+# A host and port. Anything else is not shown.
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 
 
 class Page:
-    """HTML whose own style is the only thing a browser may apply."""
+    """An HTML page whose policy allows only its own style."""
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
@@ -65,7 +65,7 @@ class Page:
         )
 
     def answer(self, resp: falcon.Response, words: Mapping[str, str] | None = None) -> None:
-        """The page; `words` are put, escaped, in the places that are called so."""
+        """Send the page. Each name in `words` is replaced by its text, escaped."""
         data = self.data
         for name, text in (words or {}).items():
             data = data.replace(name.encode(), html.escape(text).encode())
@@ -74,7 +74,7 @@ class Page:
 
 
 class Landing:
-    """HTML for people, JSON for programs that ask for JSON."""
+    """HTML for people, and JSON for programs that accept JSON."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -90,7 +90,7 @@ class Landing:
             self._page.answer(resp, {"{{origin}}": origin, "{{socket}}": socket})
 
     def _origin(self, environ: dict[str, Any]) -> str:
-        """The address of this appliance as the caller wrote it."""
+        """The address of this appliance as the client wrote it."""
         host = environ.get("HTTP_HOST", "")
         if not _HOST.fullmatch(host):
             port = environ.get("SERVER_PORT", "")
@@ -112,8 +112,8 @@ class Reference:
         table = (
             "<main><p><a href='/'>Agentlip</a></p><h1>Routes</h1>"
             "<p>The same table as <a href='/api/v1/openapi.json'>OpenAPI</a>, "
-            "with every request and reply in detail.</p>"
-            "<table><thead><tr><th>Route<th>What it does<th>Needs</tr></thead>"
+            "with all requests and replies.</p>"
+            "<table><thead><tr><th>Route<th>Description<th>Scope</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
         self._page = Page(text[:start] + table + text[end:])
@@ -123,26 +123,26 @@ class Reference:
 
 
 def routes(described: Sequence[Route], guard: Guard) -> list[Route]:
-    """`/` and `/docs`; `described` are the routes that `/docs` lists."""
+    """The routes `/` and `/docs`. `described`: the routes that `/docs` lists."""
     return [
         Route(
             "/",
             Landing(guard),
-            {"GET": Operation(READ_DOCS, "What this is, and where to go on", media="text/html")},
+            {"GET": Operation(READ_DOCS, "Start page with links", media="text/html")},
         ),
         Route(
             "/docs",
             Reference(described),
-            {"GET": Operation(READ_DOCS, "This list of routes", media="text/html")},
+            {"GET": Operation(READ_DOCS, "Page with all routes", media="text/html")},
         ),
     ]
 
 
 def _template() -> str:
-    return files("appliance").joinpath("ui", "index.html").read_text(encoding="utf-8")
+    return files(appliance).joinpath("ui", "index.html").read_text(encoding="utf-8")
 
 
 def _row(path: str, method: str, operation: Operation) -> str:
     route = f"<code>{method} {html.escape(path)}</code>"
-    needs = html.escape(operation.scope or "nothing")
+    needs = html.escape(operation.scope or "none")
     return f"<tr><td>{route}<td>{html.escape(operation.summary)}<td>{needs}</tr>"

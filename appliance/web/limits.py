@@ -1,19 +1,17 @@
-"""Rate limits in fixed windows of one second: per connection, credential, address, and for all.
+"""Rate limits in fixed windows of one second: per connection, token and address, and global.
 
-A request is admitted when every enabled limit has room for its cost, and only then is it
-counted, in all of them. So a refused request uses up nothing: who floods loses their own
-requests and not those of others.
+A request is admitted if its cost fits in every enabled limit. Only then is it counted, in all of
+them. So a refused request uses up nothing, and a flood affects only its sender.
 
-Requests without a valid token may use only a share of the limit for all, so they can't use up
-what callers with a token need. Failed authentication is counted for each address on its own.
+Requests without a valid token may use only a share of the global limit, so they can't use up
+what callers with a token need. Failed authentication is counted per address.
 
-A batch may cost more than a limit allows in a second. It is admitted at the start of a
-window in which its caller has used nothing yet, and what it took beyond the limit is
-owed: the caller's next windows start with the debt. The average is the limit, and no
-batch is refused for ever.
+A batch may cost more than a limit allows per second. It is admitted if its caller has used
+nothing in the window, and the excess is a debt of the caller's next windows. So the average
+stays at the limit, and no batch is refused forever.
 
-When the window turns, all counts but debts are forgotten, so memory is bounded by what
-one second admits.
+At the end of a window all counts but debts are dropped, so memory is bounded by the requests of
+one second.
 """
 
 import ipaddress
@@ -28,7 +26,7 @@ from appliance.web.settings import LimitSettings
 
 UNAUTHENTICATED, GLOBAL = "unauthenticated", "global"
 _OTHERS = "others"
-_refused = counter("http_rate_limited_total", "Requests refused by a rate limit", ("limit",))
+_refused = counter("http_rate_limited_total", "Requests refused, by rate limit", ("limit",))
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -40,9 +38,9 @@ class Allowance(msgspec.Struct, frozen=True):
 
 
 class RateLimited(Exhausted):
-    """`allowance` is what the headers say about the limit that was hit."""
+    """`allowance`: the limit that was reached, for the headers."""
 
-    advice = "wait for retry_after seconds; limits are in [limits] of agentlip.toml"
+    default_hint = "wait `retry_after` seconds; the limits are in [limits] of agentlip.toml"
 
     def __init__(self, allowance: Allowance, which: str, retry_after: float) -> None:
         super().__init__(
@@ -59,7 +57,7 @@ class RateLimited(Exhausted):
 
 
 class RateLimiter:
-    """Counts of the running second. Used on the event loop only."""
+    """Counts the requests of the current second. Used on the event loop only."""
 
     def __init__(self, settings: LimitSettings, clock: Clock) -> None:
         self._clock = clock
@@ -90,18 +88,18 @@ class RateLimiter:
         cost: int = 1,
         counted: int = 0,
     ) -> Allowance | None:
-        """Count a request, or raise RateLimited. None when every limit is off.
+        """Count a request, or raise RateLimited. Returns None if every limit is off.
 
-        `principal_id` is None for a request without a valid token. `counted` is the part of `cost`
-        that this same request was counted with before: what a batch costs is known only after its
-        body was read.
+        `principal_id`: None without a valid token. `counted`: the cost with which
+        this request was counted before, because the cost of a batch is known only after its body
+        is read.
         """
         if not self._tables:
             return None
         now_ms = self._clock.now_ms()
         window = now_ms // 1000
         if window != self._window:
-            self._turn(window)
+            self._start_window(window)
         keys = {
             "connection": connection,
             "token": principal_id,
@@ -110,7 +108,7 @@ class RateLimiter:
             GLOBAL: "",
         }
         if "address" in self._counts:
-            keys["address"] = self._place(self._counts["address"], address)
+            keys["address"] = self._address_key(self._counts["address"], address)
         tightest, least = 0, 1 << 62
         admitted = []
         for name, limit, used_by in self._tables:
@@ -132,34 +130,34 @@ class RateLimiter:
         return Allowance(tightest, least, self._reset_iso) if admitted else None
 
     def fail(self, address: str) -> None:
-        """Count a failed authentication, or raise RateLimited if its address had too many."""
+        """Count a failed authentication. Raises RateLimited above the limit of its address."""
         if not self._failures_max:
             return
         now_ms = self._clock.now_ms()
         window = now_ms // 1000
         if window != self._window:
-            self._turn(window)
-        place = self._place(self._failures, address)
-        used = self._failures.get(place, 0)
+            self._start_window(window)
+        key = self._address_key(self._failures, address)
+        used = self._failures.get(key, 0)
         if used >= self._failures_max:
             raise self._refusal("failures", self._failures_max, used, 1, now_ms)
-        self._failures[place] = used + 1
+        self._failures[key] = used + 1
 
     def uncount(self, *names: str) -> None:
-        """Give back one request to these limits, which it turned out not to belong to."""
+        """Remove one request from limits that turned out not to apply to it."""
         for name in names:
             used_by = self._counts.get(name)
             if used_by and used_by.get("", 0) > 0:
                 used_by[""] -= 1
 
-    def _place(self, used_by: dict[str, int], address: str) -> str:
-        """The key of an address: its network for IPv6, and one for all that are too many."""
-        place = network_of(address) if ":" in address else address
-        if place not in used_by and len(used_by) >= self._addresses_max:
+    def _address_key(self, used_by: dict[str, int], address: str) -> str:
+        """The key of an address: its network for IPv6; a shared one above `addresses_max`."""
+        key = network_of(address) if ":" in address else address
+        if key not in used_by and len(used_by) >= self._addresses_max:
             return _OTHERS
-        return place
+        return key
 
-    def _turn(self, window: int) -> None:
+    def _start_window(self, window: int) -> None:
         self._failures.clear()
         passed = max(1, window - self._window)
         for _, limit, used_by in self._tables:
@@ -178,14 +176,14 @@ class RateLimiter:
     def _refusal(self, name: str, limit: int, used: int, cost: int, now_ms: int) -> RateLimited:
         _refused.labels(name).inc()
         left = max(0, limit - used)
-        target = max(0, limit - cost)  # the most that may be used for this cost to fit
+        target = max(0, limit - cost)  # usage at which this cost fits
         windows = max(1, -(-(used - target) // limit)) if used > limit else 1
         wait_ms = (self._window + windows) * 1000 - now_ms
         return RateLimited(Allowance(limit, left, self._reset_iso), name, max(wait_ms, 1) / 1000)
 
 
 def network_of(address: str) -> str:
-    """The /64 network of an IPv6 address, for one client has all of it; IPv4 as it is."""
+    """The /64 network of an IPv6 address, because one client has all of it; an IPv4 address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

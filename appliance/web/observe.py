@@ -1,4 +1,4 @@
-"""Around every request: its id, time and log line, and the headers that all replies carry."""
+"""Middleware for all requests: request id, duration, log line, and common headers."""
 
 import re
 from collections.abc import Callable
@@ -24,17 +24,17 @@ HEADERS = {
 }
 
 _latency = histogram(
-    "http_request_seconds", "Time to answer a request", ("method", "route", "status")
+    "http_request_seconds", "Time from a request to its response", ("method", "route", "status")
 )
-_in_flight = gauge("http_requests_in_flight", "Requests being answered now")
+_in_flight = gauge("http_requests_in_flight", "Requests in progress")
 _safe_id = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}").fullmatch
 
 
 class Response(falcon.Response):
-    """A response that starts with the headers every reply carries.
+    """A response that starts with the common headers.
 
-    Falcon keeps headers under lowercase names in `_headers`; writing there instead of
-    calling set_header ten times saves several microseconds a request.
+    Falcon stores headers under lowercase names in `_headers`. Writing there instead of calling
+    set_header ten times saves several microseconds per request.
     """
 
     __slots__ = ()
@@ -44,12 +44,12 @@ class Response(falcon.Response):
         self._headers: dict[str, str] = HEADERS.copy()
 
     def stamp(self, headers: dict[str, str]) -> None:
-        """Set headers whose names are lowercase and whose values are known to be safe."""
+        """Set headers with lowercase names and safe values, without validation."""
         self._headers.update(headers)
 
 
-class Observe:
-    """Falcon middleware, the outermost. `access` is errors, all or off."""
+class ObserveMiddleware:
+    """The outermost middleware. `access`: errors, all or off."""
 
     def __init__(self, log: Log, clock: Clock, instance_id: str, access: str = "errors") -> None:
         self._log = log
@@ -74,7 +74,7 @@ class Observe:
         context.allowance = None
         context.method = req.method
         if req.method == "HEAD":
-            req.method = "GET"  # what GET would answer; Falcon drops the body, see below
+            req.method = "GET"  # same response as GET; the body is dropped
         self.in_flight += 1
 
     def process_response(
@@ -107,7 +107,7 @@ class Observe:
     def _observer(self, method: str, template: str | None, status: str) -> Callable[[float], None]:
         label = method if method in METHODS else "other"
         observe = _latency.labels(label, template or UNMATCHED, f"{status}xx").observe
-        if label == method:  # strange methods are many: only known ones are remembered
+        if label == method:  # only known methods are cached, because others are unlimited
             self._observers[method, template, status] = observe
         return observe
 
@@ -128,6 +128,6 @@ class Observe:
 
 
 def end_stream(stream: Any) -> None:
-    """A HEAD's stream is read by nobody, so nobody else would end it."""
+    """Close the stream of a HEAD response, which is not read."""
     if hasattr(stream, "close"):
         stream.close()

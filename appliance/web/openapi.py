@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: written from the rows that are mounted, encoded once."""
+"""The OpenAPI 3.1 document, generated from the mounted routes."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ _FIELD = re.compile(r"{(\w+)(?::[^}]*)?}")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What every failed request answers. Errors may add keys of their own."""
+    """The body of every failed request. Some errors add keys."""
 
     error: str
     code: str
@@ -29,22 +29,22 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 _FAILURES = {
-    400: "The request is wrong; `details.field` names the field (INVALID_INPUT, "
+    400: "The request is invalid; `details.field` names the field (INVALID_INPUT, "
     "PAYLOAD_TOO_LARGE, TOKEN_IN_QUERY)",
-    401: "No token, or one nobody knows (UNAUTHORIZED)",
-    403: "The token lacks the scope, or a foreign page asked (FORBIDDEN, ORIGIN_REFUSED)",
-    404: "What was named does not exist (NOT_FOUND)",
-    405: "The route does not know the method; see Allow (METHOD_NOT_ALLOWED)",
-    409: "In another state than expected (CONFLICT and others)",
+    401: "Missing or invalid token (UNAUTHORIZED)",
+    403: "The token lacks the scope, or the origin is not allowed (FORBIDDEN, ORIGIN_REFUSED)",
+    404: "The resource does not exist (NOT_FOUND)",
+    405: "The route does not support the method; see Allow (METHOD_NOT_ALLOWED)",
+    409: "The resource is in another state than expected (CONFLICT and others)",
     415: "The body is not JSON (UNSUPPORTED_MEDIA_TYPE)",
-    416: "The range lies outside; Content-Range tells the size (RANGE_NOT_SATISFIABLE)",
-    421: "The Host header names somebody else (HOST_REFUSED)",
+    416: "The range is outside the content; Content-Range has its size (RANGE_NOT_SATISFIABLE)",
+    421: "The Host header names an unknown host (HOST_REFUSED)",
     422: "The idempotency key was used with another body",
-    429: "A rate limit is used up; see Retry-After (RATE_LIMITED)",
-    500: "A fault of the appliance; quote the request_id (INTERNAL_ERROR)",
-    502: "Somebody else who had to be asked refused (see code)",
-    503: "Not now; see Retry-After (SERVICE_UNAVAILABLE)",
-    507: "There is no room for it; see Retry-After (INSUFFICIENT_STORAGE)",
+    429: "A rate limit has been reached; see Retry-After (RATE_LIMITED)",
+    500: "Internal error; quote the request_id in a report (INTERNAL_ERROR)",
+    502: "Another server that is needed for the request failed (see code)",
+    503: "Temporarily unavailable; see Retry-After (SERVICE_UNAVAILABLE)",
+    507: "A storage limit has been reached; see Retry-After (INSUFFICIENT_STORAGE)",
 }
 _ALWAYS = (400, 401, 403, 404, 405, 421, 429, 500, 503)
 _WITH_BODY = (409, 415, 422)
@@ -61,8 +61,8 @@ class OpenApi:
 
 
 def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> list[Route]:
-    """The route of the document; it is itself part of it. `free`: scopes that need no token on
-    a loopback bind."""
+    """The route of the document, which describes itself too. `free`: scopes that need no token on a
+    loopback bind."""
     operation = Operation(READ_DOCS, "This document", reply=dict[str, Any])
     own = Route(PATH, None, {"GET": operation})
     return [Route(PATH, OpenApi([*described, own], free), own.operations)]
@@ -76,11 +76,11 @@ def document(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK
     for route in described:
         item = paths.setdefault(_FIELD.sub(r"{\1}", route.path), {})
         for method, operation in route.operations.items():
-            shown = _operation(route, method, operation, by_type, components)
+            description = _operation(route, method, operation, by_type, components)
             if operation.scope in free:
-                shown["security"] = [{"bearer": []}, {}]
-                shown["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
-            item[method.lower()] = shown
+                description["security"] = [{"bearer": []}, {}]
+                description["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
+            item[method.lower()] = description
     for kind in _queries(described):
         components.pop(kind.__name__, None)
     return {
@@ -112,7 +112,7 @@ _KEY_PARAMETER = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same key and body again get the first answer again",
+    "description": "A request with the same key and body gets the first reply again",
     "schema": {"type": "string", "pattern": "^[\\x21\\x23-\\x7e]{1,255}$"},
 }
 
@@ -129,39 +129,39 @@ def _operation(
         parameters += _query_parameters(components[operation.query.__name__])
     if operation.keyed:
         parameters.append({"$ref": "#/components/parameters/IdempotencyKey"})
-    described: dict[str, Any] = {
+    description: dict[str, Any] = {
         "operationId": _operation_id(route, method),
         "summary": operation.summary,
         "tags": [(operation.scope or "open").partition(":")[0]],
         "responses": _responses(operation, by_type),
     }
     if parameters:
-        described["parameters"] = parameters
+        description["parameters"] = parameters
     if operation.scope is None:
-        described["security"] = []
+        description["security"] = []
     else:
-        described["security"] = [{"bearer": []}]
+        description["security"] = [{"bearer": []}]
         signed = "" if operation.signer is None else ", or a signature instead of a token"
-        described["description"] = f"Scope `{operation.scope}`{signed}."
+        description["description"] = f"Scope `{operation.scope}`{signed}."
     if operation.body is not None:
         media: dict[str, Any] = {"schema": by_type[_key(operation.body)]}
         if operation.example is not None:
             media["example"] = operation.example
-        described["requestBody"] = {"required": True, "content": {"application/json": media}}
-    return described
+        description["requestBody"] = {"required": True, "content": {"application/json": media}}
+    return description
 
 
 def _responses(operation: Operation, by_type: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Success", "headers": _HEADERS}
     if operation.reply is not None:
-        shown = [by_type[_key(kind)] for kind in _replies(operation)]
-        schema = shown[0] if len(shown) == 1 else {"anyOf": shown}
+        schemas = [by_type[_key(kind)] for kind in _replies(operation)]
+        schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         success["content"] = {operation.media: {"schema": schema}}
     elif operation.media != "application/json":
         success["content"] = {operation.media: {"schema": {"type": "string"}}}
     answers = {str(operation.status): success}
-    if operation.again is not None:
-        answers[str(operation.again)] = success
+    if operation.repeat_status is not None:
+        answers[str(operation.repeat_status)] = success
     statuses = set(_ALWAYS)
     if operation.body is not None:
         statuses |= set(_WITH_BODY)
@@ -203,7 +203,7 @@ def _query_parameters(struct: dict[str, Any]) -> Iterable[dict[str, Any]]:
         parameter = {"name": name, "in": "query", "required": name in required, "schema": schema}
         if "description" in schema:
             parameter["description"] = schema.pop("description")
-        if "anyOf" in schema:  # null can't be written in a query
+        if "anyOf" in schema:  # a query can't contain null
             kinds = [kind for kind in schema.pop("anyOf") if kind != {"type": "null"}]
             schema.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
             if schema.get("default", ...) is None:
@@ -240,5 +240,5 @@ def _queries(described: Sequence[Route]) -> Iterable[Any]:
 
 
 def _key(kind: Any) -> Any:
-    """Types are compared as they are written: `list[int]` is not one object."""
+    """Generic types are compared as text, because each `list[int]` is another object."""
     return kind if isinstance(kind, type) else str(kind)

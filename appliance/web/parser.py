@@ -1,10 +1,10 @@
-"""gunicorn's request parser, behind checks of our own.
+"""Strict checks around gunicorn's request parser.
 
-gunicorn parses in C where `gunicorn_h1c` is installed and in Python elsewhere. The two disagree
+gunicorn parses in C if `gunicorn_h1c` is installed, otherwise in Python. The two disagree
 about some malformed requests, and both accept some that a proxy may read differently, which
-makes request smuggling possible. So the head is received and checked here before either of them
-sees it, and what both accept too easily is checked again behind them. Every request gets the same
-verdict from both, and a refused one ends its connection.
+makes request smuggling possible. So the head is received and checked here before either parser
+gets it, and some headers are checked again afterwards. Both parsers then give the same
+result, and a refused request ends its connection.
 """
 
 # gunicorn carries no types.
@@ -29,12 +29,10 @@ _CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_HOSTS_MAX = 256
-_hosts: set[str | None] = set()
 
 
 class Malformed(parsing.ParseException):
-    """A request that is refused with 400. The message quotes nothing of the request."""
+    """A request that is refused with 400. The message does not quote the request."""
 
     def __init__(self, message: str, hint: str = "send HTTP/1.1 as RFC 9112 defines it") -> None:
         super().__init__(message)
@@ -43,7 +41,7 @@ class Malformed(parsing.ParseException):
 
 
 class StrictRequest(Request):
-    """A request whose head both parsers read in the same way."""
+    """A request whose head both parsers read alike."""
 
     def parse(self, unreader: Any) -> bytes:
         data = unreader.read()
@@ -63,13 +61,13 @@ class StrictRequest(Request):
         return cast(bytes, self._parse_python(unreader, bytearray(data)))
 
     def _receive_head(self, unreader: Any, buffer: bytearray) -> tuple[bytes, int]:
-        """Read until the head ends; what came, and where it ends. Refuses as soon as it can."""
+        """Read until the head ends; returns the bytes and the end. Raises as early as possible."""
         checked, line_end = 0, -1
         while True:
             if buffer and not 65 <= buffer[0] <= 90:
-                raise Malformed("a request begins with a method in capital letters")
+                raise Malformed("a request must begin with a method in capital letters")
             if buffer.count(b"\n", checked) != buffer.count(b"\r\n", max(0, checked - 1)):
-                raise Malformed("lines of a request end with CRLF")
+                raise Malformed("lines of a request must end with CRLF")
             if line_end < 0:
                 line_end = buffer.find(b"\r\n")
                 if line_end >= 0:
@@ -99,7 +97,7 @@ def check_head(head: bytes) -> None:
     lines = head.split(b"\r\n")
     check_request_line(lines[0])
     if head.count(b"\n") != len(lines) - 1:
-        raise Malformed("lines of a request end with CRLF")
+        raise Malformed("lines of a request must end with CRLF")
 
 
 def check_request_line(line: bytes) -> None:
@@ -115,8 +113,7 @@ def check_request_line(line: bytes) -> None:
 def check_path(path: str) -> None:
     """Raise Malformed for a path that a proxy may normalize to another one.
 
-    So the path that the guard judges, the one that is routed and the one in a proxy's rules are
-    the same.
+    So the guard, the router and the rules of a proxy use the same path.
     """
     if "%" not in path and "//" not in path and "/." not in path:
         return
@@ -130,17 +127,17 @@ def check_path(path: str) -> None:
         or _BAD_PERCENT.search(path)
     ):
         raise Malformed(
-            "the path holds '//', '/./', '/../', an encoded slash or a broken percent sign",
-            hint="send the path as /docs lists it",
+            "the path contains '//', '/./', '/../', an encoded slash or an invalid percent sign",
+            hint="send the path as listed at /docs",
         )
 
 
 def check_environ(environ: Mapping[str, Any], request: StrictRequest) -> None:
-    """Raise Malformed for headers that decide where a request goes and where it ends."""
+    """Raise Malformed for bad headers that determine the host and the end of a request."""
     host = environ.get("HTTP_HOST")
-    if host not in _hosts and (host is not None or environ["SERVER_PROTOCOL"] == "HTTP/1.1"):
+    if host is not None or environ["SERVER_PROTOCOL"] == "HTTP/1.1":
         check_host(host or "")
-    if "HTTP_" in environ:  # what the C parser makes of a folded line: a header without a name
+    if "HTTP_" in environ:  # the C parser turns a folded line into a header without a name
         raise Malformed("a header must be on one line")
     length = environ.get("CONTENT_LENGTH")
     if length is not None and not _LENGTH.fullmatch(length):
@@ -153,16 +150,14 @@ def check_environ(environ: Mapping[str, Any], request: StrictRequest) -> None:
 def check_host(host: str) -> None:
     """Raise Malformed unless it is a name or an address, with an optional port."""
     if not _HOST.fullmatch(host):
-        raise Malformed("a request needs one Host header: a name with an optional port")
-    if len(_hosts) < _HOSTS_MAX:
-        _hosts.add(host)
+        raise Malformed("a request needs exactly one Host header: a name with an optional port")
 
 
 def parser_settings(settings: HttpSettings) -> Any:
-    """gunicorn's settings as plain attributes: its own object looks each up by function.
+    """gunicorn's settings as plain attributes, which are faster to read.
 
-    No header may set the scheme or the script's name, whoever sends it: the guard judges
-    proxies. (With both lists empty the peer's address needs no look-up, hence the star.)
+    No header may set the scheme or the script name; the guard handles proxies. (Because both
+    lists are empty, the star only avoids a lookup of the peer's address.)
     """
     config = Config()
     config.set("forwarded_allow_ips", "*")

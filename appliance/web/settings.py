@@ -1,4 +1,4 @@
-"""Settings of the door: addresses, sizes, waits and rates, each with its unit and reason."""
+"""Settings of the HTTP server: addresses, sizes, time limits and rates."""
 
 from typing import Annotated
 
@@ -9,41 +9,41 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[http]`. Sizes in bytes, waits in seconds."""
 
     host: str = "127.0.0.1"
-    """Address to bind. Loopback, so that nothing is reachable before somebody says so."""
+    """Address to bind. The default, loopback, is not reachable from other machines."""
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
     """Port to listen on. Not set: 7464, or the next free port if 7464 is taken; it is stored in
     `.agentlip/port` and kept. A number: this port, or the start fails. 0: any free port."""
 
     unsafe_network: bool = False
-    """Must be true to bind beyond loopback: a token over plain HTTP can be read on the way."""
+    """Allow other addresses than loopback. Tokens over plain HTTP can be read on the network."""
 
     unix_socket: bool = False
-    """Also listen on `.agentlip/sock`: this user needs no token there, nobody else gets in."""
+    """Also listen on `.agentlip/sock`, which only this user can open and which needs no token."""
 
     allowed_hosts: tuple[str, ...] = ()
-    """Names a `Host` header may carry besides loopback's. Empty on other binds: any."""
+    """Host names allowed in `Host` headers, beside loopback's. Empty on a network bind: any."""
 
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks whose `X-Forwarded-*` headers are believed. Nobody's by default."""
+    """Addresses or networks of proxies whose `X-Forwarded-*` headers are trusted."""
 
     body_bytes_max: int = 512 * 1024
-    """A legal message of 64 KiB can need six bytes a character in JSON."""
+    """Largest request body in bytes. A message of 64 KiB can need six times as much in JSON."""
 
     batch_bytes_max: int = 8 * 1024 * 1024
-    """500 ordinary messages; decoding more would hold the event loop too long."""
+    """Largest body of a batch in bytes. Decoding it blocks the event loop."""
 
     request_line_bytes_max: int = 8190
-    """What the parser can hold; longer paths come from no client of ours."""
+    """Longest request line in bytes: method, path and query."""
 
     header_count_max: int = 100
-    """Browsers behind proxies send about thirty."""
+    """Largest number of headers. Browsers behind proxies send about thirty."""
 
     header_bytes_max: int = 8190
-    """One field. A token needs 80; cookies of other services on localhost need the rest."""
+    """Longest header in bytes. A token needs 80; cookies of other services on localhost more."""
 
     head_bytes_max: int = 64 * 1024
-    """Size of all headers of a request; limits the memory that half-sent requests use."""
+    """Size of all headers of a request in bytes; limits the memory of incomplete requests."""
 
     connections_max: int = 1000
     """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
@@ -70,13 +70,13 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     with the most waiting bytes are disconnected, and large reads get 503."""
 
     send_seconds_max: float = 60.0
-    """For a peer to take one write; who does not read is let go."""
+    """Time limit for a client to receive one write; slower clients are disconnected."""
 
     keep_alive_seconds: float = 75.0
-    """An idle connection's life: longer than the 60 s after which common proxies give up."""
+    """Time after which an idle connection is closed; longer than the 60 s of common proxies."""
 
     drain_seconds_max: float = 5.0
-    """For requests in flight to finish after a stop; engines kill after ten seconds in all."""
+    """Time limit for running requests after a stop; containers are killed after ten seconds."""
 
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]
@@ -89,10 +89,10 @@ class LimitSettings(
     """`[limits]`: requests a second; 0 switches a limit off."""
 
     per_connection: Rate = 100
-    """One client in a hot loop; the hub specification's figure."""
+    """Requests a second of one connection. The default is that of the hub specification."""
 
     global_: Rate = 1000
-    """All clients together; the hub specification's figure, a fifth of what one core does."""
+    """Requests a second of all clients. The default is that of the hub specification."""
 
     unauthenticated_share: Share = 0.5
     """The share of `global` that requests without a valid token may use; the rest is reserved for
@@ -103,7 +103,7 @@ class LimitSettings(
     a valid token from the same address still works."""
 
     per_token: Rate = 0
-    """One credential over all its connections. Off: most workspaces have one token."""
+    """Requests a second of one token, over all its connections. 0: no limit."""
 
     per_address: Rate = 0
     """Requests a second from one IPv4 address or IPv6 /64 network, over all its connections. 0:

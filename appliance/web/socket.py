@@ -1,11 +1,11 @@
-"""A WebSocket on a raw socket: reads frames, writes whole buffers, keeps the limits.
+"""A WebSocket on a raw socket: reads frames, writes buffers, and enforces limits.
 
-The protocol is `websockets`' sans-I/O one (RFC 6455): it takes bytes and gives frames.
+The protocol is the sans-I/O one of `websockets` (RFC 6455), which turns bytes into frames.
 Frames to the client are encoded here, because the same bytes go to many sockets.
 
-Only the greenlet that calls `run` waits to write. Others leave bytes with `post`: what the
-kernel takes at once is gone at once, for the rest that greenlet is woken.
-A client that takes nothing for `stall_seconds_max` is closed with 1008.
+Only the greenlet that calls `run` waits to write. Other greenlets call `post`: the kernel takes
+what it can at once, and the writing greenlet is woken for the rest.
+A client that reads nothing for `stall_seconds_max` is closed with 1008.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.metrics import counter, gauge
-from appliance.web.incoming import FrameFlood, FrameQuota, Incoming
+from appliance.kernel.token_bucket import TokenBucket
+from appliance.web.incoming import FrameFlood, Incoming
 from appliance.web.unsent import UnsentBudget
 
 GOING_AWAY = 1001
@@ -53,8 +54,8 @@ CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
     (Missing, POLICY_VIOLATION),
 )
 
-_open = gauge("socket_open", "WebSockets open")
-_closed = counter("socket_closed_total", "WebSockets closed", ("code",))
+_open = gauge("socket_open", "Open WebSockets")
+_closed = counter("socket_closed_total", "WebSockets closed, by close code", ("code",))
 _limited = counter(
     "socket_limited_total", "WebSockets closed with 1008, by the limit they exceeded", ("limit",)
 )
@@ -63,33 +64,33 @@ _sent_bytes = counter("socket_sent_bytes_total", "Bytes written to WebSockets")
 
 COUNTED_BYTES = 64 * 1024
 RECEIVE_BYTES = 64 * 1024
-TURN_FRAMES = 64  # read from one client, or answered to it, before others are served
-CHUNK_FRAMES = 4  # what a chunk of received bytes counts as, beside its messages
+YIELD_FRAMES = 64  # frames of one client before other greenlets run
+CHUNK_FRAMES = 4  # cost of a chunk of received bytes, beside its messages
 DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes on sending
 
 
 class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
-    connections_max: int = 100  # hub spec §0.1.2; more are refused with 503
-    unauthenticated_max: int = 16  # unauthenticated broker links; the oldest is closed
-    frame_bytes_max: int = 256 * 1024  # from a client; 1009 above
-    request_bytes_max: int = 512 * 1024  # a `request` frame: a legal message, escaped
-    ping_seconds: float = 20.0  # silence after which the client is pinged
-    idle_seconds_max: float = 60.0  # silence after which it is gone
-    stall_seconds_max: float = 5.0  # a client that reads nothing for longer: 1008
-    hello_seconds_max: float = 10.0  # time for the first frame
-    close_seconds_max: float = 2.0  # time for the last bytes and the answer to a close
-    queue_max: int = 1000  # live events waiting for one client before it lags
-    posted_bytes_max: int = 4 * 1024 * 1024  # answers waiting for one client; 1008 above
-    control_frames_per_second: int = 20  # pings, pongs, fragments under 1 KiB; 1008 above
+    connections_max: int = 100  # WebSockets open at once; 503 above (hub spec §0.1.2)
+    unauthenticated_max: int = 16  # unauthenticated broker links; above it the oldest is closed
+    frame_bytes_max: int = 256 * 1024  # size of a frame from a client in bytes; 1009 above
+    request_bytes_max: int = 512 * 1024  # size of a `request` frame in bytes; 1009 above
+    ping_seconds: float = 20.0  # time without a frame after which the client is pinged
+    idle_seconds_max: float = 60.0  # time without a frame after which the client is disconnected
+    stall_seconds_max: float = 5.0  # a client that reads nothing for longer is closed with 1008
+    hello_seconds_max: float = 10.0  # time limit for the first frame
+    close_seconds_max: float = 2.0  # time limit for the last bytes and the client's close frame
+    queue_max: int = 1000  # live events that may wait for one client before it lags
+    posted_bytes_max: int = 4 * 1024 * 1024  # unread replies of one client in bytes; 1008 above
+    control_frames_per_second: int = 20  # pings, pongs and fragments under 1 KiB; 1008 above
     control_frames_burst: int = 100  # such frames at once; a tenth before a broker link's hello
     fragments_max: int = 1000  # fragments of one message; 1008 above
     hello_bytes_max: int = 16 * 1024  # size of a frame before a broker link's hello; 1009 above
 
 
 class SocketGone(Exception):
-    """The connection ended; `code` is what the other side said, or 1006."""
+    """The connection ended. `code`: the client's close code, or 1006."""
 
     def __init__(self, code: int = 1006) -> None:
         self.code = code
@@ -97,11 +98,11 @@ class SocketGone(Exception):
 
 
 class Stalled(Exception):
-    """The client takes no bytes."""
+    """The client does not read."""
 
 
 def fitting(reason: str) -> str:
-    """As much of `reason` as a close frame holds; bytes count, not characters."""
+    """The part of `reason` that fits in a close frame, by bytes."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
@@ -117,9 +118,9 @@ def is_upgrade(environ: dict[str, Any]) -> bool:
 
 
 def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
-    """The 101 response to an upgrade request; raises Invalid when it isn't one."""
-    if environ["REQUEST_METHOD"] != "GET":  # the library would take any
-        raise Invalid("a WebSocket is opened by GET")
+    """The 101 response to an upgrade request. Raises Invalid for any other request."""
+    if environ["REQUEST_METHOD"] != "GET":  # the library would accept any method
+        raise Invalid("a WebSocket must be opened with GET")
     headers = Headers(
         [
             (name[5:].replace("_", "-").title(), value)
@@ -134,16 +135,16 @@ def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
         raise Invalid(
             "not a WebSocket handshake",
             details={"reason": "upgrade refused"},
-            hint="see RFC 6455 §4.1; most clients do this for you",
+            hint="see RFC 6455 §4.1, or use a WebSocket client",
         )
     return response.serialize()
 
 
 class Socket:
-    """An open WebSocket. One greenlet runs `run`; one more, made here, reads."""
+    """An open WebSocket. One greenlet calls `run`, which starts another one that reads."""
 
     identified = False
-    """The server knows who is at the other end. Until then it counts as unauthenticated."""
+    """Whether the client is authenticated. Until then it counts as unauthenticated."""
 
     def __init__(
         self,
@@ -160,23 +161,25 @@ class Socket:
         self._protocol = Protocol(
             Side.SERVER, state=State.OPEN, max_size=settings.request_bytes_max
         )
-        self._quota = FrameQuota(
+        self._quota = TokenBucket(
             settings.control_frames_per_second, settings.control_frames_burst, clock.monotonic()
         )
         self._incoming = Incoming(self._protocol, self._quota, settings.fragments_max)
         self._posted: deque[bytes] = deque()
         self._posted_bytes = 0
         self._pong: bytes | None = None
-        self._turn = 0  # frames read since other greenlets last ran
-        self._heard = clock.monotonic()
-        self._pinged = self._heard
+        self._frames_since_yield = 0  # frames read since other greenlets last ran
+        self._received_at = clock.monotonic()
+        self._pinged = self._received_at
         self._closing: tuple[int, str] | None = None
         self._ended: int | None = None
         self._wake: Callable[[], None] = lambda: None
         self._drained = Event()
-        self._tail = b""  # what is left of frames whose beginning is out
-        self._sending = False  # somebody waits for room in the middle of a write
-        self._plain = getattr(raw, "_sock", raw)  # gevent's socket without the waiting
+        self._tail = b""  # the rest of frames that were sent in part
+        self._sending = False  # a write is waiting for the client
+        self._plain = getattr(
+            raw, "_sock", raw
+        )  # the plain socket inside gevent's, which doesn't wait
         self._sent = 0
         self._writing = 0  # bytes of the write that waits for the client
         budget = budget or UnsentBudget(1 << 62, clock)
@@ -193,9 +196,9 @@ class Socket:
     ) -> int:
         """Serve until the end: `body` in this greenlet, `on_messages` in the reading one.
 
-        `wake` must make a `body` that waits return to `flush`. `settle` waits for what
-        `on_messages` has begun, for a peer that says goodbye behind its last request.
-        Answers the close code.
+        `wake` must make a waiting `body` return to `flush`. `settle` waits for work that
+        `on_messages` began, for a client that closes after its last request.
+        Returns the close code.
         """
         self._wake = wake
         reader = gevent.spawn(self._read, on_messages, settle)
@@ -218,8 +221,8 @@ class Socket:
         return code
 
     def restrict(self) -> None:
-        """Nobody knows yet who the client is: tighter limits hold until `identify`."""
-        quota = FrameQuota(
+        """Apply tighter limits until `identify` is called."""
+        quota = TokenBucket(
             self._settings.control_frames_per_second,
             max(1, self._settings.control_frames_burst / 10),
             self._clock.monotonic(),
@@ -227,23 +230,23 @@ class Socket:
         self._incoming.limit(self._settings.hello_bytes_max, quota)
 
     def identify(self) -> None:
-        """The client has said who it is: the usual limits hold from its next frame on."""
+        """The client is authenticated: apply the usual limits from its next frame on."""
         self.identified = True
         self._incoming.limit(self._settings.request_bytes_max, self._quota)
 
     def answer(self, frames: bytes) -> None:
-        """From a greenlet that may wait: `post`, as soon as there is room."""
-        self._count_turn(1)
-        if self.is_closing or self.has_room(self._settings.stall_seconds_max):
+        """Wait until there is capacity, then `post`. For greenlets that may wait."""
+        self._yield_sometimes(1)
+        if self.is_closing or self.wait_for_capacity(self._settings.stall_seconds_max):
             self.post(frames)
         else:
-            self._limit("posted_bytes", "answers are not being read")
+            self._limit("posted_bytes", "the client does not read replies")
 
     def post(self, frames: bytes) -> None:
-        """From any greenlet: write `frames` now, or have them written by the one that writes.
+        """Write `frames` now, or leave them to the writing greenlet. For any greenlet.
 
-        Never waits. A client that leaves more than `posted_bytes_max` waiting is closed with
-        1008. What comes after the end was decided is dropped.
+        Never waits. A client with more than `posted_bytes_max` waiting is closed with 1008. After
+        the close was decided, frames are dropped.
         """
         if self.is_free():
             frames = self._try(frames)
@@ -252,70 +255,70 @@ class Socket:
         if self.is_closing:
             return
         if self._posted_bytes >= self._settings.posted_bytes_max:
-            self._limit("posted_bytes", "answers are not being read")
+            self._limit("posted_bytes", "the client does not read replies")
             return
         self._posted.append(frames)
         self._posted_bytes += len(frames)
-        self._hold()
+        self._count_unsent()
         self._wake()
 
-    def _hold(self) -> None:
-        self._unsent.hold(self._posted_bytes + self._writing)
+    def _count_unsent(self) -> None:
+        self._unsent.set_size(self._posted_bytes + self._writing)
 
     def _cut_off(self) -> None:
-        """All clients together keep too many bytes waiting, and this one the most."""
-        self._limit("unsent_bytes", "too many bytes wait for this client")
+        """Close this socket, because it has the most of too many unsent bytes."""
+        self._limit("unsent_bytes", "too many unsent bytes for this client")
         with contextlib.suppress(OSError):
-            self._plain.shutdown(SHUT_RDWR)  # the writing greenlet may wait in the middle
+            self._plain.shutdown(SHUT_RDWR)  # the writing greenlet may wait in a write
 
     def is_free(self) -> bool:
-        """Nothing waits to be written, and nothing has ended: what is posted now goes at once."""
+        """Whether `post` can write at once: nothing waits, and the socket is open."""
         return not (self._posted or self._sending or self._tail or self.is_closing)
 
     @property
     def is_closing(self) -> bool:
-        """The end was decided, by us or by the client."""
+        """Whether the close was decided, on either side."""
         return self._closing is not None or self._ended is not None
 
     def _try(self, frames: bytes) -> bytes:
-        """Write what the kernel takes at once; what of `frames` is still to be posted."""
+        """Write what the kernel takes at once; returns the frames that have to be posted."""
         try:
             sent = self._plain.send(frames)
-        except OSError:  # full, or gone: the one that writes finds out
+        except OSError:  # full or closed: the writing greenlet handles it
             return frames
         self._count(sent)
         if sent < len(frames):
             self._tail = frames[sent:]
             self._posted_bytes += len(self._tail)
-            self._hold()
+            self._count_unsent()
             self._wake()
         return b""
 
     def wake_with(self, wake: Callable[[], None]) -> None:
-        """From now on, wake the writing greenlet this way."""
+        """Use `wake` to wake the writing greenlet from now on."""
         self._wake = wake
 
-    def has_room(self, timeout_seconds: float) -> bool:
-        """Waits until posted bytes are below their limit; False when they stay above."""
+    def wait_for_capacity(self, timeout_seconds: float) -> bool:
+        """Wait until posted bytes are below their limit; False when time ran out."""
         if self._posted_bytes < self._settings.posted_bytes_max:
             return True
         self._drained.clear()
         return bool(self._drained.wait(timeout_seconds))
 
     def close(self, code: int, reason: str = "") -> None:
-        """From any greenlet: end this socket with `code`. The first call counts."""
+        """Close this socket with `code`. For any greenlet. Only the first call has an effect."""
         if self._closing is None:
             self._closing = (code, reason)
             self._wake()
 
     def _limit(self, limit: str, reason: str) -> None:
-        """End this socket because its client exceeded a limit."""
+        """Close this socket because its client exceeded a limit."""
         if self._closing is None:
             _limited.labels(limit).inc()
         self.close(POLICY_VIOLATION, reason)
 
     def flush(self) -> None:
-        """Write what was posted, ping when it is time; raises SocketGone at the end."""
+        """Write posted frames, and ping if due. Raises SocketGone at the end."""
         if self._pong is not None:
             self._posted.append(self._pong)
             self._pong = None
@@ -328,9 +331,9 @@ class Socket:
         if self.is_closing:
             raise SocketGone(self._ended or 1006)
         now = self._clock.monotonic()
-        if now - self._heard > self._settings.idle_seconds_max:
-            self.close(INTERNAL_ERROR, "no sign of life")
-        elif now - max(self._heard, self._pinged) > self._settings.ping_seconds:
+        if now - self._received_at > self._settings.idle_seconds_max:
+            self.close(INTERNAL_ERROR, "the client sent nothing for too long")
+        elif now - max(self._received_at, self._pinged) > self._settings.ping_seconds:
             self._pinged = now
             self.send(b"\x89\x00")
 
@@ -341,7 +344,7 @@ class Socket:
             self._tail = b""
         view = memoryview(frames)
         try:
-            # Mostly the kernel takes all of it at once, and no time-out need be set up.
+            # The common case: the kernel takes all of it, and no timeout is needed.
             view = view[self._plain.send(view) :]
         except BlockingIOError:
             pass
@@ -351,14 +354,14 @@ class Socket:
         if view:
             self._wait_and_send(view)
         if self._unsent.size:
-            self._hold()
+            self._count_unsent()
         self._count(len(frames))
 
     def _wait_and_send(self, view: memoryview) -> None:
         self._sending = True
         while view:
             self._writing = len(view)
-            self._hold()
+            self._count_unsent()
             try:
                 with gevent.Timeout(self._settings.stall_seconds_max, Stalled):
                     sent = self._raw.send(view)
@@ -373,7 +376,7 @@ class Socket:
         self._sending = False
 
     def _count(self, size: int) -> None:
-        """Counted in pieces: a metric costs as much as a small write."""
+        """Count in steps, because a metric costs as much as a small write."""
         self._sent += size
         if self._sent > COUNTED_BYTES:
             _sent_bytes.inc(self._sent)
@@ -382,9 +385,9 @@ class Socket:
     # -- the end --------------------------------------------------------------------
 
     def end(self) -> int:
-        """The close frame, behind whatever frame a stall has cut; then the socket's end.
+        """Finish a frame that was sent in part, send the close frame, and close the socket.
 
-        `run` does this; call it for a socket that is never run. Answers the close code.
+        `run` calls this. Call it for a socket that is never run. Returns the close code.
         """
         code, reason = self._closing or (1000, "")
         if self._ended is None or self._ended != 1006:
@@ -394,25 +397,25 @@ class Socket:
             ):
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_close(code, fitting(reason))
-                # A cut frame is finished first: else the close frame would be part of it.
+                # Otherwise the close frame would become part of an unfinished frame.
                 self._raw.sendall(self._tail + b"".join(self._protocol.data_to_send()))
                 self._raw.shutdown(1)
                 self._discard()
         _sent_bytes.inc(self._sent)
         self._sent = 0
-        self._unsent.hold(0)
+        self._unsent.set_size(0)
         with contextlib.suppress(OSError):
             self._raw.close()
         code = code if self._closing is not None else (self._ended or 1000)
-        _closed.labels(str(code) if code in KNOWN_CODES else "other").inc()
+        _closed.labels(str(code) if code in COUNTED_CODES else "other").inc()
         return code
 
     def _discard(self) -> None:
-        """Read what still comes, within limits: our close frame must not be lost in a reset."""
+        """Read remaining bytes, up to a limit, so that a reset does not discard our close frame."""
         left = DISCARD_BYTES_MAX
         while left > 0 and (data := self._raw.recv(RECEIVE_BYTES)):
             left -= len(data)
-            gevent.sleep(0)  # bytes that are always there would never let others run
+            gevent.sleep(0)  # a constant flow of bytes would not let other greenlets run
 
     # -- the reading greenlet ---------------------------------------------------------
 
@@ -420,8 +423,8 @@ class Socket:
         try:
             data = self._leftover or self._raw.recv(RECEIVE_BYTES)
             while data:
-                self._heard = self._clock.monotonic()
-                self._incoming.refill(self._heard)
+                self._received_at = self._clock.monotonic()
+                self._incoming.set_time(self._received_at)
                 if self._take(data, on_messages, settle):
                     return
                 data = self._raw.recv(RECEIVE_BYTES)
@@ -444,12 +447,12 @@ class Socket:
         on_messages: Callable[[list[bytes]], None],
         settle: Callable[[], None],
     ) -> bool:
-        """Hand on the messages in `data`, answer its pings; True when this was the end."""
+        """Pass on the messages in `data` and respond to pings; True at the end."""
         incoming, more = self._incoming, True
         while more:
             messages = incoming.take(data)
             data, more = b"", incoming.has_more
-            if messages and self._closing is None:  # also those said before a goodbye
+            if messages and self._closing is None:  # also those before a close frame
                 on_messages(messages)
             if incoming.over:
                 settle()
@@ -460,19 +463,19 @@ class Socket:
                 self._send_pong(pong)
             if self.is_closing:
                 return True
-            self._count_turn(CHUNK_FRAMES + len(messages))
+            self._yield_sometimes(CHUNK_FRAMES + len(messages))
         return False
 
-    def _count_turn(self, frames: int) -> None:
-        """Let others run now and then. gevent does so only when a read or write has to wait,
-        and a client that never lets it wait would be the only one served."""
-        self._turn += frames
-        if self._turn >= TURN_FRAMES:
-            self._turn = 0
+    def _yield_sometimes(self, frames: int) -> None:
+        """Let other greenlets run now and then. gevent switches only when a read or write waits, so
+        a client that never makes it wait would be the only one served."""
+        self._frames_since_yield += frames
+        if self._frames_since_yield >= YIELD_FRAMES:
+            self._frames_since_yield = 0
             gevent.sleep(0)
 
     def _send_pong(self, pong: bytes) -> None:
-        """Now, or with what is written next; a newer one takes the place of one that waits."""
+        """Send now, or with the next write. A newer pong replaces a waiting one."""
         if self.is_free():
             pong = self._try(pong)
         if pong:
@@ -480,18 +483,18 @@ class Socket:
             self._wake()
 
     def _end_by_protocol(self, answer: bytes) -> None:
-        """The peer said goodbye, or broke the protocol: the library chose the answer."""
+        """Send the library's response to a close frame or a protocol error."""
         if self.is_free():
             answer = self._try(answer)
-        if answer:  # also behind the frame for which we have closed already
+        if answer:  # also after this side has closed
             self._posted.append(answer)
         received = self._protocol.close_rcvd
         sent = self._protocol.close_sent
         self._ended = int(received.code) if received else int(sent.code) if sent else 1006
 
 
-# We compress nothing, and choose the subprotocol ourselves (it may carry a token).
+# Not passed to the library: nothing is compressed, and the subprotocol may contain a token.
 NOT_NEGOTIATED = ("HTTP_SEC_WEBSOCKET_EXTENSIONS", "HTTP_SEC_WEBSOCKET_PROTOCOL")
-KNOWN_CODES = frozenset(
+COUNTED_CODES = frozenset(
     {1000, 1001, 1002, 1006, 1007, 1008, 1009, 1011, 4003, 4004, 4010, 4011, 4012, 4401}
 )

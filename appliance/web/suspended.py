@@ -1,7 +1,7 @@
-"""Stands in for a subsystem whose store is damaged: every route and socket answers with that error.
+"""Replaces the routes and sockets of a subsystem whose store is damaged: each raises that error.
 
-Scopes stay as they were, so nobody learns more than before. A request that its body's signature
-would open is answered without one: the keys to check it with are in the damaged store.
+Scopes stay the same, so unauthorized callers learn nothing. Signatures are not checked, because
+the keys are in the damaged store.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ def suspended_routes(routes: Sequence[Route], error: ApplianceError) -> list[Rou
         msgspec.structs.replace(
             route,
             resource=Suspended([responder_name(m, route.suffix) for m in route.operations], error),
-            operations={method: _bare(each) for method, each in route.operations.items()},
+            operations={method: _bare(operation) for method, operation in route.operations.items()},
         )
         for route in routes
     ]
 
 
 def suspended_socket(error: ApplianceError) -> Any:
-    """What serves a socket: accepted, then closed with the error's code."""
+    """Serves a socket: accepts it, then closes it with the error's code."""
 
     def refuse(*_args: Any) -> int:
         raise error
@@ -54,6 +54,6 @@ def _bare(operation: Operation) -> Operation:
         query=None,
         cost=None,
         batch=False,
-        each=None,
+        list_field=None,
         keyed=False,
     )

@@ -1,16 +1,14 @@
-"""Bytes that wait for clients to take them: counted in one place, limited for all together.
+"""Limits the unsent bytes of all clients together.
 
-Counted is what only one client keeps in memory:
-  - what the kernel did not take of an HTTP write: the rest of a page, a piece of a stream
-  - what the kernel did not take of a WebSocket write, and answers that wait behind it
-Not counted are events and envelopes in live queues. All queues refer to the same objects, which
-have limits of their own (`hub.live_bytes_max`, `inbox.live_bytes_max`, `courier.bytes_total_max`),
-so many clients that read the same cost no more than one. They count once they are joined into a
-write for one client.
+Unsent bytes are those that are in memory for one client:
+  - the part of an HTTP write that the kernel did not take
+  - the part of a WebSocket write that the kernel did not take, and replies that wait behind it
+Events and envelopes in live queues do not count. All queues share these objects, which have
+limits of their own (`hub.live_bytes_max`, `inbox.live_bytes_max`, `courier.bytes_total_max`).
+They count once they are joined into a write for one client.
 
-When the limit is exceeded, the client with the most bytes for the longest time is cut off, then
-the next one. A large answer for which there is no room, though every client that waited long
-enough has been cut off, is refused before it is sent.
+Above the limit, the client with the most bytes for the longest time is disconnected, then the next
+one. A large response that still does not fit is refused before it is sent.
 """
 
 from collections.abc import Callable
@@ -19,8 +17,8 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
 
-LARGE_BYTES = 64 * 1024  # a smaller answer is never refused
-PATIENCE_SECONDS = 1.0  # a client is not cut off sooner to make room for a new answer
+LARGE_BYTES = 64 * 1024  # a smaller response is never refused
+PATIENCE_SECONDS = 1.0  # a client has this long before it is disconnected for a new response
 
 _unsent = gauge("unsent_bytes", "Bytes that wait to be sent to clients")
 _shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes", ("kind",))
@@ -29,12 +27,12 @@ _refused = counter("unsent_refused_total", "Large reads refused because of http.
 
 class TooManyUnsentBytes(Unavailable):
     code = "TOO_MANY_UNSENT_BYTES"
-    sentence = "too many unsent bytes for all clients (http.unsent_bytes_max)"
-    advice = "ask for a smaller page, or raise http.unsent_bytes_max"
+    default_message = "too many unsent bytes for all clients (`http.unsent_bytes_max`)"
+    default_hint = "request a smaller page, or raise `http.unsent_bytes_max`"
 
 
 class Unsent:
-    """One client's share. `cut_off` ends its connection; it must not wait."""
+    """The unsent bytes of one client. `cut_off` closes its connection and must not wait."""
 
     __slots__ = ("_budget", "cut_off", "is_cut_off", "kind", "since", "size")
 
@@ -46,14 +44,14 @@ class Unsent:
         self.size = 0
         self.since = 0.0  # when it last began to wait
 
-    def hold(self, size: int) -> None:
-        """So many bytes wait now. May cut off clients, this one included."""
+    def set_size(self, size: int) -> None:
+        """Set the unsent bytes. May disconnect clients, including this one."""
         if size != self.size:
             self._budget.change(self, size)
 
 
 class UnsentBudget:
-    """The sum over all clients. Used on the event loop only."""
+    """The unsent bytes of all clients. Used on the event loop only."""
 
     def __init__(self, bytes_max: int, clock: Clock) -> None:
         self.total = 0
@@ -63,7 +61,7 @@ class UnsentBudget:
         _unsent.set_function(lambda: self.total)
 
     def share(self, kind: str, cut_off: Callable[[], None]) -> Unsent:
-        """For one client (`http` or `socket`)."""
+        """The share of one client. `kind`: `http` or `socket`."""
         return Unsent(self, kind, cut_off)
 
     def change(self, share: Unsent, size: int) -> None:
@@ -77,12 +75,12 @@ class UnsentBudget:
         grown = size > share.size
         self.total += size - share.size
         share.size = size
-        # A single client is limited by its own limits.
+        # A single client has limits of its own.
         while grown and self.total > self._bytes_max and len(self._waiting) > 1:
             self._cut_off(self._worst(self._waiting))
 
     def admit(self, size: int) -> None:
-        """Make room for an answer of `size` bytes, or raise TooManyUnsentBytes."""
+        """Make room for a response of `size` bytes, or raise TooManyUnsentBytes."""
         while self._waiting and self.total + size > self._bytes_max:
             until = self._clock.monotonic() - PATIENCE_SECONDS
             patient = {share for share in self._waiting if share.since <= until}
@@ -95,7 +93,7 @@ class UnsentBudget:
             self._cut_off(self._worst(patient))
 
     def _worst(self, shares: set[Unsent]) -> Unsent:
-        """The most bytes for the longest time. Reading a little now and then does not help."""
+        """The client with the most bytes for the longest time, even if it reads a little."""
         now = self._clock.monotonic()
         return max(shares, key=lambda share: share.size * (1 + now - share.since))
 

@@ -1,21 +1,20 @@
-"""gunicorn's gevent worker, run alone: one process, one event loop, no arbiter above it.
+"""gunicorn's gevent worker without an arbiter: one process, one event loop.
 
-gunicorn gives the parser of requests and the framing of responses. What its worker does for
-an arbiter (heartbeat file, parent check, one-second polling, restarts) is left out, and four
-things are done otherwise:
+gunicorn provides the request parser and the framing of responses. What its worker does for
+an arbiter (heartbeat file, parent check, polling, restarts) is removed. Other differences:
 
-- a response leaves in one send, head and body together, and a handler yields after each
-  request, so that one busy connection doesn't hold up the others;
-- every wait for a peer has a limit (first byte, head, body, taking what is sent), watched by
-  one sweep over all connections instead of a timer for each request;
+- head and body of a response are sent together, and a handler yields after each request, so
+  that a busy connection doesn't delay others;
+- every wait for a client has a time limit (first byte, head, body, receiving the response),
+  enforced by one sweep over all connections instead of a timer per request;
 - a full pool makes room for new connections (`connections.py`) instead of not accepting them;
-- a stop is an event: listeners close, idle connections close at once, requests in flight
-  get `drain_seconds_max`;
-- what the parser refuses is answered in JSON and logged without its text.
+- a stop closes listeners and idle connections at once, and running requests have
+  `drain_seconds_max`;
+- parser errors get a JSON response, and are not logged with their text.
 
-The WSGI application may take the socket for itself (WebSocket): it uses
-`environ["gunicorn.socket"]` and what `environ["agentlip.buffered"]()` had already read, and
-returns ALREADY_HANDLED when it is done; the worker then only closes.
+The WSGI application may take over the socket for a WebSocket: it uses
+`environ["gunicorn.socket"]` and the bytes from `environ["agentlip.buffered"]()`, and returns
+ALREADY_HANDLED when it is done. The worker then closes the socket.
 """
 
 # gunicorn and gevent carry no types.
@@ -56,7 +55,7 @@ from appliance.web.connections import (
 )
 from appliance.web.exchange import (
     BufferedResponse,
-    PlaceReserved,
+    ConnectionReserved,
     environ_base,
     environ_of,
     is_read,
@@ -74,15 +73,15 @@ RECEIVE_BYTES = 64 * 1024
 _malformed = counter("http_malformed_total", "Requests that could not be parsed", ("status",))
 
 PROBES = frozenset({"/health", "/-/healthy", "/-/ready"})
-"""Served on reserved places when every other one is taken."""
+"""Served on reserved connections when the pool is full."""
 
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class Listener(StreamServer):
-    """Hands every new connection to `accept` at once, however many there are."""
+    """Passes every new connection to `accept` at once."""
 
-    max_accept = 16  # then what was accepted is served, before more push it out of a full pool
+    max_accept = 16  # then accepted requests run, before more connections displace them
 
     def __init__(
         self, listener: socket.socket, accept: Callable[[socket.socket, Any], None]
@@ -97,7 +96,7 @@ class Listener(StreamServer):
 class Worker(GeventWorker):
     """Serves `application` on `listeners` until `stop()`; `init_process()` blocks that long.
 
-    `on_signal` is called with the number of SIGTERM or SIGINT, in a greenlet of its own.
+    `on_signal` is called with the number of SIGTERM or SIGINT, in another greenlet.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Worker(GeventWorker):
         on_signal: Callable[[int], None],
         unsent: UnsentBudget | None = None,
     ) -> None:
-        # Not gunicorn's __init__: it makes a heartbeat file that only an arbiter reads.
+        # gunicorn's __init__ is not called, because it creates a heartbeat file for the arbiter.
         self.sockets = list(listeners)
         self.wsgi = application
         self.settings = settings
@@ -126,14 +125,14 @@ class Worker(GeventWorker):
         self._date_at, self._date = -1, ""
 
     def init_process(self) -> None:
-        """Serve. Returns when a stop was asked for and the drain is over."""
+        """Serve until a stop was requested and the drain is over."""
         self.patch()
         self._fit_descriptors()
         self.init_signals()
         self.run()
 
     def patch(self) -> None:
-        """Listeners become gevent's. The rest was patched before anything was imported."""
+        """Make the listeners gevent sockets. Everything else was patched before the imports."""
         evented: Any = getattr(gevent_socket, "socket")  # noqa: B009 - filled in at run time
         self.sockets = [
             listener
@@ -145,18 +144,18 @@ class Worker(GeventWorker):
     def init_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, self._on_signal, int(number))
-        gevent.signal_handler(signal.SIGUSR1, self._tell)
+        gevent.signal_handler(signal.SIGUSR1, self._log_states)
 
     def notify(self) -> None:
-        """No arbiter watches."""
+        """Does nothing: there is no arbiter."""
 
     def stop(self) -> None:
-        """Begin the drain. Safe from any greenlet, any number of times."""
+        """Begin the drain. May be called from any greenlet, repeatedly."""
         self.alive = False
         self._stopping.set()
 
     def states(self) -> dict[str, int]:
-        """How many connections wait for what."""
+        """The number of connections in each state."""
         return self._pool.states()
 
     def run(self) -> None:
@@ -164,8 +163,8 @@ class Worker(GeventWorker):
         for listener in self.sockets:
             listener.setblocking(True)
             name = listener.getsockname()
-            place = (str(name[0]), str(name[1])) if isinstance(name, tuple) else None
-            server = Listener(listener, partial(self._accept, environ_base(self.cfg, place)))
+            address = (str(name[0]), str(name[1])) if isinstance(name, tuple) else None
+            server = Listener(listener, partial(self._accept, environ_base(self.cfg, address)))
             server.start()
             servers.append(server)
         sweeper = gevent.spawn(self._sweep_for_ever)
@@ -176,7 +175,7 @@ class Worker(GeventWorker):
             sweeper.kill()
 
     def _accept(self, base: dict[str, Any], client: socket.socket, addr: Any) -> None:
-        """Find a place for a new connection. Runs in the event loop, so it never waits."""
+        """Add a new connection to the pool. Runs in gevent's hub, so it never waits."""
         if isinstance(addr, tuple):
             peer = (str(addr[0]), str(addr[1]))
         else:
@@ -188,20 +187,20 @@ class Worker(GeventWorker):
             self._greenlets.spawn(self._serve, base, connection, addr)
 
     def _serve(self, base: dict[str, Any], connection: Connection, addr: Any) -> None:
-        """A connection's life: requests one after another until somebody has enough."""
+        """Serve the requests of a connection, one after another."""
         caller.current.set(connection)
         parser = StrictParser(self.cfg, connection.sock, addr)
         try:
             if isinstance(addr, tuple):
                 connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while self._receive(connection, parser):
-                if not self._serve_one(base, connection, parser):
+                if not self._serve_request(base, connection, parser):
                     break
                 gevent.sleep(0)
         except ParseException as error:
             self._refuse(connection, error)
         except (OSError, StopIteration):
-            pass  # the peer left, or a limit cut it off
+            pass  # the client left, or a limit closed the connection
         finally:
             self._pool.close(connection)
             connection.sock.close()
@@ -213,7 +212,7 @@ class Worker(GeventWorker):
         connection: Connection,
         parser: StrictParser,
     ) -> bool:
-        """Run the application and send what it says; whether the connection goes on."""
+        """Run the application and send its response; returns whether to keep the connection."""
         response = BufferedResponse(request, connection, self.cfg, self._date_header())
         environ, body = environ_of(base, request, connection, parser)
         parts: Any = None
@@ -221,8 +220,8 @@ class Worker(GeventWorker):
             parts = self.wsgi(environ, response.start_response)
             if self.is_already_handled(parts):
                 return False
-            # An uninvited body may come or not, so no next request can be found behind it;
-            # and a long one that nobody wanted is not read to its end.
+            # A body that waits for 100 Continue may come or not, so the next request can't be
+            # found; and a long body that was not read is not skipped.
             unread = unread_bytes(request) > RECEIVE_BYTES
             if body.uninvited or unread or not self.alive or connection.reserved:
                 response.force_close()
@@ -232,7 +231,7 @@ class Worker(GeventWorker):
         except OSError:
             raise
         except Exception as error:
-            self.log.error("the application failed outside its own handlers", error)
+            self.log.error("unexpected error outside the error handlers", error)
             if not response.headers_sent:
                 connection.send(whole(500, ApplianceError(), self._date_header()))
             return False
@@ -242,23 +241,23 @@ class Worker(GeventWorker):
         return not response.should_close()
 
     def _receive(self, connection: Connection, parser: StrictParser) -> bool:
-        """Bytes of the next request are in the parser's hands; False: there is none."""
-        held = parser.unreader.take_buffered()
-        if not held:
+        """Receive bytes of the next request for the parser; False if there is none."""
+        data = parser.unreader.take_buffered()
+        if not data:
             if not self.alive and parser.req_count:
                 return False
             connection.wait_for(IDLE)
-            held = connection.sock.recv(RECEIVE_BYTES)
+            data = connection.sock.recv(RECEIVE_BYTES)
         connection.wait_for(HEAD)
-        parser.unreader.unread(held)
-        return bool(held)
+        parser.unreader.unread(data)
+        return bool(data)
 
-    def _serve_one(
+    def _serve_request(
         self, base: dict[str, Any], connection: Connection, parser: StrictParser
     ) -> bool:
         request = cast(StrictRequest, next(parser))
         if connection.reserved and not (request.path in PROBES or self._pool.promote(connection)):
-            raise PlaceReserved
+            raise ConnectionReserved
         connection.wait_for(WORK)
         if not self.handle_request(base, request, connection, parser):
             if not is_read(request):
@@ -269,15 +268,15 @@ class Worker(GeventWorker):
             if not parser.finish_body(max_bytes=RECEIVE_BYTES):
                 self._linger(connection)
                 return False
-        parser.mesg = None  # nothing of it is left; saves the parser from asking again
+        parser.mesg = None  # it is complete, so the parser need not check again
         return True
 
     def _linger(self, connection: Connection) -> None:
-        """Take what still comes, so that our last answer isn't lost in a reset."""
+        """Read remaining bytes, so that a reset doesn't discard the last response."""
         if connection.state != LINGER:
             connection.wait_for(LINGER)
         taken = 0
-        with suppress(OSError):  # cut by the sweep, or by the peer
+        with suppress(OSError):  # closed by the sweep or by the client
             connection.sock.shutdown(socket.SHUT_WR)
             while taken < LINGER_BYTES_MAX:
                 data = connection.sock.recv(RECEIVE_BYTES)
@@ -287,13 +286,13 @@ class Worker(GeventWorker):
                 gevent.sleep(0)
 
     def _refuse(self, connection: Connection, error: Exception) -> None:
-        status, told = refusal(error)
-        if isinstance(error, PlaceReserved):
+        status, failure = refusal(error)
+        if isinstance(error, ConnectionReserved):
             self._pool.count_refusal()
         else:
             _malformed.labels(str(status)).inc()
-        with suppress(OSError):  # nobody is left to hear it
-            connection.send(whole(status, told, self._date_header()))
+        with suppress(OSError):  # the client has left
+            connection.send(whole(status, failure, self._date_header()))
             self._linger(connection)
 
     def _date_header(self) -> str:
@@ -309,7 +308,7 @@ class Worker(GeventWorker):
             self._pool.sweep()
 
     def _fit_descriptors(self) -> None:
-        """Allow as many open files as connections need, or fewer connections."""
+        """Raise the limit on open files for all connections, or allow fewer connections."""
         others = SPARE_DESCRIPTORS + self.settings.probe_connections_max
         wanted = self.settings.connections_max + others
         limit = descriptors(wanted)
@@ -329,8 +328,8 @@ class Worker(GeventWorker):
             if connection.is_quiet():
                 connection.cut()
         if not self._greenlets.join(timeout=self.settings.drain_seconds_max):
-            self.log.warning("requests were cut off at the end of the drain", **self.states())
+            self.log.warning("requests were aborted at the end of the drain", **self.states())
             self._greenlets.kill(block=True, timeout=1)
 
-    def _tell(self) -> None:
+    def _log_states(self) -> None:
         self.log.info("connections", **{f"{k}_count": n for k, n in self.states().items()})

@@ -1,28 +1,30 @@
-"""The broker: its promise holds for every row, and meshes keep ids for long enough."""
+"""The broker: no rows are orphaned, and meshes keep ids long enough."""
 
 from collections.abc import Iterator
 
-from appliance.broker.inspect import orphans
+from appliance.broker.orphans import find_orphans
 from appliance.broker.retention import is_misconfigured
 from appliance.kernel.clock import iso
-from doctor.check import Check, Context, Cost, Finding, Severity
-from doctor.checks.clock import set_lately
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.checks.clock import recent_clock_change
+from doctor.context import Context
 
 FANOUT_MS = 300_000
-LONGEST_WAIT_MS = 3 * 3_600_000  # receivers ask for an hour at most by default
+LONGEST_WAIT_MS = 3 * 3_600_000  # by default webhooks may ask for a delay of at most an hour
 _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
 
 def _orphans(context: Context) -> Iterator[Finding]:
     before_ms = context.clock.now_ms() - FANOUT_MS
-    most = context.settings.findings_max + 1
+    limit = context.settings.findings_max + 1
     for _, connection in context.opened("broker"):
-        for found in orphans(connection, before_ms, most)[:most]:
+        for orphan in find_orphans(connection, before_ms, limit)[:limit]:
             yield Finding(
                 Severity.ERROR,
-                f"message {found.broker_message_id}",
-                f"{found.sentence} ({found.rule})",
+                f"message {orphan.broker_message_id}",
+                f"{orphan.message} ({orphan.rule})",
                 "agentlip broker orphans --json; keep the output and a copy of broker.sqlite3",
+                problem="orphan",
             )
 
 
@@ -37,9 +39,10 @@ def _retention(context: Context) -> Iterator[Finding]:
                 yield Finding(
                     Severity.WARNING,
                     f"mesh {slug}",
-                    f"ids are remembered for {dedupe_days} days and messages for {message_days}:"
+                    f"ids are kept for {dedupe_days} days and messages for {message_days}:"
                     " the same send could be stored twice",
                     f"agentlip mesh update {slug} --dedupe-days {message_days}",
+                    problem="too-short",
                 )
 
 
@@ -47,7 +50,7 @@ def _webhooks(context: Context) -> Iterator[Finding]:
     seconds = context.settings.send_waiting_warning_seconds
     before_ms = context.clock.now_ms() - int(seconds * 1000)
     for _, connection in context.opened("broker"):
-        if not connection.execute(_HAS_STATE).fetchone():  # an older file, not brought up yet
+        if not connection.execute(_HAS_STATE).fetchone():  # an older file that is not migrated yet
             continue
         rows = connection.execute(
             "SELECT m.slug, w.id, w.enabled, w.disabled_because, w.failing_since_ms,"
@@ -58,15 +61,16 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             " OR (w.enabled = 1 AND w.failing_since_ms <= ?) ORDER BY m.slug, w.id",
             (before_ms,),
         ).fetchmany(context.settings.findings_max + 1)
-        for slug, hook_id, enabled, because, since_ms, waiting in rows:
+        for slug, webhook_id, enabled, because, since_ms, waiting in rows:
             hours = (context.clock.now_ms() - (since_ms or 0)) / 3_600_000
-            why = f"takes nothing for {hours:.1f} hours" if enabled else f"is off: {because}"
+            why = f"has failed for {hours:.1f} hours" if enabled else f"is disabled: {because}"
             yield Finding(
                 Severity.WARNING,
-                f"webhook {hook_id}",
-                f"of mesh {slug} {why}; {waiting} messages wait for it",
-                f"agentlip mesh webhook-deliveries {slug} {hook_id}; mend its receiver, then:"
-                f" agentlip mesh update-webhook {slug} {hook_id} --enable",
+                f"webhook {webhook_id}",
+                f"the webhook of mesh {slug} {why}; {waiting} messages wait for it",
+                f"agentlip mesh webhook-deliveries {slug} {webhook_id}; repair its receiver, then:"
+                f" agentlip mesh update-webhook {slug} {webhook_id} --enable",
+                problem="failing" if enabled else "disabled",
             )
 
 
@@ -80,25 +84,79 @@ def _clock(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 "broker",
-                f"{count} deliveries wait until a time in the future, up to {iso(latest_ms)}:"
-                " the clock was ahead when they were accepted or tried",
+                f"{count} deliveries wait until {iso(latest_ms)} or earlier, longer than any delay:"
+                " the clock was ahead when they were accepted or attempted",
                 "agentlipd restart",
+                problem="future",
             )
-        yield from set_lately(context, connection, "broker", "waiting deliveries")
+        yield from recent_clock_change(context, connection, "broker", "waiting deliveries")
 
 
 CHECKS = (
-    Check(name="broker.webhooks", inspects="webhooks of meshes are called", find=_webhooks),
-    Check(name="broker.clock", inspects="deliveries wait for plausible times", find=_clock),
+    Check(
+        name="broker.webhooks",
+        inspects="webhooks of meshes succeed",
+        find=_webhooks,
+        reads="the webhooks of all meshes and the deliveries that wait for them",
+        problems=(
+            Problem(
+                "failing",
+                "Calls of the webhook have failed for a long time. Its messages wait.",
+                "Repair the receiver. The broker retries by itself.",
+            ),
+            Problem(
+                "disabled",
+                "The broker no longer calls the webhook. Its messages wait until retention"
+                " deletes them.",
+                "Repair the receiver, then enable the webhook: `agentlip mesh update-webhook MESH"
+                " ID --enable`.",
+            ),
+        ),
+    ),
+    Check(
+        name="broker.clock",
+        inspects="no delivery waits too long",
+        find=_clock,
+        reads="the waiting deliveries, and the last clock change that the broker noted",
+        problems=(
+            Problem(
+                "future",
+                "Deliveries wait until a time that is too far away, because the clock was ahead.",
+                "Restart the appliance, which moves the times: `agentlipd restart`.",
+            ),
+            Problem(
+                "jumped",
+                "The clock was set within the last day.",
+                "Nothing to do: the times of waiting deliveries were moved with it.",
+            ),
+        ),
+    ),
     Check(
         name="broker.retention",
-        inspects="ids of sends are remembered for as long as their messages",
+        inspects="ids of sends are kept as long as their messages",
         find=_retention,
+        reads="the retention settings of all meshes",
+        problems=(
+            Problem(
+                "too-short",
+                "A send that is repeated after its id was deleted is stored a second time.",
+                "Keep ids as long as messages: `agentlip mesh update MESH --dedupe-days DAYS`.",
+            ),
+        ),
     ),
     Check(
         name="broker.orphans",
-        inspects="every id that is used up has its message, history and deliveries",
+        inspects="every accepted id has its message, history and deliveries",
         cost=Cost.EXPENSIVE,
         find=_orphans,
+        reads="all ids, messages, histories and deliveries in the broker's store",
+        problems=(
+            Problem(
+                "orphan",
+                "Rows that belong together are incomplete, so a message may never be delivered.",
+                "Keep the output of `agentlip broker orphans --json` and a copy of the store."
+                " There is no automatic repair.",
+            ),
+        ),
     ),
 )

@@ -1,23 +1,25 @@
-"""The courier: streams have room, nothing waits for ever, and what memory holds is said."""
+"""Checks of the courier: full streams, old envelopes, memory streams, the journal."""
 
 from collections.abc import Iterator
 
-from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.context import Context
 
 _STATS = "agentlip courier stats"
-_DURABLE = "declare a pattern durable: docs/courier.md"
+_DURABLE = "declare a pattern durable: docs/reference/courier.md"
 _BROKEN_MAX = 10
 
 
-def _room(context: Context) -> Iterator[Finding]:
+def _capacity(context: Context) -> Iterator[Finding]:
     full = context.number("courier.full")
     if full:
+        streams = context.number("courier.streams") or 0
         yield Finding(
             Severity.WARNING,
             "courier",
-            f"{full:.0f} of {context.number('courier.streams') or 0:.0f} streams hold nine tenths"
-            " of what they may, or more",
+            f"{full:.0f} of {streams:.0f} streams are at least 90% full",
             _STATS,
+            problem="full",
         )
 
 
@@ -27,34 +29,41 @@ def _waiting(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "courier",
-            f"an envelope has been ready for {oldest:.0f} s, and nobody took it",
+            f"an envelope has been ready for {oldest:.0f} s without being delivered",
             _STATS,
+            problem="waiting",
         )
     dead = context.number("courier.dead")
     if dead:
         yield Finding(
             Severity.INFO,
             "courier",
-            f"{dead:.0f} dead letters wait for somebody to look at them",
+            f"dead letters: {dead:.0f}",
             "agentlip courier dlq list STREAM",
+            problem="dead-letters",
         )
     paused = context.number("courier.paused")
     if paused:
         yield Finding(
-            Severity.INFO, "courier", f"{paused:.0f} streams are paused", "agentlip courier resume"
+            Severity.INFO,
+            "courier",
+            f"paused streams: {paused:.0f}",
+            "agentlip courier resume STREAM",
+            problem="paused",
         )
 
 
 def _memory(context: Context) -> Iterator[Finding]:
-    held = context.number("courier.memory_envelopes")
-    if held:
+    envelopes = context.number("courier.memory_envelopes")
+    if envelopes:
         parked = context.number("courier.memory_parked") or 0
-        nobody = f"; nobody receives from {parked:.0f} of their streams" if parked else ""
+        no_consumer = f"; {parked:.0f} of their streams have no consumer" if parked else ""
         yield Finding(
             Severity.INFO,
             "courier",
-            f"{held:.0f} envelopes are in memory only and end with the process{nobody}",
+            f"{envelopes:.0f} envelopes are in memory only and are lost at a restart{no_consumer}",
             _DURABLE,
+            problem="memory-only",
         )
 
 
@@ -70,28 +79,79 @@ def _journal(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"{store}.journal",
-                f"row {number} of stream {stream} is not the envelope that it should be",
-                "stop the appliance and put a snapshot back; see .agentlip/backups",
+                f"journal row {number} of stream {stream} does not contain its envelope",
+                problem="altered",
             )
 
 
 CHECKS = (
-    Check(name="courier.room", inspects="no stream is at its cap", ready=True, find=_room),
+    Check(
+        name="courier.room",
+        inspects="streams are less than 90% full",
+        ready=True,
+        find=_capacity,
+        reads="facts of the running appliance: the fill level of each stream",
+        problems=(
+            Problem(
+                "full",
+                "Streams soon refuse envelopes, or drop the oldest.",
+                "Consume or purge them, or raise the limits of the streams.",
+            ),
+        ),
+    ),
     Check(
         name="courier.waiting",
-        inspects="nothing has been ready for too long; dead letters and pauses are known",
+        inspects="envelopes are delivered in time; dead letters and paused streams",
         ready=True,
         find=_waiting,
+        reads=(
+            "facts of the running appliance: the oldest ready envelope, dead letters and paused"
+            " streams"
+        ),
+        problems=(
+            Problem(
+                "waiting",
+                "No consumer takes the envelopes, or it is too slow.",
+                "Find the stream with `agentlip courier stats`, and start its consumer.",
+            ),
+            Problem(
+                "dead-letters",
+                "Envelopes failed too often and are no longer delivered.",
+                "Look at them: `agentlip courier dlq list STREAM`.",
+            ),
+            Problem(
+                "paused",
+                "Paused streams deliver nothing until they are resumed.",
+                "If nobody paused them on purpose: `agentlip courier resume STREAM`.",
+            ),
+        ),
     ),
     Check(
         name="courier.memory",
-        inspects="what is in memory only, and would be lost with the process",
+        inspects="envelopes that are in memory only and would be lost at a restart",
         find=_memory,
+        reads="facts of the running appliance: the envelopes in memory",
+        problems=(
+            Problem(
+                "memory-only",
+                "A restart loses these envelopes, as configured.",
+                "Declare a pattern durable in the settings of the courier.",
+            ),
+        ),
     ),
     Check(
         name="courier.journal",
-        inspects="every envelope of a durable stream can be read",
+        inspects="every envelope of a durable stream is readable",
         cost=Cost.EXPENSIVE,
         find=_journal,
+        reads="all rows of the courier's journal",
+        problems=(
+            Problem(
+                "altered",
+                "The row can't be decoded, or contains another envelope. The envelope is lost to"
+                " its consumers.",
+                "There is no automatic repair. Compare with a copy of the store.",
+            ),
+        ),
     ),
 )

@@ -1,72 +1,144 @@
-"""The event log: no holes but legal ones, every event routed, every message announced."""
+"""The event log: no unexpected gaps, every event has a scope, every message has its event."""
 
 from collections.abc import Iterator
 
-from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.context import Context
 
-# A restore opens a new epoch and goes on this much higher, so that no id is given twice.
+# A restore starts a new epoch and raises event ids by this much, so that none repeats.
 EPOCH_JUMP = 2**32
+_PREVIOUS = (
+    "coalesce(previous, (SELECT coalesce(max(e.event_id), 0) FROM events AS e"
+    " WHERE e.event_id < newest.event_id))"
+)
+GAPS = (
+    f"SELECT {_PREVIOUS}, event_id FROM (SELECT event_id, lead(event_id) OVER (ORDER BY event_id"
+    " DESC) AS previous FROM (SELECT event_id FROM events ORDER BY event_id DESC LIMIT :newest))"
+    f" AS newest WHERE event_id - {_PREVIOUS} BETWEEN 2 AND :jump - 1 ORDER BY event_id"
+)
 _KINDS = "('channel', 'topic', 'message', 'attachment', 'topic_attachment')"
+NO_SCOPE = (
+    "SELECT event_id, name FROM (SELECT * FROM events WHERE scope_channel_id IS NULL"
+    " ORDER BY event_id DESC LIMIT :newest) WHERE scope_topic_id IS NULL"
+    f" AND scope_topic_id2 IS NULL AND entity_type IN {_KINDS} ORDER BY event_id"
+)
+
+
+def _newest_sequence(context: Context) -> Iterator[Finding]:
+    yield from _gaps(context, context.settings.newest_ids_max)
 
 
 def _sequence(context: Context) -> Iterator[Finding]:
+    yield from _gaps(context, -1)
+
+
+def _gaps(context: Context, newest: int) -> Iterator[Finding]:
+    """`newest`: how many ids are compared; -1 compares all."""
     for _, connection in context.opened("hub"):
-        rows = connection.execute(
-            "SELECT previous, event_id FROM (SELECT event_id, lag(event_id, 1, 0)"
-            " OVER (ORDER BY event_id) AS previous FROM events)"
-            " WHERE event_id - previous BETWEEN 2 AND ?",
-            (EPOCH_JUMP - 1,),
-        ).fetchmany(context.settings.findings_max + 1)
+        rows = connection.execute(GAPS, {"newest": newest, "jump": EPOCH_JUMP}).fetchmany(
+            context.settings.findings_max + 1
+        )
         for previous, event_id in rows:
             yield Finding(
                 Severity.WARNING,
                 "events",
-                f"no event between {previous} and {event_id}; clients lose nothing by it, but"
-                " something wrote or removed rows past the hub",
+                f"no events between {previous} and {event_id}: another program added or removed"
+                " rows; clients aren't affected",
+                problem="gap",
             )
 
 
 def _scope(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("hub"):
-        rows = connection.execute(
-            "SELECT event_id, name FROM events WHERE scope_channel_id IS NULL AND scope_topic_id"
-            f" IS NULL AND scope_topic_id2 IS NULL AND entity_type IN {_KINDS} ORDER BY event_id"
-        ).fetchmany(context.settings.findings_max + 1)
+        rows = connection.execute(NO_SCOPE, {"newest": context.settings.newest_ids_max}).fetchmany(
+            context.settings.findings_max + 1
+        )
         for event_id, name in rows:
             yield Finding(
                 Severity.WARNING,
                 f"event {event_id}",
-                f"{name} has no scope, so no subscriber of a channel or topic hears of it",
+                f"{name} has no scope, so subscribers of channels and topics don't receive it",
+                problem="no-scope",
             )
 
 
 def _pairs(context: Context) -> Iterator[Finding]:
     made = "SELECT entity_id FROM events WHERE name = 'message.created'"
     for _, connection in context.opened("hub"):
-        for sql, sentence in (
-            (f"SELECT id FROM messages EXCEPT {made}", "no event ever said that it was made"),
-            (f"{made} EXCEPT SELECT id FROM messages", "its event is there, the message is not"),
+        for problem, sql, sentence in (
+            (
+                "no-event",
+                f"SELECT id FROM messages EXCEPT {made}",
+                "it has no message.created event",
+            ),
+            (
+                "no-message",
+                f"{made} EXCEPT SELECT id FROM messages",
+                "its message.created event exists, but the message is missing",
+            ),
         ):
             for (subject,) in connection.execute(sql).fetchmany(context.settings.findings_max + 1):
                 yield Finding(
                     Severity.ERROR,
                     f"message {subject}",
                     sentence,
-                    "compare with a snapshot in .agentlip/backups",
+                    problem=problem,
                 )
 
 
+_GAP = Problem(
+    "gap",
+    "Another program added or removed events. Cursors of clients still work.",
+    "There is no repair: removed events are lost.",
+)
 CHECKS = (
     Check(
         name="events.sequence",
-        inspects="the event log has no holes but those of a restore",
-        find=_sequence,
+        inspects="the newest part of the event log has no gaps except those of a restore",
+        find=_newest_sequence,
+        reads="the ids of the newest `doctor.newest_ids_max` events in the hub's store",
+        problems=(_GAP,),
     ),
-    Check(name="events.scope", inspects="every event has a scope", find=_scope),
+    Check(
+        name="events.sequence-all",
+        inspects="the event log has no gaps except those of a restore",
+        cost=Cost.EXPENSIVE,
+        includes="events.sequence",
+        find=_sequence,
+        reads="the ids of all events in the hub's store",
+        problems=(_GAP,),
+    ),
+    Check(
+        name="events.scope",
+        inspects="every event has a scope",
+        find=_scope,
+        reads="the newest `doctor.newest_ids_max` events without a channel in the hub's store",
+        problems=(
+            Problem(
+                "no-scope",
+                "Subscribers of channels and topics don't receive these events. Subscribers of"
+                " everything do.",
+                "`agentlip doctor repair` fills the scopes in from the data of the events.",
+            ),
+        ),
+    ),
     Check(
         name="events.pairs",
-        inspects="every message has its event, and every such event its message",
+        inspects="every message has its message.created event and vice versa",
         cost=Cost.EXPENSIVE,
         find=_pairs,
+        reads="all messages and all `message.created` events in the hub's store",
+        problems=(
+            Problem(
+                "no-event",
+                "Listeners never received the message.",
+                "Another program inserted the row. There is no automatic repair.",
+            ),
+            Problem(
+                "no-message",
+                "The message was removed from its table, but not from the event log.",
+                "The event still has the message's text. There is no automatic repair.",
+            ),
+        ),
     ),
 )

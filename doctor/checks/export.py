@@ -7,33 +7,34 @@ from datetime import datetime
 import msgspec
 
 from appliance.export import segment
-from appliance.export.manifests import Catalogue, check
-from appliance.export.settings import JobsSettings
-from appliance.export.trouble import ExportError
+from appliance.export.errors import ExportError
+from appliance.export.manifests import SegmentDirectory, check
+from appliance.export.settings import ExportSettings
 from appliance.kernel import config
 from appliance.kernel.clock import utc
-from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.context import Context
 
 
 class _OurSection(msgspec.Struct, frozen=True):
-    """Only [jobs]; what else is wrong in the file is said by another check."""
+    """Only [export]; what else is wrong in the file is said by another check."""
 
-    jobs: JobsSettings = JobsSettings()
+    export: ExportSettings = ExportSettings()
 
 
-def _settings(context: Context) -> JobsSettings:
+def _settings(context: Context) -> ExportSettings:
     try:
-        return config.load(_OurSection, context.datadir.settings_file, os.environ).jobs
+        return config.load(_OurSection, context.datadir.settings_file, os.environ).export
     except config.BadSettings:
-        return JobsSettings()
+        return ExportSettings()
 
 
-def _catalogue(context: Context) -> Catalogue:
-    return Catalogue(context.datadir.workspace / _settings(context).export_dir)
+def _catalogue(context: Context) -> SegmentDirectory:
+    return SegmentDirectory(context.datadir.workspace / _settings(context).export_dir)
 
 
 def _lag(context: Context) -> Iterator[Finding]:
-    """Only where the appliance itself is to export; who does it by hand knows when."""
+    """Checks the lag only if the appliance exports by itself, not if an operator starts exports."""
     settings = _settings(context)
     if not settings.export:
         return
@@ -49,6 +50,7 @@ def _lag(context: Context) -> Iterator[Finding]:
                 "export",
                 f"events after {last} have waited {waited:.0f} s to be exported",
                 "agentlip export segments",
+                problem="behind",
             )
 
 
@@ -81,28 +83,73 @@ def _look(context: Context, thorough: bool) -> Iterator[Finding]:
             check(catalogue.data(manifest), manifest.bytes, digest)
         except ExportError as error:
             if path.exists():  # else it was replaced and removed meanwhile
-                yield Finding(Severity.ERROR, path.name, error.message, hint)
+                yield Finding(Severity.ERROR, path.name, error.message, hint, problem="broken")
         except OSError as error:
-            yield Finding(Severity.ERROR, path.name, f"can't be read: {error.strerror}", hint)
+            yield Finding(
+                Severity.ERROR,
+                path.name,
+                f"can't be read: {error.strerror}",
+                hint,
+                problem="unreadable",
+            )
     for sentence in segment.problems_of_chain(segment.live(good)):
-        yield Finding(Severity.ERROR, "export", sentence, hint)
+        yield Finding(Severity.ERROR, "export", sentence, hint, problem="broken-chain")
 
 
+_VERIFY = "`agentlip export verify DIR` lists what is wrong."
+_UNREADABLE = Problem(
+    "unreadable",
+    "A file of the export can't be read.",
+    "Check the owner and mode of the directory.",
+)
+_BROKEN_CHAIN = Problem(
+    "broken-chain", "A segment between two others is missing, or two overlap.", _VERIFY
+)
 CHECKS = (
     Check(
-        name="jobs.export-lag",
+        name="export.lag",
         inspects="events are exported in time, where the appliance exports",
         find=_lag,
+        reads="the newest segment's manifest, and the events after it",
+        problems=(
+            Problem(
+                "behind",
+                "Readers of the segments miss the newest events.",
+                "Export now: `agentlip export segments`. The log has the reason why the appliance"
+                " didn't.",
+            ),
+        ),
     ),
     Check(
-        name="jobs.segments",
+        name="export.segments",
         inspects="exported segments are there, of the size they should have, and in a chain",
         find=_segments,
+        reads="the manifests of all segments, and the sizes of their files",
+        problems=(
+            Problem(
+                "broken",
+                "A segment is missing, or differs from its manifest.",
+                _VERIFY,
+            ),
+            _UNREADABLE,
+            _BROKEN_CHAIN,
+        ),
     ),
     Check(
-        name="jobs.segments-content",
+        name="export.content",
         inspects="exported segments hold what their manifests say",
         cost=Cost.EXPENSIVE,
+        includes="export.segments",
         find=_content,
+        reads="the content of all segments",
+        problems=(
+            Problem(
+                "broken",
+                "A segment's content differs from its manifest.",
+                _VERIFY,
+            ),
+            _UNREADABLE,
+            _BROKEN_CHAIN,
+        ),
     ),
 )

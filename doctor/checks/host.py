@@ -1,39 +1,58 @@
-"""The machine and the process: disk, permissions, lock, server.json, the event loop."""
+"""Checks of the machine and the process: disk, permissions, lock, server.json, event loop."""
 
 import os
 import stat
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
+from appliance.kernel.clock import utc
 from appliance.kernel.datadir import pid_alive
-from doctor.check import Check, Context, Finding, Severity
+from appliance.kernel.writer import StoreSettings
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+from doctor.ownership import NOT_SERVING
 
 _GIB = 1024**3
-_NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
+_FULL_BYTES_MAX = StoreSettings().free_bytes_min  # with less free space, writing pauses
+_START_SECONDS_MAX = 60.0
+_NEW_TOKEN = "agentlipd down; agentlipd up --accept-loss token"
 
 
 def _disk(context: Context) -> Iterator[Finding]:
     volume = os.statvfs(context.datadir.dir)
-    if context.disk_trouble == "read-only":
+    if context.disk_problem == "read-only":
         yield Finding(
             Severity.ERROR,
             "disk",
-            "the file system is read-only, so nothing can be written; the data is unchanged",
-            f"findmnt -T {context.datadir.dir}; after an error of the disk: dmesg",
+            "the file system is read-only; the data is unchanged",
+            f"findmnt -T {context.datadir.dir}; dmesg",
+            problem="read-only",
         )
         return
     total = volume.f_blocks * volume.f_frsize
     free = volume.f_bavail * volume.f_frsize
-    if not total:  # a file system that does not count, such as some network mounts
+    if not total:  # some network mounts report no size
         return
     limits = context.settings
-    if context.disk_trouble == "full":
+    if context.disk_problem == "full" and free >= _FULL_BYTES_MAX:
         yield Finding(
             Severity.ERROR,
             "disk",
-            f"it is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writing is paused,"
-            " the data is unchanged",
-            f"make room: df -h {context.datadir.dir}",
+            f"writing is paused, although {free / _GIB:.2f} GiB are free: the disk has errors, a"
+            " quota is used up, or a write-ahead log can't be emptied; the data is unchanged",
+            f"dmesg | tail -20; fuser -v {context.datadir.dir}/*.sqlite3",
+            problem="paused",
+        )
+        return
+    if context.disk_problem == "full":
+        yield Finding(
+            Severity.ERROR,
+            "disk",
+            f"the disk is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writes are"
+            " refused, the data is unchanged",
+            f"free disk space: df -h {context.datadir.dir}",
+            problem="full",
         )
         return
     levels = (
@@ -47,7 +66,8 @@ def _disk(context: Context) -> Iterator[Finding]:
                 severity,
                 "disk",
                 f"{free / _GIB:.2f} GiB free of {total / _GIB:.2f} ({percent:.1f} %)",
-                f"make room: df -h {context.datadir.dir}",
+                f"free disk space: df -h {context.datadir.dir}",
+                problem="low",
             )
             return
 
@@ -58,15 +78,17 @@ def _data_directory(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             path.name,
-            "everybody on this machine can write into the data directory",
-            f"chmod o-w {path}",
+            "all users can write to the data directory",
+            f"chmod go= {path}",
+            problem="too-open",
         )
-    if context.disk_trouble != "read-only" and not os.access(path, os.W_OK):
+    if context.disk_problem != "read-only" and not os.access(path, os.W_OK):
         yield Finding(
             Severity.ERROR,
             path.name,
-            f"user {os.geteuid()} can't write into the data directory",
+            f"user {os.geteuid()} can't write to the data directory",
             f"ls -ld {path}",
+            problem="not-writable",
         )
 
 
@@ -75,13 +97,16 @@ def _token(context: Context) -> Iterator[Finding]:
     if path.exists():
         yield from _private(path)
         if context.datadir.read_token() is None:
-            yield Finding(Severity.ERROR, path.name, "the token file is empty", _NEW_TOKEN)
+            yield Finding(
+                Severity.ERROR, path.name, "the token file is empty", _NEW_TOKEN, problem="empty"
+            )
     elif context.lock().held:
         yield Finding(
             Severity.WARNING,
             path.name,
-            "a hub runs, but the file with its token is gone",
+            "a hub runs, but its token file is missing",
             _NEW_TOKEN,
+            problem="missing",
         )
 
 
@@ -91,8 +116,9 @@ def _private(path: Path) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             path.name,
-            f"others can read or write it (mode {mode:04o}), and it holds a secret",
+            f"other users can read or write it (mode {mode:04o}), and it contains a secret",
             f"chmod 600 {path}",
+            problem="too-open",
         )
 
 
@@ -101,8 +127,9 @@ def _lock(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.CRITICAL,
             "writer.lock",
-            "somebody removed the lock's file under the running hub, so a second could start",
+            "the lock file was removed while the hub runs, so a second hub could start",
             "agentlipd restart",
+            problem="removed",
         )
     view = context.lock()
     if view.exists and not view.held:
@@ -110,54 +137,89 @@ def _lock(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.INFO,
             "writer.lock",
-            f"left behind by a hub that ended without tidying up{who}; it stops nobody",
+            f"left by a hub that did not exit cleanly{who}; it does no harm",
+            problem="left-behind",
         )
+
+
+def _is_starting(context: Context) -> bool:
+    """Whether the process that holds the lock has had little time to write server.json."""
+    view = context.lock()
+    if context.live is not None or context.datadir.server_file.exists():
+        return False
+    if not view.held or view.written is None:
+        return False
+    try:
+        began = datetime.fromisoformat(utc(view.written.started_at)).timestamp()
+    except ValueError:
+        return False
+    return 0 <= context.clock.now_ms() / 1000 - began < _START_SECONDS_MAX
 
 
 def _server_file(context: Context) -> Iterator[Finding]:
     path = context.datadir.server_file
     view, server = context.lock(), context.server()
+    if _is_starting(context):
+        return
     if not path.exists():
-        if view.held and view.written is not None and view.written.instance_id != "init":
+        if view.held and view.written is not None and view.written.instance_id not in NOT_SERVING:
             yield Finding(
                 Severity.WARNING,
                 path.name,
-                "a hub runs, but clients can't find it: the file is missing",
+                "a hub runs, but the file with its address is missing",
                 "agentlipd restart",
+                problem="missing",
             )
         return
     yield from _private(path)
     if server is None:
-        yield Finding(Severity.WARNING, path.name, "the file makes no sense", "agentlipd restart")
-    elif not view.held:
-        gone = "" if pid_alive(server.pid) else f" (pid {server.pid} is gone)"
         yield Finding(
             Severity.WARNING,
             path.name,
-            f"left behind by a hub that runs no more{gone}",
+            "the file can't be decoded",
+            "agentlipd restart",
+            problem="invalid",
+        )
+    elif not view.held:
+        alive = pid_alive(server.pid)
+        copied = f"; pid {server.pid} does not use this workspace, which may be a copy"
+        yield Finding(
+            Severity.WARNING,
+            path.name,
+            "left by a hub that no longer runs"
+            + (copied if alive else f" (pid {server.pid} has ended)"),
             "agentlipd up",
+            problem="left-behind",
         )
     elif view.written is not None and server.instance_id != view.written.instance_id:
         yield Finding(
             Severity.WARNING,
             path.name,
-            "it speaks of another instance than the one that holds the lock",
+            "it names another instance than the holder of the lock",
             "agentlipd restart",
+            problem="other-instance",
         )
 
 
 def _process(context: Context) -> Iterator[Finding]:
     if context.number("stopping"):
-        yield Finding(Severity.CRITICAL, "appliance", "it is stopping")
+        yield Finding(
+            Severity.CRITICAL, "appliance", "the appliance is stopping", problem="stopping"
+        )
     if context.live_error is not None:
         view = context.lock()
         here = view.written is not None and pid_alive(view.written.pid)
+        if _is_starting(context):
+            yield Finding(
+                Severity.INFO, "appliance", "an appliance is starting", problem="starting"
+            )
+            return
         yield Finding(
             Severity.ERROR if here else Severity.WARNING,
             "appliance",
-            f"one runs, but can't be asked, so its own facts are missing here:"
-            f" {context.live_error}",
+            f"a running appliance can't be reached, so its facts are missing: {context.live_error}",
             "agentlipd status",
+            problem="unreachable",
         )
 
 
@@ -169,40 +231,183 @@ def _loop_delay(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR if bad else Severity.WARNING,
             "event loop",
-            f"it came {delay:.2f} s late within the last seconds: everybody waited that long",
-            "look for a busy machine or a slow disk: uptime",
+            f"requests were delayed by up to {delay:.2f} s in the last seconds",
+            "check the load of the machine: uptime",
+            problem="delayed",
         )
 
 
 CHECKS = (
-    Check(name="host.disk", inspects="free space where the data lies", ready=True, find=_disk),
+    Check(
+        name="host.disk",
+        inspects="free space on the disk of the data directory",
+        ready=True,
+        find=_disk,
+        reads="the size, free space and flags of the file system that holds `.agentlip`",
+        problems=(
+            Problem(
+                "read-only",
+                "Nothing can be written. Reading works, and the data is unchanged.",
+                "Find out why it is read-only (`findmnt`, `dmesg`), then mount it for writing.",
+            ),
+            Problem(
+                "full",
+                "Writes are refused with 503 `STORAGE_FULL`. Reading works, and the data is"
+                " unchanged.",
+                "Free disk space. Writing resumes by itself within two seconds.",
+            ),
+            Problem(
+                "paused",
+                "Writes are refused with 503 `STORAGE_FULL`, but the disk is not full: it returns"
+                " errors, a quota of the user is used up, or a reader keeps a write-ahead log above"
+                " `store.wal_bytes_max`.",
+                "Look for errors of the disk in `dmesg`, and for programs that keep the log with"
+                " `fuser -v`. Writing resumes by itself within two seconds.",
+            ),
+            Problem(
+                "low",
+                "The disk will be full soon.",
+                "Free disk space, or change the limits `doctor.disk_…`.",
+            ),
+        ),
+    ),
     Check(
         name="host.data-directory",
-        inspects="who may write into the data directory",
+        inspects="permissions of the data directory",
         find=_data_directory,
+        reads="the mode of `.agentlip`, and whether this user can write to it",
+        problems=(
+            Problem(
+                "too-open",
+                "Any user of this machine can replace the data.",
+                "Remove the permission: `chmod go= .agentlip`.",
+            ),
+            Problem(
+                "not-writable",
+                "The user who runs the doctor can't write to the data directory.",
+                "Run as the owner of the directory, or change its owner.",
+            ),
+        ),
     ),
-    Check(name="host.token", inspects="the token's file is private", find=_token),
+    Check(
+        name="host.token",
+        inspects="the token file is private",
+        find=_token,
+        reads="the mode and content of `.agentlip/token`",
+        problems=(
+            Problem(
+                "too-open",
+                "Other users of this machine can read the token, and with it do everything.",
+                "Make the file private: `chmod 600 .agentlip/token`. If others may have read it,"
+                " issue a new token.",
+            ),
+            Problem(
+                "empty",
+                "Programs that read the token from the file can't use the appliance, and it does"
+                " not start again.",
+                "Put a copy of the file back, or stop the appliance and let it issue a new token:"
+                " `agentlipd up --accept-loss token`.",
+            ),
+            Problem(
+                "missing",
+                "Programs that read the token from the file can't use the appliance, and it does"
+                " not start again.",
+                "Put a copy of the file back, or stop the appliance and let it issue a new token:"
+                " `agentlipd up --accept-loss token`.",
+            ),
+        ),
+    ),
     Check(
         name="host.lock",
-        inspects="the writer lock is held by a living hub, or by nobody",
+        inspects="the writer lock is held by a running hub, or free",
         ready=True,
         find=_lock,
+        reads="`.agentlip/locks/writer.lock`, and whether a process holds it",
+        problems=(
+            Problem(
+                "removed",
+                "A second hub could start on the same files and damage them. The appliance is not"
+                " ready.",
+                "Restart the appliance: `agentlipd restart`.",
+            ),
+            Problem(
+                "left-behind",
+                "The last hub was killed. The next start takes the file over.",
+                "Nothing to do.",
+            ),
+        ),
     ),
     Check(
         name="host.server-file",
-        inspects="server.json is private and speaks of the hub that runs",
+        inspects="server.json is private and names the running hub",
         find=_server_file,
+        reads="`.agentlip/server.json` and the writer lock",
+        problems=(
+            Problem(
+                "too-open",
+                "Other users of this machine can read the file, which contains a secret.",
+                "Make the file private: `chmod 600 .agentlip/server.json`.",
+            ),
+            Problem(
+                "missing",
+                "Commands don't find the running hub.",
+                "Restart the appliance: `agentlipd restart`.",
+            ),
+            Problem(
+                "invalid",
+                "The file can't be decoded, so commands don't find the running hub.",
+                "Restart the appliance: `agentlipd restart`.",
+            ),
+            Problem(
+                "left-behind",
+                "The file names a hub that has ended. Commands try to reach it in vain.",
+                "Start the appliance: `agentlipd up`.",
+            ),
+            Problem(
+                "other-instance",
+                "Commands may reach another process than the one that holds the lock.",
+                "Restart the appliance: `agentlipd restart`.",
+            ),
+        ),
     ),
     Check(
         name="host.process",
-        inspects="the running appliance answers and is not stopping",
+        inspects="the running appliance responds and is not stopping",
         ready=True,
         find=_process,
+        reads="the response of `GET /-/ready`, if a process holds the writer lock",
+        problems=(
+            Problem(
+                "stopping",
+                "The appliance is shutting down and is not ready.",
+                "Wait until it has stopped, or start it again: `agentlipd up`.",
+            ),
+            Problem(
+                "starting",
+                "A process took the writer lock less than a minute ago and has not written its"
+                " address yet.",
+                "Nothing to do. Run the check again when it has started.",
+            ),
+            Problem(
+                "unreachable",
+                "The process holds the lock, but doesn't respond: it starts, hangs, or listens"
+                " elsewhere. Checks that need its facts find nothing.",
+                "See what it does: `agentlipd status`, `agentlipd logs`. If it hangs, restart it.",
+            ),
+        ),
     ),
     Check(
         name="host.loop-delay",
-        inspects="the event loop comes round in time",
+        inspects="the delay of the event loop",
         ready=True,
         find=_loop_delay,
+        reads="the event loop's delay, as the running appliance measures it",
+        problems=(
+            Problem(
+                "delayed",
+                "All requests are served late.",
+                "Look for other programs that use the processor, and for a slow disk.",
+            ),
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The hub's own tables: who it is, where its messages stand, and the index for searching."""
+"""The hub's tables: its identity, its messages, and the search index."""
 
 import shlex
 import sqlite3
@@ -7,22 +7,30 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from appliance.kernel.adopt import meta, search_ready
-from doctor.check import Check, Context, Cost, Finding, Severity
+from appliance.hub.foreign_schema import search_ready
+from appliance.kernel import meta
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.context import Context
 
 
 def _identity(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("hub"):
-        db_id = meta(connection, "db_id")
+        db_id = meta.read(connection, "db_id")
         if not db_id:
-            yield Finding(Severity.ERROR, "hub", "meta has no db_id, so nobody knows which it is")
+            yield Finding(
+                Severity.ERROR,
+                "hub",
+                "the table meta has no db_id, so the database can't be identified",
+                problem="no-id",
+            )
         server = context.server()
         if server is not None and context.lock().held and db_id and server.db_id != db_id:
             yield Finding(
                 Severity.ERROR,
                 "hub",
-                "the hub that runs serves another database than the one that lies here",
+                "the running hub serves another database than this workspace's",
                 "agentlipd restart",
+                problem="other-database",
             )
 
 
@@ -36,25 +44,26 @@ def _channels(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"message {message_id}",
-                "its channel is another than its topic's",
-                "compare with a snapshot in .agentlip/backups",
+                "the message's channel differs from its topic's channel",
+                problem="wrong-channel",
             )
 
 
 def _search(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("hub"):
-        if meta(connection, "x_schema") is not None and not search_ready(connection):
+        if meta.read(connection, "x_schema") is not None and not search_ready(connection):
             yield Finding(
                 Severity.INFO,
                 "hub",
-                "no full-text index: this SQLite has no FTS5, or the index was taken away;"
-                " searching reads through the messages",
+                "no full-text index: SQLite lacks FTS5, or the index was removed;"
+                " searches scan all messages",
                 "agentlipd restart",
+                problem="no-index",
             )
 
 
 def _search_in_step(context: Context) -> Iterator[Finding]:
-    """FTS5 checks itself only by a statement that counts as writing; so a copy is checked."""
+    """FTS5's integrity check is a write statement, so a copy is checked."""
     for _, connection in context.opened("hub"):
         if not search_ready(connection):
             continue
@@ -67,7 +76,7 @@ def _search_in_step(context: Context) -> Iterator[Finding]:
 
 def _compare(copy: sqlite3.Connection, database: Path) -> Iterator[Finding]:
     try:
-        # What the hub has not taken in yet is no fault; taken in here, all must agree.
+        # Messages that the hub hasn't indexed yet are indexed in the copy first.
         copy.execute(
             "INSERT INTO messages_fts(rowid, content_raw) SELECT rowid, content_raw"
             " FROM messages WHERE rowid > (SELECT indexed FROM x_fts)"
@@ -79,26 +88,72 @@ def _compare(copy: sqlite3.Connection, database: Path) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "hub",
-            "the full-text index and the messages say different things; it is derived, and made"
-            " anew when its part of the schema is missing",
+            "the full-text index doesn't match the messages; it is rebuilt at the next start if it"
+            " is dropped",
             f"agentlipd down; sqlite3 {shlex.quote(str(database))} 'DROP TABLE x_fts';"
             " agentlipd up",
+            problem="stale",
         )
 
 
 CHECKS = (
-    Check(name="hub.identity", inspects="the hub that runs serves this database", find=_identity),
-    Check(name="hub.search", inspects="searching has its index", find=_search),
+    Check(
+        name="hub.identity",
+        inspects="the running hub serves this database",
+        find=_identity,
+        reads="the hub's table `meta`, and `.agentlip/server.json`",
+        problems=(
+            Problem(
+                "no-id",
+                "Clients can't detect that the database was replaced.",
+                "There is no automatic repair. Put a copy of the store back that has an id.",
+            ),
+            Problem(
+                "other-database",
+                "The file was replaced while the hub ran. The hub still serves the old one.",
+                "Restart the appliance: `agentlipd restart`.",
+            ),
+        ),
+    ),
+    Check(
+        name="hub.search",
+        inspects="the search index exists",
+        find=_search,
+        reads="the schema of the hub's full-text index",
+        problems=(
+            Problem(
+                "no-index",
+                "Searches scan all messages and are slow. They return the same results.",
+                "Restart the appliance, which creates the index if SQLite has FTS5.",
+            ),
+        ),
+    ),
     Check(
         name="hub.channels",
         inspects="every message is in its topic's channel",
         cost=Cost.EXPENSIVE,
         find=_channels,
+        reads="the channel of every message and of its topic",
+        problems=(
+            Problem(
+                "wrong-channel",
+                "The message is listed in another channel than its topic.",
+                "`agentlip doctor repair --run hub.channels --data` sets the topic's channel.",
+            ),
+        ),
     ),
     Check(
         name="hub.search-in-step",
-        inspects="the full-text index agrees with the messages",
+        inspects="the full-text index matches the messages",
         cost=Cost.EXPENSIVE,
         find=_search_in_step,
+        reads="the full-text index and all messages, in a temporary copy of the hub's store",
+        problems=(
+            Problem(
+                "stale",
+                "Searches miss messages, or return messages that don't match.",
+                "`agentlip doctor repair --run hub.search-in-step` builds the index again.",
+            ),
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The member key: its files are private, and this machine is the one it was made on."""
+"""Checks of the member key: private files, a readable key, the same machine."""
 
 import os
 import stat
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import msgspec
 
 from appliance.identity import host
-from appliance.identity.host import Fingerprint
+from appliance.identity.host import HostFingerprint
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel import config
 from appliance.kernel.config import BadSettings
-from doctor.check import Check, Context, Finding, Severity
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
 
 FOLDER = "identity"
 _ACCEPT = "agentlip identity accept-host, or for a copy: agentlip identity remint --yes"
@@ -31,8 +32,9 @@ def _private(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 path.name,
-                f"others on this machine may get at the member key (mode {mode:04o})",
+                f"other users of this machine can access the member key (mode {mode:04o})",
                 f"chmod go= {path}",
+                problem="too-open",
             )
 
 
@@ -49,8 +51,9 @@ def _keypair(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             path.name,
-            "it can't be read, so the appliance will not start again",
-            "put it back from a backup, or make another key: agentlip identity remint --yes",
+            "the file can't be read, so the appliance will not start again",
+            "restore it from a backup, or make a new key: agentlip identity remint --yes",
+            problem="invalid",
         )
     if (path.parent / "keypair-next.json").exists():
         yield Finding(
@@ -58,13 +61,14 @@ def _keypair(context: Context) -> Iterator[Finding]:
             "keypair-next.json",
             "a rotation of the member key is unfinished",
             "agentlip identity rotate",
+            problem="unfinished-rotation",
         )
 
 
 def _machine(context: Context) -> Iterator[Finding]:
     path = context.datadir.dir / FOLDER / "host_fingerprint.json"
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=Fingerprint)
+        stored = msgspec.json.decode(path.read_bytes(), type=HostFingerprint)
         settings = config.load(_Section, context.datadir.settings_file, os.environ).identity
     except (OSError, msgspec.DecodeError, BadSettings):
         return
@@ -72,15 +76,57 @@ def _machine(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "host",
-            "the member key was made on another machine: is this workspace a copy?",
+            "the member key was made on another machine; this workspace may be a copy",
             _ACCEPT,
+            problem="other-machine",
         )
 
 
 CHECKS = (
-    Check(name="identity.private", inspects="the member key is for its owner alone", find=_private),
-    Check(name="identity.keypair", inspects="the member key can be read", find=_keypair),
     Check(
-        name="identity.machine", inspects="the member key was made on this machine", find=_machine
+        name="identity.private",
+        inspects="only the owner can read the member key",
+        find=_private,
+        reads="the modes of `.agentlip/identity` and its files",
+        problems=(
+            Problem(
+                "too-open",
+                "Other users of this machine can read the member key, and send as this appliance.",
+                "Remove the permission: `chmod go= FILE`.",
+            ),
+        ),
+    ),
+    Check(
+        name="identity.keypair",
+        inspects="the member key can be read",
+        find=_keypair,
+        reads="`.agentlip/identity/keypair.json` and `keypair-next.json`",
+        problems=(
+            Problem(
+                "invalid",
+                "The member key can't be decoded. The appliance will not start again.",
+                "Put a copy back, or make a new key, which brokers don't know: `agentlip identity"
+                " remint --yes`.",
+            ),
+            Problem(
+                "unfinished-rotation",
+                "A rotation of the member key was interrupted. The old key is still in use.",
+                "Finish it: `agentlip identity rotate`.",
+            ),
+        ),
+    ),
+    Check(
+        name="identity.machine",
+        inspects="the member key was made on this machine",
+        find=_machine,
+        reads="`.agentlip/identity/host_fingerprint.json` and this machine's own",
+        problems=(
+            Problem(
+                "other-machine",
+                "The workspace may be a copy. Two appliances with the same key disturb each other.",
+                "If the workspace moved: `agentlip identity accept-host`. If it is a copy:"
+                " `agentlip identity remint --yes`.",
+            ),
+        ),
     ),
 )

@@ -1,19 +1,21 @@
-"""The outbox: nothing died unseen, nothing waits for too long, rows are what they say."""
+"""Checks of the outbox: dead letters, old sends, times, chains and fingerprints."""
 
 import sqlite3
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.mesh.fingerprint import fingerprint
-from doctor.check import Check, Context, Cost, Finding, Severity
-from doctor.checks.clock import set_lately
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.checks.clock import recent_clock_change
+from doctor.context import Context
 
 _PIECE_ROWS = 500
 FUTURE_MS = 60_000
-LONGEST_WAIT_MS = 3 * 3_600_000  # receivers ask for an hour at most by default
+LONGEST_WAIT_MS = 3 * 3_600_000  # the default of outbox.retry_after_max_ms is one hour
 
 
 def _dead(context: Context) -> Iterator[Finding]:
@@ -25,8 +27,9 @@ def _dead(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 "outbox",
-                f"{count} sends are dead and will not be tried again",
+                f"{count} sends are dead letters and will not be retried",
                 "agentlip outbox list --failed; agentlip outbox requeue --failed --auto --dry-run",
+                problem="dead-letters",
             )
 
 
@@ -44,8 +47,9 @@ def _waiting(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"mesh {mesh}",
-                f"{count} sends are not delivered, the oldest for {hours:.1f} hours",
+                f"{count} sends are undelivered, the oldest for {hours:.1f} hours",
                 f"agentlip outbox status; agentlip outbox list --mesh {mesh} --status pending",
+                problem="waiting",
             )
 
 
@@ -62,10 +66,11 @@ def _clock(context: Context) -> Iterator[Finding]:
                 Severity.WARNING,
                 "outbox",
                 f"{count} waiting sends have times in the future, up to {iso(latest_ms)}:"
-                " the clock was ahead when they were accepted or tried",
+                " the clock was ahead when they were accepted or retried",
                 "agentlipd restart",
+                problem="future",
             )
-        yield from set_lately(context, connection, "outbox", "waiting sends")
+        yield from recent_clock_change(context, connection, "outbox", "waiting sends")
 
 
 def _chain(context: Context) -> Iterator[Finding]:
@@ -78,8 +83,8 @@ def _chain(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"send {send_id}",
-                f"its successor {successor} is not there",
-                "stop the appliance and put a snapshot back; see .agentlip/backups",
+                f"its successor {successor} does not exist",
+                problem="broken-chain",
             )
 
 
@@ -98,28 +103,29 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
                     yield Finding(
                         Severity.ERROR,
                         f"send {row[0]}",
-                        "it is not the send that was accepted: its fingerprint is another",
+                        "the send was changed after acceptance: its fingerprint doesn't match",
                         f"agentlip outbox inspect {row[0]}; agentlip outbox drop {row[0]}",
+                        problem="altered",
                     )
 
 
 def _agrees(
     digest: bytes,
     payload: bytes,
-    kind: str,
+    kind: Any,
     ref: str,
     reply_to_id: str | None,
-    priority: str,
+    priority: Any,
     meta: str | None,
 ) -> bool:
     try:
         decoded = None if meta is None else msgspec.json.decode(meta)
         return digest == fingerprint(
-            kind,  # type: ignore[arg-type]
+            kind,
             ref,
             payload,
             reply_to_id=reply_to_id,
-            priority=priority,  # type: ignore[arg-type]
+            priority=priority,
             meta=decoded,
         )
     except (msgspec.DecodeError, ApplianceError):
@@ -127,7 +133,7 @@ def _agrees(
 
 
 def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
-    """The outbox's file, when it holds the table; that it does not is said elsewhere."""
+    """The outbox database, if it has the table; another check reports a missing one."""
     for store, connection in context.opened("outbox"):
         table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'"
         if connection.execute(table).fetchone() is not None:
@@ -135,14 +141,77 @@ def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
 
 
 CHECKS = (
-    Check(name="outbox.dead", inspects="no send is dead", find=_dead),
-    Check(name="outbox.waiting", inspects="no send waits for hours", find=_waiting),
-    Check(name="outbox.clock", inspects="waiting sends have plausible times", find=_clock),
-    Check(name="outbox.chain", inspects="every requeued send has its successor", find=_chain),
+    Check(
+        name="outbox.dead",
+        inspects="there are no dead letters",
+        find=_dead,
+        reads="the sends with the status `dead`",
+        problems=(
+            Problem(
+                "dead-letters",
+                "These sends failed finally and are never delivered.",
+                "See why: `agentlip outbox list --failed`. Send them again with `agentlip outbox"
+                " requeue`.",
+            ),
+        ),
+    ),
+    Check(
+        name="outbox.waiting",
+        inspects="no send is undelivered for hours",
+        find=_waiting,
+        reads="the sends with the status `pending`",
+        problems=(
+            Problem(
+                "waiting",
+                "The broker of a mesh has not accepted these sends for a long time.",
+                "See why: `agentlip outbox status`. The outbox retries by itself.",
+            ),
+        ),
+    ),
+    Check(
+        name="outbox.clock",
+        inspects="pending sends have plausible times",
+        find=_clock,
+        reads="the times of waiting sends, and the last clock change that the outbox noted",
+        problems=(
+            Problem(
+                "future",
+                "Sends wait until a time that is too far away, because the clock was ahead.",
+                "Restart the appliance, which moves the times: `agentlipd restart`.",
+            ),
+            Problem(
+                "jumped",
+                "The clock was set within the last day.",
+                "Nothing to do: the times of waiting sends were moved with it.",
+            ),
+        ),
+    ),
+    Check(
+        name="outbox.chain",
+        inspects="every requeued send has its successor",
+        find=_chain,
+        reads="the sends that were requeued, and their successors",
+        problems=(
+            Problem(
+                "broken-chain",
+                "The history of a requeued send is incomplete.",
+                "There is no automatic repair. Deliveries are unaffected.",
+            ),
+        ),
+    ),
     Check(
         name="outbox.fingerprints",
-        inspects="every kept send is the one that was accepted",
+        inspects="every stored send matches its fingerprint",
         cost=Cost.EXPENSIVE,
         find=_fingerprints,
+        reads="all sends whose payload is still stored",
+        problems=(
+            Problem(
+                "altered",
+                "Another program changed the send after it was accepted. The broker may refuse it.",
+                "Look at it: `agentlip outbox inspect ID`. Drop it if it is wrong: `agentlip"
+                " outbox drop ID`.",
+            ),
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Plugins: those named can be read; those in use work, keep up, and are shut in."""
+"""Plugins: modules are readable; plugins in use run, keep up, and are isolated."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,8 @@ import msgspec
 
 from appliance.hub.plugins import source
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from doctor.check import Check, Context, Finding, Severity
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
 
 PREFIX = "plugin."
 OPEN = "open_"
@@ -18,11 +19,12 @@ MEANING = {
     "network": "opening sockets",
     "subprocesses": "starting processes",
     "processes": "signalling other processes",
-    "namespaces": "making namespaces",
+    "namespaces": "creating namespaces",
     "shared_memory": "leaving shared memory behind",
     "survival": "outliving the appliance",
 }
 LIST = "agentlip plugin list"
+_HELP = "see docs/how-to/plugins.md"
 
 
 def _working(context: Context) -> Iterator[Finding]:
@@ -30,13 +32,29 @@ def _working(context: Context) -> Iterator[Finding]:
         subject = f"plugin {name}"
         if facts.get("broken"):
             yield Finding(
-                Severity.WARNING, subject, "it can't run; messages wait for it in the log", LIST
+                Severity.WARNING,
+                subject,
+                "the plugin can't run; messages wait for it in the log",
+                LIST,
+                problem="broken",
             )
         elif facts.get("paused"):
-            yield Finding(Severity.WARNING, subject, "it keeps failing and pauses", LIST)
-        lag, most = facts.get("lag_events", 0.0), facts.get("lag_events_max", float("inf"))
-        if lag > most:
-            yield Finding(Severity.WARNING, subject, f"it is {lag:.0f} events behind the log", LIST)
+            yield Finding(
+                Severity.WARNING,
+                subject,
+                "the plugin keeps failing and pauses",
+                LIST,
+                problem="paused",
+            )
+        lag, lag_max = facts.get("lag_events", 0.0), facts.get("lag_events_max", float("inf"))
+        if lag > lag_max:
+            yield Finding(
+                Severity.WARNING,
+                subject,
+                f"the plugin is {lag:.0f} events behind the log",
+                LIST,
+                problem="behind",
+            )
 
 
 def _shut_in(context: Context) -> Iterator[Finding]:
@@ -46,27 +64,29 @@ def _shut_in(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"plugin {name}",
-                "its process stays root, because plugins.uid can't read this Python",
+                "its process runs as root, because the user plugins.uid can't read this Python",
                 "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env",
+                problem="root",
             )
         gaps = [step for step in gaps if step != "root"]
         if gaps:
             yield Finding(
                 Severity.WARNING,
                 f"plugin {name}",
-                f"its process is not kept from: {', '.join(MEANING[step] for step in gaps)}",
+                f"its process isn't prevented from: {', '.join(MEANING[step] for step in gaps)}",
                 _way_out(gaps),
+                problem="not-isolated",
             )
 
 
 def _way_out(gaps: list[str]) -> str:
     if "write" in gaps or "read" in gaps:
-        return "use a kernel and a container engine with Landlock; see docs/plugins.md"
-    return "sudo apt-get install libseccomp2, then agentlipd restart; see docs/plugins.md"
+        return "use a kernel and a container engine with Landlock; see docs/how-to/plugins.md"
+    return "sudo apt-get install libseccomp2, then agentlipd restart; see docs/how-to/plugins.md"
 
 
 def _modules(context: Context) -> Iterator[Finding]:
-    """Also without an appliance that runs: would its next start find them?"""
+    """Checks the settings file, so it also works without a running appliance."""
     section = _section(context)
     try:
         settings = msgspec.convert(section, PluginsSettings)
@@ -74,8 +94,9 @@ def _modules(context: Context) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "[plugins]",
-            f"the appliance will not start again: {error}",
+            f"the appliance won't start with these settings: {error}",
             "every setting with its default is in ops/agentlip.toml",
+            problem="invalid",
         )
         return
     for own in settings.all if settings.enabled else ():
@@ -88,8 +109,14 @@ def _module(context: Context, own: PluginSettings, settings: PluginsSettings) ->
         source.read(own, context.datadir.workspace, settings.module_bytes_max)
     except source.BadSource as error:
         severity = Severity.ERROR if own.required else Severity.WARNING
-        then = "the appliance will not start again" if own.required else "it is left out"
-        yield Finding(severity, f"plugin {own.name}", f"{error}; {then}", "see docs/plugins.md")
+        then = "the appliance won't start" if own.required else "the plugin is left out"
+        yield Finding(
+            severity,
+            f"plugin {own.name}",
+            f"{error}; {then}",
+            "see docs/how-to/plugins.md",
+            problem="unusable",
+        )
 
 
 def _section(context: Context) -> Any:
@@ -97,35 +124,81 @@ def _section(context: Context) -> Any:
         text = context.datadir.settings_file.read_text(encoding="utf-8")
         return tomllib.loads(text).get("plugins", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return {}  # said by settings.file
+        return {}  # reported by the check settings.file
 
 
 def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """name → its numbers."""
-    found: dict[str, dict[str, float]] = {}
+    """Facts by plugin name."""
+    plugins: dict[str, dict[str, float]] = {}
     for key, value in live.items():
         if key.startswith(PREFIX):
             name, _, what = key.removeprefix(PREFIX).rpartition(".")
-            found.setdefault(name, {})[what] = value
-    return found
+            plugins.setdefault(name, {})[what] = value
+    return plugins
 
 
 CHECKS = (
     Check(
         name="plugins.modules",
-        inspects="the modules of plugins are where the settings say",
+        inspects="the modules of plugins exist and are readable",
         find=_modules,
+        reads="the section `[plugins]` of `agentlip.toml`, and the modules that it names",
+        problems=(
+            Problem(
+                "invalid",
+                "The appliance won't start with these settings.",
+                "Correct the setting that the message names.",
+            ),
+            Problem(
+                "unusable",
+                "The module can't be read. The plugin is left out; if it is required, the"
+                " appliance won't start.",
+                "Correct the path or the module.",
+            ),
+        ),
     ),
     Check(
         name="plugins.working",
         inspects="plugins in use can run and keep up with the log",
         find=_working,
         ready=True,
+        reads="facts of the running appliance: the state of each plugin",
+        problems=(
+            Problem(
+                "broken",
+                "The plugin can't run. Messages wait for it in the log.",
+                "See why: `agentlip plugin list`.",
+            ),
+            Problem(
+                "paused",
+                "The plugin keeps failing and is retried later.",
+                "See why: `agentlip plugin list`.",
+            ),
+            Problem(
+                "behind",
+                "The plugin processes events more slowly than they arrive.",
+                "See its lag: `agentlip plugin list`.",
+            ),
+        ),
     ),
     Check(
         name="plugins.isolation",
         inspects="plugin processes are isolated, as tested at their last start",
         find=_shut_in,
         ready=True,
+        reads="facts of the running appliance: what each plugin's process was able to do in a test",
+        problems=(
+            Problem(
+                "root",
+                "The plugin could read and change everything on this machine.",
+                "Use a Python that other users can read, so that the plugin can run as"
+                " `plugins.uid`.",
+            ),
+            Problem(
+                "not-isolated",
+                "A plugin with an error or a bad intention could do what the finding lists.",
+                "Use a kernel with Landlock and install libseccomp.",
+            ),
+        ),
     ),
 )

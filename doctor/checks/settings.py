@@ -1,4 +1,4 @@
-"""agentlip.toml: it can be read, and the secrets it names are there."""
+"""Checks of agentlip.toml: every setting is known and valid, and its secret files exist."""
 
 import stat
 import tomllib
@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from doctor.check import Check, Context, Finding, Severity
+import msgspec
+
+from appliance.kernel import config
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+# Programs that read agentlip.config.ts accept these as well.
+_UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
 
 
 def _file(context: Context) -> Iterator[Finding]:
@@ -14,21 +21,33 @@ def _file(context: Context) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        config.load(_sections(), path, {})
+    except config.BadSettings as error:
         yield Finding(
             Severity.ERROR,
             path.name,
-            f"it can't be read, so the appliance will not start again: {error}",
-            "every setting with its default is in ops/agentlip.toml",
+            f"the appliance can't start again with it: {error.message}",
+            error.hint,
+            problem="invalid",
         )
     if path.stat().st_mode & stat.S_IWOTH:
         yield Finding(
             Severity.WARNING,
             path.name,
-            "everybody on this machine can change the settings",
+            "all users can change the settings",
             f"chmod o-w {path}",
+            problem="too-open",
         )
+
+
+def _sections() -> type[msgspec.Struct]:
+    """All sections of the settings; none, which accepts anything, where the server's libraries are
+    not installed, so that no appliance can be started."""
+    try:
+        from appliance.settings import Settings  # imports much, so only if there is a file
+    except ImportError:
+        return msgspec.defstruct("Anything", ())
+    return Settings
 
 
 def _secrets(context: Context) -> Iterator[Finding]:
@@ -38,7 +57,7 @@ def _secrets(context: Context) -> Iterator[Finding]:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return  # said by settings.file
+        return  # settings.file reports it
     for name, value in _files(tree, ""):
         if context.is_off(name):
             continue
@@ -47,15 +66,17 @@ def _secrets(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 name,
-                "the file it names is not there, so the appliance will not start again",
+                "its file is missing, so the appliance can't start again",
                 f"ls -l {secret}",
+                problem="missing",
             )
         elif secret.stat().st_mode & stat.S_IWOTH:
             yield Finding(
                 Severity.WARNING,
                 name,
-                "everybody on this machine can change the secret it names",
+                "all users can change the secret in its file",
                 f"chmod o-w {secret}",
+                problem="too-open",
             )
 
 
@@ -68,26 +89,71 @@ def _files(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _unread(context: Context) -> Iterator[Finding]:
-    path = context.datadir.unread_settings_file
-    if path.exists():
+    own = context.datadir.unread_settings_file
+    for suffix in _UNREAD_SUFFIXES:
+        path = own.with_suffix(suffix)
+        if not path.exists():
+            continue
         yield Finding(
             Severity.WARNING,
             path.name,
-            "this file is not read; its settings have no effect",
-            f"write settings to {context.datadir.settings_file}; docs/settings.md lists them",
+            "this file is ignored; its settings have no effect",
+            f"write settings to {context.datadir.settings_file}; docs/reference/settings.md",
+            problem="ignored",
         )
 
 
 CHECKS = (
-    Check(name="settings.file", inspects="agentlip.toml can be read", find=_file),
+    Check(
+        name="settings.file",
+        inspects="every setting in agentlip.toml is known and valid",
+        find=_file,
+        reads="the content and mode of `agentlip.toml`",
+        problems=(
+            Problem(
+                "invalid",
+                "The file is not valid TOML, or a setting in it is unknown or has an invalid value."
+                " A running appliance is unaffected, but it can't start again.",
+                "Correct the line or the setting that the message names.",
+            ),
+            Problem(
+                "too-open",
+                "Any user of this machine can change the settings.",
+                "Remove the permission: `chmod o-w agentlip.toml`.",
+            ),
+        ),
+    ),
     Check(
         name="settings.unread",
-        inspects="there is no agentlip.config.ts, which would not be read",
+        inspects="there is no settings file of another implementation, which is ignored",
         find=_unread,
+        reads="whether `agentlip.config.ts`, or one with `.mts`, `.cts`, `.js`, `.mjs`, `.cjs` or"
+        " `.json`, exists",
+        problems=(
+            Problem(
+                "ignored",
+                "Another implementation of the hub reads this file. This one doesn't, so its"
+                " settings have no effect.",
+                "Write the settings to `agentlip.toml`, and remove the file.",
+            ),
+        ),
     ),
     Check(
         name="settings.secrets",
-        inspects="the secrets that settings name are there",
+        inspects="the secret files in the settings exist",
         find=_secrets,
+        reads="the files that the settings with names ending in `_file` refer to",
+        problems=(
+            Problem(
+                "missing",
+                "The appliance can't start again without this file.",
+                "Create the file, or correct its path in `agentlip.toml`.",
+            ),
+            Problem(
+                "too-open",
+                "Any user of this machine can replace the secret.",
+                "Remove the permission: `chmod o-w FILE`.",
+            ),
+        ),
     ),
 )

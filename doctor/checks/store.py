@@ -1,19 +1,23 @@
-"""The databases: they open, are whole and of a known schema; writers live, logs are short."""
+"""Checks of the databases: files, damage, schemas, writers and write-ahead logs."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from appliance.kernel import manifest
 from appliance.kernel.datadir import STORES
 from appliance.kernel.manifest import StoreLost
 from appliance.kernel.schema import NEEDED, SchemaState, state
-from appliance.kernel.store_errors import MENDING
-from doctor.check import Check, Context, Cost, Finding, Severity, is_damage
+from appliance.kernel.store_errors import RECOVERY_COMMANDS
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.context import Context, is_damage
+from doctor.remedies import restore_hint
 
 _MIB = 1024 * 1024
 _PROBLEMS_MAX = 10
-_ALL = "agentlip doctor --all"
-_SNAPSHOTS = "stop the appliance and put a snapshot back; see .agentlip/backups"
+RESTARTS_MAX = 3  # restarts of the writer within half a minute
+_Find = Callable[[Context], Iterator[Finding]]
 
 
 def _suspect(context: Context) -> Iterator[Finding]:
@@ -22,28 +26,45 @@ def _suspect(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 store,
-                "is damaged; its subsystem is suspended and returns 503",
-                mending(store),
+                "the database is damaged; its subsystem is suspended and returns 503",
+                RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}"),
+                problem="suspended",
             )
         elif context.datadir.suspect_file(store).exists() or context.number(f"{store}.suspect"):
             yield Finding(
                 Severity.CRITICAL if store in NEEDED else Severity.ERROR,
                 store,
-                "was found damaged and serves no more until it has been looked through",
+                "the database was found damaged; the store is stopped until it is cleared",
                 f"agentlip doctor clear {store}",
+                problem="suspect",
             )
 
 
 def _writer(context: Context) -> Iterator[Finding]:
     for store in context.stores:
         if context.number(f"{store}.writer_alive") == 0:
-            yield Finding(Severity.CRITICAL, store, "its writer has ended", "agentlipd restart")
+            yield Finding(
+                Severity.CRITICAL,
+                store,
+                "the writer has ended",
+                "agentlipd restart",
+                problem="ended",
+            )
+        elif (context.number(f"{store}.writer_restarts") or 0) >= RESTARTS_MAX:
+            yield Finding(
+                Severity.ERROR,
+                store,
+                "the writer ends again and again and is restarted; writes fail meanwhile",
+                "agentlipd logs --lines 50",
+                problem="restarting",
+            )
         if context.number(f"{store}.writing_paused"):
             yield Finding(
                 Severity.ERROR,
                 store,
-                "writing is paused until there is room again; reading goes on",
-                f"make room: df -h {context.datadir.dir}",
+                "writing is paused: writes are refused, reads still work",
+                f"free disk space: df -h {context.datadir.dir}",
+                problem="paused",
             )
         yield from _stalled(context, store)
 
@@ -57,8 +78,9 @@ def _stalled(context: Context, store: str) -> Iterator[Finding]:
         yield Finding(
             Severity.CRITICAL if refusing else Severity.WARNING,
             store,
-            f"its writer has not finished a batch for {stalled:.1f} s; {waiting:.0f} wait",
-            "look for a slow disk or a program that holds the database",
+            f"the writer has not finished a batch for {stalled:.1f} s; {waiting:.0f} writes wait",
+            "check for a slow disk, or a program that locks the database: fuser -v FILE",
+            problem="stalled",
         )
 
 
@@ -74,8 +96,9 @@ def _wal(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR if size > limits.wal_error_bytes else Severity.WARNING,
                 store,
-                f"its write-ahead log has grown to {size / _MIB:.0f} MiB",
-                f"a reader may hold it open: fuser -v {database}",
+                f"the write-ahead log has grown to {size / _MIB:.0f} MiB",
+                f"a reader may keep it: fuser -v {database}",
+                problem="large",
             )
 
 
@@ -84,31 +107,57 @@ def _opens(context: Context) -> Iterator[Finding]:
         database = context.datadir.database(store)
         if not database.exists():
             if store == "hub" or _ours(context):
-                yield Finding(Severity.ERROR, store, "its file is missing", StoreLost(store).hint)
+                yield Finding(
+                    Severity.ERROR,
+                    store,
+                    "the file is missing",
+                    StoreLost(store).hint,
+                    problem="missing",
+                )
             continue
         if database.stat().st_size == 0:
-            yield Finding(Severity.ERROR, store, "its file is empty", mending(store))
+            yield Finding(
+                Severity.ERROR,
+                store,
+                "the file is empty",
+                _restore_hint(context, store),
+                problem="empty",
+            )
             continue
         try:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
-            hint = mending(store) if is_damage(error) else f"ls -l {database}; fuser -v {database}"
-            yield Finding(Severity.ERROR, store, f"it can't be opened: {error}", hint)
+            hint = (
+                _restore_hint(context, store)
+                if is_damage(error)
+                else f"ls -l {database}; fuser -v {database}"
+            )
+            problem = "damaged" if is_damage(error) else "unopenable"
+            yield Finding(
+                Severity.ERROR,
+                store,
+                f"the database can't be opened: {error}",
+                hint,
+                problem=problem,
+            )
 
 
 def _record(context: Context) -> Iterator[Finding]:
-    looked_at = [store for store in STORES if store not in context.off]
-    for error in manifest.lost_stores(context.datadir, stores=looked_at):
+    checked = [store for store in STORES if store not in context.off]
+    for error in manifest.lost_stores(context.datadir, stores=checked):
         store = str(error.details["store"])
         if store not in context.stores or error.details["problem"] != "missing":
-            sentence = error.message.removeprefix(f"{store}: ")
-            yield Finding(Severity.ERROR, store, sentence, error.hint)
+            message = error.message.removeprefix(f"{store}: ")
+            yield Finding(
+                Severity.ERROR, store, message, error.hint, problem=str(error.details["problem"])
+            )
     record = manifest.read(context.datadir)
     for name, at in sorted(record.lost.items()):
         yield Finding(
             Severity.INFO,
             name,
-            f"was lost and created again without its data at {at} (--accept-loss)",
+            f"the store was lost, and created again without its data at {at} (--accept-loss)",
+            problem="accepted-loss",
         )
     if record.stores and not (context.datadir.dir / manifest.FILE).exists():
         yield Finding(
@@ -116,13 +165,14 @@ def _record(context: Context) -> Iterator[Finding]:
             manifest.FILE,
             "the record of the stores is missing; the next start creates it again",
             "agentlipd restart",
+            problem="no-record",
         )
 
 
 def _ours(context: Context) -> bool:
-    """Whether this program ever started here; else stores beside the hub's are yet to come."""
-    known = "auth" if "hub" in context.off else "hub"
-    return any(state(connection, store).schema for store, connection in context.opened(known))
+    """Whether this program has started here before. Otherwise other stores don't exist yet."""
+    store = "auth" if "hub" in context.off else "hub"
+    return any(state(connection, store).schema for store, connection in context.opened(store))
 
 
 def _schema(context: Context) -> Iterator[Finding]:
@@ -132,61 +182,95 @@ def _schema(context: Context) -> Iterator[Finding]:
         yield from _of_schema(store, state(connection, store))
 
 
-def _of_schema(store: str, found: SchemaState) -> Iterator[Finding]:
-    if found.too_new:
+def _of_schema(store: str, schema: SchemaState) -> Iterator[Finding]:
+    if schema.too_new:
         yield Finding(
             Severity.ERROR,
             store,
-            f"written by a newer program (schema {found.schema}, this program {found.program})",
+            f"the data was written by a newer program: its schema is {schema.schema}, this program"
+            f" knows {schema.program}",
             "pip install --upgrade 'agentlip[appliance]'",
+            problem="newer",
         )
-    if found.edited:
+    if schema.edited:
         yield Finding(
             Severity.ERROR,
             store,
-            f"migrations changed after they had been applied: {', '.join(found.edited)}",
+            f"applied migrations were changed: {', '.join(schema.edited)}",
             "pip install --force-reinstall 'agentlip[appliance]'",
+            problem="edited",
         )
-    if not found.schema and (store != "hub" or found.schema_version is None):
-        yield Finding(Severity.ERROR, store, "a database, but not one of this store", _SNAPSHOTS)
-    elif found.pending and not found.too_new:
-        why = "made by another program" if not found.schema else "of an older program"
+    if not schema.schema and schema.spec_version is None:
+        yield Finding(
+            Severity.ERROR,
+            store,
+            "the file is a database, but not of this store",
+            problem="foreign",
+        )
+    elif schema.pending and not schema.too_new:
+        why = "made by another program" if not schema.schema else "made by an older program"
         yield Finding(
             Severity.INFO,
             store,
-            f"{why}; the next start brings it up to date, after a snapshot",
+            f"{why}; the next start migrates it, after a snapshot",
+            problem="old",
         )
 
 
-def _whole(context: Context) -> Iterator[Finding]:
+def _restore_hint(context: Context, store: str) -> str:
+    """How to restore a store in which damage was read; nothing while files can't be written."""
+    return "" if context.disk_problem else restore_hint(context.datadir, store)
+
+
+def _hinted(find: _Find) -> _Find:
+    """The same findings. The first that reads damage in a store says how to restore it."""
+
+    def wrapped(context: Context) -> Iterator[Finding]:
+        hinted = set()
+        for finding in find(context):
+            store = finding.subject
+            if finding.problem == "damaged" and store not in hinted:
+                hinted.add(store)
+                hint = _restore_hint(context, store)
+                finding = msgspec.structs.replace(finding, hint=hint)
+            yield finding
+
+    return wrapped
+
+
+@_hinted
+def _quick_check(context: Context) -> Iterator[Finding]:
+    """Large files are left to the full check: it takes about a second for each gigabyte."""
     for store, connection in context.opened():
-        yield from _verdict(store, connection, "quick_check", 1)
+        if context.datadir.database(store).stat().st_size <= context.settings.quick_check_bytes_max:
+            yield from _check_result(store, connection, "quick_check", 1)
 
 
+@_hinted
 def _integrity(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened():
         yield from integrity(store, connection)
 
 
 def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
-    """Everything SQLite itself can say of the file."""
-    yield from _verdict(store, connection, "integrity_check", _PROBLEMS_MAX)
+    """SQLite's complete integrity check, and foreign keys."""
+    yield from _check_result(store, connection, "integrity_check", _PROBLEMS_MAX)
     try:
         rows = connection.execute("PRAGMA foreign_key_check").fetchmany(_PROBLEMS_MAX)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        return  # said by the integrity check
+        return  # the integrity check reports it
     for table, rowid, parent, _ in rows:
         yield Finding(
             Severity.ERROR,
             f"{store}.{table}",
-            f"row {rowid} refers to a row of {parent} that is not there",
-            _SNAPSHOTS,
+            f"row {rowid} refers to a missing row of {parent}",
+            problem="orphaned-row",
         )
 
 
-def _verdict(
+def _check_result(
     store: str, connection: sqlite3.Connection, pragma: str, problems_max: int
 ) -> Iterator[Finding]:
     try:
@@ -197,49 +281,197 @@ def _verdict(
         rows = [(str(error),)]
     for (text,) in rows:
         if text != "ok":
-            yield Finding(Severity.ERROR, store, f"damaged: {text}", mending(store))
-
-
-def mending(store: str) -> str:
-    """What to do about a damaged file: a command of its own, or a snapshot."""
-    return MENDING.get(store, _SNAPSHOTS)
+            yield Finding(Severity.ERROR, store, f"damaged: {text}", problem="damaged")
 
 
 CHECKS = (
     Check(
         name="store.suspect",
-        inspects="no store was found damaged while it served",
+        inspects="no store was found damaged while in use",
         ready=True,
         find=_suspect,
+        reads="the marks `.agentlip/*.suspect`, and the facts of the running appliance",
+        problems=(
+            Problem(
+                "suspended",
+                "The file was damaged at the start. The routes of its subsystem return 503"
+                " `STORE_SUSPENDED`; all others work.",
+                "Recover what can be read with the command that the finding names.",
+            ),
+            Problem(
+                "suspect",
+                "SQLite reported damage while the store was in use. Requests that need it return"
+                " 503 `STORAGE_SUSPECT`.",
+                "Check the whole file: `agentlip doctor clear STORE`. It removes the mark if the"
+                " file is not damaged.",
+            ),
+        ),
     ),
     Check(
         name="store.writer",
-        inspects="each store's writer lives, finishes its batches and has room",
+        inspects="each store's writer runs, makes progress and has disk space",
         ready=True,
         find=_writer,
+        reads="facts of the running appliance: each store's writer, its queue and its last batch",
+        problems=(
+            Problem(
+                "ended",
+                "Nothing can be written to this store. The appliance is not ready.",
+                "Restart the appliance: `agentlipd restart`. The log has the reason.",
+            ),
+            Problem(
+                "restarting",
+                "The process that writes was replaced several times within half a minute. Writes"
+                " fail for a moment each time.",
+                "The log has the reason: often too little memory, or a damaged file.",
+            ),
+            Problem(
+                "paused",
+                "Writes are refused with 503 `STORAGE_FULL`. Reading works.",
+                "Free disk space. Writing resumes by itself within two seconds.",
+            ),
+            Problem(
+                "stalled",
+                "Writes wait for a slow disk, or for a program that locks the database.",
+                "Look for the program: `fuser -v FILE`.",
+            ),
+        ),
     ),
     Check(
         name="store.wal",
-        inspects="the write-ahead logs are short",
+        inspects="the size of the write-ahead logs",
         ready=True,
         find=_wal,
+        reads="the size of each store's write-ahead log",
+        problems=(
+            Problem(
+                "large",
+                "A reader prevents that the log is emptied. Reading becomes slower, and the disk"
+                " may become full.",
+                "Find the reader: `fuser -v FILE`. Without one, run `agentlip doctor"
+                " --checkpoint`.",
+            ),
+        ),
     ),
-    Check(name="store.opens", inspects="each store's file is there and opens", find=_opens),
+    Check(
+        name="store.opens",
+        inspects="each store's file exists and can be opened",
+        find=_opens,
+        reads="the first page of each store's file",
+        problems=(
+            Problem(
+                "missing",
+                "The file does not exist, so the appliance refuses to start.",
+                "Put a copy back, or create the store without its data: `agentlipd up"
+                " --accept-loss STORE`.",
+            ),
+            Problem(
+                "empty",
+                "The file has no bytes. Its data is lost, or in the write-ahead log beside it.",
+                "Don't remove the `-wal` file. Use the command that the finding names.",
+            ),
+            Problem(
+                "damaged",
+                "SQLite can't read the file's first page.",
+                "Use the command that the finding names. Keep the damaged file.",
+            ),
+            Problem(
+                "unopenable",
+                "The file can't be opened now, which says nothing about its content.",
+                "Check its owner and mode, and which program uses it.",
+            ),
+        ),
+    ),
     Check(
         name="store.record",
         inspects="no store or secret of this workspace is missing or foreign",
         find=_record,
+        reads="`.agentlip/stores.json`, its copy in `auth.sqlite3`, and the id of each store",
+        problems=(
+            Problem(
+                "missing",
+                "A store or secret that this workspace had is gone, so the appliance refuses to"
+                " start.",
+                "Put a copy back, or accept the loss: `agentlipd up --accept-loss NAME`.",
+            ),
+            Problem(
+                "foreign",
+                "The file belongs to another workspace.",
+                "Put the right file back, or accept the loss: `agentlipd up --accept-loss NAME`.",
+            ),
+            Problem(
+                "accepted-loss",
+                "The store was created again without its data, as an operator asked.",
+                "Nothing to do.",
+            ),
+            Problem(
+                "no-record",
+                "The file that lists the stores is missing. Its copy is intact.",
+                "The next start writes the file again.",
+            ),
+        ),
     ),
     Check(
         name="store.schema",
-        inspects="the schemas are known, and no released migration was changed",
+        inspects="the schemas are known, and no applied migration was changed",
         find=_schema,
+        reads="the versions and the migrations that each store records",
+        problems=(
+            Problem(
+                "newer",
+                "A newer version of this program wrote the file. This version can't open it.",
+                "Install the newer version again.",
+            ),
+            Problem(
+                "edited",
+                "Migrations that were applied to the file differ from those of this program.",
+                "Install the program again, without local changes.",
+            ),
+            Problem(
+                "foreign",
+                "The file is an SQLite database of another program.",
+                "Put the right file back.",
+            ),
+            Problem(
+                "old",
+                "The file was made by an older or another program.",
+                "Nothing to do: the next start migrates it, after a snapshot.",
+            ),
+        ),
     ),
-    Check(name="store.whole", inspects="no page is damaged (quick check)", find=_whole),
+    Check(
+        name="store.whole",
+        inspects="no page of a small store is damaged (SQLite's quick check)",
+        find=_quick_check,
+        reads="the pages of stores up to `doctor.quick_check_bytes_max`, without comparing"
+        " indexes with their tables",
+        problems=(
+            Problem(
+                "damaged",
+                "Pages of the file are damaged. Requests that read them fail.",
+                "Stop the appliance, keep the file, and use the command that the finding names.",
+            ),
+        ),
+    ),
     Check(
         name="store.integrity",
-        inspects="pages, indexes and foreign keys, all of them",
+        inspects="pages, indexes and foreign keys (SQLite's full check)",
         cost=Cost.EXPENSIVE,
+        includes="store.whole",
         find=_integrity,
+        reads="all pages, indexes and foreign keys of each store",
+        problems=(
+            Problem(
+                "damaged",
+                "Pages or indexes of the file are damaged. Requests that read them fail or return"
+                " wrong rows.",
+                "Stop the appliance, keep the file, and use the command that the finding names.",
+            ),
+            Problem(
+                "orphaned-row",
+                "A row refers to a row that doesn't exist.",
+                "There is no automatic repair. Look at both tables before you change anything.",
+            ),
+        ),
     ),
 )

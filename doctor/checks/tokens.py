@@ -1,9 +1,10 @@
-"""Tokens: none ends before somebody has noticed."""
+"""Checks of tokens: those that expire soon."""
 
 import shlex
 from collections.abc import Iterator
 
-from doctor.check import Check, Context, Finding, Severity
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
 
 DAY_MS = 86_400_000
 
@@ -23,12 +24,25 @@ def _expiring(context: Context) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"token {token_id}",
-                f"it ends in {left}, and who uses it is refused then",
+                f"the token expires in {left}; clients using it will then receive 401",
                 f"agentlip token revoke {token_id}; agentlip token create"
                 f" --name {shlex.quote(name)} --scope …",
+                problem="expiring",
             )
 
 
 CHECKS = (
-    Check(name="tokens.expiring", inspects="no token ends within the next days", find=_expiring),
+    Check(
+        name="tokens.expiring",
+        inspects="no token expires within the next days",
+        find=_expiring,
+        reads="the tokens in `auth.sqlite3` and when they expire",
+        problems=(
+            Problem(
+                "expiring",
+                "Clients that use the token will receive 401.",
+                "Create a new token, give it to the clients, then revoke the old one.",
+            ),
+        ),
+    ),
 )

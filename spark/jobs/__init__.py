@@ -3,12 +3,16 @@
 from spark.jobs.activity import job as activity
 from spark.jobs.audit import job as audit
 from spark.jobs.ingest import job as ingest
-from spark.request import Job
+from spark.request import JobDefinition
 
 JOBS = {
-    "ingest": Job(ingest.run, "segments to typed tables with history (silver)", "bronze"),
-    "activity": Job(activity.run, "who did what, where, on which day (gold)", "silver", days=True),
-    "audit": Job(
-        audit.run, "the log alone against a snapshot of the tables", "bronze", snapshot=True
+    "ingest": JobDefinition(
+        ingest.run, "ingest segments into typed tables with history (silver)", "bronze"
+    ),
+    "activity": JobDefinition(
+        activity.run, "activity by day, channel, topic and sender (gold)", "silver", days=True
+    ),
+    "audit": JobDefinition(
+        audit.run, "compare the log with a snapshot of the tables", "bronze", snapshot=True
     ),
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
+from tests.bench.doctor import suite as doctor
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
 from tests.bench.outbox import suite as outbox
@@ -23,6 +24,7 @@ SUITES: dict[str, Any] = {
     "outbox": outbox,
     "export": export,
     "broker": broker,
+    "doctor": doctor,
 }
 
 
@@ -37,7 +39,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--directory", type=Path, help="where to make workspaces (default: the temporary folder)"
     )
-    parser.add_argument("--messages", type=int, help="messages of the long past in P6, P7, P9")
+    parser.add_argument(
+        "--messages", type=int, help="messages of the long past in P6, P7, P9, D1 to D3"
+    )
     parser.add_argument("--out", type=Path, help="write the JSON there too")
     flags = parser.parse_args(arguments)
     known = SUITES[flags.suite].ROWS

@@ -164,7 +164,7 @@ class WebSocket:
         hello: dict[str, Any] = {"type": "hello", "after_event_id": after}
         if subscriptions is not None:
             hello["subscriptions"] = subscriptions
-        self.said_hello_at = NOW()
+        self.sent_hello_at = NOW()
         self.sock.sendall(masked(json.dumps(hello).encode()))
         while not (frames := self.receive()):
             pass
@@ -225,26 +225,26 @@ def masked(payload: bytes, opcode: int = 1) -> bytes:
 
 def split(buffer: bytes | bytearray) -> tuple[list[bytes], int]:
     """Text payloads of the whole frames at the start of `buffer`, and the bytes they used."""
-    frames, place, size = [], 0, len(buffer)
-    while size - place >= 2:
-        first, length, head = buffer[place], buffer[place + 1], 2
+    frames, position, size = [], 0, len(buffer)
+    while size - position >= 2:
+        first, length, head = buffer[position], buffer[position + 1], 2
         if length == 126:
-            if size - place < 4:
+            if size - position < 4:
                 break
-            length, head = int.from_bytes(buffer[place + 2 : place + 4], "big"), 4
+            length, head = int.from_bytes(buffer[position + 2 : position + 4], "big"), 4
         elif length == 127:
-            if size - place < 10:
+            if size - position < 10:
                 break
-            length, head = int.from_bytes(buffer[place + 2 : place + 10], "big"), 10
-        end = place + head + length
+            length, head = int.from_bytes(buffer[position + 2 : position + 10], "big"), 10
+        end = position + head + length
         if end > size:
             break
         if first == 0x81:
-            frames.append(bytes(buffer[place + head : end]))
+            frames.append(bytes(buffer[position + head : end]))
         elif first & 0x0F == 8:
-            raise RowFailed(f"the server closed a WebSocket: {bytes(buffer[place:end])!r}")
-        place = end
-    return frames, place
+            raise RowFailed(f"the server closed a WebSocket: {bytes(buffer[position:end])!r}")
+        position = end
+    return frames, position
 
 
 def pipelined(

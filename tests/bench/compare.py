@@ -1,7 +1,7 @@
 """Two results side by side: `python tests/bench/compare.py OLD.json NEW.json`.
 
 The ratio is new to old as measured; the word behind it says which way is good. Compare
-runs of one machine only, and believe nothing below a fifth.
+runs of one machine only, and ignore differences below a fifth.
 """
 
 import json

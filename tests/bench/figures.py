@@ -32,19 +32,19 @@ class Figure:
         return None
 
     def as_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        output: dict[str, Any] = {
             "name": self.name,
             "value": significant(self.value),
             "unit": self.unit,
             "better": "lower" if self.unit in ("ms", "s", "MB") else "higher",
         }
         if self.at_least is not None:
-            told["target"] = {"at_least": self.at_least}
+            output["target"] = {"at_least": self.at_least}
         elif self.below is not None:
-            told["target"] = {"below": self.below}
+            output["target"] = {"below": self.below}
         if self.reached is not None:
-            told["reached"] = self.reached
-        return told
+            output["reached"] = self.reached
+        return output
 
 
 class Row:

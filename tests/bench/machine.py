@@ -1,4 +1,4 @@
-"""The machine under the measurement: who used its cores, how fast it syncs, what it is."""
+"""The measured machine: which processes used its cores, how fast it syncs, what it is."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ class Meter:
     """Wall time and cores in use, by the server, the generator, and everybody else."""
 
     def __init__(self, *pids: int) -> None:
-        """Of several servers `server_main_thread` is the busiest one's."""
+        """With several servers, `server_main_thread` is that of the busiest one."""
         self._pids = pids
         self.seconds = 0.0
         self.cores: dict[str, float] = {}
@@ -57,34 +57,36 @@ class Meter:
 
     @property
     def warnings(self) -> list[str]:
-        told = []
+        output = []
         if self.cores["generator"] > GENERATOR_CORES_MAX:
-            told.append(f"the generator used {self.cores['generator']} cores: it may be the limit")
+            output.append(
+                f"the generator used {self.cores['generator']} cores: it may be the limit"
+            )
         if self.cores["others"] > OTHER_CORES_MAX:
-            told.append(f"others used {self.cores['others']} cores: the machine was not quiet")
-        return told
+            output.append(f"others used {self.cores['others']} cores: the machine was not quiet")
+        return output
 
 
 def process_tree(pid: int) -> list[int]:
-    found, todo = [], [pid]
+    results, todo = [], [pid]
     while todo:
-        one = todo.pop()
-        found.append(one)
-        for task in _listing(f"/proc/{one}/task"):
-            todo += [int(child) for child in _text(f"/proc/{one}/task/{task}/children").split()]
-    return sorted(set(found))
+        item = todo.pop()
+        results.append(item)
+        for task in _listing(f"/proc/{item}/task"):
+            todo += [int(child) for child in _text(f"/proc/{item}/task/{task}/children").split()]
+    return sorted(set(results))
 
 
 def thread_seconds(pid: int) -> dict[int, float]:
     """CPU seconds of every thread in the tree below `pid`, by thread id."""
     seconds = {}
-    for one in process_tree(pid):
-        for task in _listing(f"/proc/{one}/task"):
-            precise = _text(f"/proc/{one}/task/{task}/schedstat").split()
+    for item in process_tree(pid):
+        for task in _listing(f"/proc/{item}/task"):
+            precise = _text(f"/proc/{item}/task/{task}/schedstat").split()
             if precise:
                 seconds[int(task)] = int(precise[0]) / 1e9
                 continue
-            fields = _text(f"/proc/{one}/task/{task}/stat").rpartition(")")[2].split()
+            fields = _text(f"/proc/{item}/task/{task}/stat").rpartition(")")[2].split()
             if fields:
                 seconds[int(task)] = (int(fields[11]) + int(fields[12])) / TICKS
     return seconds
@@ -106,8 +108,8 @@ def busy_seconds() -> float:
 def memory_mb(pid: int) -> float:
     """Resident memory of the whole tree."""
     kilobytes = 0
-    for one in process_tree(pid):
-        for line in _text(f"/proc/{one}/status").splitlines():
+    for item in process_tree(pid):
+        for line in _text(f"/proc/{item}/status").splitlines():
             if line.startswith("VmRSS:"):
                 kilobytes += int(line.split()[1])
     return round(kilobytes / 1024, 1)
@@ -132,7 +134,7 @@ def sync_seconds(directory: Path, count: int) -> list[float]:
 
 
 def conditions(directory: Path) -> dict[str, Any]:
-    """What a figure is worth nothing without."""
+    """The facts about the machine that are needed to interpret a figure."""
     synced = sync_seconds(directory, 200)
     return {
         "cores": os.cpu_count(),
@@ -168,10 +170,10 @@ def _commit() -> str | None:
 def _filesystem(directory: Path) -> str:
     """Its type, of the longest mount point above `directory`."""
     best, kind = "", "unknown"
-    place = str(directory.resolve())
+    position = str(directory.resolve())
     for line in _text("/proc/self/mounts").splitlines():
         _, mount, name = line.split()[:3]
-        inside = place == mount or place.startswith(mount.rstrip("/") + "/")
+        inside = position == mount or position.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best):
             best, kind = mount, name
     return kind

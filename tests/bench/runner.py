@@ -16,7 +16,7 @@ from tests.bench.target import RowFailed, Target, of_workspace
 
 
 class Bench(Protocol):
-    """What rows are given: `warnings` are told with the result."""
+    """The argument of every row; `warnings` are part of the result."""
 
     warnings: list[str]
 
@@ -35,7 +35,7 @@ def run(
     workspace: Path | None,
     parent: Path | None,
 ) -> dict[str, Any]:
-    """Of the appliance that serves `workspace`, or of one of our own with the settings `toml`."""
+    """Measures the appliance that serves `workspace`, or a new one with the settings `toml`."""
     machine.require_linux()
     if workspace is not None:
         conditions = machine.conditions(workspace / ".agentlip")
@@ -49,11 +49,11 @@ def run(
 def own_appliance(parent: Path | None, toml: str) -> Iterator[tuple[Target, dict[str, Any]]]:
     """An appliance in a folder that is gone afterwards, and the conditions it runs under."""
     with tempfile.TemporaryDirectory(prefix="agentlip-bench-", dir=parent) as name:
-        place = Path(name)
-        (place / "agentlip.toml").write_text(toml)
-        conditions = machine.conditions(place)
+        position = Path(name)
+        (position / "agentlip.toml").write_text(toml)
+        conditions = machine.conditions(position)
         conditions |= {"durability": "FULL", "settings": SETTINGS, "toml": toml.strip()}
-        with Served(place) as served:
+        with Served(position) as served:
             yield served.target, conditions
 
 
@@ -65,22 +65,22 @@ def measure(
     conditions: dict[str, Any],
     quick: bool,
 ) -> dict[str, Any]:
-    """A row that fails is told as such, and the next one is run."""
-    told: list[dict[str, Any]] = []
+    """A row that fails is reported as failed, and the next one is run."""
+    output: list[dict[str, Any]] = []
     for name in (row for row in rows if row in set(wanted)):
         print(name, file=sys.stderr, flush=True)
         try:
-            told.append(rows[name](bench).as_json())
+            output.append(rows[name](bench).as_json())
         except (RowFailed, OSError) as error:
             traceback.print_exc(file=sys.stderr)
-            told.append({"row": name, "reached": False, "failed": str(error)})
+            output.append({"row": name, "reached": False, "failed": str(error)})
     conditions["load_after"] = machine.load()
     return {
         "suite": suite,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "quick": quick,
         "conditions": conditions,
-        "rows": told,
+        "rows": output,
         "left_out": {},
         "warnings": bench.warnings,
     }

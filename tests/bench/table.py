@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md out of a result: `python tests/bench/table.py RESULT.json`."""
+"""Tables of docs/explanation/performance.md: `python tests/bench/table.py RESULT.json`."""
 
 import json
 import sys

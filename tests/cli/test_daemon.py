@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.identity.mode import PASSING
-from appliance.kernel.datadir import DataDir, look_at_lock
+from appliance.identity.mode import SHORT_LIVED_VARIABLES
+from appliance.kernel.datadir import DataDir, read_lock
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-OUTSIDE_CI = dict.fromkeys(("CI", *PASSING), "")
+OUTSIDE_CI = dict.fromkeys(("CI", *SHORT_LIVED_VARIABLES), "")
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ def workspace(tmp_path: Path) -> Iterator[Path]:
     agentlipd("down", cwd=path)
 
 
-def test_life_of_a_daemon(workspace: Path) -> None:
+def test_daemon_starts_once_reports_its_status_and_stops(workspace: Path) -> None:
     """Up makes the workspace; again it says so; down stops it; again it says so."""
     first = agentlipd("up", "--json", cwd=workspace)
     assert first.code == 0, first
     state = first.json
     assert state["status"] == "running"
     assert state["already_running"] is False
-    again = agentlipd("up", "--json", cwd=workspace)
-    assert again.json["already_running"] is True
-    assert again.json["pid"] == state["pid"]
+    second = agentlipd("up", "--json", cwd=workspace)
+    assert second.json["already_running"] is True
+    assert second.json["pid"] == state["pid"]
     text = agentlipd("up", cwd=workspace)
     assert state["url"] in text.out
     assert state["token_file"] in text.out
@@ -47,7 +47,7 @@ def test_life_of_a_daemon(workspace: Path) -> None:
         "status": "stopped", "was_running": True, "pid": state["pid"], "gracefully": True
     }  # fmt: skip
     datadir = DataDir(workspace)
-    assert not look_at_lock(datadir).held
+    assert not read_lock(datadir).held
     assert not datadir.server_file.exists()
     assert not datadir.lock_file.exists()
     assert agentlipd("down", "--json", cwd=workspace).json["was_running"] is False
@@ -63,13 +63,13 @@ def test_port_and_token_stay_the_same(workspace: Path) -> None:
     assert DataDir(workspace).read_token() == token
 
 
-def test_a_restart_that_could_not_start_again_stops_nothing(workspace: Path) -> None:
+def test_restart_with_invalid_settings_does_not_stop_the_server(workspace: Path) -> None:
     first = agentlipd("up", "--json", cwd=workspace).json
     (workspace / "agentlip.toml").write_text("[hub]\nno_such_setting = 1\n")
     refused = agentlipd("restart", cwd=workspace)
     assert refused.code != 0
     assert "no_such_setting" in refused.err
-    assert "it was not stopped" in refused.err
+    assert "was not stopped" in refused.err
     assert agentlipd("status", "--json", cwd=workspace).json["pid"] == first["pid"]
 
 
@@ -120,11 +120,11 @@ def test_down_kills_what_does_not_stop(workspace: Path) -> None:
     down = agentlipd("down", "--json", cwd=workspace)
     assert down.code == 0, down
     assert down.json["gracefully"] is False
-    assert not look_at_lock(DataDir(workspace)).held
+    assert not read_lock(DataDir(workspace)).held
     assert agentlipd("up", cwd=workspace).code == 0
 
 
-def test_down_touches_no_stranger_whatever_the_files_say(workspace: Path) -> None:
+def test_down_signals_no_other_process(workspace: Path) -> None:
     agentlip("init", cwd=workspace)
     datadir = DataDir(workspace)
     stranger = subprocess.Popen(["sleep", "60"])
@@ -140,7 +140,7 @@ def test_down_touches_no_stranger_whatever_the_files_say(workspace: Path) -> Non
         stranger.wait(10)
 
 
-def test_foreground_is_the_server_itself_and_listens_to_signals(workspace: Path) -> None:
+def test_foreground_server_handles_signals(workspace: Path) -> None:
     process = subprocess.Popen(
         command("agentlipd", "up", "--foreground"), stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, cwd=workspace, env=environment(),
@@ -164,9 +164,7 @@ def test_unit_is_printed_for_user_and_system(workspace: Path) -> None:
     assert not (workspace / ".agentlip").exists()
 
 
-def test_unit_is_written_and_where_systemd_is_absent_that_is_said(
-    workspace: Path, tmp_path: Path
-) -> None:
+def test_unit_is_written_and_missing_systemd_is_reported(workspace: Path, tmp_path: Path) -> None:
     done = agentlipd(
         "install-service", "--no-enable", "--name", "x", cwd=workspace, **OUTSIDE_CI,
         XDG_CONFIG_HOME=str(tmp_path / "config"),

@@ -44,9 +44,7 @@ def repository(tmp_path: Path) -> Path:
     return path
 
 
-def test_demo_in_a_running_hub_agrees_and_repeats_nothing(
-    hub: HubProcess, repository: Path
-) -> None:
+def test_demo_in_a_running_hub_posts_each_message_once(hub: HubProcess, repository: Path) -> None:
     flags = ["--workspace", hub.workspace, "--repo", repository, "--limit", 400, "--json", "--yes"]
     first = _demo(*flags, "--senders", 4)
     assert first.returncode == 0, first
@@ -54,19 +52,19 @@ def test_demo_in_a_running_hub_agrees_and_repeats_nothing(
     assert report["agree"] is True
     assert report["sent"] == report["messages_in_log"] >= 40
     assert [each["missing"] for each in report["listeners"]] == [0, 0]
-    again = json.loads(_demo(*flags).stdout)
-    assert (again["sent"], again["already_there"]) == (0, report["sent"])
-    assert again["agree"] is True
+    second = json.loads(_demo(*flags).stdout)
+    assert (second["sent"], second["already_there"]) == (0, report["sent"])
+    assert second["agree"] is True
 
 
-def test_demo_brings_its_own_hub_where_none_runs_and_says_what_it_did(repository: Path) -> None:
+def test_demo_starts_a_hub_if_none_runs_and_reports_what_it_did(repository: Path) -> None:
     done = _demo("--repo", repository, "--no-changelogs", "--senders", 2)
     assert done.returncode == 0, done
     assert "40 messages sent" in done.stdout
     assert done.stdout.endswith("The counts agree.\n")
 
 
-def test_demo_asks_before_it_posts_into_a_workspace_of_somebody(
+def test_demo_asks_before_it_posts_into_an_existing_workspace(
     hub: HubProcess, repository: Path
 ) -> None:
     before = len(hub.events())
@@ -77,7 +75,7 @@ def test_demo_asks_before_it_posts_into_a_workspace_of_somebody(
     assert len(hub.events()) == before
 
 
-def test_demo_takes_no_running_appliance_unless_one_is_named(repository: Path) -> None:
+def test_demo_uses_a_running_appliance_only_if_it_is_named(repository: Path) -> None:
     """Also not that of the clone it lies in."""
     done = _demo("--repo", repository, "--no-changelogs", "--senders", 1)
     assert "a temporary appliance" in done.stdout, done

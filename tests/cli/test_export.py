@@ -15,14 +15,14 @@ import pyarrow.parquet as parquet
 import pytest
 
 from appliance.export import segment
-from appliance.export.manifests import Catalogue
+from appliance.export.manifests import SegmentDirectory
 from tests.support.commands import agentlip, command, environment
 from tests.support.exports import Logged, ids_in, ids_of, manifests
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"AGENTLIP_JOBS__SEGMENT_ROWS_MAX": "500"}
+SMALL = {"AGENTLIP_EXPORT__SEGMENT_ROWS_MAX": "500"}
 
 
 @pytest.fixture
@@ -39,44 +39,44 @@ def out_of(logged: Logged) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_the_log_is_exported_once_with_manifests_and_a_second_run_adds_what_is_new(logged, kind):
+def test_second_export_adds_only_new_events(logged, kind):
     logged.add(5000)  # from 23:00, one a second: past midnight
     done = export(logged, "segments", "--format", kind, "--json")
     assert done.code == 0, done
     assert done.json["rows"] == 5000
     assert done.json["last_event_id"] == logged.last
     out = out_of(logged)
-    found = manifests(out)
-    assert [one.date for one in found] == ["2026-11-20", "2026-11-21"]
-    assert [one.previous_event_id for one in found] == [0, found[0].last_event_id]
-    for one in found:
-        data = Catalogue(out).data(one).read_bytes()
-        assert (len(data), hashlib.sha256(data).hexdigest()) == (one.bytes, one.sha256)
-        assert one.epoch == "epoch-a"
-    again = export(logged, "segments", "--format", kind, "--json")
-    assert (again.code, again.json["segments"]) == (0, 0)
+    written = manifests(out)
+    assert [manifest.date for manifest in written] == ["2026-11-20", "2026-11-21"]
+    assert [manifest.previous_event_id for manifest in written] == [0, written[0].last_event_id]
+    for manifest in written:
+        data = SegmentDirectory(out).data(manifest).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (manifest.bytes, manifest.sha256)
+        assert manifest.epoch == "epoch-a"
+    second = export(logged, "segments", "--format", kind, "--json")
+    assert (second.code, second.json["segments"]) == (0, 0)
     logged.add(7)
     assert export(logged, "segments", "--format", kind).out.startswith("7 events in 1 segment")
     assert ids_in(out) == logged.ids()
     assert export(logged, "verify", str(out)).code == 0
 
 
-def test_columns_are_those_of_the_schema_and_values_those_of_the_table(logged):
+def test_exported_columns_match_the_schema_and_values_the_table(logged):
     logged.add(300)
     for kind, out in (("parquet", "p"), ("jsonl", "j")):
         assert export(logged, "segments", "--out", out, "--format", kind).code == 0
-    place = logged.filled.path
+    folder = logged.filled.path
     rows = logged.sql(
         "SELECT event_id, 'epoch-a', ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
         " entity_type, entity_id, data_json FROM events ORDER BY event_id"
     )
     schema = json.loads(Path("appliance/export/schemas/events-1.json").read_text())
     names = [column["name"] for column in schema["columns"]]
-    (lines,) = (place / "j").glob("events/*/*.jsonl")
+    (lines,) = (folder / "j").glob("events/*/*.jsonl")
     assert [json.loads(line) for line in lines.read_text("utf-8").splitlines()] == [
         dict(zip(names, row, strict=True)) for row in rows
     ]
-    (file,) = (place / "p").glob("events/*/*.parquet")
+    (file,) = (folder / "p").glob("events/*/*.parquet")
     table = parquet.read_table(file, partitioning=None)
     assert table.column_names == names
     assert table.schema.field("ts").type == arrow.timestamp("us", "UTC")
@@ -85,9 +85,9 @@ def test_columns_are_those_of_the_schema_and_values_those_of_the_table(logged):
     assert [tuple(row.values()) for row in table.to_pylist()] == expected
 
 
-def test_a_killed_export_leaves_no_event_out_and_none_twice(logged):
+def test_killed_export_neither_skips_nor_repeats_events(logged):
     logged.add(60_000)
-    out, chance = out_of(logged), random.Random(7)
+    out, rng = out_of(logged), random.Random(7)
     for _ in range(6):
         before = len(list(out.glob("events/*/*.parquet")))
         process = subprocess.Popen(
@@ -96,7 +96,7 @@ def test_a_killed_export_leaves_no_event_out_and_none_twice(logged):
             env=environment(**SMALL),
             stderr=subprocess.DEVNULL,
         )
-        wanted = before + chance.randint(1, 6)
+        wanted = before + rng.randint(1, 6)
         until(
             lambda want=wanted, child=process: (
                 len(list(out.glob("events/*/*.parquet"))) >= want or child.poll() is not None
@@ -115,7 +115,7 @@ def test_a_killed_export_leaves_no_event_out_and_none_twice(logged):
     assert export(logged, "verify", str(out)).code == 0
 
 
-def test_what_a_crash_leaves_is_not_believed_and_cleared_away(logged):
+def test_files_left_by_a_crash_are_ignored_and_removed(logged):
     logged.add(100)
     out = out_of(logged)
     day = out / "events" / "date=2026-11-20"
@@ -129,7 +129,7 @@ def test_what_a_crash_leaves_is_not_believed_and_cleared_away(logged):
     assert sorted(path.suffix for path in day.iterdir()) == [".json", ".parquet"]
 
 
-def test_compaction_keeps_every_event_once_also_for_who_began_before(logged):
+def test_compaction_keeps_each_event_once_for_running_readers_too(logged):
     out = out_of(logged)
     for _ in range(9):
         logged.add(10)
@@ -139,26 +139,26 @@ def test_compaction_keeps_every_event_once_also_for_who_began_before(logged):
     done = export(logged, "tidy", "--json")
     assert done.json == {"out": str(out), "written": 1, "replaced": 9, "removed": 0}
     (after,) = segment.live(manifests(out))
-    assert set(after.replaces) == {segment.name_of(one) for one in before}
+    assert set(after.replaces) == {segment.name_of(manifest) for manifest in before}
     assert ids_in(out) == logged.ids()
     # A reader that listed the former ones still finds them, whole.
-    read = [n for one in before for n in ids_of(Catalogue(out).data(one))]
+    read = [n for manifest in before for n in ids_of(SegmentDirectory(out).data(manifest))]
     assert read == logged.ids()
     assert export(logged, "verify", str(out)).code == 0
     logged.add(5)
     assert export(logged, "segments").code == 0
-    done = export(logged, "tidy", "--json", AGENTLIP_JOBS__REPLACED_SECONDS="0")
+    done = export(logged, "tidy", "--json", AGENTLIP_EXPORT__REPLACED_SECONDS="0")
     assert done.json["removed"] == 9
     assert len(list(out.rglob("*.parquet"))) == 2
     assert ids_in(out) == logged.ids()
     assert export(logged, "verify", str(out)).code == 0
 
 
-def test_retention_removes_old_days_and_the_export_still_knows_how_far_it_was(logged):
+def test_retention_removes_old_days_and_keeps_the_position(logged):
     logged.add(5000)
     assert export(logged, "segments", **SMALL).code == 0
     out = out_of(logged)
-    done = export(logged, "tidy", "--json", AGENTLIP_JOBS__KEEP_DAYS="1")
+    done = export(logged, "tidy", "--json", AGENTLIP_EXPORT__KEEP_DAYS="1")
     # Written on days long past or to come: what counts is that only the newest may stay.
     kept = manifests(out)
     assert done.code == 0
@@ -166,7 +166,7 @@ def test_retention_removes_old_days_and_the_export_still_knows_how_far_it_was(lo
     assert export(logged, "segments", "--json").json["segments"] == 0
 
 
-def test_after_a_restore_the_new_epoch_goes_on_above_the_jump(logged):
+def test_export_continues_in_the_new_epoch_after_a_restore(logged):
     logged.add(100)
     assert export(logged, "segments").code == 0
     out = out_of(logged)
@@ -186,7 +186,7 @@ def test_after_a_restore_the_new_epoch_goes_on_above_the_jump(logged):
     assert export(logged, "verify", str(out)).code == 0
 
 
-def test_a_log_put_back_without_a_new_epoch_or_of_another_workspace_is_refused(logged, tmp_path):
+def test_log_restored_without_a_new_epoch_or_of_another_workspace_is_refused(logged, tmp_path):
     logged.add(100)
     assert export(logged, "segments").code == 0
     logged.sql("DROP TRIGGER prevent_event_delete")
@@ -203,7 +203,7 @@ def test_a_log_put_back_without_a_new_epoch_or_of_another_workspace_is_refused(l
 def damage(what: str, out: Path) -> None:
     path = sorted(out.glob("events/*/*.parquet"))[1]
     manifest = path.with_name(path.stem + segment.MANIFEST)
-    told = json.loads(manifest.read_bytes())
+    fields = json.loads(manifest.read_bytes())
     if what == "missing":
         path.unlink()
     elif what == "torn":
@@ -215,9 +215,9 @@ def damage(what: str, out: Path) -> None:
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
     elif what == "version":
-        manifest.write_text(json.dumps({**told, "schema_version": 2}))
+        manifest.write_text(json.dumps({**fields, "schema_version": 2}))
     elif what == "rows":
-        manifest.write_text(json.dumps({**told, "rows": told["rows"] + 1}))
+        manifest.write_text(json.dumps({**fields, "rows": fields["rows"] + 1}))
     elif what == "gone":
         path.unlink()
         manifest.unlink()
@@ -227,15 +227,15 @@ def damage(what: str, out: Path) -> None:
     ("what", "code", "words"),
     [
         ("missing", 10, "is missing"),
-        ("torn", 11, "bytes; its manifest says"),
-        ("torn manifest", 11, "is cut off or malformed"),
-        ("hash", 12, "other bytes"),
+        ("torn", 11, "bytes; its manifest requires"),
+        ("torn manifest", 11, "is truncated or malformed"),
+        ("hash", 12, "another hash"),
         ("version", 13, "schema version 2; this program knows 1"),
-        ("rows", 11, "its manifest says"),
+        ("rows", 11, "its manifest lists"),
         ("gone", 10, "are in no segment"),
     ],
 )
-def test_verify_names_each_damage_with_an_exit_code_of_its_own(logged, what, code, words):
+def test_verify_reports_each_kind_of_damage_by_its_exit_code(logged, what, code, words):
     logged.add(1400)
     assert export(logged, "segments", **SMALL).code == 0
     out = out_of(logged)
@@ -245,13 +245,13 @@ def test_verify_names_each_damage_with_an_exit_code_of_its_own(logged, what, cod
     assert "Traceback" not in done.err
 
 
-def test_bad_output_busy_output_and_a_missing_library_end_in_a_sentence(logged):
+def test_unusable_output_and_missing_library_have_exit_codes(logged):
     logged.add(10)
     blocked = logged.filled.path / "file"
     blocked.write_text("in the way")
     done = export(logged, "segments", "--out", str(blocked))
     assert done.code == 15, done
-    with Catalogue(out_of(logged)).only_writer():
+    with SegmentDirectory(out_of(logged)).only_writer():
         assert export(logged, "segments").code == 16
     hidden = logged.filled.path / "hidden" / "pyarrow"
     hidden.mkdir(parents=True)
@@ -265,10 +265,10 @@ def test_bad_output_busy_output_and_a_missing_library_end_in_a_sentence(logged):
     assert export(logged, "segments", "--format", "csv").code == 1
 
 
-def test_what_is_not_due_waits(logged):
+def test_events_that_are_not_due_are_not_exported(logged):
     logged.add(1300)
     done = export(logged, "segments", "--due", "--json", **SMALL)
-    # Of days past, all is due; what is of today and young waits.
+    # Events of past days are all due; young events of today wait.
     assert done.json["waiting"] == 0
     logged.add(40, at=datetime.now().astimezone())
     done = export(logged, "segments", "--due", "--json", **SMALL)
@@ -283,8 +283,8 @@ def following(logged, **jobs):
         command("agentlip", "export", "segments", "--follow", "--json"),
         cwd=logged.filled.path,
         env=environment(
-            AGENTLIP_JOBS__EXPORT_SECONDS="0.05",
-            AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS="0.05",
+            AGENTLIP_EXPORT__EXPORT_SECONDS="0.05",
+            AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS="0.05",
             **jobs,
         ),
         stdout=subprocess.PIPE,
@@ -299,7 +299,7 @@ def following(logged, **jobs):
         process.wait(20)
 
 
-def test_following_writes_what_comes_until_it_is_ended(logged):
+def test_follow_exports_new_events_until_it_is_stopped(logged):
     logged.add(600)
     with following(logged) as process:
         assert json.loads(process.stdout.readline())["last_event_id"] == 600
@@ -310,22 +310,22 @@ def test_following_writes_what_comes_until_it_is_ended(logged):
     assert ids_in(out_of(logged)) == logged.ids()
 
 
-def test_following_writes_small_neighbours_as_one(logged):
+def test_follow_merges_small_adjacent_segments(logged):
     logged.add(600)
-    with following(logged, AGENTLIP_JOBS__COMPACT_COUNT_MIN="2") as process:
+    with following(logged, AGENTLIP_EXPORT__COMPACT_COUNT_MIN="2") as process:
         assert json.loads(process.stdout.readline())["last_event_id"] == 600
         logged.add(600)
         assert json.loads(process.stdout.readline())["last_event_id"] == 1200
-        until(lambda: any(one.replaces for one in manifests(out_of(logged))))
+        until(lambda: any(manifest.replaces for manifest in manifests(out_of(logged))))
     assert ids_in(out_of(logged)) == logged.ids()
 
 
-def test_a_snapshot_holds_the_tables_of_one_moment_and_comes_all_at_once(logged):
+def test_snapshot_is_consistent_and_published_atomically(logged):
     logged.add(3)
-    house = logged.filled
-    with house.connect() as connection:
+    workspace = logged.filled
+    with workspace.connect() as connection:
         for number in range(25):
-            house.add_message(connection, f"text {number}")
+            workspace.add_message(connection, f"text {number}")
     done = export(logged, "snapshot", "--json")
     assert done.code == 0, done
     folder = Path(done.json["path"])
@@ -341,7 +341,7 @@ def test_a_snapshot_holds_the_tables_of_one_moment_and_comes_all_at_once(logged)
     assert export(logged, "verify", str(out_of(logged))).code == 0
     logged.add(1)
     newer = Path(
-        export(logged, "snapshot", "--json", AGENTLIP_JOBS__SNAPSHOTS_KEPT="1").json["path"]
+        export(logged, "snapshot", "--json", AGENTLIP_EXPORT__SNAPSHOTS_KEPT="1").json["path"]
     )
     assert [path.name for path in folder.parent.iterdir() if path.name != ".lock"] == [newer.name]
     folder = newer

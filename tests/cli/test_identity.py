@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.identity import keys
-from appliance.identity.files import ARCHIVE, DAY_MS, KEYPAIR, Files
+from appliance.identity.files import ARCHIVE, DAY_MS, KEYPAIR, IdentityFiles
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 CLEANUP = ("identity", "archive-cleanup")
 
 
-def entry(out_days: float, left_days: float) -> keys.Archived:
+def entry(out_days: float, left_days: float) -> keys.ArchivedKeyPair:
     """A key rotated out so many days ago, with so many days of grace left."""
     now = SystemClock().now_ms()
     out, until = now - int(out_days * DAY_MS), now + int(left_days * DAY_MS)
@@ -27,15 +27,15 @@ YOUNG, OVER, LONG_OVER = entry(1, 6), entry(8, -1), entry(60, -50)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
+def files(tmp_path: Path) -> IdentityFiles:
     agentlip("init", cwd=tmp_path)
-    files = Files(DataDir(tmp_path))
+    files = IdentityFiles(DataDir(tmp_path))
     files.write(KEYPAIR, keys.make(iso(SystemClock().now_ms())))
-    files.write(ARCHIVE, keys.Archive((LONG_OVER, OVER, YOUNG)))
+    files.write(ARCHIVE, keys.KeyArchive((LONG_OVER, OVER, YOUNG)))
     return files
 
 
-def in_archive(files: Files) -> list[str]:
+def in_archive(files: IdentityFiles) -> list[str]:
     text = files.read(ARCHIVE)
     assert text is not None
     return [key.key_id for key in keys.read_archive(text).keys]
@@ -45,13 +45,15 @@ def ids(rows: list[dict[str, str]]) -> list[str]:
     return [row["key_id"] for row in rows]
 
 
-def test_it_asks_first_and_a_dry_run_changes_nothing(files: Files, tmp_path: Path) -> None:
+def test_cleanup_needs_yes_and_dry_run_changes_nothing(
+    files: IdentityFiles, tmp_path: Path
+) -> None:
     before = files.read(ARCHIVE)
-    asked = agentlip(*CLEANUP, "--json", cwd=tmp_path)
-    assert asked.code == 1
-    told = json.loads(asked.err)
-    assert "2 archived keys" in told["error"]
-    assert ids(told["details"]["found"]["removed"]) == [LONG_OVER.key_id, OVER.key_id]
+    refused = agentlip(*CLEANUP, "--json", cwd=tmp_path)
+    assert refused.code == 1
+    error = json.loads(refused.err)
+    assert "2 archived keys" in error["error"]
+    assert ids(error["details"]["found"]["removed"]) == [LONG_OVER.key_id, OVER.key_id]
     dry = agentlip(*CLEANUP, "--dry-run", "--yes", "--json", cwd=tmp_path)
     assert dry.json["dry_run"] is True
     assert ids(dry.json["removed"]) == [LONG_OVER.key_id, OVER.key_id]
@@ -59,8 +61,8 @@ def test_it_asks_first_and_a_dry_run_changes_nothing(files: Files, tmp_path: Pat
     assert files.read(ARCHIVE) == before
 
 
-def test_only_keys_past_their_grace_go_however_young_the_limit(
-    files: Files, tmp_path: Path
+def test_cleanup_removes_only_keys_past_their_grace_period(
+    files: IdentityFiles, tmp_path: Path
 ) -> None:
     first = agentlip(*CLEANUP, "--older-than", 30, "--yes", "--json", cwd=tmp_path)
     assert ids(first.json["removed"]) == [LONG_OVER.key_id]
@@ -71,13 +73,13 @@ def test_only_keys_past_their_grace_go_however_young_the_limit(
     assert ids(second.json["removed"]) == [OVER.key_id]
     assert in_archive(files) == [YOUNG.key_id]
     assert (files.folder / ARCHIVE).stat().st_mode & 0o077 == 0
-    again = agentlip(*CLEANUP, cwd=tmp_path)
-    assert again.code == 0, "nothing to remove, nothing to ask"
-    assert f"kept {YOUNG.key_id} until" in again.out
-    assert "privkey" not in first.out + second.out + again.out
+    third = agentlip(*CLEANUP, cwd=tmp_path)
+    assert third.code == 0, "nothing to remove, nothing to ask"
+    assert f"kept {YOUNG.key_id} until" in third.out
+    assert "privkey" not in first.out + second.out + third.out
 
 
-def test_archives_put_aside_go_when_no_grace_can_last(files: Files, tmp_path: Path) -> None:
+def test_old_malformed_archives_are_removed(files: IdentityFiles, tmp_path: Path) -> None:
     now = SystemClock().now_ms()
     old, young = (f"{ARCHIVE}.malformed-{now - days * DAY_MS}" for days in (31, 29))
     other = f"{ARCHIVE}.malformed-mine"
@@ -90,7 +92,9 @@ def test_archives_put_aside_go_when_no_grace_can_last(files: Files, tmp_path: Pa
     assert (files.folder / other).exists()
 
 
-def test_a_damaged_archive_and_a_missing_key_are_typed_errors(files: Files, tmp_path: Path) -> None:
+def test_a_damaged_archive_and_a_missing_key_are_typed_errors(
+    files: IdentityFiles, tmp_path: Path
+) -> None:
     (files.folder / ARCHIVE).write_text("{")
     damaged = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
     assert damaged.code == 2
@@ -101,13 +105,13 @@ def test_a_damaged_archive_and_a_missing_key_are_typed_errors(files: Files, tmp_
     assert json.loads(none.err)["code"] == "NO_IDENTITY"
 
 
-def test_it_refuses_while_the_appliance_runs(files: Files, tmp_path: Path) -> None:
+def test_cleanup_refuses_while_the_appliance_runs(files: IdentityFiles, tmp_path: Path) -> None:
     files.remove(KEYPAIR)
     files.remove(ARCHIVE)
     persistent = {"AGENTLIP_IDENTITY__MODE": "persistent"}
     assert agentlipd("up", cwd=tmp_path, **persistent).code == 0
     try:
-        files.write(ARCHIVE, keys.Archive((OVER, YOUNG)))
+        files.write(ARCHIVE, keys.KeyArchive((OVER, YOUNG)))
         assert ids(agentlip(*CLEANUP, "--dry-run", "--json", cwd=tmp_path).json["removed"]) == [
             OVER.key_id
         ]

@@ -63,7 +63,7 @@ def test_import_killed_again_and_again_ends_with_each_line_once(
 ) -> None:
     count = 6000
     file = _file(tmp_path / "a.jsonl", "killed", count)
-    chance = random.Random(7)
+    rng = random.Random(7)
     before = len(hub.events())
     kills = 0
     while True:
@@ -72,7 +72,7 @@ def test_import_killed_again_and_again_ends_with_each_line_once(
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=hub.workspace,
             env=environment(),
         )  # fmt: skip
-        target = before + chance.randrange(100, 2500)
+        target = before + rng.randrange(100, 2500)
         newest = _Newest(hub)
         until(lambda: process.poll() is not None or newest() >= target, 60)  # noqa: B023
         if process.poll() is None:
@@ -97,9 +97,7 @@ class _Newest:
         return int(events[-1]["event_id"]) if events else 0
 
 
-def test_bad_line_stops_with_its_number_after_what_came_before(
-    hub: HubProcess, tmp_path: Path
-) -> None:
+def test_invalid_line_stops_the_import_with_its_number(hub: HubProcess, tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     good = [_line(n, "bad") for n in range(3)]
     file.write_text("".join([*good, "{oops\n", _line(9, "bad")]), encoding="utf-8")
@@ -114,7 +112,9 @@ def test_bad_line_stops_with_its_number_after_what_came_before(
     assert summary["reasons"][0]["place"] == 4
 
 
-def test_what_the_hub_refuses_is_told_with_its_line(hub: HubProcess, tmp_path: Path) -> None:
+def test_entries_refused_by_the_hub_are_reported_with_their_lines(
+    hub: HubProcess, tmp_path: Path
+) -> None:
     file = tmp_path / "a.jsonl"
     lines = [
         _line(0, "refused"),
@@ -131,9 +131,7 @@ def test_what_the_hub_refuses_is_told_with_its_line(hub: HubProcess, tmp_path: P
     assert _stored(hub, "refused") == Counter(["line 0", "line 5"])
 
 
-def test_long_content_is_split_when_asked_and_comes_back_whole(
-    hub: HubProcess, tmp_path: Path
-) -> None:
+def test_long_content_is_split_on_request_without_loss(hub: HubProcess, tmp_path: Path) -> None:
     text = "\n".join(f"row {n} ü" for n in range(20_000))
     file = tmp_path / "a.jsonl"
     file.write_text(_line(0, "long", content=text), encoding="utf-8")
@@ -147,7 +145,7 @@ def test_long_content_is_split_when_asked_and_comes_back_whole(
     assert "".join(row["content_raw"] for row in rows[::-1]) == text
 
 
-def test_standard_input_is_a_file_too(hub: HubProcess) -> None:
+def test_import_reads_standard_input(hub: HubProcess) -> None:
     lines = "".join(_line(n, "piped") for n in range(10)).encode()
     for sent in (10, 0):
         done = agentlip(
@@ -158,7 +156,7 @@ def test_standard_input_is_a_file_too(hub: HubProcess) -> None:
     assert _stored(hub, "piped").total() == 10
 
 
-def test_mailbox(hub: HubProcess, tmp_path: Path) -> None:
+def test_mailbox_is_imported(hub: HubProcess, tmp_path: Path) -> None:
     file = tmp_path / "m.mbox"
     mails = [
         f"From x Mon Feb  2 10:00:{n:02d} 2026\nFrom: Ann <a@example.org>\n"
@@ -175,7 +173,7 @@ def test_mailbox(hub: HubProcess, tmp_path: Path) -> None:
     assert _stored(hub, "mail") == Counter(f"body {n}" for n in range(20))
 
 
-def test_missing_file_is_a_sentence(hub: HubProcess) -> None:
+def test_missing_file_is_reported(hub: HubProcess) -> None:
     done = agentlip("import", "jsonl", "/no/such/file", cwd=hub.workspace)
     assert done.code == 1
     assert "can't read /no/such/file" in done.err

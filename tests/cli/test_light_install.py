@@ -20,7 +20,7 @@ def test_plain_install_reads_a_workspace_and_brings_no_server(tmp_path: Path) ->
     subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, timeout=120)
     source = tmp_path / "source"
     # A copy, for building writes beside the sources.
-    names = ["appliance", "doctor", "migrations", "pyproject.toml", "README.md"]
+    names = ["appliance", "doctor", "migrations", "pyproject.toml", "setup.py", "README.md"]
     source.mkdir()
     present = [str(ROOT / name) for name in names if (ROOT / name).exists()]
     subprocess.run(["cp", "-r", *present, str(source)], check=True, timeout=60)
@@ -53,12 +53,12 @@ def test_plain_install_reads_a_workspace_and_brings_no_server(tmp_path: Path) ->
     assert doctor.returncode == 0, doctor
     python = str(home / "bin" / "python")
     sdk = run(
-        python, "-c", "import appliance.sdk.listen, appliance.sdk.importer, appliance.sdk.reader"
+        python, "-c", "import agentlip.sdk.listen, agentlip.sdk.importer, agentlip.sdk.reader"
     )
     assert sdk.returncode == 0, sdk
     export = run(agentlip, "export", "segments", "--format", "jsonl")
     assert export.returncode == 3, export  # this workspace was never served
     assert "has no epoch yet" in export.stderr
     assert run(agentlip, "export", "segments").returncode == 18
-    found = f"from importlib.util import find_spec; print([n for n in {HEAVY} if find_spec(n)])"
-    assert run(python, "-c", found).stdout.strip() == "[]"
+    program = f"from importlib.util import find_spec; print([n for n in {HEAVY} if find_spec(n)])"
+    assert run(python, "-c", program).stdout.strip() == "[]"

@@ -25,7 +25,7 @@ def log(workspace: Path) -> Path:
     return DataDir(workspace).logs / "agentlipd.log"
 
 
-def said(number: int, **more: object) -> str:
+def line(number: int, **more: object) -> str:
     fact = {"level": "info", "ts": "2026-01-01T00:00:00.000Z", "msg": f"line {number}", **more}
     return json.dumps(fact) + "\n"
 
@@ -34,7 +34,7 @@ def numbers(lines: list[dict[str, str]]) -> list[int]:
     return [int(line["msg"].removeprefix("line ")) for line in lines]
 
 
-def test_without_a_log_it_says_where_one_would_come_from(workspace: Path) -> None:
+def test_missing_log_is_reported_with_how_to_get_one(workspace: Path) -> None:
     done = agentlipd("logs", "--json", cwd=workspace)
     assert done.code == 1
     assert json.loads(done.err)["code"] == "LOG_MISSING"
@@ -52,11 +52,9 @@ def test_the_log_of_a_stopped_appliance_is_read(workspace: Path) -> None:
     assert "{" not in text.splitlines()[-1].partition("  ")[0]
 
 
-def test_the_last_lines_come_also_from_the_log_that_was_set_aside(
-    workspace: Path, log: Path
-) -> None:
-    log.with_name("agentlipd.log.1").write_text("".join(said(n) for n in range(10_000)))
-    log.write_text("".join(said(n) for n in range(10_000, 10_005)))
+def test_last_lines_include_the_rotated_log(workspace: Path, log: Path) -> None:
+    log.with_name("agentlipd.log.1").write_text("".join(line(n) for n in range(10_000)))
+    log.write_text("".join(line(n) for n in range(10_000, 10_005)))
     read = agentlipd("logs", "--json", "--lines", 3_000, cwd=workspace).lines
     assert numbers(read) == list(range(7_005, 10_005))
     assert numbers(agentlipd("logs", "--json", "-n", 2, cwd=workspace).lines) == [10_003, 10_004]
@@ -65,8 +63,10 @@ def test_the_last_lines_come_also_from_the_log_that_was_set_aside(
     assert numbers(agentlipd("logs", "--json", "-n", 1, cwd=workspace).lines) == [9_999]
 
 
-def test_what_is_no_json_is_one_object_and_harms_no_terminal(workspace: Path, log: Path) -> None:
-    log.write_bytes(b"Error: \x1b[31mno\xff\n" + said(1, path="/x").encode() + b'["a"]')
+def test_line_that_is_not_json_becomes_one_object_and_cannot_steer_the_terminal(
+    workspace: Path, log: Path
+) -> None:
+    log.write_bytes(b"Error: \x1b[31mno\xff\n" + line(1, path="/x").encode() + b'["a"]')
     lines = agentlipd("logs", "--json", cwd=workspace).lines
     assert lines[0] == {"msg": "Error: \x1b[31mno\N{REPLACEMENT CHARACTER}"}
     assert lines[2] == {"msg": '["a"]'}
@@ -77,7 +77,7 @@ def test_what_is_no_json_is_one_object_and_harms_no_terminal(workspace: Path, lo
 
 @pytest.fixture
 def following(workspace: Path, log: Path) -> Iterator["subprocess.Popen[str]"]:
-    log.write_text(said(1) + said(2) + said(3))
+    log.write_text(line(1) + line(2) + line(3))
     process = subprocess.Popen(
         command("agentlipd", "logs", "-f", "--lines", "2", "--json"), stdout=subprocess.PIPE,
         cwd=workspace, env=environment(), text=True,
@@ -87,7 +87,7 @@ def following(workspace: Path, log: Path) -> Iterator["subprocess.Popen[str]"]:
     process.wait(10)
 
 
-def test_it_follows_across_rotation_and_a_cut(
+def test_follow_continues_after_rotation_and_truncation(
     following: "subprocess.Popen[str]", log: Path
 ) -> None:
     assert following.stdout is not None
@@ -98,24 +98,24 @@ def test_it_follows_across_rotation_and_a_cut(
 
     assert read(2) == [2, 3]
     with log.open("a") as file:
-        file.write(said(4))
-        file.write(said(5)[:20])  # a line that is still being written
+        file.write(line(4))
+        file.write(line(5)[:20])  # a line that is still being written
         file.flush()
         assert read(1) == [4]
-        file.write(said(5)[20:])
+        file.write(line(5)[20:])
     assert read(1) == [5]
     with log.open("a") as file:
         log.replace(log.with_name("agentlipd.log.1"))
-        file.write(said(6))  # by the server that has the old one open
-    log.write_text(said(7) + said(8))
+        file.write(line(6))  # by the server that has the old one open
+    log.write_text(line(7) + line(8))
     assert read(3) == [6, 7, 8]
-    log.write_text(said(9))  # cut, and shorter now
+    log.write_text(line(9))  # cut, and shorter now
     assert read(1) == [9]
     following.send_signal(signal.SIGINT)
     assert following.wait(20) == 0
 
 
-def test_it_waits_for_a_log_that_is_not_there_yet(workspace: Path, log: Path) -> None:
+def test_follow_waits_for_a_missing_log(workspace: Path, log: Path) -> None:
     process = subprocess.Popen(
         command("agentlipd", "logs", "-f"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=workspace, env=environment(), text=True,
@@ -124,11 +124,11 @@ def test_it_waits_for_a_log_that_is_not_there_yet(workspace: Path, log: Path) ->
         assert process.stdout is not None
         assert process.stderr is not None
         assert "waiting for one" in process.stderr.readline()
-        log.write_text(said(1))
+        log.write_text(line(1))
         assert "line 1" in process.stdout.readline()
         process.stdout.close()
         with log.open("a") as file:
-            file.write(said(2))
+            file.write(line(2))
         process.wait(20)
         assert process.returncode == 0
     finally:

@@ -22,13 +22,13 @@ UNDER = {
 }
 
 
-def test_lines_in_lines_out(hub: HubProcess) -> None:
-    asked = [
+def test_bridge_answers_each_request_line_with_one_line(hub: HubProcess) -> None:
+    requests = [
         {"jsonrpc": "2.0", "id": 1, "method": "ping"},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": "two", "method": "tools/list"},
     ]
-    text = "".join(json.dumps(each) + "\n" for each in asked).encode()
+    text = "".join(json.dumps(each) + "\n" for each in requests).encode()
     for before, after in (
         (("--workspace", hub.workspace), ()),
         ((), ("--workspace", hub.workspace)),
@@ -39,17 +39,19 @@ def test_lines_in_lines_out(hub: HubProcess) -> None:
         assert done.err == ""
 
 
-def test_without_a_hub_every_request_is_told_so(tmp_path: Path) -> None:
+def test_without_a_hub_every_request_gets_an_error_with_a_hint(tmp_path: Path) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     done = agentlip("mcp", "--workspace", tmp_path, cwd=tmp_path, stdin=text)
     assert done.code == 0
-    (told,) = done.lines
-    assert "agentlip init" in told["error"]["data"]["hint"]
+    (reply,) = done.lines
+    assert "agentlip init" in reply["error"]["data"]["hint"]
     assert "agentlip mcp: no workspace" in done.err
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_snippet_starts_the_bridge_for_this_workspace(hub: HubProcess, client: str) -> None:
+def test_printed_configuration_starts_the_bridge_for_the_workspace(
+    hub: HubProcess, client: str
+) -> None:
     done = agentlip("mcp", "config", client, "--json", "--workspace", hub.workspace, cwd=Path("/"))
     assert done.code == 0, done
     snippet = done.json["snippet"]
@@ -65,7 +67,7 @@ def test_a_snippet_starts_the_bridge_for_this_workspace(hub: HubProcess, client:
     assert hub.token not in done.out
 
 
-def test_paths_with_spaces_and_quotes_survive(tmp_path: Path) -> None:
+def test_paths_with_spaces_and_quotes_are_quoted(tmp_path: Path) -> None:
     odd = tmp_path / 'a "quoted" füge'
     agentlip("init", odd, cwd=tmp_path)
     for client, load in (("codex", tomllib.loads), ("cursor", json.loads)):
@@ -74,17 +76,17 @@ def test_paths_with_spaces_and_quotes_survive(tmp_path: Path) -> None:
         assert entry["args"][-1] == str(odd)
 
 
-def test_for_people(hub: HubProcess) -> None:
+def test_configuration_instructions_go_to_standard_error(hub: HubProcess) -> None:
     done = agentlip("mcp", "config", "claude-code", cwd=hub.workspace)
     assert json.loads(done.out)
-    assert "into .mcp.json" in done.err
+    assert "add to .mcp.json" in done.err
     assert "or: claude mcp add agentlip -- " in done.err
     wrong = agentlip("mcp", "config", "nobody", cwd=hub.workspace)
     assert wrong.code == 1
     assert "claude-code" in wrong.err
 
 
-def test_a_remote_hub_has_no_workspace(tmp_path: Path) -> None:
+def test_configuration_for_a_remote_hub_names_no_workspace(tmp_path: Path) -> None:
     done = agentlip(
         "mcp", "config", "generic", cwd=tmp_path, AGENTLIP_URL="https://hub.example.org"
     )

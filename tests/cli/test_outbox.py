@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.ledger import broker
+from tests.support.fake_broker import serve_fake_broker
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
@@ -27,14 +27,14 @@ url = "{url}"
 
 
 @pytest.fixture(scope="module")
-def scene():
-    with broker() as scene:
-        yield scene
+def broker_server():
+    with serve_fake_broker() as broker_server:
+        yield broker_server
 
 
 @pytest.fixture(scope="module")
-def hub(scene, tmp_path_factory):
-    settings = SETTINGS.format(url=scene.url)
+def hub(broker_server, tmp_path_factory):
+    settings = SETTINGS.format(url=broker_server.url)
     with serve(tmp_path_factory.mktemp("outbox"), settings=settings) as hub:
         yield hub
 
@@ -49,16 +49,19 @@ def wait_for(hub, key, status):
     until(lambda: hub.http.get(path).body["send"]["status"] == status, 10, status)
 
 
-def test_a_send_is_queued_delivered_and_told_again(hub, scene, run):
+def test_repeated_send_reports_the_delivery(hub, broker_server, run):
     outbox = ("outbox", "send", "#alerts", "-", "--id", "k1")
     words = (*outbox, "--meta", '{"a": 1}', "--priority", "now")
     done = run(*words, stdin="héllo".encode())
     assert (done.code, done.out) == (0, "queued: k1\n")
     wait_for(hub, "k1", "done")
-    row = scene.ledger.rows["default", "k1"]
+    row = broker_server.broker.rows["default", "k1"]
     assert (row["body"], row["meta"], row["priority"]) == ("héllo", {"a": 1}, "now")
-    again = run(*words, stdin="héllo".encode())
-    assert (again.code, again.out) == (0, f"delivered before as {row['broker_message_id']}: k1\n")
+    repeated = run(*words, stdin="héllo".encode())
+    assert (repeated.code, repeated.out) == (
+        0,
+        f"already delivered as {row['broker_message_id']}: k1\n",
+    )
     other = run("outbox", "send", "#alerts", "other", "--id", "k1", "--json")
     assert other.code == 2
     assert json.loads(other.err)["conflict"] == "outbox_done_fingerprint_mismatch"
@@ -68,11 +71,11 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
     file = hub.workspace / "agentlip.toml"
     before = file.read_text()
     try:
-        changed = before.replace("[outbox]", "[outbox]\nmessage_bytes_max = 10\nwriter = 'process'")
+        changed = before.replace("[outbox]", "[outbox]\nmessage_bytes_max = 10\nconcurrency_max=3")
         file.write_text(changed)
         done = run("outbox", "reload")
         assert (done.code, done.out) == (
-            0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): writer\n",
+            0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): concurrency_max\n",
         )  # fmt: skip
         assert "more than 10 bytes" in run("outbox", "send", "#alerts", "x" * 11).err
         file.write_text("[outbox]\nbatch_max = 0\n")
@@ -86,24 +89,24 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
     }  # fmt: skip
 
 
-def test_dead_sends_are_listed_requeued_inspected_dropped_and_exported(hub, scene, run):
-    scene.ledger.trouble = lambda _item: (404, {"error": "no such topic"}, None)
+def test_dead_letters_are_listed_requeued_inspected_dropped_and_exported(hub, broker_server, run):
+    broker_server.broker.fault = lambda _item: (404, {"error": "no such topic"}, None)
     for key in ("d1", "d2", "d3"):
         assert run("outbox", "send", "#gone", key, "--id", key).code == 0
         wait_for(hub, key, "dead")
-    scene.ledger.trouble = lambda _item: None
+    broker_server.broker.fault = lambda _item: None
     listed = run("outbox", "list", "--failed", "--json").json
-    assert {one["client_message_id"] for one in listed} == {"d1", "d2", "d3"}
+    assert {row["client_message_id"] for row in listed} == {"d1", "d2", "d3"}
     dry = run("outbox", "requeue", "--failed", "--auto", "--dry-run", "--json").json
     assert (len(dry["requeued"]), dry["dry_run"]) == (3, True)
     words = ("--new-client-id", "d1b", "--patch-payload", '{"message": "better"}')
     assert run("outbox", "requeue", "d1", *words).code == 0
     wait_for(hub, "d1b", "done")
-    assert scene.ledger.rows["default", "d1b"]["body"] == "better"
-    shown = run("outbox", "inspect", "d1").out
-    assert "status: aborted" in shown
-    assert "message: d1" in shown
-    assert " done d1b" in shown
+    assert broker_server.broker.rows["default", "d1b"]["body"] == "better"
+    output = run("outbox", "inspect", "d1").out
+    assert "status: aborted" in output
+    assert "message: d1" in output
+    assert " done d1b" in output
     assert run("outbox", "requeue", "d1", "--auto").code == 2
     assert run("outbox", "drop", "d2").code == 0
     assert "message: (dropped)" in run("outbox", "inspect", "d2").out
@@ -111,13 +114,13 @@ def test_dead_sends_are_listed_requeued_inspected_dropped_and_exported(hub, scen
     assert (exported["send"]["client_message_id"], exported["message"]) == ("d3", "d3")
     assert run("outbox", "prune").code == 1
     assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
-    assert run("outbox", "list", "--failed").err.strip() == "no such sends"
+    assert run("outbox", "list", "--failed").err.strip() == "no matching sends"
     assert run("outbox", "status").out.startswith("normal, ")
 
 
-def test_lists_and_chains_are_followed_page_by_page(hub, scene, run):
+def test_lists_and_chains_are_paged(hub, broker_server, run):
     """A page holds three rows or fewer."""
-    scene.ledger.trouble = lambda _item: (404, {"error": "no such topic"}, None)
+    broker_server.broker.fault = lambda _item: (404, {"error": "no such topic"}, None)
     keys = [f"c{number}" for number in range(8)]
     try:
         assert run("outbox", "send", "#gone", "chained", "--id", keys[0]).code == 0
@@ -126,42 +129,40 @@ def test_lists_and_chains_are_followed_page_by_page(hub, scene, run):
             assert run("outbox", "requeue", before, "--new-client-id", after).code == 0
         wait_for(hub, keys[-1], "dead")
     finally:
-        scene.ledger.trouble = lambda _item: None
+        broker_server.broker.fault = lambda _item: None
     first = hub.http.get(f"/v1/outbox/inspect?id={keys[4]}")
     assert first.body["has_more"]
     assert len(first.raw) <= 2000
-    found = run("outbox", "inspect", keys[4], "--json").json
-    assert [one["client_message_id"] for one in found["chain"]] == keys
-    assert (found["has_more"], found["next"]) == (False, None)
+    result = run("outbox", "inspect", keys[4], "--json").json
+    assert [row["client_message_id"] for row in result["chain"]] == keys
+    assert (result["has_more"], result["next"]) == (False, None)
     assert run("outbox", "inspect", keys[4]).out.count(" aborted c") == 7
     assert len(hub.http.get("/v1/outbox/sends").body["sends"]) <= 3
     listed = run("outbox", "list", "--status", "aborted", "--limit", "6", "--json").json
-    assert [one["client_message_id"] for one in listed] == keys[6:0:-1]
+    assert [row["client_message_id"] for row in listed] == keys[6:0:-1]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("outbox", "send", "bob", "x"), "whole public key"),
         (("outbox", "send", "#a", "x", "--meta", "[]"), "JSON object"),
-        (("outbox", "send", "#a", "x", "--mesh", "nowhere"), "no broker is known"),
-        (("outbox", "inspect", "nothing"), "no such send"),
+        (("outbox", "send", "#a", "x", "--mesh", "nowhere"), "no broker is configured"),
+        (("outbox", "inspect", "nothing"), "send not found"),
         (("outbox", "requeue", "--auto"), "an id or a filter"),
         (("outbox", "requeue", "k", "--auto", "--patch-payload", "@/nowhere"), "can't read"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(run, words, said):
+def test_invalid_arguments_print_one_error(run, words, message):
     done = run(*words)
     assert done.code == 1
-    assert said in done.err
+    assert message in done.err
 
 
-def test_a_damaged_outbox_is_refused_at_the_start_and_mended_by_the_command_it_names(
-    scene, tmp_path
-):
-    """kill -9, and a page of the file is gone: what was accepted and can be read goes out."""
-    scene.before = lambda _path, _body: (503, {}, b"")
-    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=scene.url))
+def test_damaged_outbox_stops_the_start_until_recovered(broker_server, tmp_path):
+    """After kill -9 and a lost page, all readable accepted sends are delivered."""
+    broker_server.before = lambda _path, _body: (503, {}, b"")
+    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=broker_server.url))
     run = partial(agentlip, cwd=hub.workspace)
     try:
         hub.start()
@@ -180,21 +181,21 @@ def test_a_damaged_outbox_is_refused_at_the_start_and_mended_by_the_command_it_n
         hub.start()
         assert hub.http.get("/v1/outbox").body["code"] == "STORE_SUSPENDED"
         hub.stop()
-        asked = run("outbox", "recover")
-        assert (asked.code, "--yes" in asked.err) == (1, True)
+        refused = run("outbox", "recover")
+        assert (refused.code, "--yes" in refused.err) == (1, True)
         recovered = run("outbox", "recover", "--yes", "--json")
         done = recovered.json
         assert recovered.code == (1 if done["ids_lost"] or done["ids_unknown"] else 0)
         assert done["sends"] + done["ids_lost"] == 400
         assert done["sends"] > 300
-        scene.before = lambda _path, _body: None
+        broker_server.before = lambda _path, _body: None
         hub.start()
         assert run("outbox", "recover", "--yes").code == 2, "the appliance runs"
         until(lambda: not hub.http.get("/v1/outbox").body["depth"]["pending"], what="delivered")
         depth = hub.http.get("/v1/outbox").body["depth"]
         assert (depth["dead"], depth["aborted"]) == (0, done["ids_lost"])
-        arrived = [key for _, key in scene.ledger.rows if key.startswith("damage-")]
+        arrived = [key for _, key in broker_server.broker.rows if key.startswith("damage-")]
         assert len(arrived) == done["sends"]
     finally:
-        scene.before = lambda _path, _body: None
+        broker_server.before = lambda _path, _body: None
         hub.kill()

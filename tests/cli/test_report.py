@@ -20,10 +20,10 @@ NASTY = "<script>alert('x')</script> & $x_1$ \u202e"
 
 
 @pytest.fixture
-def place(tmp_path):
-    house = Filled(tmp_path / "house", messages=0)
-    house.version = write(
-        house.datadir.dir / "gold",
+def filled(tmp_path):
+    workspace = Filled(tmp_path / "house", messages=0)
+    workspace.version = write(
+        workspace.datadir.dir / "gold",
         {
             "2026-11-19": [
                 did("ann", 5, replied=2, first_reply_median_seconds=10.0, edits=1),
@@ -40,79 +40,79 @@ def place(tmp_path):
             "2026-11-20": [answered("ann", NASTY, 1, 1)],
         },
     )
-    return house
+    return workspace
 
 
-def ask(place, *more, **env):
-    return agentlip("report", "activity", *more, cwd=place.path, **env)
+def ask(filled, *more, **env):
+    return agentlip("report", "activity", *more, cwd=filled.path, **env)
 
 
-def test_sums_are_those_of_the_rows(place):
-    found = ask(place, "--json").json
-    assert (found["first"], found["last"]) == ("2026-11-19", "2026-11-20")
-    assert found["total"]["messages"] == 23
-    assert [(one["key"], one["messages"]) for one in found["days"]] == [
+def test_report_sums_match_the_rows(filled):
+    answer = ask(filled, "--json").json
+    assert (answer["first"], answer["last"]) == ("2026-11-19", "2026-11-20")
+    assert answer["total"]["messages"] == 23
+    assert [(day["key"], day["messages"]) for day in answer["days"]] == [
         ("2026-11-19", 8),
         ("2026-11-20", 15),
     ]
-    assert [(one["name"], one["messages"]) for one in found["senders"]] == [
+    assert [(row["name"], row["messages"]) for row in answer["senders"]] == [
         ("cid", 9),
         ("ann", 7),
         (NASTY, 4),
         ("ben", 3),
     ]
-    ann = found["senders"][1]
+    ann = answer["senders"][1]
     assert (ann["edits"], ann["replied"], ann["reply_seconds"], ann["active_seconds"]) == (
         1, 5, 20.0, 120.0,
     )  # fmt: skip
-    assert found["topics"][1]["name"] == "T"
-    assert {one["name"] for one in found["topics"]} == {"Builds", "T", "topic_2"}
-    assert found["pairs"][0] == {
+    assert answer["topics"][1]["name"] == "T"
+    assert {topic["name"] for topic in answer["topics"]} == {"Builds", "T", "topic_2"}
+    assert answer["pairs"][0] == {
         "sender": "ben", "answers": "ann", "replies": 4, "median_seconds": 9.0,
     }  # fmt: skip
 
 
-def test_days_and_channels_and_the_number_of_rows_can_be_chosen(place):
-    one_day = ask(place, "--json", "--from", "2026-11-20", "--to", "2026-11-20").json
-    assert one_day["total"]["messages"] == 15
+def test_report_filters_days_channels_and_rows(filled):
+    single = ask(filled, "--json", "--from", "2026-11-20", "--to", "2026-11-20").json
+    assert single["total"]["messages"] == 15
     for name in ("other", "ch_2"):
-        assert ask(place, "--json", "--channel", name).json["total"]["messages"] == 9
-    top = ask(place, "--json", "--top", "1").json
-    assert [one["name"] for one in top["senders"]] == ["cid"]
+        assert ask(filled, "--json", "--channel", name).json["total"]["messages"] == 9
+    top = ask(filled, "--json", "--top", "1").json
+    assert [sender["name"] for sender in top["senders"]] == ["cid"]
     assert top["left_out"] == {"channels": 1, "topics": 2, "senders": 3, "pairs": 1}
 
 
-def test_the_table_is_for_people_and_its_rows_are_chosen_by_a_flag(place):
-    done = ask(place)
+def test_table_shows_the_rows_chosen_by_a_flag(filled):
+    done = ask(filled)
     lines = done.out.splitlines()
     assert lines[0] == "2026-11-19 to 2026-11-20 (UTC): 23 messages"
     assert lines[1].split()[:2] == ["MESSAGES", "EDITS"]
     assert lines[2].split()[0] == "9"
     assert lines[2].endswith("cid")
     assert "\u202e" not in done.out
-    assert "ben answers ann" in ask(place, "--by", "pair").out
-    assert "2026-11-19" in ask(place, "--by", "day").out.splitlines()[2]
-    assert "3 more: --top 4" in ask(place, "--top", "1").err
-    assert ask(place, "--by", "moon").code == 1
+    assert "ben answers ann" in ask(filled, "--by", "pair").out
+    assert "2026-11-19" in ask(filled, "--by", "day").out.splitlines()[2]
+    assert "3 more: --top 4" in ask(filled, "--top", "1").err
+    assert ask(filled, "--by", "moon").code == 1
 
 
-def test_pictures_and_the_page_are_whole_and_names_in_them_are_only_text(place):
-    done = ask(place, "--charts", "pictures", "--html", "report.html")
+def test_charts_and_page_are_complete_and_escape_names(filled):
+    done = ask(filled, "--charts", "pictures", "--html", "report.html")
     assert done.code == 0, done
-    pictures = place.path / "pictures"
+    pictures = filled.path / "pictures"
     names = ["days", "pairs", "replies", "senders", "topics"]
-    found = sorted(path.name for path in pictures.iterdir())
-    assert found == sorted(f"activity-{name}.{kind}" for name in names for kind in ("png", "svg"))
+    files = sorted(path.name for path in pictures.iterdir())
+    assert files == sorted(f"activity-{name}.{kind}" for name in names for kind in ("png", "svg"))
     for name in names:
         assert (pictures / f"activity-{name}.png").read_bytes().startswith(b"\x89PNG")
         xml.parse(pictures / f"activity-{name}.svg")
-    text = (place.path / "report.html").read_text("utf-8")
+    text = (filled.path / "report.html").read_text("utf-8")
     assert text.count("<svg") == 5
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "http-equiv" in text
     before = (pictures / "activity-days.svg").read_bytes()
-    assert ask(place, "--charts", "pictures").code == 0
+    assert ask(filled, "--charts", "pictures").code == 0
     assert (pictures / "activity-days.svg").read_bytes() == before
 
 
@@ -138,55 +138,55 @@ def spoil(what: str, version: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "code", "words"),
     [
-        ("missing", 10, "in the manifest, and not there"),
-        ("nothing", 10, "holds no activity tables"),
-        ("torn", 11, "its manifest says"),
-        ("not parquet", 11, "is torn"),
-        ("torn manifest", 11, "cut off"),
+        ("missing", 10, "in the manifest but does not exist"),
+        ("nothing", 10, "contains no activity tables"),
+        ("torn", 11, "its manifest requires"),
+        ("not parquet", 11, "cannot be read"),
+        ("torn manifest", 11, "truncated"),
         ("version", 13, "activity-2"),
     ],
 )
-def test_bad_tables_end_in_one_sentence_and_nothing_is_written(place, what, code, words):
-    spoil(what, place.version)
-    done = ask(place, "--charts", "pictures", "--html", "report.html")
+def test_invalid_tables_are_reported_and_nothing_is_written(filled, what, code, words):
+    spoil(what, filled.version)
+    done = ask(filled, "--charts", "pictures", "--html", "report.html")
     assert (done.code, words in done.err) == (code, True), done
     assert "Traceback" not in done.err
-    assert not (place.path / "pictures").exists()
-    assert not (place.path / "report.html").exists()
+    assert not (filled.path / "pictures").exists()
+    assert not (filled.path / "report.html").exists()
 
 
-def test_an_empty_range_bad_days_and_a_bad_place_end_in_one_sentence(place):
-    assert ask(place, "--from", "2027-01-01").code == 14
-    assert ask(place, "--channel", "nobody").code == 14
-    assert ask(place, "--from", "yesterday").code == 1
-    (place.path / "file").write_text("in the way")
-    assert ask(place, "--charts", "file/x").code == 15
-    done = ask(place, "--html", "nowhere/report.html")
+def test_invalid_days_and_output_paths_are_reported(filled):
+    assert ask(filled, "--from", "2027-01-01").code == 14
+    assert ask(filled, "--channel", "nobody").code == 14
+    assert ask(filled, "--from", "yesterday").code == 1
+    (filled.path / "file").write_text("in the way")
+    assert ask(filled, "--charts", "file/x").code == 15
+    done = ask(filled, "--html", "nowhere/report.html")
     assert (done.code, done.out) == (15, "")
 
 
-def test_without_matplotlib_the_table_is_there_and_pictures_say_what_to_install(place):
-    hidden = place.path / "hidden" / "matplotlib"
+def test_charts_without_matplotlib_name_the_missing_package(filled):
+    hidden = filled.path / "hidden" / "matplotlib"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError")
     without = {"PYTHONPATH": f"{hidden.parent}{os.pathsep}{environment()['PYTHONPATH']}"}
-    assert ask(place, **without).code == 0
-    done = ask(place, "--charts", "pictures", **without)
+    assert ask(filled, **without).code == 0
+    done = ask(filled, "--charts", "pictures", **without)
     assert (done.code, "agentlip[report]" in done.err) == (18, True)
-    assert not (place.path / "pictures").exists()
+    assert not (filled.path / "pictures").exists()
 
 
 @given(some.lists(some.tuples(some.floats(0, 100), some.integers(1, 9))))
-def test_the_weighted_median_has_half_of_the_weight_on_either_side(pairs):
-    found = weighted_median(pairs)
+def test_weighted_median_has_half_of_the_weight_on_either_side(pairs):
+    median = weighted_median(pairs)
     if not pairs:
-        assert found is None
+        assert median is None
         return
     half = sum(weight for _, weight in pairs) / 2
-    assert sum(weight for value, weight in pairs if value < found) <= half
-    assert sum(weight for value, weight in pairs if value > found) <= half
+    assert sum(weight for value, weight in pairs if value < median) <= half
+    assert sum(weight for value, weight in pairs if value > median) <= half
 
 
-def test_the_output_of_the_job_may_be_named_instead_of_its_gold(place):
-    found = report(place.datadir.dir, None, None, None, 5)
-    assert found.total.messages == 23
+def test_report_accepts_the_output_folder_of_the_job(filled):
+    result = report(filled.datadir.dir, None, None, None, 5)
+    assert result.total.messages == 23

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from appliance.identity import keys
-from appliance.identity.files import KEYPAIR, Files
-from appliance.identity.mode import PASSING
+from appliance.identity.files import KEYPAIR, IdentityFiles
+from appliance.identity.mode import SHORT_LIVED_VARIABLES
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd
@@ -25,20 +25,20 @@ def workspace(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_asks_and_a_dry_run_changes_nothing(workspace: Path) -> None:
-    asked = agentlipd("reset", "--json", cwd=workspace)
-    assert asked.code == 1
-    told = json.loads(asked.err)
-    assert ".agentlip/db.sqlite3" in told["details"]["found"]["removed"]
-    assert told["hint"] == "agentlipd reset --yes"
+def test_reset_without_yes_and_dry_run_change_nothing(workspace: Path) -> None:
+    refused = agentlipd("reset", "--json", cwd=workspace)
+    assert refused.code == 1
+    error = json.loads(refused.err)
+    assert ".agentlip/db.sqlite3" in error["details"]["found"]["removed"]
+    assert error["hint"] == "agentlipd reset --yes"
     dry = agentlipd("reset", "--dry-run", "--yes", "--json", cwd=workspace).json
     assert dry["dry_run"] is True
-    assert dry["removed"] == told["details"]["found"]["removed"]
+    assert dry["removed"] == error["details"]["found"]["removed"]
     assert dry["bytes"] > 0
     assert DataDir(workspace).database("hub").exists()
 
 
-def test_everything_of_ours_goes_and_the_rest_stays(workspace: Path) -> None:
+def test_reset_removes_only_our_files(workspace: Path) -> None:
     left = workspace / ".agentlip.removed-0123456789abcdef"  # by a reset that broke off
     left.mkdir()
     (left / "token").write_text("x")
@@ -51,7 +51,7 @@ def test_everything_of_ours_goes_and_the_rest_stays(workspace: Path) -> None:
     assert agentlip("init", cwd=workspace).code == 0
 
 
-def test_it_refuses_while_the_appliance_runs(workspace: Path) -> None:
+def test_reset_is_refused_while_the_appliance_runs(workspace: Path) -> None:
     assert agentlipd("up", cwd=workspace).code == 0
     try:
         refused = agentlipd("reset", "--yes", "--json", cwd=workspace)
@@ -63,9 +63,9 @@ def test_it_refuses_while_the_appliance_runs(workspace: Path) -> None:
     assert agentlipd("reset", "--yes", cwd=workspace).code == 0
 
 
-def test_it_says_which_broker_must_revoke_the_key(workspace: Path) -> None:
+def test_reset_names_the_broker_that_must_revoke_the_key(workspace: Path) -> None:
     made = keys.make(iso(SystemClock().now_ms()))
-    Files(DataDir(workspace)).write(KEYPAIR, made)
+    IdentityFiles(DataDir(workspace)).write(KEYPAIR, made)
     (workspace / "agentlip.toml").write_text(
         '[[outbox.brokers]]\nmesh = "lab"\nurl = "https://broker.example.org"\n'
     )
@@ -77,7 +77,7 @@ def test_it_says_which_broker_must_revoke_the_key(workspace: Path) -> None:
     assert command in agentlipd("reset", "--yes", cwd=workspace).err
 
 
-def test_a_link_is_not_followed(workspace: Path, tmp_path: Path) -> None:
+def test_reset_does_not_follow_a_link(workspace: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     DataDir(workspace).dir.rename(elsewhere)
     DataDir(workspace).dir.symlink_to(elsewhere)
@@ -89,7 +89,10 @@ def test_a_link_is_not_followed(workspace: Path, tmp_path: Path) -> None:
 def test_uninstall_removes_the_service_the_process_and_the_data(
     workspace: Path, tmp_path: Path
 ) -> None:
-    env = {**dict.fromkeys(("CI", *PASSING), ""), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    env = {
+        **dict.fromkeys(("CI", *SHORT_LIVED_VARIABLES), ""),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
     units = tmp_path / "config" / "systemd" / "user"
     for name in ("agentlip", "foreign"):
         agentlipd("install-service", "--no-enable", "--name", name, cwd=workspace, **env)
@@ -97,9 +100,9 @@ def test_uninstall_removes_the_service_the_process_and_the_data(
     foreign.write_text("[Service]\nExecStart=/bin/true\n")
     assert agentlipd("up", cwd=workspace, **env).code == 0
     try:
-        asked = agentlipd("uninstall", "--json", cwd=workspace, **env)
-        assert asked.code == 1
-        assert json.loads(asked.err)["details"]["services"] == [str(unit)]
+        refused = agentlipd("uninstall", "--json", cwd=workspace, **env)
+        assert refused.code == 1
+        assert json.loads(refused.err)["details"]["services"] == [str(unit)]
         dry = agentlipd("uninstall", "--dry-run", "--name", "foreign", cwd=workspace, **env)
         assert str(foreign) not in dry.out, "somebody else wrote it"
         assert unit.exists()

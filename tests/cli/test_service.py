@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from appliance.identity.mode import PASSING
+from appliance.identity.mode import SHORT_LIVED_VARIABLES
 from appliance.kernel.datadir import DataDir
-from tests.support.commands import Done, agentlipd
+from tests.support.commands import CommandOutput, agentlipd
 
 pytestmark = pytest.mark.slow
 
-OUTSIDE_CI = dict.fromkeys(("CI", *PASSING), "")
+OUTSIDE_CI = dict.fromkeys(("CI", *SHORT_LIVED_VARIABLES), "")
 
 
-class Place:
+class ServiceFixture:
     """A workspace and a user's own folder of units."""
 
     def __init__(self, folder: Path) -> None:
@@ -25,7 +25,7 @@ class Place:
         self.units = folder / "config" / "systemd" / "user"
         self.env = {**OUTSIDE_CI, "XDG_CONFIG_HOME": str(folder / "config")}
 
-    def __call__(self, *words: Any, env: Mapping[str, str] | None = None) -> Done:
+    def __call__(self, *words: Any, env: Mapping[str, str] | None = None) -> CommandOutput:
         return agentlipd(*words, cwd=self.workspace, **{**self.env, **(env or {})})
 
     def install(self, name: str = "agentlip") -> Path:
@@ -35,59 +35,63 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def service(tmp_path: Path) -> ServiceFixture:
+    return ServiceFixture(tmp_path)
 
 
 @pytest.mark.parametrize("variable", ["CI", "GITHUB_ACTIONS"])
-def test_no_service_is_installed_in_ci_unless_it_is_allowed(place: Place, variable: str) -> None:
+def test_no_service_is_installed_in_ci_unless_it_is_allowed(
+    service: ServiceFixture, variable: str
+) -> None:
     ci = {variable: "true"}
-    refused = place("install-service", "--no-enable", "--json", env=ci)
+    refused = service("install-service", "--no-enable", "--json", env=ci)
     assert refused.code == 2
-    told = json.loads(refused.err)
-    assert (told["code"], told["details"]) == ("SERVICE_IN_CI", {"variable": variable})
-    assert "--allow-ci-persistent" in told["hint"]
-    assert not place.units.exists()
-    assert not (place.workspace / ".agentlip").exists()
-    assert place("install-service", "--print", env=ci).code == 0
+    error = json.loads(refused.err)
+    assert (error["code"], error["details"]) == ("SERVICE_IN_CI", {"variable": variable})
+    assert "--allow-ci-persistent" in error["hint"]
+    assert not service.units.exists()
+    assert not (service.workspace / ".agentlip").exists()
+    assert service("install-service", "--print", env=ci).code == 0
     words = ("install-service", "--no-enable", "--allow-ci-persistent")
-    assert place(*words, env=ci).code == 0
-    assert (place.units / "agentlip.service").exists()
+    assert service(*words, env=ci).code == 0
+    assert (service.units / "agentlip.service").exists()
 
 
-def test_what_was_installed_is_removed_and_the_data_stay(place: Place) -> None:
-    unit, other = place.install(), place.install("other")
-    link = place.units / "default.target.wants" / unit.name
+def test_uninstall_removes_the_unit_and_keeps_the_data(service: ServiceFixture) -> None:
+    unit, other = service.install(), service.install("other")
+    link = service.units / "default.target.wants" / unit.name
     link.parent.mkdir()
     link.symlink_to(unit)
-    done = place("uninstall-service", "--json")
+    done = service("uninstall-service", "--json")
     assert done.code == 0, done
     assert done.json["removed"] == [str(link), str(unit)]
     assert not unit.exists()
     assert not link.is_symlink()
     assert other.exists()
-    assert DataDir(place.workspace).database("hub").exists()
-    again = place("uninstall-service", "--json")
-    assert again.code == 0
-    assert again.json["removed"] == []
-    assert "there is no service" in place("uninstall-service", "--user").out
-    assert f"removed {other}" in place("uninstall-service", "--name", "other").out
+    assert DataDir(service.workspace).database("hub").exists()
+    second = service("uninstall-service", "--json")
+    assert second.code == 0
+    assert second.json["removed"] == []
+    assert "there is no service" in service("uninstall-service", "--user").out
+    assert f"removed {other}" in service("uninstall-service", "--name", "other").out
 
 
-def test_only_a_service_of_this_workspace_is_removed(place: Place, tmp_path: Path) -> None:
-    unit = place.install()
-    elsewhere = agentlipd("uninstall-service", "--json", cwd=tmp_path, **place.env)
+def test_only_a_service_of_this_workspace_is_removed(
+    service: ServiceFixture, tmp_path: Path
+) -> None:
+    unit = service.install()
+    elsewhere = agentlipd("uninstall-service", "--json", cwd=tmp_path, **service.env)
     assert elsewhere.code == 2
-    told = json.loads(elsewhere.err)
-    assert told["code"] == "OTHER_SERVICE"
-    assert told["details"]["workspace"] == str(place.workspace)
+    error = json.loads(elsewhere.err)
+    assert error["code"] == "OTHER_SERVICE"
+    assert error["details"]["workspace"] == str(service.workspace)
     assert unit.exists()
     unit.write_text("[Service]\nExecStart=/bin/true\n")
-    foreign = place("uninstall-service", "--json")
+    foreign = service("uninstall-service", "--json")
     assert foreign.code == 2
     assert json.loads(foreign.err)["code"] == "OTHER_SERVICE"
     assert unit.exists()
 
 
-def test_a_bad_name_is_refused_by_what_it_is(place: Place) -> None:
-    assert "letters" in place("uninstall-service", "--name", "../x").err
+def test_invalid_service_name_is_refused_with_the_rule(service: ServiceFixture) -> None:
+    assert "letters" in service("uninstall-service", "--name", "../x").err

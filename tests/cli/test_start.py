@@ -53,7 +53,7 @@ def test_status_of_a_running_hub_that_is_not_ready_fails_with_the_reason(tmp_pat
 
 @pytest.mark.parametrize("flags", [["--foreground"], []])
 def test_start_beside_a_hub_of_another_implementation(tmp_path: Path, flags: list[str]) -> None:
-    """It holds no lock of ours; its answer at `/health` is what shows that it runs."""
+    """It doesn't hold our lock; only its answer at `/health` shows that it runs."""
     filled = Filled(tmp_path)
     with foreign_hub(filled.datadir) as server:
         before = filled.datadir.server_file.read_text()
@@ -115,7 +115,7 @@ def test_many_starts_at_once_all_succeed_with_one_server(workspace: Path, made: 
 # -- server.json -----------------------------------------------------------------------------
 
 
-def test_server_file_that_is_removed_while_the_hub_runs_comes_back(tmp_path: Path) -> None:
+def test_removed_server_file_of_a_running_hub_is_written_again(tmp_path: Path) -> None:
     with served(tmp_path) as hub:
         before = hub.datadir.server_file.read_text()
         hub.datadir.server_file.unlink()

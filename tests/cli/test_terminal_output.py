@@ -29,15 +29,15 @@ def on_terminal(*arguments: str, cwd: Path, until_text: str = "", **env: str) ->
         env=environment(TERM="xterm-256color", COLUMNS="200", **env),
     )  # fmt: skip
     os.close(theirs)
-    said = b""
+    output = b""
     try:
         while select.select([ours], [], [], SECONDS_MAX)[0]:
             try:
                 piece = os.read(ours, 65_536)
             except OSError:  # the terminal's other end is closed
                 break
-            said += piece
-            if until_text and until_text.encode() in said:
+            output += piece
+            if until_text and until_text.encode() in output:
                 process.send_signal(signal.SIGINT)
                 until_text = ""
         assert process.wait(SECONDS_MAX) == 0 or not until_text
@@ -45,7 +45,7 @@ def on_terminal(*arguments: str, cwd: Path, until_text: str = "", **env: str) ->
         process.kill()
         process.wait(SECONDS_MAX)
         os.close(ours)
-    return said.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_listen_is_readable_on_a_terminal_and_json_on_request(
         assert event["data"]["message"]["content_raw"] == "Good morning"
 
 
-def test_listen_elsewhere_is_json_unless_text_is_asked_for(hub: HubProcess) -> None:
+def test_listen_without_a_terminal_prints_json_unless_text_is_requested(hub: HubProcess) -> None:
     first = agentlip("listen", "--exit-after", 1, cwd=hub.workspace)
     assert first.lines[0]["name"] == "channel.created"
     text = agentlip("listen", "--exit-after", 1, "--format", "text", cwd=hub.workspace)
@@ -104,7 +104,7 @@ def test_listen_makes_control_characters_harmless(hub: HubProcess, topic_id: str
 # -- tail --follow ---------------------------------------------------------------------------
 
 
-def test_tail_follow_shows_old_messages_then_new_ones_each_once(
+def test_tail_follow_shows_each_message_once(
     hub: HubProcess, topic_id: str, tmp_path: Path
 ) -> None:
     for number in range(3):
@@ -135,7 +135,9 @@ def test_tail_follow_shows_old_messages_then_new_ones_each_once(
     assert contents() == wanted
 
 
-def test_tail_follow_on_a_terminal_is_a_line_a_message(hub: HubProcess, topic_id: str) -> None:
+def test_tail_follow_on_a_terminal_prints_a_line_for_each_message(
+    hub: HubProcess, topic_id: str
+) -> None:
     send(hub, topic_id, "last words")
     text = on_terminal(
         "msg", "tail", "--follow", "--topic-id", topic_id, "--limit", "1",
@@ -158,9 +160,7 @@ def test_tail_follow_without_a_hub_fails_with_the_command_that_starts_one(tmp_pa
     "arguments",
     [["--help"], ["msg", "tail", "--help"], ["chanel"], ["channel", "list"], ["status"]],
 )
-def test_nothing_is_coloured_where_colours_are_not_wanted(
-    hub: HubProcess, arguments: list[str]
-) -> None:
+def test_output_has_no_colours_if_they_are_disabled(hub: HubProcess, arguments: list[str]) -> None:
     text = on_terminal(*arguments, cwd=hub.workspace, NO_COLOR="1")
     assert text.strip()
     assert "\x1b" not in text
@@ -180,7 +180,7 @@ def test_nothing_is_coloured_where_colours_are_not_wanted(
         (["wholly-different"], "no such command 'wholly-different'\n"),
     ],
 )
-def test_mistyped_word_is_answered_with_one_like_it(
+def test_mistyped_command_gets_a_similar_suggestion(
     tmp_path: Path, arguments: list[str], near: str
 ) -> None:
     done = agentlip(*arguments, cwd=tmp_path)
@@ -188,6 +188,6 @@ def test_mistyped_word_is_answered_with_one_like_it(
     assert done.err.startswith(f"Error: {near}")
 
 
-def test_mistyped_command_of_the_daemon_is_answered_too(tmp_path: Path) -> None:
+def test_mistyped_command_of_the_daemon_gets_a_similar_suggestion(tmp_path: Path) -> None:
     done = agentlipd("stats", cwd=tmp_path)
     assert "no such command 'stats'. Did you mean 'status'" in done.err

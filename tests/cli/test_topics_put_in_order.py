@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Done, agentlip
+from tests.support.commands import CommandOutput, agentlip
 from tests.support.hubprocess import HubProcess
 from tests.support.workspaces import Filled
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 LINK = '{"url": "https://example.com", "title": "Example"}'
 
 
-def _do(hub: HubProcess, *arguments: object) -> Done:
+def _do(hub: HubProcess, *arguments: object) -> CommandOutput:
     done = agentlip(*arguments, "--json", cwd=hub.workspace)
     assert done.code == 0, done
     return done
@@ -25,10 +25,10 @@ def topics(hub: HubProcess) -> dict[str, str]:
     """Ids of two topics in a channel, and of one elsewhere."""
     for channel in ("general", "other"):
         _do(hub, "channel", "create", channel)
-    places = [("here", "general"), ("there", "general"), ("far", "other")]
+    titles = [("here", "general"), ("there", "general"), ("far", "other")]
     return {
         title: _do(hub, "topic", "create", "--channel", channel, title).json["topic"]["id"]
-        for title, channel in places
+        for title, channel in titles
     }
 
 
@@ -38,7 +38,7 @@ def sent(hub: HubProcess, topics: dict[str, str]) -> list[str]:
     return [_do(hub, *send, f"note {number}").json["message_id"] for number in range(3)]
 
 
-def test_retopic_moves_and_says_how_many(
+def test_retopic_prints_the_number_of_moved_messages(
     hub: HubProcess, topics: dict[str, str], sent: list[str]
 ) -> None:
     move = ["msg", "retopic", sent[1], "--to-topic-id", topics["there"], "--mode", "later"]
@@ -49,11 +49,11 @@ def test_retopic_moves_and_says_how_many(
     late = agentlip(*move, "--expected-version", 1, cwd=hub.workspace)
     assert late.code == 2
     assert late.err.splitlines()[0] == "Error: version conflict (current: 2)"
-    told = agentlip(
+    answer = agentlip(
         "msg", "retopic", sent[0], "--to-topic-id", topics["there"], "--mode", "one",
         cwd=hub.workspace,
     )  # fmt: skip
-    assert told.out == f"moved 1 message to {topics['there']}\n"
+    assert answer.out == f"moved 1 message to {topics['there']}\n"
 
 
 def test_retopic_of_all_needs_force(
@@ -87,9 +87,9 @@ def test_attachments_are_added_once_and_listed(
     first = _do(hub, *add, "--value-json", LINK, "--source-message-id", sent[0]).json
     assert set(first) == {"attachment_id", "event_id"}
     turned = '{"title":"Example","url":"https:\\/\\/example.com"}'
-    again = _do(hub, *add, "--value-json", turned).json
+    second = _do(hub, *add, "--value-json", turned).json
     wanted = {"attachment_id": first["attachment_id"], "event_id": None, "deduplicated": True}
-    assert again == wanted
+    assert second == wanted
     _do(hub, *add[:-1], "note", "--value-json", "{}", "--key", "k", "--dedupe-key", "d")
     listed = _do(hub, "attachment", "list", "--topic-id", topics["here"], "--kind", "url").json
     assert [each["id"] for each in listed] == [first["attachment_id"]]
@@ -109,13 +109,13 @@ def test_attachments_are_added_once_and_listed(
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ('{"url": "javascript:alert(1)"}', "http, https and file"),
+        ('{"url": "javascript:alert(1)"}', "http, https or file"),
         ("[]", "not a JSON object"),
         ("{", "not a JSON object"),
         ('{"url": "https://a", "x": "%s"}' % ("x" * 17_000), "16384 bytes"),
     ],
 )
-def test_what_may_not_be_attached_is_exit_1(
+def test_refused_attachment_is_exit_1(
     hub: HubProcess, topics: dict[str, str], value: str, words: str
 ) -> None:
     done = agentlip(
@@ -126,7 +126,7 @@ def test_what_may_not_be_attached_is_exit_1(
     assert words in done.err
 
 
-def test_what_was_just_sent_is_found(hub: HubProcess, topics: dict[str, str]) -> None:
+def test_search_finds_a_message_just_sent(hub: HubProcess, topics: dict[str, str]) -> None:
     send = ["msg", "send", "--topic-id", topics["here"], "--sender", "finder", "--content"]
     sent = _do(hub, *send, "a needle in the hay").json
     for arguments in (
@@ -135,11 +135,11 @@ def test_what_was_just_sent_is_found(hub: HubProcess, topics: dict[str, str]) ->
         ["needle OR nothing", "--topic-id", topics["here"], "--sender", "finder"],
         ["needle", "--after", "2026-01-01"],
     ):
-        found = _do(hub, "search", *arguments).json
-        assert set(found) == {"messages", "fts_used", "has_more"}
-        assert [each["id"] for each in found["messages"]] == [sent["message_id"]]
-        assert found["messages"][0]["snippet"] == "a needle in the hay"
-        assert found["fts_used"] is True
+        result = _do(hub, "search", *arguments).json
+        assert set(result) == {"messages", "fts_used", "has_more"}
+        assert [each["id"] for each in result["messages"]] == [sent["message_id"]]
+        assert result["messages"][0]["snippet"] == "a needle in the hay"
+        assert result["fts_used"] is True
     path = f"/api/v1/search?q=needle&topic_id={topics['here']}"
     assert hub.request("GET", path) == _do(hub, "search", "needle").json
     for arguments in (["needle", "--sender", "b"], ["needle", "--before", "2026-01-01"]):
@@ -153,10 +153,10 @@ def test_search_needs_no_hub(tmp_path: Path, foreign: bool) -> None:
     assert done.code == 0, done
     assert [each["content_raw"] for each in done.json["messages"]] == ["message 11"]
     assert done.json["fts_used"] is not foreign
-    told = agentlip("search", "message", "--limit", 2, cwd=filled.path)
-    assert "message 11" in told.out
-    assert "narrow the search" in told.err
-    assert ("letter by letter" in told.err) == foreign
+    output = agentlip("search", "message", "--limit", 2, cwd=filled.path)
+    assert "message 11" in output.out
+    assert "narrow the search" in output.err
+    assert ("compared as substrings" in output.err) == foreign
     nothing = agentlip("search", "nothing", cwd=filled.path)
     assert (nothing.code, nothing.out) == (0, "")
     lines = agentlip("search", "message", "--jsonl", "--limit", 3, cwd=filled.path).lines
@@ -167,15 +167,15 @@ def test_search_needs_no_hub(tmp_path: Path, foreign: bool) -> None:
     ("arguments", "words"),
     [
         (['"open'], "quote is not closed"),
-        (["a OR"], "OR stands between"),
+        (["a OR"], "OR needs a word"),
         (["  "], "search is empty"),
         (["x", "--channel", "nope"], "channel not found"),
         (["x", "--topic-id", "nope"], "topic not found"),
-        (["x", "--after", "soon"], "no date or time"),
+        (["x", "--after", "soon"], "invalid date or time"),
         (["x", "--limit", "0"], "positive"),
     ],
 )
-def test_a_search_that_means_nothing_is_exit_1(
+def test_invalid_search_query_exits_with_1(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     filled = Filled(tmp_path, messages=1)

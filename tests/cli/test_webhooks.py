@@ -8,8 +8,8 @@ from standardwebhooks import Webhook
 
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess
-from tests.support.receiver import receiving
 from tests.support.until import until
+from tests.support.webhook_receiver import webhook_receiver
 
 pytestmark = pytest.mark.slow
 
@@ -22,18 +22,18 @@ def ask(hub: HubProcess, *arguments: str) -> Any:
     return done.json
 
 
-def test_a_webhooks_life(hub: HubProcess) -> None:
+def test_webhook_is_added_changed_and_removed(hub: HubProcess) -> None:
     made = ask(hub, "create", "--url", URL, "--channel", "seed-0", "--name", "channel.created",
                "--after", "0", "--description", "life", "--disable")  # fmt: skip
     webhook_id, secret = made["webhook"]["id"], made["secret"]
-    shown = ask(hub, "show", webhook_id)
-    assert shown == made["webhook"]
-    assert len(shown["events"]["channels"]) == 1
+    details = ask(hub, "show", webhook_id)
+    assert details == made["webhook"]
+    assert len(details["events"]["channels"]) == 1
     assert webhook_id in [row["id"] for row in ask(hub, "list")]
 
     (event,) = ask(hub, "pending", webhook_id)["pending"]
-    told = Webhook(secret).verify(event["body"], event["headers"])
-    assert told["data"]["channel"]["name"] == "seed-0"
+    payload = Webhook(secret).verify(event["body"], event["headers"])
+    assert payload["data"]["channel"]["name"] == "seed-0"
 
     changed = ask(hub, "update", webhook_id, "--all-events", "--disable", "--new-secret",
                   "--format", "cloudevents")  # fmt: skip
@@ -50,16 +50,16 @@ def test_a_webhooks_life(hub: HubProcess) -> None:
     assert "webhook not found" in gone.err
 
 
-def test_for_people(hub: HubProcess) -> None:
+def test_webhook_output_is_readable_without_json(hub: HubProcess) -> None:
     secret = "whsec_" + "A" * 32
     file = hub.workspace / "secret.txt"
     file.write_text(secret + "\n")
     made = agentlip("webhook", "create", "--url", URL, "--secret-file", file, "--after", "0",
                     "--disable", cwd=hub.workspace)  # fmt: skip
     assert made.code == 0
-    first, shown = made.out.splitlines()
+    first, printed = made.out.splitlines()
     webhook_id = first.split()[-1]
-    assert shown == secret
+    assert printed == secret
     assert secret not in agentlip("webhook", "list", cwd=hub.workspace).out
     assert "wants: everything" in agentlip("webhook", "show", webhook_id, cwd=hub.workspace).out
     table = agentlip("webhook", "pending", webhook_id, "--limit", 2, cwd=hub.workspace).out
@@ -68,7 +68,7 @@ def test_for_people(hub: HubProcess) -> None:
     agentlip("webhook", "delete", webhook_id, cwd=hub.workspace)
 
 
-def test_refusals_say_what_to_do(hub: HubProcess) -> None:
+def test_refused_webhook_commands_print_a_hint(hub: HubProcess) -> None:
     done = agentlip("webhook", "create", "--url", "https://10.0.0.1/", cwd=hub.workspace)
     assert done.code == 1
     assert "private" in done.err
@@ -78,7 +78,7 @@ def test_refusals_say_what_to_do(hub: HubProcess) -> None:
 
 
 def test_deliveries_are_listed_and_replayed(hub: HubProcess) -> None:
-    with receiving() as receiver:
+    with webhook_receiver() as receiver:
         made = ask(hub, "create", "--url", receiver.url, "--name", "channel.created",
                    "--channel", "seed-0", "--after", "0")  # fmt: skip
         webhook_id = made["webhook"]["id"]
@@ -89,8 +89,8 @@ def test_deliveries_are_listed_and_replayed(hub: HubProcess) -> None:
 
         (row,) = until(done, 20, "it is delivered")
         number = row["client_message_id"].rpartition(":")[2]
-        told = Webhook(made["secret"]).verify(receiver.got[0].body, receiver.got[0].headers)
-        assert told["event_id"] == int(number)
+        payload = Webhook(made["secret"]).verify(receiver.got[0].body, receiver.got[0].headers)
+        assert payload["event_id"] == int(number)
         answer = ask(hub, "replay", webhook_id, "--from", number)
         assert answer["webhook"]["cursor"] == int(number) - 1
         until(lambda: len(done()) == 2, 20, "it is delivered again")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Done, agentlip, agentlipd, command, environment
+from tests.support.commands import CommandOutput, agentlip, agentlipd, command, environment
 from tests.support.hubprocess import HubProcess, served
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
 
-def _do(hub: HubProcess, *arguments: object) -> Done:
+def _do(hub: HubProcess, *arguments: object) -> CommandOutput:
     done = agentlip(*arguments, "--json", cwd=hub.workspace)
     assert done.code == 0, done
     return done
@@ -27,7 +27,7 @@ def topic_id(hub: HubProcess) -> str:
     return str(made["topic"]["id"])
 
 
-def test_send_edit_delete_and_what_they_answer(hub: HubProcess, topic_id: str) -> None:
+def test_send_edit_and_delete_print_their_results(hub: HubProcess, topic_id: str) -> None:
     send = ["msg", "send", "--topic-id", topic_id, "--sender", "a", "--content", "one"]
     sent = _do(hub, *send).json
     assert set(sent) == {"message_id", "event_id"}
@@ -41,8 +41,8 @@ def test_send_edit_delete_and_what_they_answer(hub: HubProcess, topic_id: str) -
     assert late.err.splitlines()[0] == "Error: version conflict (current: 2)"
     deleted = _do(hub, "msg", "delete", message_id, "--actor", "a").json
     assert deleted == {"deleted": True, "event_id": sent["event_id"] + 2}
-    again = _do(hub, "msg", "delete", message_id, "--actor", "a").json
-    assert again == {"deleted": True, "event_id": None}
+    second = _do(hub, "msg", "delete", message_id, "--actor", "a").json
+    assert second == {"deleted": True, "event_id": None}
     gone = agentlip("msg", "edit", message_id, "--content", "x", cwd=hub.workspace)
     assert gone.code == 1
 
@@ -87,13 +87,13 @@ def test_rename_and_conflicting_names(hub: HubProcess) -> None:
         ["topic", "create", "--channel", "nope", "x"],
     ],
 )
-def test_what_does_not_exist_is_exit_1(hub: HubProcess, arguments: list[str]) -> None:
+def test_missing_object_is_exit_1(hub: HubProcess, arguments: list[str]) -> None:
     done = agentlip(*arguments, cwd=hub.workspace)
     assert done.code == 1, done
     assert done.err.startswith("Error: ")
 
 
-def test_too_much_text_is_refused_before_and_by_the_hub(hub: HubProcess, topic_id: str) -> None:
+def test_too_long_text_is_refused_by_command_and_hub(hub: HubProcess, topic_id: str) -> None:
     big = b"x" * 70_000
     send = ["msg", "send", "--topic-id", topic_id, "--sender", "a"]
     piped = agentlip(*send, "--stdin", cwd=hub.workspace, stdin=big)
@@ -103,7 +103,7 @@ def test_too_much_text_is_refused_before_and_by_the_hub(hub: HubProcess, topic_i
     assert json.loads(given.err)["code"] == "PAYLOAD_TOO_LARGE"
 
 
-def test_from_elsewhere_by_url_and_token_file(
+def test_remote_hub_is_used_by_url_and_token_file(
     hub: HubProcess, topic_id: str, tmp_path: Path
 ) -> None:
     send = ["msg", "send", "--topic-id", topic_id, "--sender", "far", "--content", "x"]
@@ -121,16 +121,14 @@ def test_from_elsewhere_by_url_and_token_file(
     assert odd.code == 1
 
 
-def test_reads_from_elsewhere_say_the_same_as_from_the_database(
-    hub: HubProcess, topic_id: str, tmp_path: Path
-) -> None:
+def test_remote_reads_equal_local_reads(hub: HubProcess, topic_id: str, tmp_path: Path) -> None:
     for text in ("far one", "far two"):
         _do(hub, "msg", "send", "--topic-id", topic_id, "--sender", "far", "--content", text)
     attach = ["--topic-id", topic_id, "--kind", "note", "--value-json", '{"far": 1}']
     _do(hub, "attachment", "add", *attach)
     newest = _do(hub, "msg", "tail", "--topic-id", topic_id, "--limit", 2).json
     far = {"AGENTLIP_URL": hub.url, "AGENTLIP_TOKEN_FILE": str(hub.datadir.token_file)}
-    for asked in (
+    for words in (
         ["channel", "list"],
         ["topic", "list", "--channel", "general"],
         ["msg", "tail", "--topic-id", topic_id],
@@ -140,10 +138,10 @@ def test_reads_from_elsewhere_say_the_same_as_from_the_database(
         ["attachment", "list", "--topic-id", topic_id, "--kind", "note"],
         ["search", "far", "--channel", "general", "--limit", "1"],
     ):
-        near = _do(hub, *asked)
-        done = agentlip(*asked, "--json", cwd=tmp_path, **far)
-        assert (done.code, done.json) == (0, near.json), asked
-    for asked in (
+        near = _do(hub, *words)
+        done = agentlip(*words, "--json", cwd=tmp_path, **far)
+        assert (done.code, done.json) == (0, near.json), words
+    for words in (
         ["msg", "tail", "--topic-id", "nope"],
         ["topic", "list", "--channel", "nope"],
         ["msg", "tail", "--channel", "general", "--topic", "nope"],
@@ -151,7 +149,7 @@ def test_reads_from_elsewhere_say_the_same_as_from_the_database(
         ["search", '"open'],
         ["msg", "tail", "--topic-id", topic_id, "--limit", "0"],
     ):
-        done = agentlip(*asked, cwd=tmp_path, **far)
+        done = agentlip(*words, cwd=tmp_path, **far)
         assert (done.code, done.out) == (1, ""), done
         assert done.err.startswith("Error: ")
     nobody = agentlip("channel", "list", cwd=tmp_path, AGENTLIP_URL="http://127.0.0.1:9")
@@ -163,7 +161,7 @@ def test_reads_from_elsewhere_say_the_same_as_from_the_database(
     assert named.code == 0, "a workspace that is named wins over an address"
 
 
-def test_status_tells_where_the_hub_is(hub: HubProcess) -> None:
+def test_status_shows_where_the_hub_is(hub: HubProcess) -> None:
     state = agentlipd("status", "--json", cwd=hub.workspace)
     assert state.code == 0
     fields = {"status", "instance_id", "db_id", "schema_version", "port"}
@@ -179,13 +177,13 @@ def test_status_tells_where_the_hub_is(hub: HubProcess) -> None:
 # -- listen ------------------------------------------------------------------------------
 
 
-def test_listen_gives_the_whole_log_and_ends_where_told(hub: HubProcess, topic_id: str) -> None:
+def test_listen_prints_the_log_up_to_the_requested_event(hub: HubProcess, topic_id: str) -> None:
     log = hub.events()
     last = log[-1]["event_id"]
-    heard = agentlip("listen", "--until-event", last, cwd=hub.workspace)
-    assert heard.code == 0
-    assert [event["event_id"] for event in heard.lines] == [event["event_id"] for event in log]
-    assert heard.lines[0]["type"] == "event"
+    output = agentlip("listen", "--until-event", last, cwd=hub.workspace)
+    assert output.code == 0
+    assert [event["event_id"] for event in output.lines] == [event["event_id"] for event in log]
+    assert output.lines[0]["type"] == "event"
     since = agentlip("listen", "--since", last - 2, "--exit-after", 2, cwd=hub.workspace)
     assert [event["event_id"] for event in since.lines] == [last - 1, last]
     only = agentlip(
@@ -218,7 +216,7 @@ class Listening:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_listen_ends_well_when_asked(hub: HubProcess, tmp_path: Path, number: int) -> None:
+def test_listen_exits_with_zero_on_a_signal(hub: HubProcess, tmp_path: Path, number: int) -> None:
     listening = Listening(hub.workspace, tmp_path / "out")
     until(lambda: len(listening.ids()) > 2)
     assert listening.end(number) == 0
@@ -240,7 +238,7 @@ def test_listen_into_a_closed_pipe_is_quiet(hub: HubProcess) -> None:
     listening.stderr.close()
 
 
-def test_listen_outlives_restarts_on_other_ports_and_its_own_death(tmp_path: Path) -> None:
+def test_listen_continues_after_restarts_and_its_own_kill(tmp_path: Path) -> None:
     """The hub is stopped, killed and started elsewhere; the listener is killed: every event
     once, apart from what the listener repeats after its own death."""
     with served(tmp_path / "w", "--no-limits") as hub:
@@ -254,24 +252,24 @@ def test_listen_outlives_restarts_on_other_ports_and_its_own_death(tmp_path: Pat
                 hub.request("POST", "/api/v1/channels", {"name": f"c{made}"})
                 made += 1
 
-        def heard() -> bool:
+        def is_complete() -> bool:
             return set(listening.ids()) == set(range(1, made + 1))
 
         more()
-        until(heard)
+        until(is_complete)
         hub.stop()
         hub.start()
         more()
-        until(heard, 30)
+        until(is_complete, 30)
         hub.kill()
         hub.start()
         more()
-        until(heard, 30)
+        until(is_complete, 30)
         assert listening.ids() == list(range(1, made + 1))
         until(lambda: cursor.exists() and json.loads(cursor.read_text())["event_id"] == made)
         listening.end(signal.SIGKILL)
         more()
         listening = Listening(hub.workspace, out, "--cursor-file", cursor)
-        until(heard)
+        until(is_complete)
         assert listening.ids() == list(range(1, made + 1))
         assert listening.end(signal.SIGTERM) == 0

@@ -29,7 +29,7 @@ def test_init_makes_a_workspace_once(tmp_path: Path) -> None:
     assert (tmp_path / ".agentlip" / "token").stat().st_mode & 0o777 == 0o600
 
 
-def test_workspace_is_found_from_below_by_flag_before_and_after_and_by_environment(
+def test_workspace_is_found_from_subdirectories_flags_and_environment(
     filled: Filled, tmp_path: Path
 ) -> None:
     below = filled.path / "a" / "b"
@@ -69,11 +69,11 @@ def test_pages_in_both_directions_give_every_message_once(filled: Filled) -> Non
         return [row["id"] for row in done.lines]
 
     older = page()
-    while found := page("--before-id", older[-1]):
-        older += found
+    while rows := page("--before-id", older[-1]):
+        older += rows
     newer = page("--after-id", filled.message_ids[0])
-    while found := page("--after-id", newer[-1]):
-        newer += found
+    while rows := page("--after-id", newer[-1]):
+        newer += rows
     assert older == filled.message_ids[::-1]
     assert newer == filled.message_ids[1:]
 
@@ -90,7 +90,7 @@ def test_topic_may_be_named_by_channel_and_title(filled: Filled) -> None:
     [
         (["msg", "tail", "--topic-id", "nope"], 1, "topic not found: nope"),
         (["topic", "list", "--channel", "nope"], 1, "channel not found: nope"),
-        (["msg", "tail"], 1, "name the topic by --topic-id"),
+        (["msg", "tail"], 1, "give the topic by --topic-id"),
         (["msg", "tail", "--topic-id", "x", "--limit", "0"], 1, "positive"),
         (["msg", "send", "--topic-id", "x", "--sender", "s", "--content", "c"], 3, "agentlipd up"),
         (["channel", "create", "x"], 3, "server.json"),
@@ -99,28 +99,28 @@ def test_topic_may_be_named_by_channel_and_title(filled: Filled) -> None:
         (["msg", "send", "--topic-id", "x", "--sender", "s"], 1, "--content or by --stdin"),
     ],
 )
-def test_failure_is_a_sentence_a_hint_and_an_exit_code(
+def test_failure_prints_message_and_hint_with_an_exit_code(
     filled: Filled, arguments: list[str], code: int, words: str
 ) -> None:
-    told = agentlip(*arguments, cwd=filled.path)
-    assert told.code == code
-    assert told.out == ""
-    assert told.err.startswith("Error: ")
-    assert words in told.err
+    output = agentlip(*arguments, cwd=filled.path)
+    assert output.code == code
+    assert output.out == ""
+    assert output.err.startswith("Error: ")
+    assert words in output.err
     machine = agentlip(*arguments, "--json", cwd=filled.path)
     assert (machine.code, machine.out) == (code, "")
     body = json.loads(machine.err)
     assert {"error", "code", "details", "hint"} <= set(body)
 
 
-def test_no_workspace_says_where_it_looked_and_what_makes_one(tmp_path: Path) -> None:
+def test_missing_workspace_is_reported_with_searched_paths_and_a_hint(tmp_path: Path) -> None:
     done = agentlip("msg", "tail", "--topic-id", "x", cwd=tmp_path)
     assert done.code == 1
     assert str(tmp_path) in done.err
     assert "agentlip init" in done.err
 
 
-def test_named_workspace_is_not_looked_for_further_up(filled: Filled) -> None:
+def test_named_workspace_is_not_searched_in_parent_directories(filled: Filled) -> None:
     below = filled.path / "empty"
     below.mkdir(exist_ok=True)
     done = agentlip("channel", "list", "--workspace", below, cwd=filled.path)
@@ -137,7 +137,7 @@ def test_status_of_a_hub_that_does_not_run_is_exit_3(filled: Filled) -> None:
     assert state.json["status"] == "stopped"
 
 
-def test_server_file_of_a_stranger_is_stale_and_gets_no_token(filled: Filled) -> None:
+def test_server_file_of_another_hub_is_stale_and_gets_no_token(filled: Filled) -> None:
     """Something else answers on the port that server.json names."""
     from tests.support.fakehub import FakeHttp, http_hub
 
@@ -151,7 +151,7 @@ def test_server_file_of_a_stranger_is_stale_and_gets_no_token(filled: Filled) ->
         finally:
             filled.datadir.server_file.unlink()
     assert done.code == 3
-    assert "stale server.json" in done.err
+    assert "server.json is stale" in done.err
     assert [request["path"] for request in fake.requests] == ["/health"]
     assert "authorization" not in fake.requests[0]["headers"]
 
@@ -173,7 +173,7 @@ def test_output_into_a_closed_pipe_is_quiet(filled: Filled) -> None:
     assert done.returncode == 0
 
 
-def test_table_for_people_has_headings_and_fits_the_terminal(filled: Filled) -> None:
+def test_table_has_headings_and_fits_the_terminal(filled: Filled) -> None:
     with filled.connect() as connection:
         topic_id = filled.new_id("topic_")
         filled.add_topic(connection, topic_id, "long")
@@ -188,12 +188,12 @@ def test_table_for_people_has_headings_and_fits_the_terminal(filled: Filled) -> 
         env=environment(COLUMNS="100"),
     )
     os.close(slave)
-    shown = b""
+    output = b""
     while chunk := _read(master):
-        shown += chunk
+        output += chunk
     process.wait(30)
     os.close(master)
-    heading, line = shown.decode().splitlines()
+    heading, line = output.decode().splitlines()
     assert heading.split() == ["CREATED", "ID", "SENDER", "PRINCIPAL", "CONTENT"]
     assert len(line) == 100
     assert line.endswith("…")
@@ -223,8 +223,9 @@ def test_version_needs_no_heavy_import(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     ["appliance.hub.cli", "appliance.hub.cli_listen", "appliance.hub.cli_import",
-     "appliance.cli_daemon", "appliance.daemon", "appliance.systemd", "appliance.sdk.listen",
-     "appliance.sdk.http", "appliance.sdk.reader", "appliance.sdk.importer"],
+     "appliance.cli_daemon", "appliance.process.daemon", "appliance.process.systemd",
+     "appliance.sdk.listen", "appliance.sdk.http", "appliance.sdk.reader",
+     "appliance.sdk.importer"],
 )  # fmt: skip
 def test_client_side_imports_nothing_of_the_server(module: str, tmp_path: Path) -> None:
     script = (

@@ -17,8 +17,10 @@ from tests.support.frozen import (
     added,
     broken_answer,
     broken_question,
+    folded,
     of_schema,
     of_values,
+    unfolded,
 )
 from tests.support.servedhub import ServedHub, serve
 from tests.support.socketclient import SocketClient
@@ -30,13 +32,13 @@ FROZEN = Path(__file__).parent / "frozen"
 
 
 def http_now(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Of every operation: what it takes and what a success answers; and the shape of a failure."""
+    """Request and response of every operation, and the shape of a failure."""
     components = document["components"]["schemas"]
-    found: dict[str, Any] = {"failure": {"answer": of_schema(components["Failure"], components)}}
+    results: dict[str, Any] = {"failure": {"answer": of_schema(components["Failure"], components)}}
     for path, item in document["paths"].items():
         for method, operation in item.items():
-            found[f"{method.upper()} {path}"] = _operation(operation, components)
-    return dict(sorted(found.items()))
+            results[f"{method.upper()} {path}"] = _operation(operation, components)
+    return dict(sorted(results.items()))
 
 
 def _operation(operation: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,12 +48,12 @@ def _operation(operation: Mapping[str, Any], components: Mapping[str, Any]) -> d
             shown.setdefault("statuses", []).append(status)
             for media in answer.get("content", {}).values():
                 shown["answer"] = of_schema(media["schema"], components)
-    query = [one for one in operation.get("parameters", ()) if one.get("in") == "query"]
+    query = [entry for entry in operation.get("parameters", ()) if entry.get("in") == "query"]
     if query:
         shown["query"] = {
             "types": ["object"],
-            "fields": {one["name"]: of_schema(one["schema"], components) for one in query},
-            "required": sorted(one["name"] for one in query if one["required"]),
+            "fields": {entry["name"]: of_schema(entry["schema"], components) for entry in query},
+            "required": sorted(entry["name"] for entry in query if entry["required"]),
         }
     for media in operation.get("requestBody", {}).get("content", {}).values():
         shown["body"] = of_schema(media["schema"], components)
@@ -62,43 +64,43 @@ def events_now(hub: ServedHub) -> dict[str, Any]:
     """Every event there is in its three forms, and the frames of the socket."""
     listed = hub.events()
     kinds = sorted({event["name"] for event in listed})
-    found = {
+    results = {
         f"event {name}": of_values(event for event in listed if event["name"] == name)
         for name in kinds
     }
     with SocketClient(hub.port, hub.token) as client:
         hello = client.hello(0)
-        told = client.until(lambda frame: frame.get("event_id") == hub.head)
+        output = client.until(lambda frame: frame.get("event_id") == hub.head)
         topic = listed[-1]["scope"].get("topic_id")
         for data in ({"topic_id": topic, "sender": "s", "content_raw": "x"}, {}):
             client.send({"type": "request", "id": 1, "op": "message.create", "data": data})
         answers = [client.until(lambda frame: frame["type"] == "response")[-1] for _ in range(2)]
         client.send({"type": "rubbish"})
         error = client.until(lambda frame: frame["type"] == "error")[-1]
-    envelopes = [frame for frame in told if frame.get("type") == "event"]
+    envelopes = [frame for frame in output if frame.get("type") == "event"]
     for name in kinds:
-        found[f"frame {name}"] = of_values(one for one in envelopes if one["name"] == name)
-    found |= {"frame hello_ok": of_values([hello]), "frame error": of_values([error])}
-    found["frame response, done"] = of_values(answers[:1])
-    found["frame response, refused"] = of_values(answers[1:])
+        results[f"frame {name}"] = of_values(entry for entry in envelopes if entry["name"] == name)
+    results |= {"frame hello_ok": of_values([hello]), "frame error": of_values([error])}
+    results["frame response, done"] = of_values(answers[:1])
+    results["frame response, refused"] = of_values(answers[1:])
     cloud = hub.http.get(
         "/api/v1/events?limit=1000", headers={"Accept": "application/cloudevents-batch+json"}
     ).body
-    found["cloudevent"] = of_values([{**one, "data": None} for one in cloud])
-    return dict(sorted(found.items()))
+    results["cloudevent"] = of_values([{**entry, "data": None} for entry in cloud])
+    return dict(sorted(results.items()))
 
 
 def errors_now() -> dict[str, list[str]]:
     """The statuses of every code."""
-    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    found: dict[str, set[str]] = {}
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    results: dict[str, set[str]] = {}
     for code, status in re.findall(r"(?m)^\| `([A-Z_]+)` \| (\d{3}) \|", page):
-        found.setdefault(code, set()).add(status)
-    return {code: sorted(statuses) for code, statuses in sorted(found.items())}
+        results.setdefault(code, set()).add(status)
+    return {code: sorted(statuses) for code, statuses in sorted(results.items())}
 
 
 def everything_now(hub: ServedHub) -> dict[str, Any]:
-    """Of the command line, HTTP, events and errors, by the name of the file they are frozen in."""
+    """The command line, HTTP, events and errors, by the name of the file they are frozen in."""
     printed = frozencli.printed_by_all(hub)
     return {
         "cli": {name: of_values(values) for name, values in sorted(printed.items())},
@@ -113,7 +115,7 @@ def everything_now(hub: ServedHub) -> dict[str, Any]:
 
 def frozen(name: str) -> Any:
     file = FROZEN / f"{name}.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return unfolded(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
 def broken(name: str, promised: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -144,7 +146,7 @@ def _broken_operation(before: Shape, now: Shape, at: str) -> Iterator[str]:
 
 
 def unfrozen(name: str, promised: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What was added and is not promised yet."""
+    """Additions that are not frozen yet."""
     for key, there in now.items():
         if key not in promised:
             yield key
@@ -169,7 +171,7 @@ def main() -> int:
         return 1
     FROZEN.mkdir(exist_ok=True)
     for name, shapes in now.items():
-        text = json.dumps(shapes, indent=1, sort_keys=True) + "\n"
+        text = json.dumps(folded(shapes), indent=1, sort_keys=True) + "\n"
         (FROZEN / f"{name}.json").write_text(text, encoding="utf-8")
     return 0
 

@@ -1,4 +1,4 @@
-"""`docs/conformance.md`: every line of the catalogue leads to a test or a page that is there."""
+"""`docs/reference/conformance.md`: every line leads to a test or a page that exists."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.test_walls import ROOT
 
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "reference" / "conformance.md"
 ROW = re.compile(r"(?m)^\| (\w[\w.]*) \| ([^|]+) \| ([^|]+) \|$")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 LINK = re.compile(r"\]\(([^)]+)\)")
@@ -19,20 +19,20 @@ OPEN = ("To come: the page in the browser",)  # headings of lines not yet held
 def sections() -> dict[str, list[tuple[str, str, str]]]:
     """heading → (id, line, how it holds) of its table."""
     parts = re.split(r"(?m)^## (.+)$", PAGE.read_text(encoding="utf-8"))[1:]
-    found = {}
+    results = {}
     for heading, body in zip(parts[::2], parts[1::2], strict=True):
         rows = [row for row in ROW.findall(body) if row[0] != "Id"]
         assert rows, f"{heading} has no rows"
         assert len(rows) == len(re.findall(r"(?m)^\| ", body)) - 2, f"{heading}: a broken row"
-        found[heading] = rows
-    return found
+        results[heading] = rows
+    return results
 
 
 def rows(*, held: bool) -> list[tuple[str, str, str]]:
     return [
         row
-        for heading, found in sections().items()
-        for row in found
+        for heading, results in sections().items()
+        for row in results
         if (heading not in OPEN) is held
     ]
 
@@ -48,7 +48,7 @@ def names_in(path: str) -> frozenset[str]:
 
 
 def test_there_are_many_lines_and_each_has_its_own_id():
-    ids = [row[0] for found in sections().values() for row in found]
+    ids = [row[0] for results in sections().values() for row in results]
     assert len(ids) > 150
     assert sorted(ids) == sorted(set(ids))
 
@@ -67,12 +67,12 @@ def test_every_reference_of_the_table_leads_to_a_test_or_a_page(row):
     assert re.sub(r"[;,\s]", "", LINK.sub("", TEST.sub("", re.sub(r"\[[^\]]*", "", how)))) == ""
 
 
-def test_what_is_to_come_says_where_it_will_be_tested():
+def test_line_not_held_yet_names_its_future_test():
     for _, line, how in rows(held=False):
         assert TEST.findall(how), line
 
 
-def test_a_name_that_is_not_there_would_be_seen():
+def test_missing_test_name_is_found():
     here = str(Path(__file__).relative_to(ROOT))
-    assert "test_a_name_that_is_not_there_would_be_seen" in names_in(here)
+    assert "test_missing_test_name_is_found" in names_in(here)
     assert "test_nothing" not in names_in(here)

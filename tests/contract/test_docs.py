@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from doctor.checks import CHECKS
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.commands import command, environment
 from tests.support.hubprocess import served
 
 DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
 SECONDS_MAX = 300  # a guard against hanging; pages start servers on busy machines
 END = "==== end of the example ===="
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -62,7 +64,7 @@ WRITERS = ("writes", "retopic", "attachments", "plugins/writes")
 def test_every_failure_has_a_hint():
     rows = [
         line.strip("| ").split(" | ")
-        for line in (ROOT / "docs" / "errors.md").read_text().splitlines()
+        for line in (REFERENCE / "errors.md").read_text().splitlines()
         if line.startswith("|")
     ]
     header: list[str] = []
@@ -82,41 +84,37 @@ def test_every_event_that_the_hub_writes_is_on_its_page():
     files = [ROOT / "appliance" / "hub" / f"{name}.py" for name in WRITERS]
     source = "".join(file.read_text(encoding="utf-8") for file in files)
     written = set(re.findall(r'"((?:channel|topic|message)\.\w+)"', source))
-    described = set(re.findall(r"(?m)^## (\S+)$", (DOCS / "events.md").read_text("utf-8")))
+    described = set(re.findall(r"(?m)^## (\S+)$", (REFERENCE / "events.md").read_text("utf-8")))
     assert written
     assert written - described == set()
 
 
 def test_codes_named_in_prose_exist():
-    known = set(re.findall(r"`([A-Z][A-Z_]+)`", (DOCS / "errors.md").read_text("utf-8")))
-    for file in (DOCS / "protocol.md", DOCS / "operations.md", ROOT / "README.md"):
+    known = set(re.findall(r"`([A-Z][A-Z_]+)`", (REFERENCE / "errors.md").read_text("utf-8")))
+    for file in (REFERENCE / "protocol.md", *(DOCS / "how-to").glob("*.md"), ROOT / "README.md"):
         used = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", file.read_text(encoding="utf-8")))
-        used = {code for code in used if not code.startswith("AGENTLIP_")}
+        used = {code for code in used if not code.startswith(("AGENTLIP_", "PR_"))}
         assert used - known == set(), file.name
 
 
 def test_settings_named_in_prose_exist():
-    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    page = (REFERENCE / "settings.md").read_text(encoding="utf-8")
     known = set()
     for section, body in re.findall(r"(?ms)^## \[(\w+)\]$(.*?)(?=^## |\Z)", page):
         known |= {f"{section}.{field}" for field in re.findall(r"(?m)^\| `(\w+)` \|", body)}
     sections = "|".join({name.partition(".")[0] for name in known})
+    known |= {check.name for check in CHECKS}  # they are written in the same way
     for file in prose():
-        if file.name in NO_SETTINGS:
-            continue
         text = without_code(file.read_text(encoding="utf-8"))
-        used = set(re.findall(rf"`((?:{sections})\.(?!sqlite3)\w+)`", text))
+        used = set(re.findall(rf"`((?:{sections})\.(?!sqlite3|toml)\w+)`", text))
         assert used - known == set(), file
-
-
-NO_SETTINGS = {"checks.md", "spark.md"}  # names like hub.search are checks there
 
 
 # -- links and shapes --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", named(prose()))
-def test_links_lead_somewhere(name):
+def test_links_have_targets(name):
     file = ROOT / name
     broken = []
     for target in LINK.findall(without_code(file.read_text(encoding="utf-8"))):
@@ -130,8 +128,21 @@ def test_links_lead_somewhere(name):
     assert broken == []
 
 
+def test_pages_named_in_code_and_prose_exist():
+    named = {
+        f"{file.relative_to(ROOT)}: {page}"
+        for file in tracked("*.py", "*.md", "*.toml", "ops/*")
+        for page in re.findall(r"(?<![\w/.-])docs/[\w./-]+\.md\b", file.read_text("utf-8"))
+        if not (ROOT / page).exists() and page not in NOT_OURS
+    }
+    assert named == set()
+
+
+NOT_OURS = {"docs/intro.md", "docs/x.md", "docs/a-b/c_d.md"}  # texts that are examples
+
+
 def test_decisions_are_numbered_and_say_what_was_given_up():
-    files = sorted((DOCS / "decisions").glob("*.md"))
+    files = sorted((DOCS / "decisions").glob("0*.md"))
     numbers = [int(file.name[:4]) for file in files]
     assert len(set(numbers)) == len(numbers), "a number was given twice"
     for file in files:
@@ -153,17 +164,12 @@ def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
 
 
 WITH_EXAMPLES = [
-    "README.md",
-    "docs/broker.md",
-    "docs/courier.md",
-    "docs/export.md",
-    "docs/how-to/connect-two-appliances.md",
-    "docs/identity.md",
-    "docs/inbox.md",
-    "docs/outbox.md",
-    "docs/plugins.md",
-    "docs/protocol.md",
+    file for file in named(prose()) if "```sh run" in (ROOT / file).read_text(encoding="utf-8")
 ]
+
+
+def test_pages_with_examples_are_found():
+    assert {"README.md", "docs/reference/protocol.md"} <= set(WITH_EXAMPLES)
 
 
 @pytest.mark.slow

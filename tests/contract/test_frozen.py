@@ -4,7 +4,14 @@ import pytest
 
 from tests.contract import freeze
 from tests.support import frozencli
-from tests.support.frozen import added, broken_answer, broken_question, of_values
+from tests.support.frozen import (
+    added,
+    broken_answer,
+    broken_question,
+    folded,
+    of_values,
+    unfolded,
+)
 from tests.support.servedhub import serve
 
 PARTS = ("cli", "http", "events", "errors")
@@ -17,21 +24,21 @@ def now(tmp_path_factory):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_nothing_promised_was_broken(now, part):
+def test_frozen_shapes_are_unchanged(now, part):
     assert freeze.frozen(part), "there are promises"
     assert list(freeze.broken(part, freeze.frozen(part), now[part])) == []
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_was_added_is_frozen_too(now, part):
+def test_additions_are_in_the_frozen_files(now, part):
     news = list(freeze.unfrozen(part, freeze.frozen(part), now[part]))
     assert news == [], "freeze them: python -m tests.contract.freeze"
 
 
 def test_every_command_has_a_frozen_answer_or_a_reason():
-    said = set(freeze.frozen("cli"))
-    assert frozencli.commands() == said | set(frozencli.PRINTS_NO_JSON)
-    assert said & set(frozencli.PRINTS_NO_JSON) == set()
+    output = set(freeze.frozen("cli"))
+    assert frozencli.commands() == output | set(frozencli.PRINTS_NO_JSON)
+    assert output & set(frozencli.PRINTS_NO_JSON) == set()
 
 
 # -- the comparison itself ----------------------------------------------------------------------
@@ -50,17 +57,17 @@ ANSWER = of_values([{"id": "x", "at": None, "rows": [{"n": 1}]}])
         ({"id": "x", "at": None, "rows": [{"m": 1}]}, "$.rows[].n: is gone"),
     ],
 )
-def test_an_answer_may_gain_and_not_lose(now, problem):
-    found = list(broken_answer(ANSWER, of_values([now]), "$"))
-    assert found == ([problem] if problem else [])
+def test_response_may_gain_fields_and_not_lose_any(now, problem):
+    results = list(broken_answer(ANSWER, of_values([now]), "$"))
+    assert results == ([problem] if problem else [])
 
 
-def test_a_field_that_is_sometimes_missing_now_is_a_loss():
+def test_field_that_became_optional_counts_as_lost():
     now = of_values([{"id": "x", "at": None, "rows": [{"n": 1}]}, {"at": None, "rows": []}])
     assert list(broken_answer(ANSWER, now, "$")) == ["$.id: may be missing now"]
 
 
-def test_what_is_new_is_noticed_at_any_depth():
+def test_new_fields_are_noticed_at_any_depth():
     now = of_values([{"id": "x", "at": None, "rows": [{"n": 1, "more": 2}], "new": True}])
     assert list(added(ANSWER, now, "$")) == ["$.new", "$.rows[].more"]
 
@@ -88,6 +95,22 @@ def question(needed=("id",), **fields):
         (question(mode={**MODE, "enum": ["a"]}), "$.mode: takes fewer values"),
     ],
 )  # fmt: skip
-def test_a_question_may_take_more_and_not_less(now, problem):
-    found = list(broken_question(question(), now, "$"))
-    assert found == ([problem] if problem else [])
+def test_request_may_accept_more_and_not_less(now, problem):
+    results = list(broken_question(question(), now, "$"))
+    assert results == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_unfolding_a_file_restores_its_shapes(now, part):
+    document = folded(now[part])
+    assert unfolded(document) == now[part]
+    assert folded(unfolded(document)) == document
+
+
+def test_a_repeated_object_is_written_once():
+    row = of_values([{"id": "x", "at": None}])
+    document = folded({"a": {"answer": row}, "b": {"answer": {"types": ["array"], "items": row}}})
+    assert list(document["$defs"].values()) == [
+        {"types": ["object"], "fields": {"id": "string", "at": "null"}, "required": ["at", "id"]}
+    ]
+    assert document["b"]["answer"]["items"] == {"$ref": next(iter(document["$defs"]))}

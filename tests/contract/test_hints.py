@@ -1,4 +1,4 @@
-"""Commands that texts of ours name exist: every hint, every line of help, every printed step."""
+"""Commands named in our texts exist: every hint, every line of help, every printed step."""
 
 import ast
 import os
@@ -29,8 +29,8 @@ ENDS_SENTENCE = (",", ".", ":", ";", "?", "…")
 def texts() -> Iterator[tuple[str, str]]:
     """(file:line, text) of every string of the product that may be shown to somebody."""
     for file in sorted(tracked("*.py")):
-        place = file.relative_to(ROOT)
-        if place.parts[0] not in PRODUCT:
+        position = file.relative_to(ROOT)
+        if position.parts[0] not in PRODUCT:
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
@@ -43,9 +43,9 @@ def texts() -> Iterator[tuple[str, str]]:
                     part.value if isinstance(part, ast.Constant) else "VALUE"
                     for part in node.values
                 ]
-                yield f"{place}:{node.lineno}", "".join(map(str, parts))
+                yield f"{position}:{node.lineno}", "".join(map(str, parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{place}:{node.lineno}", node.value
+                yield f"{position}:{node.lineno}", node.value
 
     for name in PLAIN:
         for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
@@ -94,24 +94,24 @@ def options(command: Any, context: Any) -> Iterator[str]:
 
 
 def test_commands_that_are_named_exist():
-    found, wrong = 0, []
-    for place, text in texts():
+    results, wrong = 0, []
+    for position, text in texts():
         for program, rest in COMMAND.findall(text):
-            found += 1
+            results += 1
             trouble = problem(program, rest)
             if trouble:
-                wrong.append(f"{place}: {trouble}: {text.strip()[:80]!r}")
+                wrong.append(f"{position}: {trouble}: {text.strip()[:80]!r}")
     assert wrong == []
-    assert found > 200
+    assert results > 200
 
 
 def test_scripts_that_are_named_exist():
     wrong = []
-    for place, text in texts():
+    for position, text in texts():
         for script in SCRIPT.findall(text):
             file = ROOT / script
             if not file.exists() and not list(ROOT.glob(script + "*")):
-                wrong.append(f"{place}: {script}")
+                wrong.append(f"{position}: {script}")
     assert wrong == []
     assert os.access(ROOT / "ops/up", os.X_OK)
 
@@ -145,9 +145,9 @@ def test_documented_commands_exist():
         ("agentlip courier purge work --yes, then look", None),
     ],
 )
-def test_the_check_itself(text, trouble):
-    (found,) = COMMAND.findall(text)
-    assert problem(*found) == trouble
+def test_unknown_command_in_a_text_is_found(text, trouble):
+    (results,) = COMMAND.findall(text)
+    assert problem(*results) == trouble
 
 
 # -- ways of sending, headings ---------------------------------------------------------------

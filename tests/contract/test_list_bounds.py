@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from appliance.broker import wire as broker
-from appliance.broker.inspect import RULES
+from appliance.broker.orphans import RULES
 from appliance.broker.settings import BrokerSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox import wire as outbox
 from appliance.outbox.settings import OutboxSettings
 
 TIME = "2026-01-01T00:00:00.000Z"
-ID = "x" * 64  # ids of ours are shorter
+ID = "x" * 64  # our ids are shorter
 SLUG = "x" * 63
 SENTENCE = max((sentence for _, sentence, _ in RULES), key=len)
 
@@ -32,7 +32,7 @@ def requeued():
     return outbox.Requeued(ID, "x" * 255, ID, "x" * 255), OutboxSettings().requeue_max
 
 
-@pytest.mark.parametrize("largest", [meshes, orphans, requeued], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("largest", [meshes, orphans, requeued], ids=lambda item: item.__name__)
 def test_the_largest_answer_is_about_a_page(largest):
     row, count = largest()
     assert (len(msgspec.json.encode(row)) + 1) * count <= StoreSettings().page_bytes_max

@@ -20,7 +20,7 @@ STORE = {"hub": "hub", "outbox": "outbox", "broker": "broker", "inbox": "inbox",
 STORE |= {"courier": "courier"}
 # Of everything: a row for each plugin or channel, and meshes along their indexes.
 SMALL = {"_CURSORS", "_MESHES", "_channels(False, False)"}
-# Of each form of what is composed on demand: the values of its arguments.
+# For each form of a statement composed on demand: the values of its arguments.
 FLAGS = [False, True]
 STATES = [None, "pending", "inflight", "done", "dead", "aborted"]
 FILTERS = [(), ("mesh",), ("destination_kind", "destination_ref"), ("mesh", "destination_kind",
@@ -78,9 +78,9 @@ def scans(connection, sql):
 def test_no_listing_reads_a_table_from_its_start(connections, store, form, sql):
     # A list of all sends, or of one state: along an index, for as long as the page has room.
     ordered = form.startswith("_statement") and "LIMIT" in sql
-    found = scans(connections[store], sql)
+    results = scans(connections[store], sql)
     if form not in SMALL:
-        assert all(ordered and "USING INDEX" in step for step in found), found
+        assert all(ordered and "USING INDEX" in step for step in results), results
 
 
 def test_every_function_that_composes_is_looked_at():

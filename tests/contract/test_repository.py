@@ -53,7 +53,7 @@ def test_no_committed_file_holds(what):
     pattern = re.compile(FORBIDDEN[what])
     hits = []
     for file in text_files():
-        # A lock's hashes look like tokens and are none.
+        # A lock's hashes look like tokens, but are not.
         if what == "a token" and file.parent.name == "requirements":
             continue
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
@@ -62,7 +62,7 @@ def test_no_committed_file_holds(what):
     assert hits == []
 
 
-@pytest.mark.parametrize("name", ["build", "appliance", "export", "fast", "dev"])
+@pytest.mark.parametrize("name", ["build", "appliance", "export", "fast", "dev", "docs"])
 def test_lock_file_has_exact_versions_hashes_and_no_address(name):
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     requirements = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", text))
@@ -80,13 +80,13 @@ def test_development_set_holds_the_shipped_versions():
 
 
 def test_every_script_is_listed_here():
-    found = {
+    results = {
         str(file.relative_to(ROOT))
         for file in [*tracked("ops"), *tracked(".ci")]
         if file.suffix == "" and file.read_text().startswith("#!")
         if "sh" in file.read_text().splitlines()[0]
     }
-    assert found - {"ops/demo"} == set(SCRIPTS)
+    assert results - {"ops/demo"} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -98,7 +98,7 @@ def test_script_is_executable_and_parses(name):
 
 
 @pytest.mark.slow
-def test_shellcheck_has_nothing_to_say():
+def test_shellcheck_reports_nothing():
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
     subprocess.run(["shellcheck", "-x", *SCRIPTS], cwd=ROOT, check=True)

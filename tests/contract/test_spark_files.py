@@ -52,7 +52,7 @@ def test_lock_has_exact_versions_hashes_and_no_address(name):
     assert "://" not in text
 
 
-def test_entrypoint_parses_and_tells_its_roles():
+def test_entrypoint_parses_and_lists_its_roles():
     shown = subprocess.check_output(["sh", ROOT / "spark/entrypoint.sh", "help"], text=True)
     for role in ("JOB", "master", "worker", "driver", "executor", "connect", "history"):
         assert role in shown
@@ -69,11 +69,11 @@ def test_schemas_are_well_formed():
 
 
 def test_documented_exit_codes_are_those_of_the_code():
-    text = (ROOT / "docs/spark.md").read_text()
-    told = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", text)}
+    text = (ROOT / "docs/how-to/spark.md").read_text()
+    output = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", text)}
     code = "import spark.errors as e; print([k.exit_code for k in e.JobError.__subclasses__()])"
-    found = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True))
-    assert told == {0, 70, *found}
+    results = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True))
+    assert output == {0, 70, *results}
 
 
 # -- Kubernetes -------------------------------------------------------------------------
@@ -109,9 +109,9 @@ def test_kubernetes_takes_the_manifest(name):
 
 @pytest.mark.parametrize("name", ["job.yaml", "cluster.yaml"])
 def test_pods_have_no_privilege_and_name_arguments_that_the_main_takes(name):
-    found = list(pods(name))
-    assert found
-    for pod in found:
+    results = list(pods(name))
+    assert results
+    for pod in results:
         assert pod["securityContext"]["runAsUser"] == 185
         for container in [*pod.get("initContainers", []), *pod["containers"]]:
             secured = container["securityContext"]

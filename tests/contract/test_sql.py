@@ -18,8 +18,8 @@ SQL = re.compile(
 PARTS = frozenset(
     {"beyond", "bounds", "clause", "column", "columns", "condition", "conditions", "direction",
      "end", "index", "limits", "lists", "made", "marks", "maybe", "newest", "numbers", "order",
-     "over", "pragma", "prefix", "problems_max", "query", "seeks", "selection", "source", "table",
-     "trigger", "where"}
+     "over", "ended", "pragma", "prefix", "problems_max", "query", "seeks", "selection", "source",
+     "table", "trigger", "where"}
 )  # fmt: skip
 TOOLS = frozenset({"len", "self", "shlex", "str", "database"})  # the latter two: a hint's text
 
@@ -55,17 +55,17 @@ def is_safe(text: str) -> bool:
 
 def test_sql_is_put_together_from_constants_only():
     files = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
-    found = [(file, *piece) for file in files for piece in pieces(file)]
-    assert len(found) > 30
+    results = [(file, *piece) for file in files for piece in pieces(file)]
+    assert len(results) > 30
     unsafe = [
         f"{file.relative_to(ROOT)} line {line}: {text}"
-        for file, text, line in found
+        for file, text, line in results
         if not is_safe(text)
     ]
     assert unsafe == []
 
 
-def test_a_value_in_sql_would_be_seen(tmp_path):
+def test_value_in_sql_is_found(tmp_path):
     file = tmp_path / "bad.py"
     file.write_text(
         'tx.execute(f"SELECT id FROM messages WHERE sender = {sender}")\n'

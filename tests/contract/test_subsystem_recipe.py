@@ -1,6 +1,6 @@
 """The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and four lines elsewhere.
 
-The copy of the tree is served, and every part of the new subsystem is asked: store, route, scope,
+The copy of the tree is served, and every part of the new subsystem is called: store, route, scope,
 socket, loop, setting, metric and check.
 """
 

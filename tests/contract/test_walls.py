@@ -1,4 +1,4 @@
-"""The walls of the house: a function ends by 70 lines, a file by 500."""
+"""Limits of length: a function ends by 70 lines, a file by 500."""
 
 import ast
 import subprocess
@@ -27,7 +27,7 @@ def written_lines(node: ast.AST, source: list[str]) -> int:
     return lines
 
 
-def test_no_file_is_longer_than_its_wall():
+def test_no_file_is_longer_than_the_limit():
     files = tracked("*.py", "*.sql", "ops/*", "*.js", "*.css")
     files.remove(ROOT / "ops" / "agentlip.toml")  # written by ops/write_settings.py
     assert files
@@ -39,7 +39,7 @@ def test_no_file_is_longer_than_its_wall():
     assert long == {}
 
 
-def test_no_function_is_longer_than_its_wall():
+def test_no_function_is_longer_than_the_limit():
     long = {}
     for file in tracked("*.py"):
         text = file.read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_no_function_is_longer_than_its_wall():
 
 
 @pytest.mark.parametrize("name", ["utils", "common", "helpers", "misc", "manager", "base"])
-def test_no_file_is_named_after_nothing(name):
+def test_file_names_say_what_they_contain(name):
     assert [str(file) for file in tracked(f"*/{name}.py", f"*/{name}/*")] == []
 
 

@@ -1,4 +1,4 @@
-"""Each check: break the house, find it; and nothing is found where nothing is wrong."""
+"""Each check: break the workspace, find it; and nothing is found where nothing is wrong."""
 
 import os
 import re
@@ -13,19 +13,19 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.migration import load
 from doctor.check import Severity
 from doctor.settings import DoctorSettings
-from tests.doctor.house import HEALTHY_STORE, NOW, House
+from tests.doctor.workspace import HEALTHY_STORE, NOW, WorkspaceFixture
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def workspace(tmp_path):
+    return WorkspaceFixture(tmp_path)
 
 
-def severities(house: House, name: str) -> list[str]:
-    return [finding.severity.value for finding in house.find(name)]
+def severities(workspace, name: str) -> list[str]:
+    return [finding.severity.value for finding in workspace.find(name)]
 
 
 def volume(monkeypatch: pytest.MonkeyPatch, total: int, free: int) -> None:
@@ -38,28 +38,28 @@ def volume(monkeypatch: pytest.MonkeyPatch, total: int, free: int) -> None:
 # -- silence -------------------------------------------------------------------------------
 
 
-def test_a_new_workspace_is_healthy(house: House) -> None:
-    assert house.find_all() == []
+def test_new_workspace_has_no_findings(workspace) -> None:
+    assert workspace.find_all() == []
 
 
-def test_a_running_hub_is_healthy(house: House) -> None:
-    house.talk(20)
-    with house.running():
-        assert house.find_all() == []
+def test_running_hub_has_no_findings(workspace) -> None:
+    workspace.talk(20)
+    with workspace.running():
+        assert workspace.find_all() == []
 
 
-def test_a_hub_that_was_stopped_is_healthy(house: House) -> None:
-    with house.running():
-        house.talk()
-        house.data.server_file.unlink()
-    assert house.find_all() == []
+def test_stopped_hub_has_no_findings(workspace) -> None:
+    with workspace.running():
+        workspace.talk()
+        workspace.data.server_file.unlink()
+    assert workspace.find_all() == []
 
 
-def test_a_restored_log_is_healthy(house: House) -> None:
-    house.talk()
-    house.event("m000000", event_id=3 + 2**32)
-    house.event("m000001")
-    assert house.find_all() == []
+def test_event_log_after_a_restore_has_no_findings(workspace) -> None:
+    workspace.talk()
+    workspace.event("m000000", event_id=3 + 2**32)
+    workspace.event("m000001")
+    assert workspace.find_all() == []
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,18 @@ def test_a_restored_log_is_healthy(house: House) -> None:
         (0, 0),
     ],
 )
-def test_a_volume_of_any_size_with_room_is_healthy(
-    house: House, monkeypatch: pytest.MonkeyPatch, total: int, free: int
+def test_disk_with_free_space_has_no_findings_at_any_size(
+    workspace, monkeypatch: pytest.MonkeyPatch, total: int, free: int
 ) -> None:
     volume(monkeypatch, total, free)
-    assert house.find("host.disk") == []
+    assert workspace.find("host.disk") == []
 
 
-def test_a_workspace_of_another_program_is_healthy_before_its_first_start(tmp_path: Path) -> None:
-    house = House(tmp_path / "ours")
-    other = House(tmp_path / "other")
+def test_workspace_of_another_program_has_only_a_note(
+    tmp_path: Path,
+) -> None:
+    workspace = WorkspaceFixture(tmp_path / "ours")
+    other = WorkspaceFixture(tmp_path / "other")
     for path in other.data.dir.iterdir():
         if path.is_file():
             path.unlink()
@@ -97,35 +99,35 @@ def test_a_workspace_of_another_program_is_healthy_before_its_first_start(tmp_pa
         connection.commit()
     os.chmod(other.data.dir, 0o755)
     other.talk()
-    found = other.find_all()
-    assert {finding.severity for finding in found} == {Severity.INFO}
-    assert [finding.check for finding in found] == ["store.schema"]
-    assert house.find_all() == []
+    findings = other.find_all()
+    assert {finding.severity for finding in findings} == {Severity.INFO}
+    assert [finding.check for finding in findings] == ["store.schema"]
+    assert workspace.find_all() == []
 
 
-def test_settings_that_may_be_are_healthy(house: House, tmp_path: Path) -> None:
+def test_legal_settings_have_no_findings(workspace, tmp_path: Path) -> None:
     secret = tmp_path / "scrape"
     secret.write_text("s")
     os.chmod(secret, 0o444)  # as container engines mount secrets
-    house.data.settings_file.write_text(
+    workspace.data.settings_file.write_text(
         f'[auth]\nscrape_token_file = "{secret}"\n[http]\nport = 8080\n'
     )
-    os.chmod(house.data.settings_file, 0o664)
-    assert house.find_all() == []
+    os.chmod(workspace.data.settings_file, 0o664)
+    assert workspace.find_all() == []
 
 
-def test_looking_leaves_no_trace_on_what_a_crash_left(house: House) -> None:
-    house.talk()
+def test_checks_do_not_change_the_files_after_a_crash(workspace) -> None:
+    workspace.talk()
     child = os.fork()
     if child == 0:
-        connection = sqlite3.connect(house.data.database("hub"), isolation_level=None)
+        connection = sqlite3.connect(workspace.data.database("hub"), isolation_level=None)
         connection.execute("INSERT INTO meta VALUES ('only in', 'the log')")
         os._exit(0)
     os.waitpid(child, 0)
-    kept = [house.data.database("hub"), house.data.dir / "db.sqlite3-wal"]
+    kept = [workspace.data.database("hub"), workspace.data.dir / "db.sqlite3-wal"]
     before = [path.read_bytes() for path in kept]
     assert before[1]
-    assert house.find_all() == []
+    assert workspace.find_all() == []
     assert [path.read_bytes() for path in kept] == before
 
 
@@ -143,179 +145,151 @@ def test_looking_leaves_no_trace_on_what_a_crash_left(house: House) -> None:
         (512 * MIB, 100 * MIB, "error"),
     ],
 )
-def test_a_full_disk_is_found(
-    house: House, monkeypatch: pytest.MonkeyPatch, total: int, free: int, severity: str
-) -> None:
+def test_low_disk_space_is_found(workspace, monkeypatch, total, free, severity):
     volume(monkeypatch, total, free)
-    assert severities(house, "host.disk") == [severity]
+    assert severities(workspace, "host.disk") == [severity]
 
 
 def test_disk_thresholds_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = DoctorSettings(
         disk_warning_bytes=0, disk_warning_percent=0, disk_error_bytes=0, disk_error_percent=0
     )
-    house = House(tmp_path, settings)
+    workspace = WorkspaceFixture(tmp_path, settings)
     volume(monkeypatch, 100 * GIB, GIB)
-    assert house.find("host.disk") == []
+    assert workspace.find("host.disk") == []
 
 
-def test_a_data_directory_open_to_all_is_found(house: House) -> None:
-    os.chmod(house.data.dir, 0o777)
-    assert severities(house, "host.data-directory") == ["warning"]
+def test_data_directory_that_all_can_write_is_found(workspace) -> None:
+    os.chmod(workspace.data.dir, 0o777)
+    assert severities(workspace, "host.data-directory") == ["warning"]
 
 
-def test_a_data_directory_we_may_not_write_is_found(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_data_directory_that_is_not_writable_is_found(
+    workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert severities(house, "host.data-directory") == ["error"]
+    assert severities(workspace, "host.data-directory") == ["error"]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
-def test_a_token_others_can_read_is_found(house: House, mode: int) -> None:
-    os.chmod(house.data.token_file, mode)
-    (finding,) = house.find("host.token")
+def test_token_that_others_can_read_is_found(workspace, mode: int) -> None:
+    os.chmod(workspace.data.token_file, mode)
+    (finding,) = workspace.find("host.token")
     assert finding.severity is Severity.ERROR
-    assert finding.hint == f"chmod 600 {house.data.token_file}"
-    os.chmod(house.data.token_file, 0o400)
-    assert house.find("host.token") == []
+    assert finding.hint == f"chmod 600 {workspace.data.token_file}"
+    os.chmod(workspace.data.token_file, 0o400)
+    assert workspace.find("host.token") == []
 
 
-def test_a_token_that_is_gone_or_empty_is_found(house: House) -> None:
-    house.data.token_file.write_text("\n")
-    assert severities(house, "host.token") == ["error"]
-    house.data.token_file.unlink()
-    assert severities(house, "host.token") == []
-    with house.running():
-        assert severities(house, "host.token") == ["warning"]
+def test_missing_or_empty_token_is_found(workspace) -> None:
+    workspace.data.token_file.write_text("\n")
+    assert severities(workspace, "host.token") == ["error"]
+    workspace.data.token_file.unlink()
+    assert severities(workspace, "host.token") == []
+    with workspace.running():
+        assert severities(workspace, "host.token") == ["warning"]
 
 
-def test_a_lock_left_behind_is_only_mentioned(house: House) -> None:
-    house.data.lock_file.write_text('{"pid": 4194303, "instance_id": "gone"}')
-    (finding,) = house.find("host.lock")
+def test_lock_file_left_behind_is_a_note(workspace) -> None:
+    workspace.data.lock_file.write_text('{"pid": 4194303, "instance_id": "gone"}')
+    (finding,) = workspace.find("host.lock")
     assert finding.severity is Severity.INFO
-    assert "4194303" in finding.sentence
+    assert "4194303" in finding.message
 
 
-def test_a_lock_taken_away_under_the_hub_is_critical(house: House) -> None:
-    with house.running(lock_intact=False):
-        assert severities(house, "host.lock") == ["critical"]
+def test_lock_file_removed_from_a_running_hub_is_critical(workspace) -> None:
+    with workspace.running(lock_intact=False):
+        assert severities(workspace, "host.lock") == ["critical"]
 
 
-def test_a_server_file_left_behind_is_found(house: House) -> None:
-    house.announce(pid=4194303)
-    (finding,) = house.find("host.server-file")
+def test_server_file_left_behind_is_found(workspace) -> None:
+    workspace.announce(pid=4194303)
+    (finding,) = workspace.find("host.server-file")
     assert finding.severity is Severity.WARNING
-    assert "4194303 is gone" in finding.sentence
+    assert "4194303 has ended" in finding.message
 
 
-def test_a_server_file_others_can_read_is_found(house: House) -> None:
-    with house.running():
-        os.chmod(house.data.server_file, 0o644)
-        assert severities(house, "host.server-file") == ["error"]
+def test_server_file_that_others_can_read_is_found(workspace) -> None:
+    with workspace.running():
+        os.chmod(workspace.data.server_file, 0o644)
+        assert severities(workspace, "host.server-file") == ["error"]
 
 
-def test_a_server_file_of_another_instance_is_found(house: House) -> None:
-    with house.running():
-        house.announce(instance_id="yesterday")
-        assert severities(house, "host.server-file") == ["warning"]
+def test_server_file_of_another_instance_is_found(workspace) -> None:
+    with workspace.running():
+        workspace.announce(instance_id="yesterday")
+        assert severities(workspace, "host.server-file") == ["warning"]
 
 
-def test_a_server_file_that_is_missing_or_rubbish_is_found(house: House) -> None:
-    with house.running():
-        house.data.write_private(house.data.server_file, "{")
-        assert severities(house, "host.server-file") == ["warning"]
-        house.data.server_file.unlink()
-        assert severities(house, "host.server-file") == ["warning"]
+def test_missing_or_invalid_server_file_is_found(workspace) -> None:
+    with workspace.running():
+        workspace.data.write_private(workspace.data.server_file, "{")
+        assert severities(workspace, "host.server-file") == ["warning"]
+        workspace.data.server_file.unlink()
+        assert severities(workspace, "host.server-file") == ["warning"]
 
 
-def test_a_stopping_appliance_is_not_ready(house: House) -> None:
-    with house.running(stopping=True):
-        assert severities(house, "host.process") == ["critical"]
+def test_stopping_appliance_is_not_ready(workspace) -> None:
+    with workspace.running(stopping=True):
+        assert severities(workspace, "host.process") == ["critical"]
 
 
-@pytest.mark.parametrize(("delay", "found"), [(0.4, []), (0.6, ["warning"]), (6.0, ["error"])])
-def test_a_late_event_loop_is_found(house: House, delay: float, found: list[str]) -> None:
-    with house.running(loop_delay_seconds=delay):
-        assert severities(house, "host.loop-delay") == found
-
-
-# -- settings ------------------------------------------------------------------------------
-
-
-def test_settings_that_cannot_be_read_are_found(house: House) -> None:
-    house.data.settings_file.write_text("[http\n")
-    assert severities(house, "settings.file") == ["error"]
-    assert house.find("settings.secrets") == []
-    house.data.settings_file.write_bytes(b"\xff\xfe")
-    assert severities(house, "settings.file") == ["error"]
-
-
-def test_settings_everybody_can_change_are_found(house: House) -> None:
-    house.data.settings_file.write_text("")
-    os.chmod(house.data.settings_file, 0o666)
-    assert severities(house, "settings.file") == ["warning"]
-
-
-def test_a_secret_that_is_not_there_or_open_is_found(house: House, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    house.data.settings_file.write_text(f'[auth]\nscrape_token_file = "{secret}"\n')
-    (finding,) = house.find("settings.secrets")
-    assert finding.severity is Severity.ERROR
-    assert finding.subject == "auth.scrape_token_file"
-    secret.touch()
-    os.chmod(secret, 0o666)
-    assert severities(house, "settings.secrets") == ["warning"]
+@pytest.mark.parametrize(("delay", "expected"), [(0.4, []), (0.6, ["warning"]), (6.0, ["error"])])
+def test_delayed_event_loop_is_found(workspace, delay: float, expected: list[str]) -> None:
+    with workspace.running(loop_delay_seconds=delay):
+        assert severities(workspace, "host.loop-delay") == expected
 
 
 # -- stores --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("store", ["hub", "auth"])
-def test_a_missing_store_is_found(house: House, store: str) -> None:
-    house.data.database(store).unlink()
-    (finding,) = house.find("store.opens")
+def test_missing_store_is_found(workspace, store: str) -> None:
+    workspace.data.database(store).unlink()
+    (finding,) = workspace.find("store.opens")
     assert (finding.severity, finding.subject) == (Severity.ERROR, store)
 
 
 @pytest.mark.parametrize("content", [b"", b"words, not pages" * 1000])
-def test_a_store_that_does_not_open_is_found(house: House, content: bytes) -> None:
-    house.data.database("hub").write_bytes(content)
-    assert severities(house, "store.opens") == ["error"]
-    assert not [f for f in house.find_all() if "Traceback" in f.sentence]
+def test_store_that_can_not_be_opened_is_found(workspace, content: bytes) -> None:
+    workspace.data.database("hub").write_bytes(content)
+    assert severities(workspace, "store.opens") == ["error"]
+    assert not [f for f in workspace.find_all() if "Traceback" in f.message]
 
 
-def damage(house: House, table: str) -> None:
-    house.talk(300)
-    house.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    ((root,),) = house.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", table)
-    with house.data.database("hub").open("r+b") as file:
+def damage(workspace, table: str) -> None:
+    workspace.talk(300)
+    workspace.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ((root,),) = workspace.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", table)
+    with workspace.data.database("hub").open("r+b") as file:
         file.seek((int(str(root)) - 1) * 4096)
         file.write(b"\xff" * 4096)
 
 
 @pytest.mark.parametrize("name", ["store.whole", "store.integrity"])
-def test_a_damaged_page_is_found(house: House, name: str) -> None:
-    damage(house, "messages")
-    assert "error" in severities(house, name)
+def test_damaged_page_is_found(workspace, name: str) -> None:
+    damage(workspace, "messages")
+    assert "error" in severities(workspace, name)
 
 
-def test_an_index_that_lost_an_entry_is_found_by_the_long_look(house: House) -> None:
-    house.talk(5)
-    with closing(sqlite3.connect(house.data.database("hub"), isolation_level=None)) as connection:
+def test_index_that_differs_from_its_table_is_found_by_the_full_check(workspace) -> None:
+    workspace.talk(5)
+    with closing(
+        sqlite3.connect(workspace.data.database("hub"), isolation_level=None)
+    ) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
             "UPDATE sqlite_schema SET sql = 'CREATE INDEX idx_messages_created ON"
             " messages(sender)' WHERE name = 'idx_messages_created'"
         )
-    assert house.find("store.whole") == []
-    assert "error" in severities(house, "store.integrity")
+    assert workspace.find("store.whole") == []
+    assert "error" in severities(workspace, "store.integrity")
 
 
-def test_a_broken_foreign_key_is_found(house: House) -> None:
-    house.talk()
-    house.execute("UPDATE messages SET topic_id = 'nowhere' WHERE id = 'm000001'")
-    (finding,) = house.find("store.integrity")
+def test_broken_foreign_key_is_found(workspace) -> None:
+    workspace.talk()
+    workspace.execute("UPDATE messages SET topic_id = 'nowhere' WHERE id = 'm000001'")
+    (finding,) = workspace.find("store.integrity")
     assert finding.subject == "hub.messages"
 
 
@@ -329,36 +303,36 @@ def test_a_broken_foreign_key_is_found(house: House) -> None:
         ("UPDATE meta SET value = 'many' WHERE key = 'x_schema'", "error"),
     ],
 )
-def test_a_schema_that_does_not_fit_is_found(house: House, sql: str, severity: str) -> None:
-    house.execute(sql)
-    assert severities(house, "store.schema") == [severity]
+def test_unsuitable_schema_is_found(workspace, sql: str, severity: str) -> None:
+    workspace.execute(sql)
+    assert severities(workspace, "store.schema") == [severity]
 
 
-def test_a_database_of_something_else_is_found(house: House) -> None:
-    path = house.data.database("auth")
+def test_database_of_another_program_is_found(workspace) -> None:
+    path = workspace.data.database("auth")
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url)")
-    assert severities(house, "store.schema") == ["error"]
+    assert severities(workspace, "store.schema") == ["error"]
 
 
-@pytest.mark.parametrize(("size", "found"), [(99, []), (101, ["warning"]), (501, ["error"])])
-def test_a_long_log_is_found(house: House, size: int, found: list[str]) -> None:
-    log = house.data.dir / "db.sqlite3-wal"
+@pytest.mark.parametrize(("size", "expected"), [(99, []), (101, ["warning"]), (501, ["error"])])
+def test_large_write_ahead_log_is_found(workspace, size: int, expected: list[str]) -> None:
+    log = workspace.data.dir / "db.sqlite3-wal"
     with log.open("wb") as file:
         file.truncate(size * MIB)
-    assert severities(house, "store.wal") == found
+    assert severities(workspace, "store.wal") == expected
     log.unlink()
 
 
-def test_a_suspect_store_is_critical(house: House) -> None:
-    house.data.suspect_file("hub").touch()
-    (finding,) = house.find("store.suspect")
+def test_suspect_store_is_critical(workspace) -> None:
+    workspace.data.suspect_file("hub").touch()
+    (finding,) = workspace.find("store.suspect")
     assert finding.severity is Severity.CRITICAL
     assert finding.hint == "agentlip doctor clear hub"
-    house.data.suspect_file("hub").unlink()
-    with house.running({**HEALTHY_STORE, "suspect": 1.0}):
-        assert severities(house, "store.suspect") == ["critical"]
+    workspace.data.suspect_file("hub").unlink()
+    with workspace.running({**HEALTHY_STORE, "suspect": 1.0}):
+        assert severities(workspace, "store.suspect") == ["critical"]
 
 
 @pytest.mark.parametrize(
@@ -370,125 +344,127 @@ def test_a_suspect_store_is_critical(house: House) -> None:
         ("stalled_seconds", 21.0, "critical"),
     ],
 )
-def test_a_writer_that_cannot_work_is_found(
-    house: House, fact: str, value: float, severity: str
+def test_ended_paused_or_stalled_writer_is_found(
+    workspace, fact: str, value: float, severity: str
 ) -> None:
-    with house.running({**HEALTHY_STORE, fact: value}):
-        assert severities(house, "store.writer") == [severity]
+    with workspace.running({**HEALTHY_STORE, fact: value}):
+        assert severities(workspace, "store.writer") == [severity]
 
 
 # -- events and messages -------------------------------------------------------------------
 
 
-def test_a_hole_in_the_log_is_found(house: House) -> None:
-    house.talk()
-    house.event("m000000", event_id=10)
-    (finding,) = house.find("events.sequence")
+def test_gap_in_the_event_log_is_found(workspace) -> None:
+    workspace.talk()
+    workspace.event("m000000", event_id=10)
+    (finding,) = workspace.find("events.sequence")
     assert finding.severity is Severity.WARNING
-    assert "between 3 and 10" in finding.sentence
+    assert "between 3 and 10" in finding.message
 
 
-def test_a_hole_at_the_beginning_is_found(house: House) -> None:
-    house.event("x", event_id=5)
-    assert severities(house, "events.sequence") == ["warning"]
+def test_gap_at_the_start_of_the_event_log_is_found(workspace) -> None:
+    workspace.event("x", event_id=5)
+    assert severities(workspace, "events.sequence") == ["warning"]
 
 
-def test_many_findings_of_a_kind_are_counted(house: House) -> None:
+def test_surplus_findings_are_only_counted(workspace) -> None:
     for number in range(1, 100, 2):
-        house.event("x", event_id=number * 2)
-    found = house.find("events.sequence")
-    assert len(found) == house.settings.findings_max + 1
-    assert "more" in found[-1].sentence
+        workspace.event("x", event_id=number * 2)
+    finding = workspace.find("events.sequence")
+    assert len(finding) == workspace.settings.findings_max + 1
+    assert "more" in finding[-1].message
 
 
-def test_an_event_without_a_scope_is_found(house: House) -> None:
-    house.talk()
-    house.event("m000000", scope=None)
-    (finding,) = house.find("events.scope")
+def test_event_without_a_scope_is_found(workspace) -> None:
+    workspace.talk()
+    workspace.event("m000000", scope=None)
+    (finding,) = workspace.find("events.scope")
     assert finding.subject == "event 4"
 
 
-def test_a_message_without_its_event_and_the_other_way_round_are_found(house: House) -> None:
-    house.talk()
-    house.event("nothing")
-    house.execute(
+def test_message_without_its_event_and_event_without_its_message_are_found(workspace) -> None:
+    workspace.talk()
+    workspace.event("nothing")
+    workspace.execute(
         "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
         " VALUES ('silent', 't_1', 'ch_1', 'me', '', ?)",
         NOW,
     )
-    assert [finding.subject for finding in house.find("events.pairs")] == [
+    assert [finding.subject for finding in workspace.find("events.pairs")] == [
         "message silent",
         "message nothing",
     ]
 
 
-def test_a_hub_without_an_identity_is_found(house: House) -> None:
-    house.execute("DELETE FROM meta WHERE key = 'db_id'")
-    assert severities(house, "hub.identity") == ["error"]
+def test_hub_without_a_database_id_is_found(workspace) -> None:
+    workspace.execute("DELETE FROM meta WHERE key = 'db_id'")
+    assert severities(workspace, "hub.identity") == ["error"]
 
 
-def test_a_hub_that_serves_another_database_is_found(house: House) -> None:
-    with house.running():
-        house.announce(db_id="another")
-        assert severities(house, "hub.identity") == ["error"]
+def test_hub_that_serves_another_database_is_found(workspace) -> None:
+    with workspace.running():
+        workspace.announce(db_id="another")
+        assert severities(workspace, "hub.identity") == ["error"]
 
 
-def test_a_message_in_the_wrong_channel_is_found(house: House) -> None:
-    house.talk()
-    house.execute("UPDATE messages SET channel_id = 'ch_2' WHERE id = 'm000002'")
-    (finding,) = house.find("hub.channels")
+def test_message_in_the_wrong_channel_is_found(workspace) -> None:
+    workspace.talk()
+    workspace.execute("UPDATE messages SET channel_id = 'ch_2' WHERE id = 'm000002'")
+    (finding,) = workspace.find("hub.channels")
     assert finding.subject == "message m000002"
 
 
-def test_a_lost_index_is_only_mentioned(house: House) -> None:
-    house.execute("DROP TRIGGER messages_fts_update")
-    assert severities(house, "hub.search") == ["info"]
-    assert house.find("hub.search-in-step") == []
+def test_missing_search_index_is_a_note(workspace) -> None:
+    workspace.execute("DROP TRIGGER messages_fts_update")
+    assert severities(workspace, "hub.search") == ["info"]
+    assert workspace.find("hub.search-in-step") == []
 
 
-def test_messages_not_yet_indexed_are_no_fault(house: House) -> None:
-    house.talk(3)
-    house.index()
-    house.talk(3)
-    assert house.find("hub.search-in-step") == []
+def test_messages_that_are_not_indexed_yet_have_no_findings(workspace) -> None:
+    workspace.talk(3)
+    workspace.index()
+    workspace.talk(3)
+    assert workspace.find("hub.search-in-step") == []
 
 
-def test_an_index_out_of_step_is_found_and_mended_by_the_hint(house: House) -> None:
-    house.talk()
-    house.index()
-    ((sql,),) = house.execute("SELECT sql FROM sqlite_schema WHERE name = 'messages_fts_update'")
-    house.execute("DROP TRIGGER messages_fts_update")
-    house.execute("UPDATE messages SET content_raw = 'edited'")
-    house.execute(str(sql))
-    house.talk(2)
-    assert house.find("hub.search") == []
-    (finding,) = house.find("hub.search-in-step")
+def test_stale_search_index_is_found_and_its_hint_repairs_it(workspace) -> None:
+    workspace.talk()
+    workspace.index()
+    ((sql,),) = workspace.execute(
+        "SELECT sql FROM sqlite_schema WHERE name = 'messages_fts_update'"
+    )
+    workspace.execute("DROP TRIGGER messages_fts_update")
+    workspace.execute("UPDATE messages SET content_raw = 'edited'")
+    workspace.execute(str(sql))
+    workspace.talk(2)
+    assert workspace.find("hub.search") == []
+    (finding,) = workspace.find("hub.search-in-step")
     assert finding.severity is Severity.ERROR
     command = re.search("'(DROP TABLE .*?)'", finding.hint)
     assert command is not None
-    house.execute(command[1])
-    assert severities(house, "hub.search") == ["info"]
-    house.start()
-    assert house.find("hub.search") == house.find("hub.search-in-step") == []
+    workspace.execute(command[1])
+    assert severities(workspace, "hub.search") == ["info"]
+    workspace.start()
+    assert workspace.find("hub.search") == workspace.find("hub.search-in-step") == []
 
 
 # -- tokens ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("days", "revoked", "found"),
+    ("days", "revoked", "expected"),
     [(6.0, False, 1), (8.0, False, 0), (6.0, True, 0), (-1.0, False, 0), (None, False, 0)],
 )
-def test_a_token_that_ends_soon(
-    house: House, days: float | None, revoked: bool, found: int
+def test_token_that_expires_soon_is_found(
+    workspace, days: float | None, revoked: bool, expected: int
 ) -> None:
     now_ms = SystemClock().now_ms()
     expires_ms = None if days is None else now_ms + int(days * 86_400_000)
-    house.execute(
+    workspace.execute(
         "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms, revoked_ms)"
         " VALUES ('tok_1', 'a bot', 'h', '[]', 1, ?, ?)",
         expires_ms,
         2 if revoked else None,
         store="auth",
     )
-    assert severities(house, "tokens.expiring") == ["warning"] * found
+    assert severities(workspace, "tokens.expiring") == ["warning"] * expected

@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -16,30 +17,32 @@ from typer.testing import CliRunner
 
 from doctor import run
 from doctor.cli import app
-from tests.doctor.house import HEALTHY_STORE, House, ready_body
+from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture, ready_body
 
 INSTANCE = "instance-1"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    return WorkspaceFixture(tmp_path)
 
 
-def doctor(house: House | None, *arguments: str) -> Any:
-    where = [] if house is None else ["--workspace", str(house.data.workspace)]
+def doctor(workspace: WorkspaceFixture | None, *arguments: str) -> Any:
+    where = [] if workspace is None else ["--workspace", str(workspace.data.workspace)]
     return CliRunner().invoke(app, [*where, *arguments], catch_exceptions=False)
 
 
 @contextmanager
-def answering(house: House, body: bytes | None = None, status: int = 200) -> Iterator[list[str]]:
+def answering(
+    workspace: WorkspaceFixture, body: bytes | None = None, status: int = 200
+) -> Iterator[list[str]]:
     """A hub's port that answers /-/ready from the same table, or with `body`."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(f"{self.path} {self.headers.get('Authorization')}")
-            with house.context() as context:
+            requests.append(f"{self.path} {self.headers.get('Authorization')}")
+            with workspace.context() as context:
                 ready = ready_body(context, INSTANCE)
             text = msgspec.json.encode(ready) if body is None else body
             self.send_response(status)
@@ -54,8 +57,8 @@ def answering(house: House, body: bytes | None = None, status: int = 200) -> Ite
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        house.announce(port=server.server_port, pid=os.getpid())
-        yield asked
+        workspace.announce(port=server.server_port, pid=os.getpid())
+        yield requests
     finally:
         server.shutdown()
         thread.join()
@@ -65,9 +68,11 @@ def answering(house: House, body: bytes | None = None, status: int = 200) -> Ite
 # -- output and exit codes -----------------------------------------------------------------
 
 
-def test_a_healthy_workspace_is_a_table_and_a_summary(house: House) -> None:
-    house.talk(4)
-    result = doctor(house)
+def test_healthy_workspace_prints_groups_and_a_summary(
+    workspace: WorkspaceFixture,
+) -> None:
+    workspace.talk(4)
+    result = doctor(workspace)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Agentlip doctor ")
@@ -76,40 +81,67 @@ def test_a_healthy_workspace_is_a_table_and_a_summary(house: House) -> None:
     assert all(line.startswith("[ok]") for line in lines if line.startswith("["))
 
 
-def test_quiet_says_nothing_when_all_is_well_and_only_the_trouble_else(house: House) -> None:
-    house.data.lock_file.write_text("{}")
-    assert doctor(house, "--quiet").stdout == ""
-    os.chmod(house.data.token_file, 0o644)
-    result = doctor(house, "--quiet")
+@pytest.mark.parametrize(
+    "arguments",
+    [("check",), ("check", "--quiet"), ("--json",), ("--json", "check"), ("check", "--json")],
+)
+def test_check_is_what_the_bare_command_does(
+    workspace: WorkspaceFixture, arguments: tuple[str, ...]
+) -> None:
+    workspace.data.unread_settings_file.write_text("")
+    bare = tuple(word for word in arguments if word != "check")
+    results = [doctor(workspace, *words) for words in (bare, arguments)]
+    if "--json" in arguments:
+        texts = [re.sub(r'"seconds":[\d.]+', "", result.stdout) for result in results]
+    else:
+        texts = [result.stdout for result in results]
+    assert texts[0] == texts[1] != ""
+    assert doctor(workspace, "--strict", "check").exit_code == 1
+
+
+def test_verbose_prints_every_check(workspace: WorkspaceFixture) -> None:
+    lines = doctor(workspace, "--verbose", "--group", "host").stdout.splitlines()
+    names = [check.name for check in run.CHECKS if check.group == "host"]
+    assert [line.split()[1] for line in lines if line.startswith("[ok]")] == names
+
+
+def test_quiet_prints_only_problems(
+    workspace: WorkspaceFixture,
+) -> None:
+    workspace.data.write_private(workspace.data.lock_file, "{}")
+    assert "[note] host.lock" in doctor(workspace).stdout
+    assert doctor(workspace, "--quiet").stdout == ""
+    os.chmod(workspace.data.token_file, 0o644)
+    result = doctor(workspace, "--quiet")
     assert result.exit_code == 2
     assert result.stdout.splitlines()[0].startswith("[bad]  host.token")
     assert len(result.stdout.splitlines()) == 2
 
 
-def test_the_log_is_folded_back_by_hand_beside_who_reads(house: House) -> None:
-    database = house.data.database("hub")
+def test_checkpoint_empties_the_log_beside_an_open_connection(workspace: WorkspaceFixture) -> None:
+    database = workspace.data.database("hub")
     log = database.with_name(database.name + "-wal")
-    with closing(sqlite3.connect(database, isolation_level=None)) as somebody:
-        somebody.execute("PRAGMA journal_mode = WAL").fetchall()
-        somebody.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
-        house.talk(50)
+    with closing(sqlite3.connect(database, isolation_level=None)) as reader:
+        reader.execute("PRAGMA journal_mode = WAL").fetchall()
+        reader.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        workspace.talk(50)
         assert log.stat().st_size > 0
-        result = doctor(house, "--checkpoint")
+        result = doctor(workspace, "--checkpoint")
         assert result.exit_code == 0
-        assert "hub: 0 bytes of log are left" in result.stderr
+        assert "hub: 0 bytes are left in the write-ahead log" in result.stderr
         assert log.stat().st_size == 0
-        assert somebody.execute("SELECT count(*) FROM messages").fetchone() == (50,)
+        assert reader.execute("SELECT count(*) FROM messages").fetchone() == (50,)
 
 
-def test_warnings_count_only_when_strict(house: House) -> None:
-    house.event("x", event_id=7)
-    assert doctor(house).exit_code == 0
-    assert doctor(house, "--strict").exit_code == 1
+def test_warnings_change_the_exit_code_only_with_strict(workspace: WorkspaceFixture) -> None:
+    workspace.data.unread_settings_file.write_text("")
+    assert doctor(workspace).exit_code == 0
+    assert doctor(workspace, "--strict").exit_code == 1
 
 
-def test_json_is_all_there_is_on_standard_output(house: House) -> None:
-    os.chmod(house.data.token_file, 0o644)
-    result = doctor(house, "--json", "--all")
+def test_json_is_the_only_text_on_standard_output(workspace: WorkspaceFixture) -> None:
+    os.chmod(workspace.data.token_file, 0o644)
+    result = doctor(workspace, "--json", "--all")
     assert result.exit_code == 2
     value = json.loads(result.stdout)
     assert value["verdict"] == "error"
@@ -121,60 +153,122 @@ def test_json_is_all_there_is_on_standard_output(house: House) -> None:
     assert len(value["checks"]) == len(run.select([], True))
 
 
-def test_only_the_checks_named_are_run(house: House) -> None:
-    os.chmod(house.data.token_file, 0o644)
-    value = json.loads(doctor(house, "--json", "--run", "hub.search, store.integrity").stdout)
+def test_only_named_checks_run(workspace: WorkspaceFixture) -> None:
+    os.chmod(workspace.data.token_file, 0o644)
+    value = json.loads(doctor(workspace, "--json", "--run", "hub.search, store.integrity").stdout)
     assert [each["check"] for each in value["checks"]] == ["store.integrity", "hub.search"]
 
 
-def test_the_list_needs_no_workspace() -> None:
-    lines = doctor(None, "--list").stdout.splitlines()
+@pytest.mark.parametrize("names", ["host,hub", " hub , host"])
+def test_groups_are_chosen_with_all_or_without(workspace: WorkspaceFixture, names: str) -> None:
+    def groups(*arguments: str) -> list[str]:
+        value = json.loads(doctor(workspace, "--json", "--group", names, *arguments).stdout)
+        return [each["check"] for each in value["checks"]]
+
+    assert {name.partition(".")[0] for name in groups()} == {"host", "hub"}
+    assert "hub.channels" not in groups()
+    assert "hub.channels" in groups("--all")
+    assert "hub.channels" in groups("--run", "hub.channels")
+
+
+def test_all_leaves_out_what_an_expensive_check_includes(workspace: WorkspaceFixture) -> None:
+    def checks(*arguments: str) -> set[str]:
+        value = json.loads(doctor(workspace, "--json", *arguments).stdout)
+        return {each["check"] for each in value["checks"]}
+
+    pair = {"events.rows", "events.rows-all"}
+    assert checks() & pair == {"events.rows"}
+    assert checks("--all") & pair == {"events.rows-all"}
+    assert checks("--all", "--group", "events") & pair == {"events.rows-all"}
+    assert checks("--all", "--run", "events.rows") == {"events.rows"}
+
+
+def test_list_says_which_check_all_runs_instead() -> None:
+    lines = doctor(None, "list").stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("store.whole ")]
+    assert line.endswith("(--all runs store.integrity instead)")
+    rows = {row["name"]: row for row in json.loads(doctor(None, "list", "--json").stdout)}
+    assert rows["store.whole"]["included_in"] == "store.integrity"
+    assert rows["store.integrity"]["includes"] == "store.whole"
+    text = doctor(None, "explain", "export").stdout
+    assert "cheap; --all runs export.content instead" in text
+    assert "--all leaves out export.segments, which it includes" in text
+
+
+@pytest.mark.parametrize("command", ["--list", "list"])
+def test_list_needs_no_workspace(command: str) -> None:
+    lines = doctor(None, command).stdout.splitlines()
     assert len(lines) == len(run.CHECKS)
-    assert len(json.loads(doctor(None, "--list", "--json").stdout)) == len(lines)
+    rows = json.loads(doctor(None, command, "--json").stdout)
+    assert [row["name"] for row in rows] == [check.name for check in run.CHECKS]
+    assert rows[0]["problems"] == ["read-only", "full", "paused", "low"]
+
+
+def test_explain_describes_a_check_and_each_of_a_group() -> None:
+    text = doctor(None, "explain", "store.opens").stdout
+    assert text.startswith("store.opens: each store's file exists")
+    assert "    unopenable\n" in text
+    explained = json.loads(doctor(None, "explain", "hub", "--json").stdout)
+    names = [check.name for check in run.CHECKS if check.group == "hub"]
+    assert [each["name"] for each in explained] == names
+    assert explained[0]["problems"][0].keys() == {"name", "means", "remedy"}
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["--run"], ["check", "--group"]])
+def test_unknown_check_is_refused_with_similar_names(
+    workspace: WorkspaceFixture, arguments: list[str]
+) -> None:
+    result = doctor(workspace, *arguments, "store.opns")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "unknown check or group: store.opns" in result.stderr
+    assert "did you mean store.opens" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--run", "nothing"], ["clear", "nothing"]])
-def test_what_does_not_exist_could_not_run(house: House, arguments: list[str]) -> None:
-    result = doctor(house, *arguments)
+def test_unknown_names_exit_with_3_and_a_hint(
+    workspace: WorkspaceFixture, arguments: list[str]
+) -> None:
+    result = doctor(workspace, *arguments)
     assert result.exit_code == 3
     assert result.stdout == ""
     assert "Hint:" in result.stderr
 
 
-def test_without_a_workspace_it_could_not_run(tmp_path: Path) -> None:
+def test_missing_workspace_exits_with_3(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["--workspace", str(tmp_path / "x"), "--json"])
     assert result.exit_code == 3
     assert result.stdout == ""
     assert "agentlip init" in json.loads(result.stderr)["hint"]
 
 
-def test_thresholds_come_from_the_settings_and_other_sections_do_not_matter(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_thresholds_are_settings_and_errors_in_other_sections_are_ignored(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.data.settings_file.write_text(
+    workspace.data.settings_file.write_text(
         "[doctor]\nwal_warning_bytes = 10\n[http]\nwhatever = 1\n[hub]\nx = 2\n"
     )
-    log = house.data.dir / "db.sqlite3-wal"
+    log = workspace.data.dir / "db.sqlite3-wal"
     log.write_bytes(b"0" * 20)
-    assert doctor(house, "--strict", "--run", "store.wal").exit_code == 1
+    assert doctor(workspace, "--strict", "--run", "store.wal").exit_code == 1
     monkeypatch.setenv("AGENTLIP_DOCTOR__WAL_WARNING_BYTES", "1000")
-    assert doctor(house, "--strict", "--run", "store.wal").exit_code == 0
+    assert doctor(workspace, "--strict", "--run", "store.wal").exit_code == 0
     log.unlink()
-    house.data.settings_file.write_text("[doctor]\nnonsense = 10\n")
-    result = doctor(house)
-    assert result.exit_code == 0
-    assert "the doctor's defaults are used" in result.stderr
+    workspace.data.settings_file.write_text("[doctor]\nnonsense = 10\n")
+    result = doctor(workspace)
+    assert result.exit_code == 2
+    assert "settings.file" in result.stdout
+    assert "using the doctor's default settings" in result.stderr
 
 
 # -- beside a running hub ------------------------------------------------------------------
 
 
-def test_the_running_process_is_asked_for_its_facts(house: House) -> None:
+def test_facts_come_from_the_running_appliance(workspace: WorkspaceFixture) -> None:
     with (
-        house.running({**HEALTHY_STORE, "stalled_seconds": 7.0}, loop_delay_seconds=0.7),
-        answering(house) as asked,
+        workspace.running({**HEALTHY_STORE, "stalled_seconds": 7.0}, loop_delay_seconds=0.7),
+        answering(workspace) as requests,
     ):
-        result = doctor(house, "--json")
+        result = doctor(workspace, "--json")
     value = json.loads(result.stdout)
     assert {each["check"] for each in value["checks"] if each["findings"]} == {
         "host.loop-delay",
@@ -182,77 +276,79 @@ def test_the_running_process_is_asked_for_its_facts(house: House) -> None:
     }
     assert value["facts"]["running"] is True
     assert value["facts"]["instance_id"] == INSTANCE
-    assert asked == [f"/-/ready Bearer {house.data.read_token()}"]
+    assert requests == [f"/-/ready Bearer {workspace.data.read_token()}"]
 
 
-def test_facts_of_a_process_that_is_not_ready_count_too(house: House) -> None:
-    with house.running({**HEALTHY_STORE, "writer_alive": 0.0}):
-        with house.context() as context:
+def test_facts_of_an_appliance_that_is_not_ready_are_used(workspace: WorkspaceFixture) -> None:
+    with workspace.running({**HEALTHY_STORE, "writer_alive": 0.0}):
+        with workspace.context() as context:
             body = msgspec.json.encode(ready_body(context, INSTANCE))
-        with answering(house, body, status=503):
-            result = doctor(house, "--quiet")
+        with answering(workspace, body, status=503):
+            result = doctor(workspace, "--quiet")
     assert result.exit_code == 2
-    assert "its writer has ended" in result.stdout
+    assert "the writer has ended" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"<html>", "answers something else"),
+        (b"<html>", "sent an unexpected response"),
         (b'{"status": "ready"}', "without details"),
         (b'{"status": "ready", "instance_id": "other", "facts": {}}', "another instance"),
     ],
 )
-def test_an_answer_that_is_not_our_hubs_is_said(house: House, body: bytes, why: str) -> None:
-    with house.running(), answering(house, body):
-        result = doctor(house, "--quiet")
+def test_unexpected_response_is_reported(
+    workspace: WorkspaceFixture, body: bytes, why: str
+) -> None:
+    with workspace.running(), answering(workspace, body):
+        result = doctor(workspace, "--quiet")
     assert result.exit_code == 2
     assert "host.process" in result.stdout
     assert why in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("message", "why"),
     [({"port": 1}, "port 1"), ({"port": 0}, "no port"), ({"host": "192.0.2.1"}, "192.0.2.1")],
 )
-def test_a_process_that_cannot_be_asked_is_said(
-    house: House, said: dict[str, object], why: str
+def test_unreachable_appliance_is_reported(
+    workspace: WorkspaceFixture, message: dict[str, object], why: str
 ) -> None:
-    with house.running():
-        house.announce(**said)
-        result = doctor(house, "--quiet")
+    with workspace.running():
+        workspace.announce(**message)
+        result = doctor(workspace, "--quiet")
     assert result.exit_code == 2
-    assert "can't be asked" in result.stdout
+    assert "can't be reached" in result.stdout
     assert why in result.stdout
 
 
 # -- clearing a suspect store --------------------------------------------------------------
 
 
-def test_a_whole_store_is_cleared_and_starts_again(house: House) -> None:
-    house.talk(50)
-    house.data.suspect_file("hub").write_text("SQLITE_CORRUPT\n")
-    result = doctor(house, "clear", "hub")
+def test_undamaged_store_is_cleared(workspace: WorkspaceFixture) -> None:
+    workspace.talk(50)
+    workspace.data.suspect_file("hub").write_text("SQLITE_CORRUPT\n")
+    result = doctor(workspace, "clear", "hub")
     assert result.exit_code == 0
     assert "no longer suspect" in result.stdout
-    assert not house.data.suspect_file("hub").exists()
-    again = doctor(house, "--json", "clear", "hub")
-    assert json.loads(again.stdout) == {"store": "hub", "cleared": False}
+    assert not workspace.data.suspect_file("hub").exists()
+    second = doctor(workspace, "--json", "clear", "hub")
+    assert json.loads(second.stdout) == {"store": "hub", "cleared": False}
 
 
-def test_a_damaged_store_stays_suspect(house: House) -> None:
-    house.talk(300)
-    house.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    ((root,),) = house.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
-    with house.data.database("hub").open("r+b") as file:
+def test_damaged_store_stays_suspect(workspace: WorkspaceFixture) -> None:
+    workspace.talk(300)
+    workspace.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ((root,),) = workspace.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
+    with workspace.data.database("hub").open("r+b") as file:
         file.seek((int(str(root)) - 1) * 4096)
         file.write(b"\xff" * 4096)
-    house.data.suspect_file("hub").touch()
-    result = doctor(house, "clear", "hub")
+    workspace.data.suspect_file("hub").touch()
+    result = doctor(workspace, "clear", "hub")
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert ".agentlip/backups" in result.stderr
-    assert house.data.suspect_file("hub").exists()
-    house.data.database("hub").unlink()
-    assert doctor(house, "clear", "hub").exit_code == 2
-    assert house.data.suspect_file("hub").exists()
+    assert "Hint: agentlip doctor repair salvage hub --into " in result.stderr
+    assert workspace.data.suspect_file("hub").exists()
+    workspace.data.database("hub").unlink()
+    assert doctor(workspace, "clear", "hub").exit_code == 2
+    assert workspace.data.suspect_file("hub").exists()

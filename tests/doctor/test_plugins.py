@@ -6,7 +6,7 @@ import pytest
 
 from appliance.hub.plugins.wire import Isolation, gaps
 from doctor.checks.plugins import MEANING
-from tests.doctor.house import House
+from tests.doctor.workspace import WorkspaceFixture
 
 HEALTHY_PLUGIN = {"broken": 0.0, "paused": 0.0, "lag_events": 5.0, "lag_events_max": 9.0}
 
@@ -24,34 +24,34 @@ HEALTHY_PLUGIN = {"broken": 0.0, "paused": 0.0, "lag_events": 5.0, "lag_events_m
         ({"open_root": 1.0, "open_read": 1.0}, [], ["warning", "warning"]),
     ],
 )
-def test_a_plugin_that_does_not_work_or_is_not_shut_in_is_found(
+def test_broken_or_unisolated_plugin_is_found(
     tmp_path: Path, facts: dict[str, float], working: list[str], isolation: list[str]
 ) -> None:
-    house = House(tmp_path)
-    with house.running():
-        assert house.live is not None
+    workspace = WorkspaceFixture(tmp_path)
+    with workspace.running():
+        assert workspace.live is not None
         whole = HEALTHY_PLUGIN | facts
-        house.live |= {f"plugin.my-plugin.{name}": value for name, value in whole.items()}
-        assert severities(house, "plugins.working") == working
-        assert severities(house, "plugins.isolation") == isolation
-        found = house.find("plugins.working") + house.find("plugins.isolation")
-        assert {one.subject for one in found} <= {"plugin my-plugin"}
+        workspace.live |= {f"plugin.my-plugin.{name}": value for name, value in whole.items()}
+        assert severities(workspace, "plugins.working") == working
+        assert severities(workspace, "plugins.isolation") == isolation
+        findings = workspace.find("plugins.working") + workspace.find("plugins.isolation")
+        assert {finding.subject for finding in findings} <= {"plugin my-plugin"}
 
 
-def test_every_gap_has_words_of_its_own(tmp_path: Path) -> None:
+def test_every_missing_isolation_has_its_own_text(tmp_path: Path) -> None:
     """What the appliance can name, the doctor can say."""
     allowed = {"files", "root"}  # chosen by the settings; said apart
     assert {*gaps(Isolation(), network=False, subprocesses=False)} - allowed == set(MEANING)
-    house = House(tmp_path)
-    with house.running():
-        assert house.live is not None
-        house.live |= {f"plugin.p.open_{name}": 1.0 for name in MEANING}
-        (found,) = house.find("plugins.isolation")
-        assert all(words in found.sentence for words in MEANING.values())
+    workspace = WorkspaceFixture(tmp_path)
+    with workspace.running():
+        assert workspace.live is not None
+        workspace.live |= {f"plugin.p.open_{name}": 1.0 for name in MEANING}
+        (finding,) = workspace.find("plugins.isolation")
+        assert all(words in finding.message for words in MEANING.values())
 
 
 @pytest.mark.parametrize(
-    ("own", "found"),
+    ("own", "expected"),
     [
         ('builtin = "urls"', []),
         ('module = "good.py"', []),
@@ -62,14 +62,14 @@ def test_every_gap_has_words_of_its_own(tmp_path: Path) -> None:
         ('modul = "good.py"', ["error"]),
     ],
 )
-def test_a_module_that_is_not_there_is_found(tmp_path: Path, own: str, found: list[str]) -> None:
-    house = House(tmp_path)
+def test_missing_plugin_module_is_found(tmp_path: Path, own: str, expected: list[str]) -> None:
+    workspace = WorkspaceFixture(tmp_path)
     (tmp_path / "good.py").write_text("")
     (tmp_path / "out.py").symlink_to("/etc/hostname")
     text = f'[[plugins.use]]\nname = "p"\ntype = "linkifier"\n{own}\n'
-    house.data.settings_file.write_text(text)
-    assert severities(house, "plugins.modules") == found
+    workspace.data.settings_file.write_text(text)
+    assert severities(workspace, "plugins.modules") == expected
 
 
-def severities(house: House, name: str) -> list[str]:
-    return [finding.severity.value for finding in house.find(name)]
+def severities(workspace: WorkspaceFixture, name: str) -> list[str]:
+    return [finding.severity.value for finding in workspace.find(name)]

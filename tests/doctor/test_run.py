@@ -9,26 +9,27 @@ import pytest
 
 from appliance.kernel.errors import Unavailable
 from doctor import run
-from doctor.check import Check, Context, Cost, Finding, Severity
+from doctor.check import Check, Cost, Finding, Severity
 from doctor.checks import CHECKS
+from doctor.context import Context
 from doctor.settings import DoctorSettings
-from tests.doctor.house import HEALTHY_STORE, House
+from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    return WorkspaceFixture(tmp_path)
 
 
 def row(*findings: Finding) -> Check:
     return Check(name="a.b", inspects="what a test says", find=lambda context: findings)
 
 
-def found(severity: Severity) -> Finding:
+def finding_of(severity: Severity) -> Finding:
     return Finding(severity, "it", "is so")
 
 
-def test_every_check_has_a_name_of_its_own_and_says_what_it_looks_at() -> None:
+def test_check_names_are_unique_and_readiness_checks_are_cheap() -> None:
     names = [check.name for check in CHECKS]
     assert len(set(names)) == len(names)
     assert all(check.inspects for check in CHECKS)
@@ -45,11 +46,11 @@ def test_every_check_has_a_name_of_its_own_and_says_what_it_looks_at() -> None:
         ([Severity.CRITICAL, Severity.INFO], 2, 2, False),
     ],
 )
-def test_the_worst_finding_decides(
-    house: House, severities: list[Severity], code: int, strict: int, ready: bool
+def test_worst_finding_determines_exit_code_and_readiness(
+    workspace: WorkspaceFixture, severities: list[Severity], code: int, strict: int, ready: bool
 ) -> None:
-    findings = [found(severity) for severity in severities]
-    with house.context() as context:
+    findings = [finding_of(severity) for severity in severities]
+    with workspace.context() as context:
         outcomes = run.examine(context, [row(*findings), row()])
     assert run.exit_code(outcomes, strict=False) == code
     assert run.exit_code(outcomes, strict=True) == strict
@@ -60,15 +61,15 @@ def test_the_worst_finding_decides(
     "error",
     [sqlite3.OperationalError("disk I/O error"), OSError(5, "broken"), Unavailable("not now")],
 )
-def test_a_check_that_cannot_look_is_an_error_and_stops_no_other(
-    house: House, error: Exception
+def test_failed_check_is_an_error_and_does_not_stop_the_others(
+    workspace: WorkspaceFixture, error: Exception
 ) -> None:
     def find(context: Context) -> Iterator[Finding]:
-        yield found(Severity.WARNING)
+        yield finding_of(Severity.WARNING)
         raise error
 
     check = Check(name="a.c", inspects="nothing", find=find)
-    with house.context() as context:
+    with workspace.context() as context:
         outcomes = run.examine(context, [check, row()])
     assert [finding.severity for finding in outcomes[0].findings] == [
         Severity.WARNING,
@@ -78,56 +79,57 @@ def test_a_check_that_cannot_look_is_an_error_and_stops_no_other(
     assert not outcomes[1].findings
 
 
-class StillUntilAsked:
+class LazyContext:
     """A clock that is late from the second look on."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.calls = 0
 
     def now_ms(self) -> int:
         return 0
 
     def monotonic(self) -> float:
-        self.looks += 1
-        return 0.0 if self.looks == 1 else 1e9
+        self.calls += 1
+        return 0.0 if self.calls == 1 else 1e9
 
 
-def test_a_look_that_takes_too_long_is_given_up_and_said(house: House) -> None:
+def test_slow_check_is_interrupted_and_reported(workspace: WorkspaceFixture) -> None:
     def find(context: Context) -> Iterator[Finding]:
         context.open("hub").execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
         ).fetchone()
-        yield found(Severity.ERROR)
+        yield finding_of(Severity.ERROR)
 
     slow = Check(name="a.d", inspects="for ever", find=find)
-    with Context(house.data, DoctorSettings(), StillUntilAsked()) as context:
-        (finding,) = run.look(context, slow).findings
+    with Context(workspace.data, DoctorSettings(), LazyContext()) as context:
+        (finding,) = run.run_check(context, slow).findings
     assert finding.severity is Severity.INFO
-    assert "not finished within 5 s" in finding.sentence
+    assert "not finished within 5 s" in finding.message
     assert "doctor.check_seconds_max" in finding.hint
 
 
-def test_checks_are_chosen_by_name_by_cost_or_all() -> None:
+def test_checks_are_selected_by_name_by_cost_or_all() -> None:
     assert run.select(["hub.search", "host.disk"], False) == tuple(
         check for check in CHECKS if check.name in ("hub.search", "host.disk")
     )
     cheap = run.select([], False)
     assert set(CHECKS) - set(cheap) == {c for c in CHECKS if c.cost is Cost.EXPENSIVE}
-    assert run.select([], True) == CHECKS
+    included = {check.includes for check in CHECKS}
+    assert run.select([], True) == tuple(c for c in CHECKS if c.name not in included)
     with pytest.raises(run.UnknownCheck, match=r"hub\.nothing"):
         run.select(["host.disk", "hub.nothing"], False)
 
 
-def test_a_store_can_not_be_written_through_the_doctor(house: House) -> None:
-    with house.context() as context, pytest.raises(sqlite3.OperationalError, match="readonly"):
+def test_doctor_can_not_write_to_a_store(workspace: WorkspaceFixture) -> None:
+    with workspace.context() as context, pytest.raises(sqlite3.OperationalError, match="readonly"):
         context.open("hub").execute("INSERT INTO meta VALUES ('a', 'b')")
 
 
-def test_readiness_opens_no_store_and_takes_little_time(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_readiness_opens_no_store_and_takes_milliseconds(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: pytest.fail("a store was opened"))
-    with house.context() as context:
+    with workspace.context() as context:
         times = []
         for _ in range(50):
             begun = time.perf_counter()
@@ -148,11 +150,11 @@ def test_readiness_opens_no_store_and_takes_little_time(
         ({}, {"writing_paused": 1.0}, True),
     ],
 )
-def test_ready_and_doctor_say_the_same(
-    house: House, more: dict[str, object], store: dict[str, float], ready: bool
+def test_readiness_and_doctor_agree(
+    workspace: WorkspaceFixture, more: dict[str, object], store: dict[str, float], ready: bool
 ) -> None:
     """What readiness finds is exactly what the doctor's rows of those names find."""
-    with house.running({**HEALTHY_STORE, **store}, **more), house.context() as context:
+    with workspace.running({**HEALTHY_STORE, **store}, **more), workspace.context() as context:
         findings = run.readiness(context)
         outcomes = run.examine(context, CHECKS)
     ready_names = {check.name for check in run.READY_CHECKS}

@@ -25,7 +25,7 @@ def counted(hub):
     return uptime, {name: float(rounds) for name, rounds in COUNTED.findall(text)}
 
 
-def test_an_idle_appliance_rests(hub):
+def test_idle_appliance_uses_almost_no_cpu(hub):
     """Loops wait for work instead of looking for it. A slow machine only makes fewer rounds."""
     began, before = counted(hub)
     until(lambda: counted(hub)[0] >= began + WATCHED_SECONDS, 60, "some seconds passed", 0.5)

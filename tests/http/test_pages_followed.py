@@ -1,10 +1,10 @@
-"""Pages cut by their bytes, and everything of ours that reads them: nobody stops too early."""
+"""Pages cut by their bytes, and all our code that reads them: no reader stops too early."""
 
 import json
 
 import pytest
 
-from appliance.sdk.client import AgentlipClient
+from appliance.sdk.client import Client
 from appliance.sdk.discovery import find_hub
 from appliance.sdk.http import HubClient
 from appliance.sdk.remotereader import RemoteReader
@@ -17,7 +17,7 @@ SETTINGS = "[store]\npage_bytes_max = 50000\n"
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
-        hub.topic_id = hub.place("general")[1]
+        hub.topic_id = hub.channel_with_topic("general")[1]
         results = hub.send_many(hub.topic_id, ["x" * 10_000 + str(n) for n in range(COUNT)])
         hub.ids = [result["message"]["id"] for result in results]
         yield hub
@@ -40,7 +40,7 @@ def test_the_command_lines_reader_by_url_gives_as_many_as_asked_for(hub):
 
 
 def test_the_sdk_reads_a_topic_to_its_end(hub):
-    with AgentlipClient(hub.workspace) as client:
+    with Client(hub.workspace) as client:
         assert [message.id for message in client.messages(hub.topic_id)] == hub.ids
 
 
@@ -51,11 +51,11 @@ def test_the_tool_for_agents_waits_from_where_its_page_ended(hub):
         params = {"name": "wait_events", "arguments": arguments}
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = hub.http.post("/mcp", call, headers={"Accept": "application/json"})
-        told = answer.body["result"]["structuredContent"]
-        if not told["events"]:
+        output = answer.body["result"]["structuredContent"]
+        if not output["events"]:
             break
-        seen += [event["id"] for event in told["events"]]
-        after = told["cursor"]
+        seen += [event["id"] for event in output["events"]]
+        after = output["cursor"]
     assert seen == list(range(1, hub.head + 1))
 
 

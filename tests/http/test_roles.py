@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from appliance.app import Appliance
+from appliance.composition import ROLE_PATHS
 from appliance.kernel import datadir, schema
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
-from appliance.roles import PATHS, RolesSettings, role_of
+from appliance.roles import RolesSettings
 from appliance.settings import Settings
 from tests.support.commands import agentlip, agentlipd
 from tests.support.servedhub import ServedHub
@@ -107,8 +108,8 @@ def check_healthy(hub, off):
     assert (ready.status, ready.body["findings"]) == (200, [])
     facts = {name.partition(".")[0] for name in ready.body["facts"]}
     assert not facts & {*off}
-    told = json.loads(agentlip("doctor", "--json", cwd=hub.workspace).out)
-    assert [finding for check in told["checks"] for finding in check["findings"]] == []
+    output = json.loads(agentlip("doctor", "--json", cwd=hub.workspace).out)
+    assert [finding for check in output["checks"] for finding in check["findings"]] == []
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -123,11 +124,11 @@ def test_store_of_a_disabled_subsystem_is_neither_opened_nor_reported(tmp_path, 
         check_served(hub, set(ASKED) - gone - {store})
         check_healthy(hub, {store, *gone})
         files = {"hub": "db"}
-        expected = {"auth", *(files.get(one, one) for one in STORES if one != store)}
+        expected = {"auth", *(files.get(item, item) for item in STORES if item != store)}
         assert open_stores(hub) == expected
-        assert "Traceback" not in hub.said
-        assert '"level":"error"' not in hub.said
-        assert hub.said.count('"msg":"subsystems are switched off"') == 1
+        assert "Traceback" not in hub.log_text
+        assert '"level":"error"' not in hub.log_text
+        assert hub.log_text.count('"msg":"subsystems are switched off"') == 1
         assert hub.stop() == 0
         offline = agentlip("doctor", "--json", cwd=tmp_path)
         assert offline.code == 0, offline
@@ -136,7 +137,7 @@ def test_store_of_a_disabled_subsystem_is_neither_opened_nor_reported(tmp_path, 
         hub.kill()
 
 
-def test_missing_file_of_a_disabled_subsystem_is_asked_for_when_it_is_switched_on(tmp_path):
+def test_missing_file_of_a_disabled_subsystem_is_an_error_once_it_is_enabled(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits", settings=settings("broker"))
     hub.datadir.database("broker").unlink()
     hub.start()
@@ -146,7 +147,7 @@ def test_missing_file_of_a_disabled_subsystem_is_asked_for_when_it_is_switched_o
     with pytest.raises(AssertionError):
         hub.start()
     assert hub.process.wait(30) == 2
-    assert "broker: its file .agentlip/broker.sqlite3 is missing" in hub.said
+    assert "broker: its file .agentlip/broker.sqlite3 is missing" in hub.log_text
 
 
 def test_server_with_the_broker_only(tmp_path):
@@ -180,7 +181,7 @@ def test_server_with_the_broker_only(tmp_path):
             assert hub.connect().get(path, headers=upgrade).body["code"] == "ROLE_OFF"
         refused = agentlip("channel", "create", "general", cwd=tmp_path)
         assert refused.code != 0
-        assert "hub is switched off here (roles.hub = false)" in refused.err
+        assert "hub is switched off (`roles.hub = false`)" in refused.err
         assert "set roles.hub = true" in refused.err
     finally:
         stopped = agentlipd("down", cwd=tmp_path)
@@ -197,7 +198,7 @@ def test_laptop_with_hub_outbox_and_courier(tmp_path):
         check_healthy(hub, {"inbox", "hooks", "broker", "mcp"})
         assert open_stores(hub) == {"auth", "db", "courier", "outbox"}
         assert hub.http.post("/mcp", {}).body["code"] == "ROLE_OFF"
-        hub.send(hub.place("general")[1])
+        hub.send(hub.channel_with_topic("general")[1])
         kept = hub.http.post("/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})
         assert kept.status == 200, kept
         sent = hub.http.post("/v1/send", {"to": "#x", "message": "m", "client_message_id": "c1"})
@@ -206,7 +207,7 @@ def test_laptop_with_hub_outbox_and_courier(tmp_path):
         assert row["status"] in ("pending", "inflight")
         rotated = hub.http.post("/v1/identity/rotate")
         assert (rotated.status, rotated.body["code"]) == (409, "ROTATION_NEEDS_INBOX")
-        assert '"level":"error"' not in hub.said
+        assert '"level":"error"' not in hub.log_text
     finally:
         hub.stop()
 
@@ -227,16 +228,16 @@ def test_inbox_without_outbox_says_that_nothing_is_sent(tmp_path):
 
 def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
     with built(tmp_path) as (whole, _):
-        found = {
-            path: one.name
-            for one in whole.subsystems
-            for path in [route.path for route in (*one.routes(), *one.sockets())]
+        results = {
+            path: item.name
+            for item in whole.subsystems
+            for path in [route.path for route in (*item.routes(), *item.sockets())]
         }
-    assert len(found) > 60
-    for path, name in found.items():
-        expected = None if path.split("/{")[0] in ABOUT_THE_PROCESS or name == "tokens" else name
-        assert role_of(path) == expected, path
-    assert set(PATHS) == set(found.values()) - {"tokens"}
+    assert len(results) > 60
+    for path, name in results.items():
+        always_on = path.split("/{")[0] in ABOUT_THE_PROCESS or name in ("tokens", "doctor")
+        expected = None if always_on else name
+        assert ROLE_PATHS.role_of(path) == expected, path
 
 
 @pytest.mark.parametrize(
@@ -252,26 +253,26 @@ def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
 def test_only_what_is_on_is_built(tmp_path, roles):
     with built(tmp_path) as (whole, lines):
         every = whole.subsystems
-        loops = {one.name: {loop.name for loop in one.loops} for one in every}
-        names = [one.name for one in every]
+        loops = {item.name: {loop.name for loop in item.loops} for item in every}
+        names = [item.name for item in every]
     assert not [line for line in _log(lines) if "switched off" in line["msg"]]
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.sqlite3")}
     with built(tmp_path, roles) as (whole, lines):
-        shown = [one.name for one in whole.subsystems if one.name not in BESIDE]
+        shown = [item.name for item in whole.subsystems if item.name not in BESIDE]
         assert shown == [name for name in names if name not in {*roles.off, *BESIDE}]
         paths = [route.path for route in whole.routes()]
-        assert not [path for path in paths if role_of(path) in roles.off]
+        assert not [path for path in paths if ROLE_PATHS.role_of(path) in roles.off]
         assert paths.count("/health") == 1
-        stores = {store.name for one in whole.subsystems for store in one.stores}
+        stores = {store.name for item in whole.subsystems for store in item.stores}
         assert stores == {*roles.stores} - {"courier"}  # which opens its file when it needs it
         running = {loop.name for loop in whole.loops}
         for name in roles.off:
             assert not loops[name] & running, name
         assert ("home_meshes" in running) == (roles.inbox and roles.broker)
-        assert whole._verdict().ready
-        assert whole._verdict().details["findings"] == []
-        (said,) = [line for line in _log(lines) if "switched off" in line["msg"]]
-        assert {k: v for k, v in said.items() if k not in ("level", "ts", "msg")} == roles.off
+        assert whole._readiness().ready
+        assert whole._readiness().details["findings"] == []
+        (output,) = [line for line in _log(lines) if "switched off" in line["msg"]]
+        assert {k: v for k, v in output.items() if k not in ("level", "ts", "msg")} == roles.off
     for path, changed in files.items():
         store = "hub" if path.stem == "db" else path.stem
         if store not in roles.stores:
@@ -281,7 +282,7 @@ def test_only_what_is_on_is_built(tmp_path, roles):
 def test_hooks_without_an_outbox_can_not_send(tmp_path):
     for outbox in (True, False):
         with built(tmp_path, RolesSettings(outbox=outbox)) as (whole, _):
-            (hooks,) = [one.hooks for one in whole.subsystems if one.name == "hooks"]
+            (hooks,) = [item.hooks for item in whole.subsystems if item.name == "hooks"]
             assert (hooks.send is not None) == outbox
 
 

@@ -29,6 +29,7 @@ WAYS = [
 TOOLS = {
     "status", "list_channels", "list_topics", "read_topic", "wait_events", "post_message",
     "create_topic", "create_channel", "edit_message", "delete_message", "search",
+    "doctor",
 }  # fmt: skip
 
 
@@ -65,7 +66,7 @@ async def refused(client: Any, tool: str, **arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize(("way", "mode"), WAYS)
-def test_a_conversation(hub: HubProcess, way: str, mode: str) -> None:
+def test_agent_reads_posts_and_searches(hub: HubProcess, way: str, mode: str) -> None:
     async def talk() -> None:
         async with connected(hub, way, mode) as client:
             expected = "2025-11-25" if mode == "legacy" else "2026-07-28"
@@ -96,9 +97,9 @@ async def story(client: Any, name: str) -> None:
     assert page["has_more"] is True
     older = await call(client, "read_topic", topic_id=topic, before_id=page["cursor"])
     assert [message["content"] for message in older["messages"]] == ["grüße 0"]
-    found = await call(client, "search", query="grüße 1", channel=name)
-    assert [hit["message_id"] for hit in found["messages"]] == [posts[1]["message_id"]]
-    assert found["messages"][0]["snippet"]
+    results = await call(client, "search", query="grüße 1", channel=name)
+    assert [hit["message_id"] for hit in results["messages"]] == [posts[1]["message_id"]]
+    assert results["messages"][0]["snippet"]
     message_id = posts[0]["message_id"]
     done = await call(client, "edit_message", message_id=message_id, content="x" * 50)
     assert done["version"] == 2
@@ -111,8 +112,8 @@ async def story(client: Any, name: str) -> None:
     assert cut["messages"][0]["content"] == "x" * 10
     assert cut["messages"][0]["truncated"] is True
     await call(client, "delete_message", message_id=message_id, actor="a")
-    again = await call(client, "delete_message", message_id=message_id, actor="a")
-    assert "event_id" not in again
+    repeated = await call(client, "delete_message", message_id=message_id, actor="a")
+    assert "event_id" not in repeated
     events = await call(client, "wait_events", after=before["newest_event"], topic_id=topic)
     assert [event["name"] for event in events["events"]] == [
         "topic.created", *["message.created"] * 3, "message.edited", "message.deleted",
@@ -123,7 +124,7 @@ async def story(client: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "auto"), ("stdio", "legacy")])
-def test_waiting_hears_what_another_posts(hub: HubProcess, way: str, mode: str) -> None:
+def test_wait_events_returns_messages_of_others(hub: HubProcess, way: str, mode: str) -> None:
     channel = hub.request("POST", "/api/v1/channels", {"name": f"wait-{way}"})["channel"]["id"]
     body = {"channel_id": channel, "title": "t"}
     topic = hub.request("POST", "/api/v1/topics", body)["topic"]["id"]
@@ -136,35 +137,35 @@ def test_waiting_hears_what_another_posts(hub: HubProcess, way: str, mode: str) 
             while not waiting.done():
                 await call(client, "post_message", topic_id=topic, sender="b", content="now")
                 await asyncio.wait([waiting], timeout=0.1)
-            heard = await waiting
+            events = await waiting
             assert time.monotonic() - began < 25
-            first = heard["events"][0]
+            first = events["events"][0]
             assert first["message"]["content"] == "now"
             following = await call(
-                client, "wait_events", after=heard["cursor"], epoch=heard["epoch"],
+                client, "wait_events", after=events["cursor"], epoch=events["epoch"],
                 topic_id=topic, wait_s=0,
             )  # fmt: skip
-            numbers = [event["id"] for event in heard["events"] + following["events"]]
+            numbers = [event["id"] for event in events["events"] + following["events"]]
             assert numbers == sorted(set(numbers))
 
     asyncio.run(wait())
 
 
-def test_a_wait_ends_empty_with_a_cursor_to_go_on_from(hub: HubProcess) -> None:
+def test_wait_events_times_out_with_a_cursor(hub: HubProcess) -> None:
     async def wait() -> None:
         async with connected(hub, "http", "auto") as client:
             head = (await call(client, "status"))["newest_event"]
-            heard = await call(client, "wait_events", wait_s=0.05)
-            assert heard["events"] == []
-            assert heard["cursor"] >= head
+            events = await call(client, "wait_events", wait_s=0.05)
+            assert events["events"] == []
+            assert events["cursor"] >= head
             stale = await refused(client, "wait_events", after=0, epoch="another")
             assert stale["code"] == "EPOCH_CHANGED"
-            assert stale["details"]["epoch"] == heard["epoch"]
+            assert stale["details"]["epoch"] == events["epoch"]
 
     asyncio.run(wait())
 
 
-def test_a_key_makes_a_repetition_harmless(hub: HubProcess) -> None:
+def test_repeated_call_with_a_key_acts_once(hub: HubProcess) -> None:
     async def twice() -> None:
         async with connected(hub, "http", "auto") as client:
             made = [
@@ -176,19 +177,19 @@ def test_a_key_makes_a_repetition_harmless(hub: HubProcess) -> None:
     asyncio.run(twice())
 
 
-def test_without_a_token_one_may_read_on_loopback_and_no_more(hub: HubProcess) -> None:
-    async def look() -> None:
+def test_only_reading_works_without_a_token_on_loopback(hub: HubProcess) -> None:
+    async def read_with_client() -> None:
         async with connected(hub, "http", "auto", token=None) as client:
             assert (await call(client, "status"))["you"] == "anonymous"
             await call(client, "list_channels")
-            told = await refused(client, "create_channel", name="nobody")
-            assert told["code"] == "UNAUTHORIZED"
-            assert "token" in told["hint"]
+            error = await refused(client, "create_channel", name="nobody")
+            assert error["code"] == "UNAUTHORIZED"
+            assert "token" in error["hint"]
 
-    asyncio.run(look())
+    asyncio.run(read_with_client())
 
 
-def test_a_token_limited_to_a_channel_meets_only_that_one(hub: HubProcess) -> None:
+def test_token_limited_to_a_channel_sees_only_that_channel(hub: HubProcess) -> None:
     ours, theirs = (
         hub.request("POST", "/api/v1/channels", {"name": name})["channel"]["id"]
         for name in ("ours", "theirs")
@@ -203,12 +204,12 @@ def test_a_token_limited_to_a_channel_meets_only_that_one(hub: HubProcess) -> No
     scopes = [f"hub:read@{ours}", f"hub:post@{ours}"]
     issued = hub.request("POST", "/api/v1/tokens", {"name": "narrow", "scopes": scopes})
 
-    async def look() -> None:
+    async def read_with_client() -> None:
         async with connected(hub, "http", "auto", token=issued["secret"]) as client:
             listed = (await call(client, "list_channels"))["channels"]
             assert [channel["id"] for channel in listed] == [ours]
-            found = (await call(client, "search", query="treasure"))["messages"]
-            assert [hit["topic_id"] for hit in found] == [topics[0]]
+            results = (await call(client, "search", query="treasure"))["messages"]
+            assert [hit["topic_id"] for hit in results] == [topics[0]]
             events = (await call(client, "wait_events", after=0, limit=200))["events"]
             assert {event["channel_id"] for event in events} == {ours}
             await call(client, "post_message", topic_id=topics[0], sender="a", content="x")
@@ -226,10 +227,10 @@ def test_a_token_limited_to_a_channel_meets_only_that_one(hub: HubProcess) -> No
                 await client.read_resource(f"agentlip://topic/{topics[1]}")
             assert hidden.value.error.code == -32602
 
-    asyncio.run(look())
+    asyncio.run(read_with_client())
 
 
-def test_mistakes_of_the_model_are_told_to_the_model(hub: HubProcess) -> None:
+def test_errors_of_the_model_are_tool_results(hub: HubProcess) -> None:
     async def err() -> None:
         async with connected(hub, "http", "auto") as client:
             for tool, arguments, code in (
@@ -245,8 +246,8 @@ def test_mistakes_of_the_model_are_told_to_the_model(hub: HubProcess) -> None:
                 ("search", {"query": "x", "after": "once"}, "INVALID_INPUT"),
                 ("wait_events", {"after": 2**63}, "INVALID_INPUT"),
             ):  # fmt: skip
-                told = await refused(client, tool, **arguments)
-                assert told["code"] == code, told
+                error = await refused(client, tool, **arguments)
+                assert error["code"] == code, error
             with pytest.raises(MCPError) as unknown:
                 await client.call_tool("no_such_tool", {})
             assert unknown.value.error.code == -32602
@@ -257,7 +258,7 @@ def test_mistakes_of_the_model_are_told_to_the_model(hub: HubProcess) -> None:
     asyncio.run(err())
 
 
-def test_the_bridge_finds_a_hub_that_was_started_again(hub: HubProcess) -> None:
+def test_bridge_reconnects_to_a_restarted_hub(hub: HubProcess) -> None:
     async def outlive() -> None:
         async with connected(hub, "stdio", "auto") as client:
             await call(client, "status")
@@ -271,7 +272,7 @@ def test_the_bridge_finds_a_hub_that_was_started_again(hub: HubProcess) -> None:
     asyncio.run(outlive())
 
 
-def test_a_cancelled_call_of_the_bridge_leaves_room_for_others(hub: HubProcess) -> None:
+def test_cancelled_call_of_the_bridge_frees_its_slot(hub: HubProcess) -> None:
     async def cancel() -> None:
         async with connected(hub, "stdio", "legacy") as client:
             waiting = asyncio.create_task(call(client, "wait_events", wait_s=50))

@@ -1,4 +1,4 @@
-"""`POST /mcp` byte by byte: eras, versions, headers, statuses, and what is refused at the door."""
+"""`POST /mcp` byte by byte: eras, versions, headers, statuses, and refused requests."""
 
 import json
 from typing import Any
@@ -61,7 +61,7 @@ def code_of(answer: Answer) -> int:
 # -- the modern era ------------------------------------------------------------------------
 
 
-def test_discovery(wire: Wire) -> None:
+def test_discovery_returns_versions_capabilities_and_server_info(wire: Wire) -> None:
     answer = wire.modern("server/discover")
     assert answer.status == 200
     result = answer.body["result"]
@@ -80,7 +80,7 @@ def test_discovery(wire: Wire) -> None:
     [{}, {VERSION: MODERN}, {CAPABILITIES: {}}, {VERSION: 1, CAPABILITIES: {}},
      {VERSION: MODERN, CAPABILITIES: None}, "text", None],
 )  # fmt: skip
-def test_a_request_without_what_each_must_carry(wire: Wire, meta: Any) -> None:
+def test_request_without_required_meta_is_refused(wire: Wire, meta: Any) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
     answer = wire.post(message, headers=headers)
@@ -100,18 +100,20 @@ def test_a_request_without_what_each_must_carry(wire: Wire, meta: Any) -> None:
         {"Mcp-Name": "=?base64?!!!?="},
     ],
 )
-def test_headers_that_say_something_else(wire: Wire, headers: dict[str, str | None]) -> None:
+def test_headers_that_contradict_the_body_are_refused(
+    wire: Wire, headers: dict[str, str | None]
+) -> None:
     answer = wire.modern("tools/call", {"name": "status"}, **headers)
     assert (answer.status, code_of(answer)) == (400, -32020)
 
 
-def test_a_name_that_fits_no_header_comes_encoded(wire: Wire) -> None:
+def test_non_ascii_name_is_encoded_in_the_header(wire: Wire) -> None:
     answer = wire.modern("tools/call", {"name": "status"}, Mcp_Name="=?base64?c3RhdHVz?=")
     assert answer.status == 200
     assert answer.body["result"]["structuredContent"]["ready"] is True
 
 
-def test_a_version_nobody_speaks(wire: Wire) -> None:
+def test_unsupported_version_is_refused(wire: Wire) -> None:
     meta = {VERSION: "1900-01-01", CAPABILITIES: {}}
     answer = wire.modern("tools/list", meta=meta, MCP_Protocol_Version="1900-01-01")
     assert (answer.status, code_of(answer)) == (400, -32022)
@@ -119,7 +121,7 @@ def test_a_version_nobody_speaks(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("method", ["no/such", "initialize", "ping", "subscriptions/listen"])
-def test_a_method_of_no_or_another_era(wire: Wire, method: str) -> None:
+def test_unknown_method_is_refused(wire: Wire, method: str) -> None:
     answer = wire.modern(method)
     assert (answer.status, code_of(answer)) == (404, -32601)
 
@@ -129,7 +131,7 @@ def test_a_method_of_no_or_another_era(wire: Wire, method: str) -> None:
     [{}, {"name": 1}, {"name": "status", "arguments": []}, {"name": "status", "arguments": "x"},
      {"name": "no_such_tool"}],
 )  # fmt: skip
-def test_a_call_that_is_none(wire: Wire, params: Any) -> None:
+def test_invalid_tool_call_is_refused(wire: Wire, params: Any) -> None:
     answer = wire.modern("tools/call", params)
     assert (answer.status, code_of(answer)) == (400, -32602)
 
@@ -143,12 +145,12 @@ def test_arguments_may_be_left_out(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "agreed"),
+    ("requested", "agreed"),
     [("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"),
      ("2024-11-05", "2025-11-25"), ("2099-01-01", "2025-11-25"), (None, "2025-11-25")],
 )  # fmt: skip
-def test_the_handshake(wire: Wire, asked: str | None, agreed: str) -> None:
-    params = {"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t"}}
+def test_handshake_agrees_on_a_version(wire: Wire, requested: str | None, agreed: str) -> None:
+    params = {"protocolVersion": requested, "capabilities": {}, "clientInfo": {"name": "t"}}
     answer = wire.legacy("initialize", params, version=None)
     result = answer.body["result"]
     assert result["protocolVersion"] == agreed
@@ -159,20 +161,20 @@ def test_the_handshake(wire: Wire, asked: str | None, agreed: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", None])
-def test_without_a_session_every_request_stands_alone(wire: Wire, version: str | None) -> None:
+def test_requests_need_no_session(wire: Wire, version: str | None) -> None:
     result = wire.legacy("tools/list", version=version, **{"Mcp-Session-Id": "x"}).body["result"]
     assert set(result) == {"tools"}
     assert wire.legacy("ping", version=version).body["result"] == {}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "nonsense"])
-def test_a_legacy_version_that_is_not_spoken(wire: Wire, version: str) -> None:
+def test_unsupported_legacy_version_is_refused(wire: Wire, version: str) -> None:
     answer = wire.legacy("tools/list", version=version)
     assert (answer.status, code_of(answer)) == (400, -32022)
     assert answer.body["error"]["data"]["supported"] == SUPPORTED
 
 
-def test_legacy_errors_come_with_200(wire: Wire) -> None:
+def test_errors_of_legacy_requests_have_status_200(wire: Wire) -> None:
     for method, params, code in (
         ("no/such", None, -32601),
         ("server/discover", None, -32601),
@@ -209,17 +211,17 @@ def test_legacy_errors_come_with_200(wire: Wire) -> None:
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', -32602),
     ],
 )
-def test_bodies_that_are_no_single_message(wire: Wire, raw: bytes, code: int) -> None:
+def test_body_must_be_a_single_message(wire: Wire, raw: bytes, code: int) -> None:
     answer = wire.post(raw=raw)
     assert (answer.status, code_of(answer)) == (400, code)
 
 
-def test_what_is_not_utf8_is_refused(wire: Wire) -> None:
+def test_body_must_be_utf8(wire: Wire) -> None:
     answer = wire.post(raw=b'{"jsonrpc":"2.0","id":1,"method":"\xff"}')
     assert (answer.status, code_of(answer)) == (400, -32600)
 
 
-def test_a_notification_is_accepted_and_not_answered(wire: Wire) -> None:
+def test_notification_is_accepted_without_a_response(wire: Wire) -> None:
     for version in (*SUPPORTED, ""):
         message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         answer = wire.post(message, headers={"MCP-Protocol-Version": version})
@@ -229,13 +231,13 @@ def test_a_notification_is_accepted_and_not_answered(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-def test_other_methods_are_told_which_one_there_is(wire: Wire, method: str) -> None:
+def test_other_http_methods_get_405_with_allow(wire: Wire, method: str) -> None:
     answer = wire.http(method, "/mcp", headers={"Accept": "text/event-stream"})
     assert answer.status == 405
     assert "POST" in answer.headers["allow"]
 
 
-def test_the_door_is_that_of_every_route(hub: HubProcess, wire: Wire) -> None:
+def test_host_and_token_checks_apply(hub: HubProcess, wire: Wire) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     foreign = {"Origin": "https://evil.example"}
     assert wire.post(message, headers=foreign).body["code"] == "ORIGIN_REFUSED"
@@ -247,7 +249,7 @@ def test_the_door_is_that_of_every_route(hub: HubProcess, wire: Wire) -> None:
     assert forwarded.post("/mcp", message, headers={"X-Forwarded-For": "1.2.3.4"}).status == 401
 
 
-def test_a_tools_scope_is_asked_for_at_each_call(wire: Wire) -> None:
+def test_scope_of_a_tool_is_checked_at_each_call(wire: Wire) -> None:
     anonymous = Client(wire.http.connection.port, None)
     arguments = {"name": "x"}
     message = {

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.adopt import find_id_order
+from appliance.hub.foreign_schema import find_id_order, id_order
 from appliance.kernel.migration import load
-from appliance.kernel.schema import id_order
-from tests.migrations.house import House, check_search
+from tests.migrations.store_file import StoreFixture, check_search
 
 # Printed in the specification, and wrong for an index that keeps no text of its own.
 PRINTED_SEARCH = """
@@ -42,10 +41,10 @@ NOW_MS = 1_767_225_600_000
 GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
-def foreign(folder: Path, ids: list[str], search: bool = True) -> House:
+def foreign(folder: Path, ids: list[str], search: bool = True) -> StoreFixture:
     """A file as the other program leaves it: the printed schema, its own meta, its own ids."""
-    house = House(folder)
-    with closing(sqlite3.connect(house.database)) as connection:
+    store_file = StoreFixture(folder)
+    with closing(sqlite3.connect(store_file.database)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(load("hub")[0].sql + (PRINTED_SEARCH if search else ""))
         facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW, "theme": "dark"}
@@ -65,11 +64,11 @@ def foreign(folder: Path, ids: list[str], search: bool = True) -> House:
                 (NOW, each),
             )
         connection.commit()
-    return house
+    return store_file
 
 
-def contents(house: House) -> dict[str, list[tuple[object, ...]]]:
-    return {table: house.execute(f"SELECT rowid, * FROM {table}") for table in TABLES}
+def contents(store_file: StoreFixture) -> dict[str, list[tuple[object, ...]]]:
+    return {table: store_file.execute(f"SELECT rowid, * FROM {table}") for table in TABLES}
 
 
 def random_ids(count: int) -> list[str]:
@@ -78,45 +77,48 @@ def random_ids(count: int) -> list[str]:
 
 @pytest.mark.parametrize("search", [True, False])
 def test_it_opens_with_everything_as_it_was(tmp_path: Path, search: bool) -> None:
-    house = foreign(tmp_path, random_ids(20), search)
-    before = contents(house)
-    facts = dict(house.execute("SELECT key, value FROM meta"))
-    shape = [row for row in house.shape() if "fts" not in str(row[1])]
-    state = house.migrate()
-    assert contents(house) == before
-    assert dict(house.execute("SELECT key, value FROM meta")).items() >= facts.items()
-    assert set(shape) < set(house.shape())
+    store_file = foreign(tmp_path, random_ids(20), search)
+    before = contents(store_file)
+    facts = dict(store_file.execute("SELECT key, value FROM meta"))
+    shape = [row for row in store_file.shape() if "fts" not in str(row[1])]
+    state = store_file.migrate()
+    assert contents(store_file) == before
+    assert dict(store_file.execute("SELECT key, value FROM meta")).items() >= facts.items()
+    assert set(shape) < set(store_file.shape())
     assert not state.pending
     assert not state.optional_missing
-    assert state.schema_version == 1
-    (copy,) = house.copies()
+    assert state.spec_version == 1
+    (copy,) = store_file.copies()
     assert copy.name.startswith("hub.sqlite3.backup-v1-")
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("SELECT count(*) FROM messages").fetchone() == (20,)
-    assert b"workspace of another program adopted" in house.lines.getvalue()
-    again = house.migrate()
-    assert again.backup is None
-    assert house.copies() == [copy]
+    assert b"workspace of another program adopted" in store_file.lines.getvalue()
+    second = store_file.migrate()
+    assert second.backup is None
+    assert store_file.copies() == [copy]
 
 
-def test_its_wrong_search_triggers_are_replaced_and_the_index_made_anew(tmp_path: Path) -> None:
-    house = foreign(tmp_path, random_ids(20))
-    house.migrate()
-    assert b"unusable search triggers taken away" in house.lines.getvalue()
-    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+def test_wrong_search_triggers_are_replaced_and_the_index_is_rebuilt(tmp_path: Path) -> None:
+    store_file = foreign(tmp_path, random_ids(20))
+    store_file.migrate()
+    assert (
+        b"search triggers that don't work with this SQLite were removed"
+        in store_file.lines.getvalue()
+    )
+    with closing(sqlite3.connect(store_file.database, isolation_level=None)) as connection:
         check_search(connection)
         connection.execute("UPDATE messages SET content_raw = 'edited'")
         check_search(connection)
-        found = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ?"
-        assert connection.execute(found, ("said",)).fetchone() == (0,)
-        assert connection.execute(found, ("edited",)).fetchone() == (20,)
+        result = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ?"
+        assert connection.execute(result, ("said",)).fetchone() == (0,)
+        assert connection.execute(result, ("edited",)).fetchone() == (20,)
 
 
 def test_an_index_of_another_build_is_replaced(tmp_path: Path) -> None:
-    house = foreign(tmp_path, random_ids(3), search=False)
-    house.execute("CREATE VIRTUAL TABLE messages_fts USING fts5(other, extra)")
-    assert not house.migrate().optional_missing
-    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+    store_file = foreign(tmp_path, random_ids(3), search=False)
+    store_file.execute("CREATE VIRTUAL TABLE messages_fts USING fts5(other, extra)")
+    assert not store_file.migrate().optional_missing
+    with closing(sqlite3.connect(store_file.database, isolation_level=None)) as connection:
         check_search(connection)
 
 
@@ -132,13 +134,13 @@ def test_an_index_of_another_build_is_replaced(tmp_path: Path) -> None:
 def test_order_of_messages_is_decided_at_adoption(
     tmp_path: Path, ids: list[str], order: str
 ) -> None:
-    house = foreign(tmp_path, ids)
-    house.migrate()
-    assert house.execute("SELECT value FROM meta WHERE key = 'x_id_order'") == [(order,)]
+    store_file = foreign(tmp_path, ids)
+    store_file.migrate()
+    assert store_file.execute("SELECT value FROM meta WHERE key = 'x_id_order'") == [(order,)]
 
 
-def add_message(house: House, message_id: str) -> None:
-    house.execute(
+def add_message(store_file: StoreFixture, message_id: str) -> None:
+    store_file.execute(
         "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
         " VALUES (?, 't', 'c', 'me', 'later', ?)",
         message_id,
@@ -146,8 +148,8 @@ def add_message(house: House, message_id: str) -> None:
     )
 
 
-def order_for_readers(house: House) -> str:
-    with closing(sqlite3.connect(house.database)) as connection:
+def order_for_readers(store_file: StoreFixture) -> str:
+    with closing(sqlite3.connect(store_file.database)) as connection:
         return id_order(connection)
 
 
@@ -162,60 +164,62 @@ def order_for_readers(house: House) -> str:
 def test_order_is_decided_again_after_another_program_wrote(
     tmp_path: Path, theirs: list[str]
 ) -> None:
-    house = foreign(tmp_path, [])
-    house.migrate()
+    store_file = foreign(tmp_path, [])
+    store_file.migrate()
     for number in range(5):
-        add_message(house, f"msg_000000000000000000000000{number:02}")
-    house.migrate()
-    house.migrate()
-    assert order_for_readers(house) == "id"
+        add_message(store_file, f"msg_000000000000000000000000{number:02}")
+    store_file.migrate()
+    store_file.migrate()
+    assert order_for_readers(store_file) == "id"
     for message_id in theirs:
-        add_message(house, message_id)
-    house.migrate()
-    assert order_for_readers(house) == "rowid"
-    assert b"another program added messages" in house.lines.getvalue()
-    assert house.execute(
+        add_message(store_file, message_id)
+    store_file.migrate()
+    assert order_for_readers(store_file) == "rowid"
+    assert b"another program added messages" in store_file.lines.getvalue()
+    assert store_file.execute(
         "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'x!_messages!_%' ESCAPE '!'"
     ) == [(2,)]
-    add_message(house, "msg_7ZZZZZZZZZ0000000000000000")
-    house.migrate()
-    assert order_for_readers(house) == "rowid"
+    add_message(store_file, "msg_7ZZZZZZZZZ0000000000000000")
+    store_file.migrate()
+    assert order_for_readers(store_file) == "rowid"
 
 
 def test_messages_compared_once_are_not_compared_again(tmp_path: Path) -> None:
-    house = foreign(tmp_path, [])
+    store_file = foreign(tmp_path, [])
     for number in range(5):
-        add_message(house, f"msg_000000000000000000000000{number:02}")
-    house.migrate()
-    add_message(house, "msg_00000000000000000000000005")
-    with closing(sqlite3.connect(house.database)) as connection:
+        add_message(store_file, f"msg_000000000000000000000000{number:02}")
+    store_file.migrate()
+    add_message(store_file, "msg_00000000000000000000000005")
+    with closing(sqlite3.connect(store_file.database)) as connection:
         statements: list[str] = []
         connection.set_trace_callback(statements.append)
-        found = find_id_order(connection, NOW_MS)
-    assert found == ("id", False, (6, "msg_00000000000000000000000005"), True)
+        result = find_id_order(connection, NOW_MS)
+    assert result == ("id", False, (6, "msg_00000000000000000000000005"), True)
     assert any("rowid > 5" in statement for statement in statements)
 
 
 def test_removed_rows_have_everything_compared_again(tmp_path: Path) -> None:
     """The next row takes the number of the last one that was removed."""
-    house = foreign(tmp_path, [f"msg_000000000000000000000000{number:02}" for number in range(5)])
-    house.migrate()
-    for (trigger,) in house.execute(
+    store_file = foreign(
+        tmp_path, [f"msg_000000000000000000000000{number:02}" for number in range(5)]
+    )
+    store_file.migrate()
+    for (trigger,) in store_file.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND sql LIKE '%Hard deletes%'"
     ):
-        house.execute(f"DROP TRIGGER {trigger}")
-    house.execute("DELETE FROM messages WHERE rowid = 5")
-    add_message(house, "a")
-    house.migrate()
-    assert order_for_readers(house) == "rowid"
+        store_file.execute(f"DROP TRIGGER {trigger}")
+    store_file.execute("DELETE FROM messages WHERE rowid = 5")
+    add_message(store_file, "a")
+    store_file.migrate()
+    assert order_for_readers(store_file) == "rowid"
 
 
 def test_readers_notice_foreign_messages_before_the_next_start(tmp_path: Path) -> None:
-    house = foreign(tmp_path, ["msg_00000000000000000000000001"])
-    house.migrate()
-    assert order_for_readers(house) == "id"
-    add_message(house, "019f0000-0000-7000-8000-000000000000")
-    assert order_for_readers(house) == "rowid"
+    store_file = foreign(tmp_path, ["msg_00000000000000000000000001"])
+    store_file.migrate()
+    assert order_for_readers(store_file) == "id"
+    add_message(store_file, "019f0000-0000-7000-8000-000000000000")
+    assert order_for_readers(store_file) == "rowid"
 
 
 def test_file_never_adopted_is_read_by_creation(tmp_path: Path) -> None:
@@ -223,11 +227,11 @@ def test_file_never_adopted_is_read_by_creation(tmp_path: Path) -> None:
 
 
 def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:
-    house = foreign(tmp_path, random_ids(5))
-    house.migrate()
+    store_file = foreign(tmp_path, random_ids(5))
+    store_file.migrate()
     for column in ("topic", "channel"):
         plan = str(
-            house.execute(
+            store_file.execute(
                 f"EXPLAIN QUERY PLAN SELECT * FROM messages INDEXED BY x_messages_{column}"
                 f" WHERE {column}_id = 'x' AND rowid > 5 ORDER BY rowid LIMIT 10"
             )
@@ -237,8 +241,8 @@ def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:
 
 
 def test_our_own_files_have_no_such_indexes(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.migrate()
-    assert not house.execute(
+    store_file = StoreFixture(tmp_path)
+    store_file.migrate()
+    assert not store_file.execute(
         "SELECT 1 FROM sqlite_schema WHERE name LIKE 'x\\_messages%' ESCAPE '\\'"
     )

@@ -17,29 +17,31 @@ from appliance.kernel.datadir import DataDir, DataDirNotWritable
 from appliance.kernel.errors import ApplianceError, StorageFull
 from appliance.kernel.migration import Migration, load, newest
 from appliance.kernel.schema import MigrationFailed
-from tests.migrations.house import House, check_search, say_something, with_step
+from tests.migrations.store_file import StoreFixture, check_search, say_something, with_step
 
 ROOT = Path(__file__).parents[2]
 
 
-def nothing(_: House) -> None:
+def nothing(_: StoreFixture) -> None:
     """A start without a file."""
 
 
-def first_release(house: House) -> None:
-    house.migrate(tuple(each for each in load("hub") if each.number == 1 and not each.optional))
-    say_something(house, 5)
+def first_release(store_file: StoreFixture) -> None:
+    store_file.migrate(
+        tuple(each for each in load("hub") if each.number == 1 and not each.optional)
+    )
+    say_something(store_file, 5)
 
 
-def other_program(house: House) -> None:
-    with closing(sqlite3.connect(house.database)) as connection:
+def other_program(store_file: StoreFixture) -> None:
+    with closing(sqlite3.connect(store_file.database)) as connection:
         connection.executescript(load("hub")[0].sql)
         connection.execute("INSERT INTO meta VALUES ('schema_version', '1')")
         connection.commit()
-    say_something(house, 5)
+    say_something(store_file, 5)
 
 
-def killed_at(house: House, statement: int) -> bool:
+def killed_at(store_file: StoreFixture, statement: int) -> bool:
     """Migrates in a child that kills itself before that statement; False if it got through."""
     child = os.fork()
     if child:
@@ -60,7 +62,7 @@ def killed_at(house: House, statement: int) -> bool:
             return connection
 
         schema._connect = connect
-        house.migrate()
+        store_file.migrate()
         os._exit(0)
     except BaseException:
         os._exit(1)
@@ -69,28 +71,30 @@ def killed_at(house: House, statement: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [nothing, first_release, other_program])
 def test_killed_at_any_statement_the_next_start_completes(
-    tmp_path: Path, before: Callable[[House], None]
+    tmp_path: Path, before: Callable[[StoreFixture], None]
 ) -> None:
     (tmp_path / "model").mkdir()
-    model = House(tmp_path / "model")
+    model = StoreFixture(tmp_path / "model")
     before(model)
     model.migrate()
     (tmp_path / "start").mkdir()
-    before(House(tmp_path / "start"))
+    before(StoreFixture(tmp_path / "start"))
     statement = 0
     killed = True
     while killed:
         statement += 1
         folder = tmp_path / str(statement)
         shutil.copytree(tmp_path / "start", folder)
-        house = House(folder)
-        killed = killed_at(house, statement)
-        state = house.migrate()
+        store_file = StoreFixture(folder)
+        killed = killed_at(store_file, statement)
+        state = store_file.migrate()
         assert not state.pending
         assert not state.optional_missing
-        assert house.shape() == model.shape()
-        assert house.execute("SELECT * FROM messages") == model.execute("SELECT * FROM messages")
-        with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+        assert store_file.shape() == model.shape()
+        assert store_file.execute("SELECT * FROM messages") == model.execute(
+            "SELECT * FROM messages"
+        )
+        with closing(sqlite3.connect(store_file.database, isolation_level=None)) as connection:
             check_search(connection)
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]
         shutil.rmtree(folder)
@@ -120,7 +124,7 @@ sys.stdin.readline()
 """
 
 
-def test_of_programs_that_start_at_once_one_makes_the_workspace(tmp_path: Path) -> None:
+def test_concurrent_starts_create_one_workspace(tmp_path: Path) -> None:
     programs = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(tmp_path), str(number)],
@@ -188,65 +192,67 @@ def fill(disk: Path, but: int = 0) -> Path:
     return ballast
 
 
-def refused(house: House, migrations: tuple[Migration, ...] | None) -> ApplianceError | None:
+def refused(
+    store_file: StoreFixture, migrations: tuple[Migration, ...] | None
+) -> ApplianceError | None:
     try:
-        house.migrate(migrations)
+        store_file.migrate(migrations)
     except (MigrationFailed, DataDirNotWritable, StorageFull) as error:
         return error
     return None
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("room", range(0, 400_000, 40_960))
+@pytest.mark.parametrize("free_space", range(0, 400_000, 40_960))
 def test_without_room_a_new_workspace_fails_with_a_sentence_and_succeeds_later(
-    small_disk: Path, room: int
+    small_disk: Path, free_space: int
 ) -> None:
-    ballast = fill(small_disk, room)
-    house = House(small_disk)
-    refusal = refused(house, None)
+    ballast = fill(small_disk, free_space)
+    store_file = StoreFixture(small_disk)
+    refusal = refused(store_file, None)
     assert refusal is None or refusal.hint
     ballast.unlink()
-    assert not house.migrate().pending
+    assert not store_file.migrate().pending
     assert not [path for path in small_disk.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("room", range(0, 400_000, 40_960))
+@pytest.mark.parametrize("free_space", range(0, 400_000, 40_960))
 def test_without_room_an_upgrade_fails_whole_and_succeeds_later(
-    small_disk: Path, room: int
+    small_disk: Path, free_space: int
 ) -> None:
-    house = House(small_disk)
-    house.migrate()
-    say_something(house, 50)
-    house.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    before = house.execute("SELECT * FROM messages")
-    ballast = fill(small_disk, room)
+    store_file = StoreFixture(small_disk)
+    store_file.migrate()
+    say_something(store_file, 50)
+    store_file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = store_file.execute("SELECT * FROM messages")
+    ballast = fill(small_disk, free_space)
     grown = with_step(
         "hub",
         "CREATE TABLE x_big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
         " LIMIT 2000) SELECT i, 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' AS t FROM n;",
     )
-    refusal = refused(house, grown)
+    refusal = refused(store_file, grown)
     if refusal is not None:
         assert refusal.hint
         ballast.unlink()
-        kept = house.execute("SELECT value FROM meta WHERE key = 'x_schema'")
+        kept = store_file.execute("SELECT value FROM meta WHERE key = 'x_schema'")
         assert kept == [(str(newest(load("hub"))),)]
-        assert house.migrate(grown).schema == newest(grown)
-    assert house.execute("SELECT * FROM messages") == before
-    assert house.execute("SELECT count(*) FROM x_big") == [(2000,)]
-    assert not [path for path in house.copies() if path.name.endswith(".partial")]
+        assert store_file.migrate(grown).schema == newest(grown)
+    assert store_file.execute("SELECT * FROM messages") == before
+    assert store_file.execute("SELECT count(*) FROM x_big") == [(2000,)]
+    assert not [path for path in store_file.copies() if path.name.endswith(".partial")]
 
 
 def test_a_folder_we_may_not_write_is_said(tmp_path: Path) -> None:
-    house, known = House(tmp_path), load("hub")
+    store_file, released = StoreFixture(tmp_path), load("hub")
     os.chmod(tmp_path, 0o555)
     child = os.fork()
     if child == 0:
         try:
             if os.geteuid() == 0:  # root may write anywhere
                 os.setuid(12345)
-            refusal = refused(house, known)
+            refusal = refused(store_file, released)
             os._exit(0 if refusal is not None and "denied" in refusal.message else 1)
         except BaseException:
             os._exit(2)

@@ -8,58 +8,58 @@ from pathlib import Path
 
 import pytest
 
+from appliance.hub.foreign_schema import SEARCH_TRIGGERS, search_ready
 from appliance.kernel import schema
-from appliance.kernel.adopt import SEARCH_TRIGGERS, search_ready
-from tests.migrations.house import House, catch_up, check_search, say_something
+from tests.migrations.store_file import StoreFixture, catch_up, check_search, say_something
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.migrate()
-    say_something(house, 0)
-    return house
+def hub(tmp_path: Path) -> StoreFixture:
+    store_file = StoreFixture(tmp_path)
+    store_file.migrate()
+    say_something(store_file, 0)
+    return store_file
 
 
 @pytest.fixture
-def connection(hub: House) -> Iterator[sqlite3.Connection]:
+def connection(hub: StoreFixture) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
         yield connection
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     now = "2026-01-01T00:00:00.000Z"
     connection.execute("INSERT INTO topics VALUES ('t_2', 'ch_1', 'two', ?, ?)", (now, now))
     ids: list[str] = []
 
     def text() -> str:
-        return " ".join(chance.choices(WORDS, k=chance.randrange(6)))
+        return " ".join(rng.choices(WORDS, k=rng.randrange(6)))
 
     for number in range(400):
-        match chance.choice(["insert", "edit", "edit", "tombstone", "move", "same", "fail"]):
+        match rng.choice(["insert", "edit", "edit", "tombstone", "move", "same", "fail"]):
             case "edit" if ids:
                 connection.execute(
                     "UPDATE messages SET content_raw = ?, version = version + 1 WHERE id = ?",
-                    (text(), chance.choice(ids)),
+                    (text(), rng.choice(ids)),
                 )
             case "tombstone" if ids:
                 connection.execute(
                     "UPDATE messages SET content_raw = '[deleted]', deleted_at = ? WHERE id = ?",
-                    (now, chance.choice(ids)),
+                    (now, rng.choice(ids)),
                 )
             case "move" if ids:
                 connection.execute(
                     "UPDATE messages SET topic_id = ?, version = version + 1 WHERE topic_id = ?",
-                    (chance.choice(["t_1", "t_2"]), chance.choice(["t_1", "t_2"])),
+                    (rng.choice(["t_1", "t_2"]), rng.choice(["t_1", "t_2"])),
                 )
             case "same" if ids:
                 connection.execute(
                     "UPDATE messages SET content_raw = content_raw WHERE id = ?",
-                    (chance.choice(ids),),
+                    (rng.choice(ids),),
                 )
             case "fail" if ids:
                 connection.execute("BEGIN")
@@ -78,7 +78,7 @@ def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, 
             catch_up(connection, rounds=1)
     check_search(connection)
     for word in WORDS:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT m.id FROM messages_fts f JOIN messages m ON m.rowid = f.rowid"
             " WHERE messages_fts MATCH ? ORDER BY m.id",
             (word,),
@@ -87,7 +87,7 @@ def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, 
             "SELECT id FROM messages WHERE ' ' || content_raw || ' ' LIKE ? ORDER BY id",
             (f"% {word} %",),
         ).fetchall()
-        assert found == meant
+        assert rows == meant
 
 
 def test_the_check_would_see_an_index_out_of_step(connection: sqlite3.Connection) -> None:
@@ -123,24 +123,24 @@ def without_fts5(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_fts5_the_hub_opens_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = House(tmp_path)
+    store_file = StoreFixture(tmp_path)
     with monkeypatch.context() as patched:
         without_fts5(patched)
         for _ in range(2):
-            state = house.migrate()
+            state = store_file.migrate()
             assert not state.pending
             assert state.optional_missing == ("0001_schema_v1_fts.sql",)
-    assert b"optional migration not applied" in house.lines.getvalue()
-    assert not house.copies()
-    say_something(house, 3)
-    assert not house.migrate().optional_missing
-    assert house.execute("SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'hello'") == [
-        (3,)
-    ]
+    assert b"optional migration not applied" in store_file.lines.getvalue()
+    assert not store_file.copies()
+    say_something(store_file, 3)
+    assert not store_file.migrate().optional_missing
+    assert store_file.execute(
+        "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'hello'"
+    ) == [(3,)]
 
 
 def test_a_file_with_an_index_still_takes_messages_where_fts5_is_missing(
-    hub: House, monkeypatch: pytest.MonkeyPatch
+    hub: StoreFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say_something(hub, 2)
     with monkeypatch.context() as patched:
@@ -157,7 +157,7 @@ def test_a_file_with_an_index_still_takes_messages_where_fts5_is_missing(
 
 
 @pytest.mark.parametrize("name", SEARCH_TRIGGERS)
-def test_a_lost_trigger_is_noticed_and_the_index_made_anew(hub: House, name: str) -> None:
+def test_lost_trigger_is_detected_and_the_index_is_rebuilt(hub: StoreFixture, name: str) -> None:
     hub.execute(f"DROP TRIGGER {name}")
     say_something(hub, 2)
     assert not hub.migrate().optional_missing

@@ -1,4 +1,4 @@
-"""From every released schema to the newest; twice is nothing; what must not be opened is not."""
+"""Upgrades from every released schema to the newest, and files that must not be opened."""
 
 import re
 import sqlite3
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel import schema, upgrade
-from appliance.kernel.datadir import DataDirNotWritable, suspect_mark
+from appliance.kernel.datadir import DataDirNotWritable, suspect_marker
 from appliance.kernel.migration import load, newest, read
 from appliance.kernel.schema import (
     MigrationEdited,
@@ -17,18 +17,18 @@ from appliance.kernel.schema import (
     SchemaTooNew,
     StoreDamaged,
 )
-from tests.migrations.house import HEADER, House, say_something, with_step
+from tests.migrations.store_file import HEADER, StoreFixture, say_something, with_step
 
 STORES = ("hub", "auth", "outbox", "courier", "broker")
 NEWEST = newest(load("hub"))
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> House:
-    return House(tmp_path)
+def hub(tmp_path: Path) -> StoreFixture:
+    return StoreFixture(tmp_path)
 
 
-def test_the_hubs_tables_are_the_specifications_word_for_word(hub: House) -> None:
+def test_the_hubs_tables_are_the_specifications_word_for_word(hub: StoreFixture) -> None:
     """Each CREATE in the file is in the database as it is in the file."""
     hub.migrate()
     stored = {name: sql for _, name, sql in hub.shape()}
@@ -49,36 +49,40 @@ def test_the_hubs_tables_are_the_specifications_word_for_word(hub: House) -> Non
 
 @pytest.mark.parametrize("store", STORES)
 def test_from_every_released_schema_to_the_newest(tmp_path: Path, store: str) -> None:
-    known = load(store)
+    released = load(store)
     (tmp_path / "fresh").mkdir()
-    fresh = House(tmp_path / "fresh", store)
+    fresh = StoreFixture(tmp_path / "fresh", store)
     fresh.migrate()
-    for number in range(1, newest(known) + 1):
+    for number in range(1, newest(released) + 1):
         folder = tmp_path / str(number)
         folder.mkdir()
-        house = House(folder, store)
-        house.migrate(tuple(each for each in known if each.number <= number))
-        state = house.migrate()
-        assert state.schema == state.program == newest(known)
+        store_file = StoreFixture(folder, store)
+        store_file.migrate(tuple(each for each in released if each.number <= number))
+        state = store_file.migrate()
+        assert state.schema == state.program == newest(released)
         assert not state.pending
         assert not state.optional_missing
-        assert house.shape() == fresh.shape()
-        assert bool(state.backup) == (number < newest(known))
+        assert store_file.shape() == fresh.shape()
+        assert bool(state.backup) == (number < newest(released))
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_twice_is_nothing(tmp_path: Path, store: str) -> None:
-    house = House(tmp_path, store)
-    first = house.migrate()
-    rows = house.execute("SELECT * FROM x_migrations") + house.execute("SELECT * FROM meta")
-    house.lines.truncate(0)
-    assert house.migrate() == first
-    assert rows == house.execute("SELECT * FROM x_migrations") + house.execute("SELECT * FROM meta")
-    assert not house.lines.getvalue().strip(b"\0")
-    assert not house.copies()
+    store_file = StoreFixture(tmp_path, store)
+    first = store_file.migrate()
+    rows = store_file.execute("SELECT * FROM x_migrations") + store_file.execute(
+        "SELECT * FROM meta"
+    )
+    store_file.lines.truncate(0)
+    assert store_file.migrate() == first
+    assert rows == store_file.execute("SELECT * FROM x_migrations") + store_file.execute(
+        "SELECT * FROM meta"
+    )
+    assert not store_file.lines.getvalue().strip(b"\0")
+    assert not store_file.copies()
 
 
-def test_data_is_copied_before_a_step(hub: House) -> None:
+def test_data_is_copied_before_a_step(hub: StoreFixture) -> None:
     hub.migrate()
     say_something(hub, 3)
     state = hub.migrate(with_step("hub", "UPDATE messages SET content_raw = 'changed';"))
@@ -101,7 +105,7 @@ def test_data_is_copied_before_a_step(hub: House) -> None:
         "CREATE TABLE x_new (a); COMMIT; CREATE TABLE x_other (a);",
     ],
 )
-def test_a_failing_step_changes_nothing_and_names_the_way_back(hub: House, sql: str) -> None:
+def test_a_failing_step_changes_nothing_and_names_the_way_back(hub: StoreFixture, sql: str) -> None:
     hub.migrate()
     say_something(hub)
     before = hub.shape() + hub.execute("SELECT * FROM topics")
@@ -114,7 +118,7 @@ def test_a_failing_step_changes_nothing_and_names_the_way_back(hub: House, sql: 
     assert hub.migrate().schema == NEWEST
 
 
-def test_the_steps_before_a_failing_one_stay(hub: House) -> None:
+def test_the_steps_before_a_failing_one_stay(hub: StoreFixture) -> None:
     hub.migrate()
     two = (
         *with_step("hub", "CREATE TABLE x_three (a);"),
@@ -125,14 +129,14 @@ def test_the_steps_before_a_failing_one_stay(hub: House) -> None:
     assert hub.migrate(two[:-1]).schema == NEWEST + 1
 
 
-def test_the_way_back_leads_back(hub: House, tmp_path: Path) -> None:
+def test_the_way_back_leads_back(hub: StoreFixture, tmp_path: Path) -> None:
     hub.migrate()
     say_something(hub, 5)
     extra = with_step("hub", "UPDATE messages SET content_raw = 'changed';")
     worse = (*extra, read(f"{NEWEST + 2:04}_bad.sql", HEADER.format(1) + "nonsense;"))
     with pytest.raises(MigrationFailed) as error:
         hub.migrate(worse)
-    command = error.value.hint.partition("to return to it: ")[2]
+    command = error.value.hint.partition("to restore the previous state: ")[2]
     subprocess.run(["/bin/sh", "-c", command], check=True)
     assert hub.migrate().schema == NEWEST
     assert hub.execute("SELECT DISTINCT content_raw FROM messages") == [("hello",)]
@@ -141,13 +145,13 @@ def test_the_way_back_leads_back(hub: House, tmp_path: Path) -> None:
 # -- what is refused -----------------------------------------------------------------------
 
 
-def test_an_older_program_may_open_what_promises_it_can(hub: House) -> None:
+def test_an_older_program_may_open_what_promises_it_can(hub: StoreFixture) -> None:
     hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=NEWEST))
     state = hub.migrate()
     assert (state.schema, state.program, state.compat) == (NEWEST + 1, NEWEST, NEWEST)
 
 
-def test_an_older_program_is_told_to_upgrade(hub: House) -> None:
+def test_older_program_gets_a_hint_to_upgrade(hub: StoreFixture) -> None:
     hub.migrate(with_step("hub", "CREATE TABLE x_new (a);", opens_with=NEWEST + 1))
     before = hub.database.read_bytes()
     with pytest.raises(SchemaTooNew, match="newer program") as error:
@@ -161,14 +165,14 @@ def test_an_older_program_is_told_to_upgrade(hub: House) -> None:
     ("key", "value"),
     [("schema_version", "2"), ("x_compat", str(NEWEST + 1)), ("x_compat", "999999")],
 )
-def test_a_newer_number_is_refused(hub: House, key: str, value: str) -> None:
+def test_a_newer_number_is_refused(hub: StoreFixture, key: str, value: str) -> None:
     hub.migrate()
     hub.execute("UPDATE meta SET value = ? WHERE key = ?", value, key)
     with pytest.raises(SchemaTooNew):
         hub.migrate()
 
 
-def test_a_newer_schema_that_promises_nothing_is_refused(hub: House) -> None:
+def test_a_newer_schema_that_promises_nothing_is_refused(hub: StoreFixture) -> None:
     hub.migrate()
     hub.execute("UPDATE meta SET value = ? WHERE key = 'x_schema'", str(NEWEST + 1))
     hub.execute("DELETE FROM meta WHERE key = 'x_compat'")
@@ -176,36 +180,36 @@ def test_a_newer_schema_that_promises_nothing_is_refused(hub: House) -> None:
         hub.migrate()
 
 
-def test_a_released_file_that_was_edited_is_refused(hub: House) -> None:
+def test_a_released_file_that_was_edited_is_refused(hub: StoreFixture) -> None:
     hub.migrate()
-    known = load("hub")
-    edited = tuple(read(e.name, e.sql + "-- x\n") if e.number == 2 else e for e in known)
+    released = load("hub")
+    edited = tuple(read(e.name, e.sql + "-- x\n") if e.number == 2 else e for e in released)
     with pytest.raises(MigrationEdited, match="0002_appliance") as error:
         hub.migrate(edited)
     assert "reinstall" in error.value.hint
     with pytest.raises(MigrationEdited):
-        hub.migrate(tuple(e for e in known if not e.optional))
-    windows = tuple(read(e.name, e.sql.replace("\n", "\r\n")) for e in known)
+        hub.migrate(tuple(e for e in released if not e.optional))
+    windows = tuple(read(e.name, e.sql.replace("\n", "\r\n")) for e in released)
     assert not hub.migrate(windows).edited
 
 
 @pytest.mark.parametrize("content", [b"not a database, only words" * 100, b"\0" * 8192, b"SQLite"])
-def test_a_file_that_is_no_database_is_damage(hub: House, content: bytes) -> None:
+def test_file_that_is_not_a_database_is_damaged(hub: StoreFixture, content: bytes) -> None:
     hub.database.write_bytes(content)
     with pytest.raises(StoreDamaged):
         hub.migrate()
     assert hub.database.read_bytes() == content
 
 
-def test_an_emptied_file_is_damage_and_not_a_new_workspace(hub: House) -> None:
+def test_an_emptied_file_is_damage_and_not_a_new_workspace(hub: StoreFixture) -> None:
     hub.database.touch()
     with pytest.raises(StoreDamaged, match="empty") as error:
         hub.migrate()
-    assert "backups" in error.value.hint
+    assert error.value.hint.startswith("agentlip doctor --run store.opens")
     assert hub.database.stat().st_size == 0
 
 
-def test_a_log_without_its_database_is_damage(hub: House) -> None:
+def test_a_log_without_its_database_is_damage(hub: StoreFixture) -> None:
     hub.migrate()
     with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
         connection.execute("INSERT INTO meta VALUES ('a', 'b')")
@@ -218,7 +222,7 @@ def test_a_log_without_its_database_is_damage(hub: House) -> None:
     assert log.read_bytes() == kept
 
 
-def test_a_damaged_page_is_found_at_the_start(hub: House) -> None:
+def test_a_damaged_page_is_found_at_the_start(hub: StoreFixture) -> None:
     hub.migrate()
     say_something(hub, 500)
     hub.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -232,14 +236,14 @@ def test_a_damaged_page_is_found_at_the_start(hub: House) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_database_of_something_else_is_refused(tmp_path: Path, store: str) -> None:
-    house = House(tmp_path, store)
-    house.execute("CREATE TABLE bookmarks (url TEXT)")
+    store_file = StoreFixture(tmp_path, store)
+    store_file.execute("CREATE TABLE bookmarks (url TEXT)")
     with pytest.raises(StoreDamaged, match="not one of this store"):
-        house.migrate()
-    assert [name for _, name, _ in house.shape()] == ["bookmarks"]
+        store_file.migrate()
+    assert [name for _, name, _ in store_file.shape()] == ["bookmarks"]
 
 
-def test_a_file_that_only_claims_to_be_a_hub_is_refused(hub: House) -> None:
+def test_a_file_that_only_claims_to_be_a_hub_is_refused(hub: StoreFixture) -> None:
     hub.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
     hub.execute("INSERT INTO meta VALUES ('schema_version', '1')")
     with pytest.raises(StoreDamaged) as error:
@@ -247,23 +251,23 @@ def test_a_file_that_only_claims_to_be_a_hub_is_refused(hub: House) -> None:
     assert "channels.id" in error.value.details["missing"]
 
 
-def test_numbers_that_are_none_are_damage(hub: House) -> None:
+def test_numbers_that_cannot_be_parsed_are_damage(hub: StoreFixture) -> None:
     hub.migrate()
     hub.execute("UPDATE meta SET value = 'many' WHERE key = 'x_schema'")
     with pytest.raises(StoreDamaged, match="not a number"):
         hub.migrate()
 
 
-def test_a_suspect_store_waits_for_the_doctor(hub: House) -> None:
+def test_a_suspect_store_waits_for_the_doctor(hub: StoreFixture) -> None:
     hub.migrate()
-    suspect_mark(hub.database).touch()
+    suspect_marker(hub.database).touch()
     with pytest.raises(StoreDamaged) as error:
         hub.migrate()
     assert error.value.hint == "agentlip doctor clear hub"
 
 
 def test_a_database_held_by_another_program_is_left_alone(
-    hub: House, monkeypatch: pytest.MonkeyPatch
+    hub: StoreFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.migrate()
     monkeypatch.setattr(schema, "_BUSY_TIMEOUT_SECONDS", 0.01)
@@ -275,7 +279,7 @@ def test_a_database_held_by_another_program_is_left_alone(
 
 
 def test_a_snapshot_that_cannot_be_taken_stops_everything(
-    hub: House, monkeypatch: pytest.MonkeyPatch
+    hub: StoreFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.migrate()
 
@@ -291,6 +295,6 @@ def test_a_snapshot_that_cannot_be_taken_stops_everything(
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    house = House(tmp_path / "nowhere")
+    store_file = StoreFixture(tmp_path / "nowhere")
     with pytest.raises(DataDirNotWritable):
-        house.migrate()
+        store_file.migrate()

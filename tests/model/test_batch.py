@@ -1,5 +1,5 @@
 """The writer's batch, driven at random: any mix of success, failure, lost transaction, commit
-error. What every caller was told is what the file holds, and nothing else is published."""
+error. The file holds exactly what callers received, and only that is published."""
 
 import sqlite3
 import tempfile
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 class FaultyRunner(BatchRunner):
-    """Commits fail when told to: before SQLite hears of it, or after it rolled back."""
+    """Commits fail if `fault` is set: before SQLite runs them, or after it rolled back."""
 
     fault = None
 
@@ -76,7 +76,7 @@ class WriterMachine(RuleBasedStateMachine):
         self.directory = tempfile.TemporaryDirectory()
         self.path = Path(self.directory.name) / "store.sqlite3"
         self.stored = []
-        self.told = []
+        self.published = []
         self.value = 0
 
     @initialize()
@@ -122,7 +122,7 @@ class WriterMachine(RuleBasedStateMachine):
                 self.stored += [value] * rows
             else:
                 assert isinstance(outcome.error, Refused | sqlite3.IntegrityError)
-        self.told += published
+        self.published += published
 
     @rule()
     def time_passes_without_failures(self):
@@ -139,11 +139,11 @@ class WriterMachine(RuleBasedStateMachine):
     def the_file_is_what_was_promised(self):
         if not hasattr(self, "runner"):
             return
-        look = self.runner.connection.execute
-        rows = look("SELECT id, value FROM rows ORDER BY id").fetchall()
+        execute = self.runner.connection.execute
+        rows = execute("SELECT id, value FROM rows ORDER BY id").fetchall()
         assert [value for _, value in rows] == self.stored
-        assert rows == self.told, "told exactly what is stored, in commit order"
-        events = look("SELECT row_id FROM events ORDER BY id").fetchall()
+        assert rows == self.published, "exactly the stored rows are published, in commit order"
+        events = execute("SELECT row_id FROM events ORDER BY id").fetchall()
         assert [row_id for (row_id,) in events] == [number for number, _ in rows]
 
     def teardown(self):

@@ -1,7 +1,7 @@
 """The broker at random: sends, deliveries, lost acks, faults, restarts, sweeps.
 
-What must hold whatever happens: an id is used up exactly when its message was accepted; who
-should get a message has it or will; the orphan check finds nothing.
+What must hold whatever happens: an id is used exactly when its message was accepted; every
+recipient has its message or will get it; the orphan check finds nothing.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appliance.broker import wire
 from appliance.kernel.batch import BatchRunner
-from tests.support.broker import House, Mailbox, item, key
+from tests.support.broker import BrokerFixture, Mailbox, item, key
 from tests.support.clock import FakeClock
 
 pytestmark = pytest.mark.slow
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.slow
 DAY_SECONDS = 86_400
 KEEP_DAYS, DEDUPE_DAYS = 3, 7
 NAMES = ("anna", "bert", "cleo")
-PLACES = ({"topic": "alerts"}, {"queue": "jobs"}, {"to": "bert"}, {"topic": "nowhere"})
+DESTINATIONS = ({"topic": "alerts"}, {"queue": "jobs"}, {"to": "bert"}, {"topic": "nowhere"})
 ids = st.sampled_from([f"m{number}" for number in range(6)])
 bodies = st.sampled_from(["one", "two"])
-places = st.sampled_from(PLACES)
+destinations = st.sampled_from(DESTINATIONS)
 names = st.sampled_from(NAMES)
 
 
 class Faulty(BatchRunner):
-    """Fails when told to, before its commit or after it."""
+    """Fails before or after its commit, as planned."""
 
     plan: list[str] = []
 
@@ -45,7 +45,7 @@ class Faulty(BatchRunner):
             raise sqlite3.OperationalError("fault after the commit")
 
 
-class Known:
+class AcceptedSend:
     """An id that the broker has said to be used up."""
 
     def __init__(self, given, body, seen_ms, sender):
@@ -62,7 +62,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.clock = FakeClock()
         Faulty.plan = []
-        self.known: dict[str, Known] = {}
+        self.accepted: dict[str, AcceptedSend] = {}
         self.in_doubt: set[str] = set()
         self.got: dict[str, set[str]] = {name: set() for name in NAMES}
         self.boxes: dict[str, Mailbox] = {}
@@ -70,9 +70,9 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self):
-        self.house = House(self.folder, runner=Faulty, clock=self.clock)
-        if self.house.broker.directory.by_slug["lab"].message_retention_days != KEEP_DAYS:
-            self.house.registry.change_mesh(
+        self.broker = BrokerFixture(self.folder, runner=Faulty, clock=self.clock)
+        if self.broker.service.directory.by_slug["lab"].message_retention_days != KEEP_DAYS:
+            self.broker.registry.change_mesh(
                 "lab",
                 wire.ChangeMesh(
                     dedupe_retention_days=DEDUPE_DAYS, message_retention_days=KEEP_DAYS
@@ -81,35 +81,39 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def teardown(self):
         Faulty.plan = []
-        if hasattr(self, "house"):
+        if hasattr(self, "broker"):
             self.drain()
-            self.house.close()
+            self.broker.close()
         shutil.rmtree(self.folder)
 
     # -- sending -------------------------------------------------------------------------
 
-    @rule(id_=ids, body=bodies, place=places, sender=names)
-    def send(self, id_, body, place, sender):
-        given = item(id_, body, **place)
-        self.judge(given, self.house.broker.accept(key(sender), given), sender)
+    @rule(id_=ids, body=bodies, destination=destinations, sender=names)
+    def send(self, id_, body, destination, sender):
+        given = item(id_, body, **destination)
+        self.judge(given, self.broker.service.accept(key(sender), given), sender)
 
-    @rule(given=st.lists(st.tuples(ids, bodies, places), min_size=1, max_size=5), sender=names)
+    @rule(
+        given=st.lists(st.tuples(ids, bodies, destinations), min_size=1, max_size=5), sender=names
+    )
     def send_batch(self, given, sender):
-        items = [item(id_, body, **place) for id_, body, place in given]
-        answers = self.house.broker.accept_many(key(sender), items)
-        for one, answer in zip(items, answers, strict=True):
-            self.judge(one, answer, sender)
+        items = [item(id_, body, **destination) for id_, body, destination in given]
+        answers = self.broker.service.accept_many(key(sender), items)
+        for send, answer in zip(items, answers, strict=True):
+            self.judge(send, answer, sender)
 
-    @rule(id_=ids, body=bodies, place=places, fault=st.sampled_from(["before", "after"]))
-    def send_with_a_fault(self, id_, body, place, fault):
-        """The sender hears of a fault: then it may be stored or not, and asks again."""
-        given = item(id_, body, **place)
+    @rule(
+        id_=ids, body=bodies, destination=destinations, fault=st.sampled_from(["before", "after"])
+    )
+    def send_with_a_fault(self, id_, body, destination, fault):
+        """The sender gets an error: then it may be stored or not, and asks again."""
+        given = item(id_, body, **destination)
         Faulty.plan = [fault]
-        status, told = self.house.broker.accept(key("anna"), given)
-        assert status == 500, told
+        status, body = self.broker.service.accept(key("anna"), given)
+        assert status == 500, body
         Faulty.plan = []
-        before = id_ in self.known
-        answer = self.house.broker.accept(key("anna"), given)
+        before = id_ in self.accepted
+        answer = self.broker.service.accept(key("anna"), given)
         if not before and answer[0] in (200, 201):
             assert answer[0] == (201 if fault == "before" else 200)
         self.judge(given, answer, "anna", repeat=True)
@@ -117,23 +121,23 @@ class BrokerMachine(RuleBasedStateMachine):
     def judge(self, given, answer, sender, repeat=False):
         status, body = answer
         id_ = given["client_message_id"]
-        known = self.known.get(id_)
-        if known is not None:
-            fits = known.given["request_fingerprint"] == given["request_fingerprint"]
-            same = fits and known.sender == sender
+        accepted = self.accepted.get(id_)
+        if accepted is not None:
+            fits = accepted.given["request_fingerprint"] == given["request_fingerprint"]
+            same = fits and accepted.sender == sender
             assert status == (200 if same else 409), body
             if not same:
                 conflict = "sender_mismatch" if fits else "request_fingerprint_mismatch"
                 assert body["conflict"] == conflict
             else:
-                assert body["broker_message_id"] == known.message_id
-                assert body["history_id"] == known.history_id
-                assert body["history_available"] == self.is_stored(known.message_id)
+                assert body["broker_message_id"] == accepted.message_id
+                assert body["history_id"] == accepted.history_id
+                assert body["history_available"] == self.is_stored(accepted.message_id)
         elif given["destination_ref"] == "nowhere":
             assert status == 404
         else:
             assert status == 201 or (repeat and status == 200), body
-            self.known[id_] = Known(given, body, self.clock.now_ms(), sender)
+            self.accepted[id_] = AcceptedSend(given, body, self.clock.now_ms(), sender)
 
     # -- receiving -----------------------------------------------------------------------
 
@@ -141,11 +145,11 @@ class BrokerMachine(RuleBasedStateMachine):
     def connect(self, name):
         old = self.boxes.pop(name, None)
         if old is not None:
-            old.link.stop()
+            old.connection.stop()
         self.refusing.discard(name)
-        self.boxes[name] = Mailbox(self.house, name, self.taker(name))
+        self.boxes[name] = Mailbox(self.broker, name, self.receiver(name))
 
-    def taker(self, name):
+    def receiver(self, name):
         def take(pushes):
             if name in self.refusing:
                 return []
@@ -159,7 +163,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def disconnect(self, name):
         box = self.boxes.pop(name, None)
         if box is not None:
-            box.link.stop()
+            box.connection.stop()
 
     @rule(name=names)
     def refuse_or_not(self, name):
@@ -169,7 +173,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def deliver(self, faults):
         Faulty.plan = list(faults)
         try:
-            self.house.deliverer.run_once(self.clock.now_ms())
+            self.broker.deliverer.run_once(self.clock.now_ms())
         except sqlite3.OperationalError:
             assert faults
         Faulty.plan = []
@@ -178,73 +182,73 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule()
     def receive(self):
         for box in self.boxes.values():
-            box.link.run_once(self.clock.now_ms())
+            box.connection.run_once(self.clock.now_ms())
 
     @precondition(lambda self: self.boxes)
     @rule(lost=st.booleans())
     def leases_run_out(self, lost):
-        """What was pushed may have been lost on the way."""
-        self.house.deliverer.run_once(self.clock.now_ms())
+        """A push may have been lost on the way."""
+        self.broker.deliverer.run_once(self.clock.now_ms())
         for box in self.boxes.values():
             if lost:
-                box.link._out.clear()
+                box.connection._claims.clear()
         self.clock.pass_seconds(31)
-        self.house.sweeper.run_once(self.clock.now_ms())
+        self.broker.sweeper.run_once(self.clock.now_ms())
 
     # -- time and restarts ---------------------------------------------------------------
 
     @rule(days=st.sampled_from([0, 1, 4]))
     def sweep(self, days):
         self.clock.pass_seconds(days * DAY_SECONDS)
-        self.house.retention.sweep(self.clock.now_ms())
+        self.broker.retention.sweep(self.clock.now_ms())
         now_ms = self.clock.now_ms()
-        self.known = {
-            id_: one
-            for id_, one in self.known.items()
-            if one.seen_ms + DEDUPE_DAYS * DAY_SECONDS * 1000 > now_ms
+        self.accepted = {
+            id_: send
+            for id_, send in self.accepted.items()
+            if send.seen_ms + DEDUPE_DAYS * DAY_SECONDS * 1000 > now_ms
         }
 
     @rule()
     def restart(self):
-        """Without a goodbye: what was in memory is gone."""
+        """Without a shutdown: everything in memory is lost."""
         self.boxes.clear()
-        self.house.close()
+        self.broker.close()
         self.open()
 
     # -- what holds ----------------------------------------------------------------------
 
     @invariant()
     def nothing_is_orphaned(self):
-        if hasattr(self, "house"):
-            assert self.house.orphans() == []
+        if hasattr(self, "broker"):
+            assert self.broker.orphans() == []
 
     @invariant()
-    def ids_used_up_are_those_that_were_said_to_be(self):
-        if hasattr(self, "house"):
-            rows = self.house.rows(
+    def used_ids_are_the_accepted_ones(self):
+        if hasattr(self, "broker"):
+            rows = self.broker.rows(
                 "SELECT client_message_id, broker_message_id FROM client_message_dedupe"
             )
-            assert dict(rows) == {id_: one.message_id for id_, one in self.known.items()}
+            assert dict(rows) == {id_: send.message_id for id_, send in self.accepted.items()}
 
     @invariant()
-    def whoever_should_get_a_message_has_it_or_will(self):
-        if not hasattr(self, "house"):
+    def every_recipient_has_its_message_or_will(self):
+        if not hasattr(self, "broker"):
             return
-        rows = self.house.rows("SELECT broker_message_id, recipient FROM delivery_queue")
+        rows = self.broker.rows("SELECT broker_message_id, recipient FROM delivery_queue")
         outstanding = set(rows)
         senders = dict(
-            self.house.rows("SELECT broker_message_id, sender_pubkey FROM message_history")
+            self.broker.rows("SELECT broker_message_id, sender_pubkey FROM message_history")
         )
-        for one in self.known.values():
-            if one.message_id not in senders:
+        for send in self.accepted.values():
+            if send.message_id not in senders:
                 continue
-            for recipient, holders in recipients_of(one.given, senders[one.message_id]):
-                if (one.message_id, recipient) not in outstanding:
-                    assert any(one.message_id in self.got[name] for name in holders)
+            for recipient, holders in recipients_of(send.given, senders[send.message_id]):
+                if (send.message_id, recipient) not in outstanding:
+                    assert any(send.message_id in self.got[name] for name in holders)
 
     def is_stored(self, message_id):
         return bool(
-            self.house.rows(
+            self.broker.rows(
                 "SELECT 1 FROM topic_message WHERE id = ?1"
                 " UNION ALL SELECT 1 FROM message_queue WHERE id = ?1",
                 message_id,
@@ -258,11 +262,11 @@ class BrokerMachine(RuleBasedStateMachine):
             self.connect(name)
         for _ in range(4):
             self.clock.pass_seconds(61)
-            self.house.sweeper.run_once(self.clock.now_ms())
+            self.broker.sweeper.run_once(self.clock.now_ms())
             for box in self.boxes.values():
-                box.turn()
-        assert self.house.count("delivery_queue") == 0
-        self.whoever_should_get_a_message_has_it_or_will()
+                box.receive()
+        assert self.broker.count("delivery_queue") == 0
+        self.every_recipient_has_its_message_or_will()
 
 
 def recipients_of(given, sender):

@@ -1,7 +1,7 @@
-"""Durable streams, driven at random and crashed at any moment: nothing accepted is lost.
+"""Durable streams in a random state machine with crashes: no accepted envelope is lost.
 
-After a crash an envelope that was not acked is there, exactly once. One whose ack the
-journal had heard is not, and its id is a duplicate. One acked in the last moment may come again.
+After a crash an envelope that was not acked is there exactly once. If its ack was written to the
+journal, it is not there, and its id is a duplicate. If not, it can come back.
 """
 
 import shutil
@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from appliance.courier.item import DEAD, LEASED
 from appliance.courier.wire import Selection
+from appliance.kernel.lease import DEAD, LEASED
 from tests.support.courier import ANYBODY, INBOX
-from tests.support.courierlife import Life
+from tests.support.courier_durable import DurableCourierFixture
 
 pytestmark = pytest.mark.slow
 
@@ -25,76 +25,78 @@ class JournalMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.folder = Path(tempfile.mkdtemp(prefix="agentlip-"))
-        self.life = Life(self.folder, deliveries_max=3, backoff_ms=100, lease_ms=1000, dead_max=50)
+        self.courier = DurableCourierFixture(
+            self.folder, deliveries_max=3, backoff_ms=100, lease_ms=1000, dead_max=50
+        )
         self.number = 0
-        self.open = set()  # accepted, and nobody acked or purged it
-        self.done = set()  # acked, and the journal heard of it
-        self.between = set()  # acked or purged, and it did not yet
+        self.open = set()  # accepted, not acked or purged
+        self.done = set()  # acked, and the ack is in the journal
+        self.unwritten = set()  # acked or purged, but not in the journal yet
         self.purged = set()
-        self.takers = []
+        self.consumers = []
 
     @rule(count=st.integers(1, 4), key=st.sampled_from([None, "k"]), delay=st.sampled_from([0, 50]))
     def put(self, count, key, delay):
-        ids = [f"e{self.number + place}" for place in range(count)]
+        ids = [f"e{self.number + index}" for index in range(count)]
         self.number += count
         more = {"partitionKey": key} if key else {}
-        assert self.life.put(*ids, delayMs=delay, **more).duplicates == 0
+        assert self.courier.put(*ids, delayMs=delay, **more).duplicates == 0
         self.open.update(ids)
 
     @rule(data=st.data())
-    def put_again(self, data):
-        known = sorted(self.open | self.done | self.between - self.purged)
-        if known:
-            assert self.life.put(data.draw(st.sampled_from(known))).duplicates == 1
+    def put_duplicate(self, data):
+        seen_ids = sorted(self.open | self.done | self.unwritten - self.purged)
+        if seen_ids:
+            assert self.courier.put(data.draw(st.sampled_from(seen_ids))).duplicates == 1
 
-    @rule(most=st.integers(1, 5))
-    def take(self, most):
-        self.takers.append(self.life.take(most))
+    @rule(limit=st.integers(1, 5))
+    def take(self, limit):
+        self.consumers.append(self.courier.take(limit))
 
     @rule(part=st.booleans())
     def ack(self, part):
-        if not self.takers:
+        if not self.consumers:
             return
-        taker, items = self.takers.pop()
-        ids = [item.id for item in items if item.state == LEASED and item.holder is taker]
+        consumer, items = self.consumers.pop()
+        ids = [item.id for item in items if item.state == LEASED and item.consumer is consumer]
         ids = ids[: len(ids) // 2 + 1] if part else ids
-        assert self.life.courier.ack(taker, ids) == []
+        assert self.courier.service.ack(consumer, ids) == []
         self.open.difference_update(ids)
-        self.between.update(ids)
+        self.unwritten.update(ids)
 
     @rule(mode=st.sampled_from(["release", "fail", "reject"]))
     def nack(self, mode):
-        if self.takers:
-            taker, items = self.takers.pop()
-            ids = [item.id for item in items if item.holder is taker]
-            assert self.life.courier.nack(taker, ids, mode, error="no") == []
+        if self.consumers:
+            consumer, items = self.consumers.pop()
+            ids = [item.id for item in items if item.consumer is consumer]
+            assert self.courier.service.nack(consumer, ids, mode, error="no") == []
 
     @rule()
     def redrive(self):
         if not self.dead() and self.open:
-            self.life.nack("reject", most=2)
-        if INBOX in self.life.courier.queue.rings:
-            self.life.operator.redrive(ANYBODY, Selection(INBOX))
+            self.courier.nack("reject", limit=2)
+        if INBOX in self.courier.service.queue.streams:
+            self.courier.admin.redrive(ANYBODY, Selection(INBOX))
 
     @rule()
     def purge(self):
-        if INBOX in self.life.courier.queue.rings:
-            ids = self.life.operator.purge(ANYBODY, Selection(INBOX, limit=1)).ids
+        if INBOX in self.courier.service.queue.streams:
+            ids = self.courier.admin.purge(ANYBODY, Selection(INBOX, limit=1)).ids
             self.open.difference_update(ids)
-            self.between.update(ids)
+            self.unwritten.update(ids)
             self.purged.update(ids)
 
     @rule(seconds=st.sampled_from([0.06, 0.2, 1.1]))
     def time_passes(self, seconds):
-        self.life.clock.pass_seconds(seconds)
-        self.life.courier.queue.tick(self.life.courier.now(), 1000)
+        self.courier.clock.pass_seconds(seconds)
+        self.courier.service.queue.tick(self.courier.service.now(), 1000)
 
     @rule()
     def flush(self):
-        self.life.courier.inserts.flush()
-        self.done |= self.between - self.purged
-        self.between.clear()
-        rows = [row[2] for row in self.life.rows("journal")]
+        self.courier.service.pipeline.flush()
+        self.done |= self.unwritten - self.purged
+        self.unwritten.clear()
+        rows = [row[2] for row in self.courier.rows("journal")]
         assert sorted(rows) == sorted(self.open)
 
     @rule(flushed=st.booleans())
@@ -102,35 +104,35 @@ class JournalMachine(RuleBasedStateMachine):
         if flushed:
             self.flush()
         dead = self.dead()
-        self.life.again(flushed=False)
+        self.courier.restart(flushed=False)
         assert self.dead() == dead or not flushed
         here = self.here()
         assert here >= self.open
-        assert here <= self.open | self.between
-        self.open, self.between = here, set()
-        self.takers.clear()
+        assert here <= self.open | self.unwritten
+        self.open, self.unwritten = here, set()
+        self.consumers.clear()
 
     def here(self):
-        ring = self.life.courier.queue.rings.get(INBOX)
-        return set() if ring is None else {*ring.items, *ring.dead}
+        stream = self.courier.service.queue.streams.get(INBOX)
+        return set() if stream is None else {*stream.items, *stream.dead}
 
     def dead(self):
-        ring = self.life.courier.queue.rings.get(INBOX)
-        return {} if ring is None else {id_: item.reason for id_, item in ring.dead.items()}
+        stream = self.courier.service.queue.streams.get(INBOX)
+        return {} if stream is None else {id_: item.reason for id_, item in stream.dead.items()}
 
     @invariant()
-    def every_envelope_is_here_once(self):
+    def every_envelope_is_there_once(self):
         if hasattr(self, "life"):
             assert self.here() == self.open
-            ring = self.life.courier.queue.rings.get(INBOX)
-            if ring is not None:
-                assert not {*ring.items} & {*ring.dead}
-                assert all(item.state == DEAD for item in ring.dead.values())
+            stream = self.courier.service.queue.streams.get(INBOX)
+            if stream is not None:
+                assert not {*stream.items} & {*stream.dead}
+                assert all(item.state == DEAD for item in stream.dead.values())
 
     def teardown(self):
         if hasattr(self, "life"):
             self.crash(flushed=True)
-            self.life.store.close(10)
+            self.courier.store.close(10)
             shutil.rmtree(self.folder)
 
 

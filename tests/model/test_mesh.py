@@ -1,7 +1,7 @@
 """Outbox, broker and inbox together, on real files: accepts, drains, deliveries and requeues in any
 order; faults and deaths before and after any commit; lost answers, lost acks, cut links.
 
-Every accepted send is in the receiver's inbox once, or visibly pending, dead or aborted.
+Every accepted send is in the receiver's inbox once, or visibly pending, `dead` or `aborted`.
 """
 
 import shutil
@@ -16,13 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.outbox import wire
-from tests.support.mesh import LINES, MOMENTS, NOWHERE, PLACES, STEPS, STORES, Mesh
+from tests.support.mesh import DESTINATIONS, LINES, MOMENTS, NOWHERE, STEPS, STORES, MeshFixture
 
 pytestmark = pytest.mark.slow
 
 KEYS = st.sampled_from([f"k{number}" for number in range(6)])
 TEXTS = st.sampled_from(["red", "green", "blue"])
-TO = st.sampled_from([*PLACES, *PLACES, NOWHERE])
+TO = st.sampled_from([*DESTINATIONS, *DESTINATIONS, NOWHERE])
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def made(tmp_path_factory):
 
 
 def new_mesh(folder):
-    mesh = Mesh(folder)
+    mesh = MeshFixture(folder)
     mesh.close()
     return folder
 
@@ -52,7 +52,9 @@ def check(mesh):
     outstanding = mesh.outstanding()
     for key, broker_id in there.items():
         assert key in texts or broker_id in outstanding, "accepted, and nobody will get it"
-    assert all(count == 1 for count in mesh.told.values()), "a message was told twice"
+    assert all(count == 1 for count in mesh.received_counts.values()), (
+        "a message was received twice"
+    )
     assert mesh.broker.orphans() == []
 
 
@@ -67,7 +69,7 @@ def check_end(mesh, retired=frozenset()):
         assert status == ("dead" if ref == NOWHERE[1:] else "done")
         assert (key in received) == (status == "done")
     assert mesh.outstanding() == set()
-    assert mesh.outbox.sender.held == 0
+    assert mesh.outbox.sender.in_flight == 0
 
 
 # -- one after another: every commit there is ------------------------------------------------
@@ -75,9 +77,12 @@ def check_end(mesh, retired=frozenset()):
 
 def story(mesh):
     """Sends, one by itself and two together; then rounds until all is quiet."""
-    insist(mesh, lambda: mesh.outbox.send("one", key="a", to=PLACES[0]))
-    pair = [wire.Send(PLACES[place], "two", client_message_id=f"b{place}") for place in (1, 2)]
-    insist(mesh, lambda: mesh.outbox.outbox.send_many(pair))
+    insist(mesh, lambda: mesh.outbox.send("one", key="a", to=DESTINATIONS[0]))
+    pair = [
+        wire.Send(DESTINATIONS[position], "two", client_message_id=f"b{position}")
+        for position in (1, 2)
+    ]
+    insist(mesh, lambda: mesh.outbox.service.send_many(pair))
     for _ in range(3):
         mesh.pass_seconds(1)
         for step in (mesh.drain, mesh.receive, mesh.receive, mesh.receive, mesh.deliver):
@@ -99,7 +104,7 @@ def insist(mesh, ask):
 def commits_of_the_story(made):
     """How many commits each store makes when nothing goes wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        mesh = Mesh(Path(folder), made)
+        mesh = MeshFixture(Path(folder), made)
         before = {store: mesh.points[store].commits for store in STORES}
         try:
             story(mesh)
@@ -118,7 +123,7 @@ def test_a_fault_before_or_after_any_commit_loses_and_doubles_nothing(
     commits = commits_of_the_story(made)[store]
     assert commits >= 3
     for number in range(1, commits + 1):
-        mesh = Mesh(tmp_path / str(number), made)
+        mesh = MeshFixture(tmp_path / str(number), made)
         try:
             mesh.points[store].arm(number, moment, dies=dies)
             story(mesh)
@@ -133,13 +138,13 @@ def test_a_fault_before_or_after_any_commit_loses_and_doubles_nothing(
 
 
 class MeshMachine(RuleBasedStateMachine):
-    """`accepted`: texts and places of what was answered 202 or 200; `doubtful`: of what may be
-    stored, for nobody answered. `retired`: what an operator took out."""
+    """`accepted`: texts and destinations of sends that got 202 or 200. `doubtful`: the same of
+    sends without a reply, which may be stored. `retired`: sends that an operator removed."""
 
     def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.mesh = Mesh(self.folder)
+        self.mesh = MeshFixture(self.folder)
         self.accepted, self.doubtful, self.retired = {}, {}, set()
 
     # -- clients and operators -------------------------------------------------------------
@@ -167,7 +172,7 @@ class MeshMachine(RuleBasedStateMachine):
     @rule(texts=st.lists(TEXTS, min_size=2, max_size=5), to=TO)
     def send_batch(self, texts, to):
         try:
-            results = self.mesh.outbox.outbox.send_many([wire.Send(to, text) for text in texts])
+            results = self.mesh.outbox.service.send_many([wire.Send(to, text) for text in texts])
         except (sqlite3.Error, Unavailable):
             return
         for text, (status, body) in zip(texts, results, strict=True):
@@ -177,16 +182,16 @@ class MeshMachine(RuleBasedStateMachine):
     @rule(key=KEYS, patch=st.none() | TEXTS)
     def requeue(self, key, patch):
         change = None if patch is None else wire.Patch(message=patch)
-        self.retire(key, lambda operator: operator.requeue(
+        self.retire(key, lambda admin: admin.requeue(
             wire.Requeue(id=key, auto=True, patch=change), "ann"))  # fmt: skip
 
     @rule(key=KEYS)
     def drop(self, key):
-        self.retire(key, lambda operator: operator.drop(key, "ann"))
+        self.retire(key, lambda admin: admin.drop(key, "ann"))
 
     def retire(self, key, act):
         try:
-            act(self.mesh.outbox.operator)
+            act(self.mesh.outbox.admin)
         except (sqlite3.Error, Unavailable):
             pass  # done or not: nobody was answered
         except ApplianceError:
@@ -203,7 +208,7 @@ class MeshMachine(RuleBasedStateMachine):
 
     @rule(fault=st.just("") | st.sampled_from(STEPS), noticed=st.booleans())
     def receive(self, fault, noticed):
-        """`noticed`: the broker hears at once that the link was cut."""
+        """`noticed`: the broker notices at once that the link was cut."""
         self.mesh.link_fault, self.mesh.noticed = fault, noticed
         self.mesh.receive()
         self.mesh.link_fault, self.mesh.noticed = "", True

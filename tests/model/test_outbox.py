@@ -16,17 +16,17 @@ from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
 from appliance.outbox import wire
 from tests.support.clock import FakeClock
-from tests.support.outbox import Faults, House
+from tests.support.outbox import Faults, OutboxFixture
 
 pytestmark = pytest.mark.slow
 
 TEXTS = st.sampled_from(["red", "green", "blue"])
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])
-PLACES = st.sampled_from(["#a", "#b", "queue:q"])
+DESTINATIONS = st.sampled_from(["#a", "#b", "queue:q"])
 FAULTS = st.sampled_from(["before", "after"])
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process ends here."""
 
 
@@ -39,20 +39,20 @@ class OutboxMachine(RuleBasedStateMachine):
         datadir = DataDir(Path(self.directory.name))
         schema.create_workspace(datadir, clock=FakeClock(), log=Log(io.BytesIO()))
         Faults.before = Faults.after = None
-        self.house = House(datadir.database("outbox"))
+        self.outbox = OutboxFixture(datadir.database("outbox"))
         self.accepted: dict[str, tuple[str, str]] = {}
         self.doubtful: dict[str, set[tuple[str, str]]] = {}
-        self.told_done: dict[str, str] = {}
+        self.delivered_ids: dict[str, str] = {}
 
     requeued = Bundle("requeued")
 
     # -- what clients do -----------------------------------------------------------------
 
-    @rule(key=KEYS, text=TEXTS, to=PLACES)
+    @rule(key=KEYS, text=TEXTS, to=DESTINATIONS)
     def send(self, key, text, to):
         wanted = (to, text)
         try:
-            status, body = self.house.send(text, key=key, to=to)
+            status, body = self.outbox.send(text, key=key, to=to)
         except wire.IdReused as refused:
             possible = self.possible(key)
             if refused.extra["conflict"].endswith("_mismatch"):
@@ -61,25 +61,25 @@ class OutboxMachine(RuleBasedStateMachine):
                 assert wanted in possible, "another send was taken for the same"
             return
         except Unavailable:
-            if key not in self.accepted:  # stored or not: a repetition will tell
+            if key not in self.accepted:  # stored or not: unknown until a duplicate request
                 self.doubtful.setdefault(key, set()).add(wanted)
             return
         if key in self.accepted:
             assert self.accepted[key] == wanted, "another send under a used id"
         self.accepted[key] = wanted
         if status == 200:
-            self.told_done[key] = body["broker_message_id"]
+            self.delivered_ids[key] = body["broker_message_id"]
 
     def possible(self, key):
-        """What the send under that id may be: known once it was answered."""
-        known = self.accepted.get(key)
-        return self.doubtful.get(key, set()) if known is None else {known}
+        """The possible contents of the send with that id; exactly one after a reply."""
+        accepted = self.accepted.get(key)
+        return self.doubtful.get(key, set()) if accepted is None else {accepted}
 
     @rule(texts=st.lists(TEXTS, min_size=1, max_size=4))
     def send_batch(self, texts):
         items = [wire.Send("#a", text) for text in texts]
         try:
-            results = self.house.outbox.send_many(items)
+            results = self.outbox.service.send_many(items)
         except Unavailable:
             return
         for text, result in zip(texts, results, strict=True):
@@ -90,27 +90,27 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @rule()
     def drain(self):
-        self.live(self.house.round)
+        self.live(self.outbox.round)
 
-    @rule(after=st.booleans(), places=st.integers(0, 3))
-    def killed_while_delivering(self, after, places):
-        """Before the broker has it, or after it committed and before anybody heard."""
-        left = [places]
+    @rule(after=st.booleans(), deliveries=st.integers(0, 3))
+    def killed_while_delivering(self, after, deliveries):
+        """Before the broker has the send, or after it committed and before its reply."""
+        left = [deliveries]
 
         def die(_item):
             left[0] -= 1
             if left[0] < 0:
-                raise Killed
+                raise ProcessKilled
 
-        where = "lost" if after else "trouble"
-        kept = getattr(self.house.ledger, where)
-        setattr(self.house.ledger, where, die)
+        where = "reply_lost" if after else "fault"
+        kept = getattr(self.outbox.broker, where)
+        setattr(self.outbox.broker, where, die)
         try:
-            self.live(self.house.round)
-        except Killed:
-            self.house.reopen()
+            self.live(self.outbox.round)
+        except ProcessKilled:
+            self.outbox.reopen()
         finally:
-            setattr(self.house.ledger, where, kept)
+            setattr(self.outbox.broker, where, kept)
 
     @rule(moment=FAULTS)
     def commits_fail(self, moment):
@@ -123,25 +123,25 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule()
     def restarted(self):
         Faults.before = Faults.after = None
-        self.house.reopen()
+        self.outbox.reopen()
 
     @rule(status=st.sampled_from([500, 503, 429, 408, 401, 404, 413]))
-    def broker_in_trouble(self, status):
-        self.house.ledger.trouble = lambda _item: (status, {"error": "trouble"}, None)
+    def broker_fails(self, status):
+        self.outbox.broker.fault = lambda _item: (status, {"error": "trouble"}, None)
 
     @rule()
     def answers_are_lost(self):
-        self.house.ledger.lost = lambda _item: True
+        self.outbox.broker.reply_lost = lambda _item: True
 
     @rule()
     def broker_well(self):
-        self.house.ledger.trouble = lambda _item: None
-        self.house.ledger.lost = lambda _item: False
+        self.outbox.broker.fault = lambda _item: None
+        self.outbox.broker.reply_lost = lambda _item: False
 
     @rule(seconds=st.sampled_from([0.1, 1, 31, 3600, 80 * 3600]))
     def time_passes(self, seconds):
-        self.house.clock.pass_seconds(seconds)
-        self.live(lambda: self.house.sweep.run_once(self.house.clock.now_ms()))
+        self.outbox.clock.pass_seconds(seconds)
+        self.live(lambda: self.outbox.sweep.run_once(self.outbox.clock.now_ms()))
 
     # -- what operators do ---------------------------------------------------------------
 
@@ -151,25 +151,25 @@ class OutboxMachine(RuleBasedStateMachine):
             id=key, auto=True, patch=None if patch is None else wire.Patch(message=patch)
         )
         try:
-            (one,) = self.house.operator.requeue(command, "ann").requeued
+            (successor,) = self.outbox.admin.requeue(command, "ann").requeued
         except ApplianceError:
             return ""
         successors = {(to, patch or text) for to, text in self.possible(key)}
         if len(successors) == 1:
-            (self.accepted[one.new_client_message_id],) = successors
+            (self.accepted[successor.new_client_message_id],) = successors
         else:
-            self.doubtful[one.new_client_message_id] = successors
-        return one.new_client_message_id
+            self.doubtful[successor.new_client_message_id] = successors
+        return successor.new_client_message_id
 
     @rule(key=consumes(requeued))
-    def requeue_again(self, key):
+    def requeue_successor(self, key):
         if key:
             self.requeue(key, None)
 
     @rule(key=KEYS)
     def drop(self, key):
         try:
-            self.house.operator.drop(key, "ann")
+            self.outbox.admin.drop(key, "ann")
         except ApplianceError:
             return
 
@@ -185,12 +185,12 @@ class OutboxMachine(RuleBasedStateMachine):
     def nothing_is_lost_doubled_or_freed(self):
         rows = {
             row[0]: row[1:]
-            for row in self.house.rows(
+            for row in self.outbox.rows(
                 "SELECT client_message_id, status, broker_message_id, payload,"
                 " payload_dropped_at, superseded_by, id FROM outbox"
             )
         }
-        received = self.house.ledger.rows
+        received = self.outbox.broker.rows
         for key, (to, text) in self.accepted.items():
             assert key in rows, "an accepted send is gone"
             status, broker_id, payload, dropped, _, _ = rows[key]
@@ -203,26 +203,26 @@ class OutboxMachine(RuleBasedStateMachine):
             if status == "done":
                 assert there is not None, "done, and nobody has it"
                 assert broker_id == there["broker_message_id"]
-        for key, broker_id in self.told_done.items():
+        for key, broker_id in self.delivered_ids.items():
             assert rows[key][:2] == ("done", broker_id)
         ids = {row[-1] for row in rows.values()}
         assert all(row[4] is None or row[4] in ids for row in rows.values())
 
     def teardown(self):
-        """Left alone with a broker that works, everything ends: delivered, dead or retired."""
+        """With a working broker every send ends: delivered, dead-lettered or retired."""
         try:
             Faults.before = Faults.after = None
             self.broker_well()
             for _ in range(8):
-                self.house.clock.pass_seconds(40)
-                self.house.sweep.run_once(self.house.clock.now_ms())
-                self.house.round()
-            assert set(self.house.statuses().values()) <= {"done", "dead", "aborted"}
-            assert self.house.sender.held == 0
+                self.outbox.clock.pass_seconds(40)
+                self.outbox.sweep.run_once(self.outbox.clock.now_ms())
+                self.outbox.round()
+            assert set(self.outbox.statuses().values()) <= {"done", "dead", "aborted"}
+            assert self.outbox.sender.in_flight == 0
             self.nothing_is_lost_doubled_or_freed()
         finally:
             Faults.before = Faults.after = None
-            self.house.store.close()
+            self.outbox.store.close()
             self.directory.cleanup()
 
 

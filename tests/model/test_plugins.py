@@ -17,18 +17,18 @@ from appliance.kernel import schema
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from tests.support.clock import FakeClock
-from tests.unit.hub.conftest import House
-from tests.unit.hub.plugins.conftest import MARKS, Workshop
+from tests.unit.hub.conftest import HubEnvironment
+from tests.unit.hub.plugins.conftest import MARKS, PluginEnvironment
 
 pytestmark = pytest.mark.slow
 
-PLACES = st.integers(0, 4)
+TOPIC_NAMES = st.integers(0, 4)
 WORDS = st.sampled_from(["!a", "!b", "!a !b", "plain", "!c\u0323é !d"])
 STEPS = st.one_of(
     st.tuples(st.just("post"), WORDS),
-    st.tuples(st.just("edit"), PLACES, WORDS),
-    st.tuples(st.just("delete"), PLACES),
-    st.tuples(st.just("move"), PLACES),
+    st.tuples(st.just("edit"), TOPIC_NAMES, WORDS),
+    st.tuples(st.just("delete"), TOPIC_NAMES),
+    st.tuples(st.just("move"), TOPIC_NAMES),
     st.tuples(st.just("pass"), st.sampled_from([0.3, 1.1, 5.0])),
     st.tuples(st.just("work"), st.sampled_from(["link", "pull"])),
     st.tuples(st.just("again"), st.integers(0, 30)),
@@ -45,33 +45,33 @@ STEPS = st.one_of(
 class World:
     """A workshop, and the texts that its messages have."""
 
-    def __init__(self, house, folder):
-        self.house = house
-        self.shop = Workshop(house, folder)
-        self.other = self.shop.topic("other")
+    def __init__(self, hub_env, folder):
+        self.hub_env = hub_env
+        self.plugins_env = PluginEnvironment(hub_env, folder)
+        self.other = self.plugins_env.topic("other")
         self.texts = {}  # None is a tombstone
         self.start()
 
     def start(self):
-        self.shop.use(
+        self.plugins_env.use(
             ("link", "linkifier", MARKS), ("pull", "extractor", MARKS), cursor_seconds=0.0
         )
 
-    def chosen(self, place):
-        """A message that is no tombstone, if there is one."""
+    def chosen(self, position):
+        """A message that is not a tombstone, if there is one."""
         alive = [message for message, text in self.texts.items() if text is not None]
-        return alive[place % len(alive)] if alive else None
+        return alive[position % len(alive)] if alive else None
 
     def step(self, what, *args):
-        shop = self.shop
+        plugins_env = self.plugins_env
         if what == "post":
-            self.texts[shop.post(args[0])] = args[0]
+            self.texts[plugins_env.post(args[0])] = args[0]
         elif what == "pass":
-            shop.clock.pass_seconds(args[0])
+            plugins_env.clock.pass_seconds(args[0])
         elif what == "work":
-            shop.round(args[0])
+            plugins_env.round(args[0])
         elif what == "again":
-            shop.parts.plugins.re_enrich(ReEnrich(args[0]))
+            plugins_env.subsystem.plugins.re_enrich(ReEnrich(args[0]))
         elif what == "race":
             self.race(*args)
         elif what == "crash":
@@ -80,47 +80,47 @@ class World:
             self.change(what, message, *args[1:])
 
     def change(self, what, message, text=None):
-        shop = self.shop
+        plugins_env = self.plugins_env
         if what == "edit":
-            shop.edit(message, text)
+            plugins_env.edit(message, text)
             self.texts[message] = text
         elif what == "delete":
-            shop.delete(message)
+            plugins_env.delete(message)
             self.texts[message] = None
         elif what == "move":
-            shop.move(message, self.other)
+            plugins_env.move(message, self.other)
 
     def race(self, name, what, text):
         """The first message of the next round changes behind the plugin's back."""
-        plugin = self.shop.runner(name).plugin
+        plugin = self.plugins_env.runner(name).plugin
         work = plugin.work
 
         def racing(message):
             plugin.work = work
-            found = work(message)
+            results = work(message)
             self.change(what, message.id, text)
-            return found
+            return results
 
         plugin.work = racing
-        self.shop.round(name)
+        self.plugins_env.round(name)
         plugin.work = work
 
     def crash(self, flushed):
         """As a kill: processes end; the cursor is where it was stored last."""
-        shop = self.shop
+        plugins_env = self.plugins_env
         if flushed:
-            shop.parts.close(5)
-        for runner in shop.parts.runners:
+            plugins_env.subsystem.close(5)
+        for runner in plugins_env.subsystem.runners:
             runner.plugin.stop()
-        shop.parts = None
-        self.house.reopen()
-        shop.hub, shop.store = self.house.hub, self.house.store
+        plugins_env.subsystem = None
+        self.hub_env.reopen()
+        plugins_env.hub, plugins_env.store = self.hub_env.hub, self.hub_env.store
         self.start()
 
     def settle(self):
         for _ in range(3):
-            self.shop.clock.pass_seconds(11)
-            self.shop.rounds()
+            self.plugins_env.clock.pass_seconds(11)
+            self.plugins_env.rounds()
 
 
 def words(text):
@@ -145,23 +145,23 @@ def empty_file(tmp_path_factory):
 @example([("race", "link", "edit", "plain"), ("race", "link", "delete", "")])
 def test_whatever_happens_the_log_the_rows_and_the_texts_agree(empty_file, steps):
     with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(shutil.copy(empty_file, folder)))
-        world = World(house, Path(folder) / "workspace")
+        hub_env = HubEnvironment(Path(shutil.copy(empty_file, folder)))
+        world = World(hub_env, Path(folder) / "workspace")
         try:
             for step in [("post", "!a"), ("post", "!b !a"), *steps]:
                 world.step(*step)
             world.settle()
             check(world)
         finally:
-            world.shop.close()
+            world.plugins_env.close()
             gevent.sleep(0.02)
-            house.store.close()
+            hub_env.store.close()
 
 
 def check(world):
-    shop = world.shop
-    told, texts, versions, attached = {}, {}, {}, []
-    for name, entity, data in shop.house.rows(
+    plugins_env = world.plugins_env
+    output, texts, versions, attached = {}, {}, {}, []
+    for name, entity, data in plugins_env.env.rows(
         "SELECT name, entity_id, data_json FROM events ORDER BY event_id"
     ):
         data = json.loads(data)
@@ -174,11 +174,11 @@ def check(world):
         elif name == "message.deleted":
             texts[entity] = None
         elif name == "message.enriched":
-            found = [one["data"]["word"] for one in data["enrichments"]]
-            assert found == words(texts[entity])  # of the text that it had just then
+            results = [item["data"]["word"] for item in data["enrichments"]]
+            assert results == words(texts[entity])  # those of its text at that time
             assert data["version"] == versions[entity]
-            assert told.get(entity) != (found, data["version"])  # nothing twice
-            told[entity] = (found, data["version"])
+            assert output.get(entity) != (results, data["version"])  # nothing twice
+            output[entity] = (results, data["version"])
         elif name == "topic.attachment_added":
             attachment = data["attachment"]
             key = (attachment["topic_id"], attachment["dedupe_key"])
@@ -186,15 +186,15 @@ def check(world):
             assert key not in attached
             attached.append(key)
     for message, text in world.texts.items():
-        rows = shop.found(message)
-        assert rows == (told[message][0] if message in told else [])
+        rows = plugins_env.words(message)
+        assert rows == (output[message][0] if message in output else [])
         if text is not None:
             assert rows == words(text)
-        assert shop.shown(message) == words(text)
-    stored = shop.house.rows("SELECT topic_id, dedupe_key FROM topic_attachments")
+        assert plugins_env.listed(message) == words(text)
+    stored = plugins_env.env.rows("SELECT topic_id, dedupe_key FROM topic_attachments")
     assert sorted(stored) == sorted(attached)
     wanted = {word for text in world.texts.values() for word in words(text)}
     assert wanted <= {word for _, word in attached}
-    for runner in shop.parts.runners:
+    for runner in plugins_env.subsystem.runners:
         assert (runner.lag, runner.pending) == (0, 0)
-    assert shop.house.rows("SELECT redo_cursor FROM x_plugin_cursors") == [(None,), (None,)]
+    assert plugins_env.env.rows("SELECT redo_cursor FROM x_plugin_cursors") == [(None,), (None,)]

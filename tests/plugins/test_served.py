@@ -11,7 +11,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.schema import create_workspace
-from appliance.sdk.client import AgentlipClient
+from appliance.sdk.client import Client
 from tests.support.commands import agentlip, environment
 from tests.support.plugins import alive, caught_up, children_of, enriched, plugin, settings_of
 from tests.support.servedhub import serve
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.slow
 BUSY_POST_SECONDS_MAX = 1.5  # less than the plugin is waited for
 
 
-def test_gate_e_a_plugin_that_hangs_breaks_or_floods_holds_up_nobody(tmp_path):
+def test_gate_e_faulty_plugin_does_not_delay_others(tmp_path):
     """Each of its faults costs one message; posting is as quick as ever; the hub serves on."""
     text = settings_of(
         tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=2.0, failures_max=100
     )
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         bad = [hub.send(topic, f"!{how}") for how in ("hang", "spin", "die", "raise", "huge")]
         good, slowest = [], 0.0
         for number in range(60):
@@ -38,45 +38,45 @@ def test_gate_e_a_plugin_that_hangs_breaks_or_floods_holds_up_nobody(tmp_path):
         assert slowest < BUSY_POST_SECONDS_MAX
         caught_up(hub)
         assert set(enriched(hub)) == set(good)
-        found = plugin(hub)
-        assert (found["done"], found["failed"], found["state"]) == (60, len(bad), "running")
+        status = plugin(hub)
+        assert (status["done"], status["failed"], status["state"]) == (60, len(bad), "running")
         metrics = hub.http.get("/metrics").raw.decode()
         for outcome, count in (("timeout", 2), ("crashed", 1), ("error", 2), ("done", 60)):
             line = 'agentlip_plugins_messages_total{outcome="%s",plugin="marks"} %d.0'
             assert line % (outcome, count) in metrics, metrics
         assert hub.http.get("/-/ready").status == 200
-    assert hub.said.count('"plugin failed"') == len(bad)
-    assert "!raise" not in hub.said  # no text of a message, not even inside an error
-    assert '"error_type":"ValueError"' in hub.said
+    assert hub.log_text.count('"plugin failed"') == len(bad)
+    assert "!raise" not in hub.log_text  # no text of a message, not even inside an error
+    assert '"error_type":"ValueError"' in hub.log_text
 
 
 def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"), failures_max=3, pause_seconds=8.0)
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         for _ in range(3):
             hub.send(topic, "!die")
         until(lambda: plugin(hub)["breaker"] == "open", 20, "a pause")
         good = hub.send(topic, "!good")["message"]["id"]
-        found = plugin(hub)
-        assert (found["state"], found["lag"] > 0) == ("paused", True)
-        assert "ended" in found["reason"]
+        status = plugin(hub)
+        assert (status["state"], status["lag"] > 0) == ("paused", True)
+        assert "ended" in status["reason"]
         done = agentlip("doctor", "--json", cwd=tmp_path)
-        assert "it keeps failing and pauses" in done.out
+        assert "the plugin keeps failing and pauses" in done.out
         caught_up(hub)
         assert list(enriched(hub)) == [good]
-        found = plugin(hub)
-        assert (found["breaker"], found["reason"]) == ("closed", "")
+        status = plugin(hub)
+        assert (status["breaker"], status["reason"]) == ("closed", "")
 
 
-def test_a_kill_in_the_middle_of_work_loses_nothing_and_doubles_nothing(tmp_path):
+def test_kill_during_work_loses_and_repeats_nothing(tmp_path):
     text = settings_of(
         tmp_path, ("marks", "linkifier", "marks"), ("urls", "extractor", 'builtin = "urls"'),
         timeout_seconds=60.0, cursor_seconds=0.05,
     )  # fmt: skip
     sent = []
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
 
         def send(content):
             sent.append(hub.send(topic, content)["message"]["id"])
@@ -103,14 +103,14 @@ def test_a_kill_in_the_middle_of_work_loses_nothing_and_doubles_nothing(tmp_path
         assert all(len(events) == 1 for events in enriched(hub).values())
         urls = hub.rows("SELECT value_json FROM topic_attachments")
         assert len(urls) == len(set(urls)) == 41
-        added = [one for one in hub.events() if one["name"] == "topic.attachment_added"]
+        added = [event for event in hub.events() if event["name"] == "topic.attachment_added"]
         assert len(added) == 41
 
 
 def test_a_stop_ends_the_plugins_and_keeps_the_cursor(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=60.0)
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         hub.send(topic, "!one")
         caught_up(hub)
         head = hub.head
@@ -142,32 +142,32 @@ def unfit_modules(workspace):
     (workspace / "plugins" / "other.py").write_text("def extract(message, config): return []")
 
 
-def test_what_is_missing_or_broken_is_a_warning_and_the_others_work(tmp_path):
+def test_missing_or_broken_plugin_is_a_warning(tmp_path):
     workspace = tmp_path / "workspace"
     unfit_modules(workspace)
     bad = {f"bad{number}": own for number, own in enumerate(UNFIT)}
     plugins = [(name, "linkifier", own) for name, own in bad.items()]
     text = settings_of(workspace, *plugins, ("marks", "linkifier", "marks"))
     with serve(workspace, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         message = hub.send(topic, "!word")["message"]["id"]
         caught_up(hub)
         assert list(enriched(hub)) == [message]
         for name, own in bad.items():
             until(lambda: UNFIT[own] in plugin(hub, name)["reason"], 10, name)  # noqa: B023
             assert plugin(hub, name)["state"] in ("broken", "paused")
-            assert UNFIT[own] in hub.said
+            assert UNFIT[own] in hub.log_text
 
 
 @pytest.mark.parametrize("own", [*UNFIT][2:4])
-def test_what_is_required_and_unfit_is_fatal(tmp_path, own):
+def test_required_plugin_that_cannot_run_stops_the_start(tmp_path, own):
     workspace = tmp_path / "workspace"
     unfit_modules(workspace)
     required = settings_of(workspace, ("bad", "linkifier", own, "required = true"))
     done = start_once(workspace, required)
     assert done.returncode == 1
     last = [line for line in done.stderr.splitlines() if line.startswith(("Error", "Hint"))]
-    assert last[0].startswith("Error: the plugin bad is required and can't run: ")
+    assert last[0].startswith("Error: the required plugin bad can't run: ")
     assert UNFIT[own] in last[0]
     assert last[1].startswith("Hint: ")
     assert "Traceback" not in done.stderr
@@ -188,32 +188,32 @@ def start_once(workspace, text):
     )
 
 
-def test_two_of_one_name_are_refused(tmp_path):
+def test_duplicate_plugin_name_is_refused(tmp_path):
     own = '[[plugins.use]]\nname = "a"\ntype = "linkifier"\nbuiltin = "references"\n'
     done = start_once(tmp_path, own * 2)
     assert done.returncode == 1
-    assert "plugins.use: two are called a" in done.stderr
+    assert "plugins.use: two plugins have the name a" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_plugin_of_a_served_appliance_can_not_touch_its_data(tmp_path):
     text = settings_of(tmp_path, ("evil", "linkifier", "evil"))
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         token = hub.token
         message = hub.send(topic, "try")["message"]["id"]
         caught_up(hub, "evil")
-        [[found]] = enriched(hub)[message]
-        assert found["data"] == {"done": []}
+        [[status]] = enriched(hub)[message]
+        assert status["data"] == {"done": []}
         assert plugin(hub, "evil")["isolation"]["write"] == "denied"
         assert hub.token == token
         assert not (tmp_path / ".agentlip" / "new").exists()
 
 
-def test_having_things_done_again(tmp_path):
+def test_re_enrich_and_re_extract(tmp_path):
     """New plugins begin at the log's end; `re-enrich` gives them the past, also over a restart."""
     with serve(tmp_path, settings="[plugins]\nurls = false\n") as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         old = [hub.send(topic, f"!m{n} https://example.com/{n}")["message"]["id"] for n in range(8)]
         hub.http.patch(f"/api/v1/messages/{old[0]}", {"op": "delete", "actor": "me"})
         before = hub.head
@@ -256,27 +256,27 @@ def test_having_things_done_again(tmp_path):
         assert agentlip("re-enrich", "--since", "0", "--plugin", "no", cwd=tmp_path).code == 1
 
 
-def test_what_was_found_is_read_by_those_who_may(tmp_path):
+def test_enrichments_need_read_access(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
     with serve(tmp_path, settings=text) as hub:
-        channel, topic = hub.place("a")
-        other, _ = hub.place("b")
+        channel, topic = hub.channel_with_topic("a")
+        other, _ = hub.channel_with_topic("b")
         message = hub.send(topic, "a !word")["message"]["id"]
         caught_up(hub)
         path = f"/api/v1/messages/{message}/enrichments"
-        shown = hub.http.get(path).body
-        assert (shown["message_id"], shown["version"], shown["has_more"]) == (message, 1, False)
-        [found] = shown["enrichments"]
-        assert found.pop("id").startswith("enr_")
-        assert found.pop("created_at")
-        assert found == {
+        body = hub.http.get(path).body
+        assert (body["message_id"], body["version"], body["has_more"]) == (message, 1, False)
+        [status] = body["enrichments"]
+        assert status.pop("id").startswith("enr_")
+        assert status.pop("created_at")
+        assert status == {
             "kind": "mark", "span": {"start": 2, "end": 7}, "data": {"word": "!word"},
             "plugin": "marks",
         }  # fmt: skip
         assert hub.http.get("/api/v1/messages/msg_none/enrichments").status == 404
-        with AgentlipClient(workspace=tmp_path) as client:
-            [told] = client.list_enrichments(message)
-            assert (told.plugin, told.span) == ("marks", {"start": 2, "end": 7})
+        with Client(workspace=tmp_path) as client:
+            [expected] = client.list_enrichments(message)
+            assert (expected.plugin, expected.span) == ("marks", {"start": 2, "end": 7})
         done = agentlip("plugin", "found", "--message-id", message, cwd=tmp_path)
         assert "!word" in done.out
         done = agentlip("plugin", "list", "--json", cwd=tmp_path)
@@ -294,10 +294,10 @@ def test_what_was_found_is_read_by_those_who_may(tmp_path):
         stranger.close()
 
 
-def test_switched_off_means_off(tmp_path):
+def test_disabled_plugins_do_not_run(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"), enabled=False)
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         hub.send(topic, "!word")
         assert plugin(hub)["state"] == "off"
         assert hub.request("POST", "/api/v1/plugins/re-enrich", {"since": 0}) == {"taken": []}
@@ -305,10 +305,10 @@ def test_switched_off_means_off(tmp_path):
         assert hub.stop() == 0
 
 
-def test_signals_to_a_plugin_are_its_own_affair(tmp_path):
+def test_signal_to_a_plugin_does_not_stop_the_appliance(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         hub.send(topic, "!one")
         caught_up(hub)
         [worker] = children_of(hub.pid)
@@ -321,36 +321,36 @@ def test_signals_to_a_plugin_are_its_own_affair(tmp_path):
         assert message in enriched(hub)
 
 
-def test_settings_of_the_typescript_hub_are_told_once_and_not_read(tmp_path):
+def test_settings_of_the_typescript_hub_are_reported_once(tmp_path):
     (tmp_path / "agentlip.config.ts").write_text("throw new Error('never run')\n")
     with serve(tmp_path) as hub:
         assert hub.http.get("/-/ready").status == 200
-        assert hub.said.count("this settings file is not read") == 1
-        assert str(tmp_path / "agentlip.toml") in hub.said
+        assert hub.log_text.count("this settings file is ignored") == 1
+        assert str(tmp_path / "agentlip.toml") in hub.log_text
 
 
-def test_addresses_are_attached_without_any_settings(tmp_path):
+def test_addresses_are_attached_by_default(tmp_path):
     with serve(tmp_path) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         hub.send(topic, "nothing to see")
         caught_up(hub, "urls")
         assert children_of(hub.pid) == []
         message = hub.send(topic, "see https://example.com/x.")["message"]["id"]
         path = f"/api/v1/topics/{topic}/attachments"
         until(lambda: hub.http.get(path).body["attachments"], 30, "an attachment")
-        (one,) = hub.http.get(path).body["attachments"]
-        assert (one["value_json"], one["source_message_id"]) == (
+        (event,) = hub.http.get(path).body["attachments"]
+        assert (event["value_json"], event["source_message_id"]) == (
             {"url": "https://example.com/x"}, message,
         )  # fmt: skip
         assert hub.events()[-1]["data_json"]["principal"] == "plugin:urls"
         assert hub.http.get("/-/ready").status == 200
 
 
-def test_where_plugins_can_not_run_the_appliance_is_ready_all_the_same(tmp_path):
+def test_appliance_is_ready_where_plugins_cannot_run(tmp_path):
     """Here because no process could be started in that time."""
     settings = "[plugins]\nload_seconds = 0.000001\n"
     with serve(tmp_path, settings=settings) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         hub.send(topic, "see https://example.com/x")
         until(lambda: plugin(hub, "urls")["state"] == "paused", 30, "a pause")
         assert hub.http.get("/-/ready").status == 200

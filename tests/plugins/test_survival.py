@@ -33,7 +33,7 @@ def test_a_plugin_that_tries_to_stay_ends_with_a_killed_appliance(tmp_path):
     text = settings_of(tmp_path, ("stays", "linkifier", "evil"), timeout_seconds=600.0)
     (tmp_path / "plugins" / "evil.py").write_text(STAYS)
     with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.place("a")
+        _, topic = hub.channel_with_topic("a")
         hub.send(topic, "hello")
         caught_up(hub, "stays")
         listed = agentlip("plugin", "list", cwd=tmp_path).out

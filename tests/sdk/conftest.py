@@ -2,10 +2,11 @@
 
 import pytest
 
+from appliance.kernel.retry import RetrySettings
 from appliance.sdk import stream_follower
 
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FIRST_WAIT_SECONDS", "LONGEST_WAIT_SECONDS", "GOING_AWAY_WAIT_SECONDS"):
-        monkeypatch.setattr(stream_follower, name, 0.05)
+    monkeypatch.setattr(stream_follower, "RECONNECT", RetrySettings(0.05, 0.05))
+    monkeypatch.setattr(stream_follower, "GOING_AWAY_WAIT_SECONDS", 0.05)

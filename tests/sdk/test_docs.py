@@ -1,4 +1,4 @@
-"""The examples of docs/sdk.md do what they show, in the workspace of a served hub."""
+"""The examples of docs/reference/sdk.md do what they show, in the workspace of a served hub."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ SHAPES = (
     "SearchResult",
 )
 END = "==== end of the example ===="
-PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "sdk.md").read_text(encoding="utf-8")
 
 
 def test_examples_do_what_they_show(tmp_path) -> None:
@@ -47,8 +47,8 @@ def test_examples_do_what_they_show(tmp_path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    for (text, (mark, wanted)), got in zip(examples, done.stdout.split(END + "\n"), strict=True):
-        assert mark == "output", text
+    for (text, (marker, wanted)), got in zip(examples, done.stdout.split(END + "\n"), strict=True):
+        assert marker == "output", text
         assert fits(wanted, got), f"{text}\nprinted:\n{got}"
 
 
@@ -59,7 +59,7 @@ def test_classes_named_on_the_page_exist() -> None:
 
 
 def test_shapes_have_the_fields_of_the_wire() -> None:
-    """A field that the hub gains is noticed here, not by whoever misses it."""
+    """A field that the hub gains is noticed here, not by users who miss it."""
     for name in SHAPES:
         on_the_wire = getattr(wire, name, None)
         if on_the_wire is not None:

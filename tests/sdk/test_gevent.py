@@ -10,7 +10,7 @@ PROGRAM = """
 from gevent import monkey
 monkey.patch_all()
 import gevent, sys
-from appliance.sdk.client import AgentlipClient
+from appliance.sdk.client import Client
 
 topic_id, count = sys.argv[1], int(sys.argv[2])
 found, ticks = [], []
@@ -25,7 +25,7 @@ def tick():
         ticks.append(1)
         gevent.sleep(0.001)
 
-with AgentlipClient() as hub:
+with Client() as hub:
     follower, ticker = gevent.spawn(follow), gevent.spawn(tick)
     senders = [gevent.spawn(hub.send_message, topic_id, "g", str(n)) for n in range(count)]
     gevent.joinall(senders, timeout=30, raise_error=True)
@@ -45,7 +45,7 @@ print("fine")
 
 def test_greenlets_follow_and_send(tmp_path) -> None:
     with serve(tmp_path) as hub:
-        _, topic_id = hub.place("general")
+        _, topic_id = hub.channel_with_topic("general")
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, topic_id, "100"],
             cwd=tmp_path,

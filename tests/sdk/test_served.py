@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from appliance.sdk.aio import AsyncAgentlipClient
-from appliance.sdk.client import AgentlipClient
+from appliance.sdk.aio import AsyncClient
+from appliance.sdk.client import Client
 from appliance.sdk.cursor import FileCursor
 from appliance.sdk.errors import (
     AlreadyExists,
@@ -35,12 +35,12 @@ class Follow:
     """A client whose events are collected by a thread of their own."""
 
     def __init__(self, **arguments: Any) -> None:
-        self.client = AgentlipClient(**arguments)
+        self.client = Client(**arguments)
         self.events: list[Envelope] = []
-        self.told: list[Any] = []
+        self.disconnects: list[Any] = []
         self.error: BaseException | None = None
-        self.client.on("disconnect", lambda _: self.told.append("disconnect"))
-        self.client.on("reconnect", self.told.append)
+        self.client.on("disconnect", lambda _: self.disconnects.append("disconnect"))
+        self.client.on("reconnect", self.disconnects.append)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -84,15 +84,15 @@ def hub(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def place(hub):
-    return hub.place("general")
+def channel_and_topic(hub):
+    return hub.channel_with_topic("general")
 
 
 # -- verbs -----------------------------------------------------------------------------------
 
 
 def test_every_verb(hub) -> None:
-    with AgentlipClient(hub.workspace) as client:
+    with Client(hub.workspace) as client:
         channel = client.create_channel("verbs", "all of them").channel
         topic = client.create_topic(channel.id, "one").topic
         assert client.rename_topic(topic.id, "two").topic.title == "two"
@@ -103,8 +103,8 @@ def test_every_verb(hub) -> None:
             client.edit_message(sent.message.id, "hello?", 1)
         assert conflict.value.current == 2
         deleted = client.delete_message(sent.message.id, "me", 2)
-        again = client.delete_message(sent.message.id, "me")
-        assert (deleted.event_id is not None, again.event_id) == (True, None)
+        second = client.delete_message(sent.message.id, "me")
+        assert (deleted.event_id is not None, second.event_id) == (True, None)
         results = client.send_messages(
             [NewMessage(topic.id, "me", str(number)) for number in range(700)]
             + [NewMessage("topic_none", "me", "x")]
@@ -133,9 +133,9 @@ def test_every_verb(hub) -> None:
         same = client.add_attachment(topic.id, "url", {"url": "https://example.org"})
         assert (same.attachment, same.event_id) == (attached.attachment, None)
         assert client.list_attachments(topic.id, kind="url") == [attached.attachment]
-        found = client.search("650", channel_id=channel.id)
-        assert [each.content_raw for each in found.messages] == ["650"]
-        assert "650" in found.messages[0].snippet
+        hits = client.search("650", channel_id=channel.id)
+        assert [each.content_raw for each in hits.messages] == ["650"]
+        assert "650" in hits.messages[0].snippet
         with pytest.raises(InvalidInput):
             client.search('"never closed')
         with pytest.raises(AlreadyExists) as taken:
@@ -145,7 +145,7 @@ def test_every_verb(hub) -> None:
 
 def test_every_verb_can_be_awaited(hub) -> None:
     async def story() -> list[int]:
-        async with AsyncAgentlipClient(hub.workspace) as client:
+        async with AsyncClient(hub.workspace) as client:
             await client.connect()
             channel = (await client.create_channel("awaited")).channel
             topic = (await client.create_topic(channel.id, "t")).topic
@@ -157,29 +157,30 @@ def test_every_verb_can_be_awaited(hub) -> None:
             await client.delete_message(sent[1].message.id, "me")
             assert len(await client.tail_messages(topic.id)) == 50
             assert await client.list_topics(channel.id)
-            found = []
-            streamer = AsyncAgentlipClient(
+            events = []
+            streamer = AsyncClient(
                 hub.workspace, subscriptions={"channels": ["awaited"], "topics": []}
             )
             async with streamer:
                 async for event in streamer.events():
-                    found.append(event)
+                    events.append(event)
                     if event.name == "message.deleted":
                         break
-            return [event.event_id for event in found]
+            return [event.event_id for event in events]
 
     numbers = asyncio.run(asyncio.wait_for(story(), 60))
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 54
 
 
-def test_threads_share_a_client_and_nothing_is_sent_twice(hub, place) -> None:
+def test_threads_share_a_client_and_nothing_is_sent_twice(hub, channel_and_topic) -> None:
     contents = [[f"{thread}/{number}" for number in range(25)] for thread in range(8)]
     with following(workspace=hub.workspace, after_event_id=hub.head) as follow:
         threads = [
             threading.Thread(
                 target=lambda mine=mine: [
-                    follow.client.send_message(place[1], "t", content) for content in mine
+                    follow.client.send_message(channel_and_topic[1], "t", content)
+                    for content in mine
                 ]
             )
             for mine in contents
@@ -194,18 +195,18 @@ def test_threads_share_a_client_and_nothing_is_sent_twice(hub, place) -> None:
         assert len(follow.client._idle) <= 8
 
 
-def test_a_subscription_to_nothing_and_to_a_topic(hub, place) -> None:
-    other = hub.topic(place[0], "other")
+def test_a_subscription_to_nothing_and_to_a_topic(hub, channel_and_topic) -> None:
+    other = hub.topic(channel_and_topic[0], "other")
     head = hub.head
     arguments = {"workspace": hub.workspace, "after_event_id": head}
     with (
         following(**arguments, subscriptions={"channels": [], "topics": []}) as nothing,
-        following(**arguments, subscriptions={"topics": [other]}) as one,
+        following(**arguments, subscriptions={"topics": [other]}) as single,
     ):
-        hub.send(place[1])
+        hub.send(channel_and_topic[1])
         event_id = hub.send(other)["event_id"]
-        one.reaches(event_id)
-        assert (one.numbers, nothing.numbers) == ([event_id], [])
+        single.reaches(event_id)
+        assert (single.numbers, nothing.numbers) == ([event_id], [])
 
 
 # -- what happens to a hub ---------------------------------------------------------------------
@@ -214,7 +215,7 @@ def test_a_subscription_to_nothing_and_to_a_topic(hub, place) -> None:
 @pytest.mark.parametrize("way", ["stop", "kill"])
 def test_a_hub_that_ends_and_comes_back(tmp_path, way) -> None:
     with serve(tmp_path) as hub:
-        _, topic_id = hub.place("general")
+        _, topic_id = hub.channel_with_topic("general")
         with following(workspace=tmp_path, cursor=FileCursor(tmp_path / "cursor")) as follow:
             follow.reaches(hub.send(topic_id)["event_id"])
             first = follow.client.target.health.instance_id
@@ -224,22 +225,22 @@ def test_a_hub_that_ends_and_comes_back(tmp_path, way) -> None:
                 target=lambda: sent.append(follow.client.send_message(topic_id, "s", "patient"))
             )
             waiting.start()
-            until(lambda: "disconnect" in follow.told, what="the disconnection is told")
+            until(lambda: "disconnect" in follow.disconnects, what="the disconnection is reported")
             hub.start()
             waiting.join(30)
             follow.reaches(hub.send(topic_id)["event_id"])
             assert follow.numbers == [event["event_id"] for event in hub.events()]
-            assert follow.told == ["disconnect", 3]
+            assert follow.disconnects == ["disconnect", 3]
             assert follow.client.target.health.instance_id != first
             assert [each.message.content_raw for each in sent] == ["patient"]
         last = FileCursor(tmp_path / "cursor").load()
         assert last is not None
-        assert last.event_id >= follow.numbers[-1] - 1  # of the last one nobody has said so
+        assert last.event_id >= follow.numbers[-1] - 1  # the last one may not be confirmed
 
 
 def test_a_rotated_token_is_not_noticed(tmp_path) -> None:
     with serve(tmp_path) as hub:
-        _, topic_id = hub.place("general")
+        _, topic_id = hub.channel_with_topic("general")
         with following(workspace=tmp_path) as follow:
             follow.reaches(hub.send(topic_id)["event_id"])
             follow.client.send_message(topic_id, "s", "before")
@@ -248,36 +249,39 @@ def test_a_rotated_token_is_not_noticed(tmp_path) -> None:
             assert hub.token != old
             sent = follow.client.send_message(topic_id, "s", "after")
             follow.reaches(sent.event_id)
-            assert follow.told[0] == "disconnect"
+            assert follow.disconnects[0] == "disconnect"
 
 
-def test_a_revoked_token_ends_the_stream_with_a_typed_error(hub, place) -> None:
-    body = {"name": "leaver", "scopes": [f"hub:read@{place[0]}", f"hub:post@{place[0]}"]}
+def test_a_revoked_token_ends_the_stream_with_a_typed_error(hub, channel_and_topic) -> None:
+    body = {
+        "name": "leaver",
+        "scopes": [f"hub:read@{channel_and_topic[0]}", f"hub:post@{channel_and_topic[0]}"],
+    }
     issued = hub.made(hub.http.post("/api/v1/tokens", body))
-    theirs = hub.place("elsewhere")
+    theirs = hub.channel_with_topic("elsewhere")
     with following(url=hub.url, token=issued["secret"]) as follow:
-        mine = follow.client.send_message(place[1], "s", "mine")
+        mine = follow.client.send_message(channel_and_topic[1], "s", "mine")
         with pytest.raises(NotAllowed):
             follow.client.send_message(theirs[1], "s", "not mine")
         follow.reaches(mine.event_id)
-        assert {event.scope.channel_id for event in follow.events} == {place[0]}
+        assert {event.scope.channel_id for event in follow.events} == {channel_and_topic[0]}
         hub.http("DELETE", f"/api/v1/tokens/{issued['token']['id']}")
         follow.thread.join(20)
         assert isinstance(follow.error, TokenRefused)
         with pytest.raises(TokenRejected):
-            follow.client.send_message(place[1], "s", "no more")
+            follow.client.send_message(channel_and_topic[1], "s", "no more")
 
 
 @pytest.mark.parametrize("newest", [False, True])
 def test_a_restored_backup_has_a_new_epoch(tmp_path, newest) -> None:
-    asked: list[NewHistory] = []
+    histories: list[NewHistory] = []
 
     def decide(history: NewHistory) -> int:
-        asked.append(history)
+        histories.append(history)
         return history.newest if newest else 0
 
     with serve(tmp_path) as hub:
-        _, topic_id = hub.place("general")
+        _, topic_id = hub.channel_with_topic("general")
         with following(workspace=tmp_path, on_new_history=decide) as follow:
             follow.reaches(hub.send(topic_id)["event_id"])
             hub.stop()
@@ -287,22 +291,22 @@ def test_a_restored_backup_has_a_new_epoch(tmp_path, newest) -> None:
             hub.start()
             last = hub.send(topic_id)["event_id"]
             if newest:
-                until(lambda: asked)
-                until(lambda: len(follow.told) == 2)
+                until(lambda: histories)
+                until(lambda: len(follow.disconnects) == 2)
                 last = hub.send(topic_id)["event_id"]
             follow.reaches(last)
-            assert [each.epoch for each in asked] == ["another"]
-            again = follow.numbers[3:]
-            start = asked[0].newest if newest else 0
-            assert again == list(range(start + 1, last + 1))
-            assert follow.client.cursor.epoch in ("another", asked[0].epoch)
+            assert [each.epoch for each in histories] == ["another"]
+            second = follow.numbers[3:]
+            start = histories[0].newest if newest else 0
+            assert second == list(range(start + 1, last + 1))
+            assert follow.client.cursor.epoch in ("another", histories[0].epoch)
 
 
 def test_a_full_disk_is_a_typed_error_after_some_patience(tmp_path) -> None:
     settings = "[store]\nfree_bytes_min = 1_000_000_000_000_000_000\nretry_after_seconds = 0.05\n"
     with serve(tmp_path, settings=settings) as hub:
         retry = Retry(attempts_max=3, wait_seconds_max=5.0)
-        with AgentlipClient(hub.workspace, retry=retry) as client:
+        with Client(hub.workspace, retry=retry) as client:
             with pytest.raises(StorageFull) as full:
                 client.create_channel("no room")
             assert full.value.retry_after is not None
@@ -312,14 +316,14 @@ def test_a_full_disk_is_a_typed_error_after_some_patience(tmp_path) -> None:
 
 
 def test_a_slow_consumer_of_a_real_hub_loses_nothing(tmp_path) -> None:
-    """The hub closes who takes nothing (1008); the consumer never hears of it."""
+    """The hub closes clients that read nothing (1008); the consumer doesn't notice."""
     settings = "[socket]\nstall_seconds_max = 0.3\nqueue_max = 50\n"
-    with serve(tmp_path, settings=settings) as hub, AgentlipClient(tmp_path) as client:
-        _, topic_id = hub.place("general")
-        told: list[Any] = []
-        client.on("reconnect", told.append)
+    with serve(tmp_path, settings=settings) as hub, Client(tmp_path) as client:
+        _, topic_id = hub.channel_with_topic("general")
+        disconnects: list[Any] = []
+        client.on("reconnect", disconnects.append)
         stream = client.events()
-        found = [next(stream).event_id]
+        ids = [next(stream).event_id]
         blob = "x" * 60_000
         for _ in range(6):
             hub.send_many(topic_id, [blob] * 100)
@@ -328,7 +332,7 @@ def test_a_slow_consumer_of_a_real_hub_loses_nothing(tmp_path) -> None:
             lambda: closed in hub.http.get("/metrics").raw.decode(), 30, "the hub's patience ends"
         )
         head = hub.head
-        while found[-1] < head:
-            found.append(next(stream).event_id)
-        assert found == list(range(1, head + 1))
-        assert told
+        while ids[-1] < head:
+            ids.append(next(stream).event_id)
+        assert ids == list(range(1, head + 1))
+        assert disconnects

@@ -29,12 +29,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from spark import session
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    place = tmp_path_factory.mktemp("spark-local")
-    engine = session.Engine(
+    folder = tmp_path_factory.mktemp("spark-local")
+    engine = session.EngineSettings(
         master="local[2]",
         partitions=2,
         conf=(
-            f"spark.local.dir={place}",
+            f"spark.local.dir={folder}",
             "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
             "spark.sql.codegen.wholeStage=false",
             "spark.sql.codegen.factoryMode=NO_CODEGEN",
@@ -48,11 +48,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def ask(spark: Any, tmp_path: Path) -> Any:
     """Makes a request of a job: `ask()`, `ask(first_day=…)`; says nothing on the terminal."""
-    from spark.progress import Progress
-    from spark.request import Request
+    from spark.progress import ProgressReporter
+    from spark.request import JobRequest
 
-    def make(**more: Any) -> Request:
+    def make(**more: Any) -> JobRequest:
         fields = {"source": tmp_path / "in", "out": tmp_path / "out", "now": NOW} | more
-        return Request(spark=spark, progress=Progress(quiet=True), **fields)
+        return JobRequest(spark=spark, progress=ProgressReporter(quiet=True), **fields)
 
     return make

@@ -1,4 +1,4 @@
-"""A log as the hub writes it, beside the tables that it tells of, exported as segments."""
+"""A log as the hub writes it, with the tables that it describes, exported as segments."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def iso(at: datetime) -> str:
 
 
 class Log:
-    """Every verb changes a table and appends the event that tells of it.
+    """Every verb changes a table and appends the event for that change.
 
     principal  who does it; the log of an older hub, which recorded nobody, has OLDER
     """
@@ -128,8 +128,8 @@ class Log:
 
     def enrich(self, message: str, kind: str = "link") -> None:
         row = self.tables["messages"][message]
-        said = [{"kind": kind, "span": {"start": 0, "end": 3}, "data": {"url": "x"}}]
-        data = {"message_id": message, "enrichments": said, **self.by}
+        enrichments = [{"kind": kind, "span": {"start": 0, "end": 3}, "data": {"url": "x"}}]
+        data = {"message_id": message, "enrichments": enrichments, **self.by}
         self.event("message.enriched", "message", message, data, row["channel_id"], row["topic_id"])
         made = {"id": self._id("enr"), "message_id": message, "kind": kind, "span_start": 0,
                 "span_end": 3, "data_json": '{"url":"x"}', "created_at": iso(self.now)}  # fmt: skip
@@ -175,10 +175,10 @@ class Log:
             raw = path.read_bytes()
             files[table["name"]] = {"file": path.name, "rows": len(rows), "bytes": len(raw),
                                     "sha256": hashlib.sha256(raw).hexdigest()}  # fmt: skip
-        said = {"schema_version": 1, "kind": "snapshot", "epoch": self.epoch,
+        manifest = {"schema_version": 1, "kind": "snapshot", "epoch": self.epoch,
                 "as_of_event_id": self.last, "format": "parquet", "created_at": iso(self.now),
                 "files": files}  # fmt: skip
-        (folder / "manifest.json").write_text(json.dumps(said))
+        (folder / "manifest.json").write_text(json.dumps(manifest))
         return folder
 
 
@@ -197,12 +197,12 @@ def write_segment(
         lines = [json.dumps({**row, "ts": iso(row["ts"])}) for row in rows]
         path.write_text("\n".join(lines) + "\n")
     raw = path.read_bytes()
-    said = {
+    fields = {
         "schema_version": 1, "kind": "events", "epoch": rows[0]["epoch"], "first_event_id": ids[0],
         "last_event_id": ids[-1], "rows": len(rows), "file": path.name, "format": kind,
         "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest(),
         "created_at": iso(rows[-1]["ts"]), "date": date, **more,
     }  # fmt: skip
     manifest = folder / f"{stem}.manifest.json"
-    manifest.write_text(json.dumps(said, indent=1))
+    manifest.write_text(json.dumps(fields, indent=1))
     return manifest

@@ -17,21 +17,21 @@ FIRST, LAST = date(2026, 2, 1), date(2026, 2, 9)
 
 def noise(seed=3, count=150):
     """A log of several days in which four senders do everything in three topics."""
-    chance, log = random.Random(seed), Log()
+    rng, log = random.Random(seed), Log()
     channel = log.channel()
     topics = [log.topic(channel, f"t{n}") for n in range(3)]
     alive = []
     for _ in range(count):
-        log.wait(seconds=chance.choice([0, 1, 40, 900, 2000, 20_000, 90_000]))
-        turn = chance.random()
-        if turn < 0.7 or not alive:
-            alive.append(log.say(chance.choice(topics), chance.choice("abcd")))
-        elif turn < 0.8:
-            log.edit(chance.choice(alive), "changed")
-        elif turn < 0.9:
-            log.move(chance.choice(alive), chance.choice(topics))
+        log.wait(seconds=rng.choice([0, 1, 40, 900, 2000, 20_000, 90_000]))
+        draw = rng.random()
+        if draw < 0.7 or not alive:
+            alive.append(log.say(rng.choice(topics), rng.choice("abcd")))
+        elif draw < 0.8:
+            log.edit(rng.choice(alive), "changed")
+        elif draw < 0.9:
+            log.move(rng.choice(alive), rng.choice(topics))
         else:
-            log.delete(alive.pop(chance.randrange(len(alive))))
+            log.delete(alive.pop(rng.randrange(len(alive))))
     return log
 
 
@@ -43,8 +43,8 @@ def events(log):
 
 
 def gold(spark, ask, table):
-    found = job.gold(ask()).current().read(spark, table).collect()
-    return [row.asDict() for row in found]
+    rows = job.gold(ask()).current().read(spark, table).collect()
+    return [row.asDict() for row in rows]
 
 
 def days_of(log):
@@ -59,12 +59,12 @@ def test_numbers_are_those_of_plain_python(spark, ask, tmp_path):
     report = job.run(ask(source=tmp_path / "out", first_day=first, last_day=last))
     assert [result for result in report.results if result.failed] == []
     expected = Numbers(events(log))
-    found = {
+    actual = {
         (row["day"], row["channel_id"], row["topic_id"], row["sender"]): row
         for row in gold(spark, ask, "activity")
     }
-    assert found.keys() == expected.activity.keys()
-    wrong = {key for key, row in expected.activity.items() if not same(found[key], row)}
+    assert actual.keys() == expected.activity.keys()
+    wrong = {key for key, row in expected.activity.items() if not same(actual[key], row)}
     assert wrong == set()
     assert any("first_reply_p95_seconds" in row for row in expected.activity.values())
     pairs = {
@@ -76,7 +76,7 @@ def test_numbers_are_those_of_plain_python(spark, ask, tmp_path):
     assert pairs == {key: len(waits) for key, waits in expected.pairs.items()}
     spans = gold(spark, ask, "spans")
     assert len(spans) == sum(row.get("active_spans", 0) for row in expected.activity.values())
-    assert {row["topic"] for row in found.values()} == {"t0", "t1", "t2"}
+    assert {row["topic"] for row in actual.values()} == {"t0", "t1", "t2"}
 
 
 def test_days_computed_apart_are_days_computed_together(spark, ask, tmp_path):
@@ -86,8 +86,8 @@ def test_days_computed_apart_are_days_computed_together(spark, ask, tmp_path):
     first, last = days_of(log)
 
     def run(out, *days):
-        for one in days:
-            job.run(ask(source=tmp_path / "out", out=out, first_day=one[0], last_day=one[1]))
+        for day in days:
+            job.run(ask(source=tmp_path / "out", out=out, first_day=day[0], last_day=day[1]))
         return {
             table: sorted(map(repr, job.gold(ask(out=out)).current().read(spark, table).collect()))
             for table in ("activity", "pairs", "spans")
@@ -111,13 +111,13 @@ def test_range_without_events_publishes_nothing(spark, ask, tmp_path):
         job.run(ask(source=tmp_path, first_day=FIRST, last_day=LAST))
 
 
-def test_all_days_that_there_are_may_be_asked_for(spark, ask, tmp_path):
+def test_range_may_cover_all_possible_days(spark, ask, tmp_path):
     log = noise(count=10)
     log.export(tmp_path / "in")
     ingest.run(ask())
     job.run(ask(source=tmp_path / "out", first_day=date.min, last_day=date.max))
-    found = sum(row["messages"] for row in gold(spark, ask, "activity"))
-    assert found == sum(row["name"] == "message.created" for row in log.rows)
+    count = sum(row["messages"] for row in gold(spark, ask, "activity"))
+    assert count == sum(row["name"] == "message.created" for row in log.rows)
 
 
 def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):

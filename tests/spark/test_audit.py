@@ -71,8 +71,8 @@ def test_each_damage_of_the_tables_is_named(spark, ask, tmp_path):
     log.export(tmp_path / "in")
     log.snapshot(tmp_path / "in")
     report = job.run(ask())
-    found = differences(spark, report)
-    assert {pair for pair in found if not pair[0].startswith("enrichment.")} == planted
+    rows = differences(spark, report)
+    assert {pair for pair in rows if not pair[0].startswith("enrichment.")} == planted
     assert report.counts["enrichment.missing"] == 1
     assert report.differences == len(planted) + 1
     summary = spark.read.parquet(f"{report.path}/summary").collect()
@@ -113,12 +113,12 @@ def test_wrong_scope_is_named_whatever_the_event(spark, ask, tmp_path):
     rows["channel.created", there]["scope_channel_id"] = here
     rows["channel.created", third]["scope_topic_id"] = topic
     rows["topic.created", topic]["scope_channel_id"] = there
-    rows["message.edited", message]["scope_topic_id"] = "topic_x"  # of the first edit
+    rows["message.edited", message]["scope_topic_id"] = "topic_x"  # the first edit's row
     rows["topic.attachment_added", attached]["scope_topic_id"] = "topic_x"
     log.export(tmp_path / "in")
     log.snapshot(tmp_path / "in")
-    found = differences(spark, job.run(ask()))
-    assert found == {("log.scope", one) for one in (there, third, topic, message, attached)}
+    rows = differences(spark, job.run(ask()))
+    assert rows == {("log.scope", entity) for entity in (there, third, topic, message, attached)}
 
 
 def test_lost_segment_is_a_gap_and_no_snapshot_is_an_error(spark, ask, tmp_path):
@@ -165,15 +165,15 @@ def damage(tmp_path, change):
     log.say(log.topic(log.channel()))
     log.export(tmp_path / "in")
     manifest = log.snapshot(tmp_path / "in") / "manifest.json"
-    said = json.loads(manifest.read_text())
-    change(said)
-    manifest.write_text(json.dumps(said))
+    fields = json.loads(manifest.read_text())
+    change(fields)
+    manifest.write_text(json.dumps(fields))
 
 
 LIES = {
-    "lacks topics": lambda said: said["files"].pop("topics"),
-    "another type": lambda said: said["files"]["topics"].update(file="../../topics.parquet"),
-    "lacks a field": lambda said: said.update(files=[1]),
+    "has no topics": lambda fields: fields["files"].pop("topics"),
+    "another type": lambda fields: fields["files"]["topics"].update(file="../../topics.parquet"),
+    "has a missing field": lambda fields: fields.update(files=[1]),
 }
 
 

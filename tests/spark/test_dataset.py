@@ -26,9 +26,9 @@ def publish(spark, dataset, *rows):
 
 def test_reader_of_a_version_is_not_disturbed_by_the_next(spark, dataset):
     publish(spark, dataset, ("a", 1))
-    open_one = dataset.current()
+    opened = dataset.current()
     publish(spark, dataset, ("b", 2))
-    assert [row["kind"] for row in open_one.read(spark, "summary").collect()] == ["a"]
+    assert [row["kind"] for row in opened.read(spark, "summary").collect()] == ["a"]
     assert [row["kind"] for row in dataset.current().read(spark, "summary").collect()] == ["b"]
     assert (dataset.root / "current/_SUCCESS").exists()
     assert dataset.current().read(spark, "differences").count() == 0
@@ -49,10 +49,10 @@ def test_two_writers_at_once_are_refused(dataset):
         pass
 
 
-def test_what_can_not_be_written_is_one_sentence(tmp_path):
+def test_output_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(OutputNotWritable, match="can't be written"),
+        pytest.raises(OutputNotWritable, match="cannot be written"),
         Dataset(tmp_path / "file" / "audit", "audit-1").writing(),
     ):
         pass

@@ -56,23 +56,23 @@ def test_history_answers_what_a_topic_looked_like_at_a_time(spark, ask, lake):
     assert report.counts["duplicates"] == report.counts["quarantine"] == 0
     assert [result for result in report.results if result.failed] == []
 
-    def looked(topic, at):
+    def messages_at(topic, at):
         silver.current().read(spark, "messages").createOrReplaceTempView("messages")
-        found = spark.sql(
+        selected = spark.sql(
             "select message_id, content_raw from messages where topic_id = :topic"
             " and valid_from <= :at and (valid_to is null or valid_to > :at)",
             {"topic": topic, "at": at},
         )
-        return {row["message_id"]: row["content_raw"] for row in found.collect()}
+        return {row["message_id"]: row["content_raw"] for row in selected.collect()}
 
     begun = log.rows[0]["ts"]
-    assert looked(here, begun) == {}
-    assert looked(here, begun + timedelta(minutes=1)) == {first: "one", second: "two"}
-    assert looked(there, begun + timedelta(minutes=1)) == {}
+    assert messages_at(here, begun) == {}
+    assert messages_at(here, begun + timedelta(minutes=1)) == {first: "one", second: "two"}
+    assert messages_at(there, begun + timedelta(minutes=1)) == {}
     later = begun + timedelta(days=1, minutes=2)
-    assert looked(here, later) == {first: "one and a half"}
-    assert looked(there, later) == {second: "two"}
-    assert looked(here, log.now) == {first: "[deleted]"}
+    assert messages_at(here, later) == {first: "one and a half"}
+    assert messages_at(there, later) == {second: "two"}
+    assert messages_at(here, log.now) == {first: "[deleted]"}
 
 
 def test_newest_rows_are_the_tables_of_the_hub(spark, ask, lake):
@@ -101,8 +101,8 @@ def test_second_run_changes_nothing(spark, ask, lake, tmp_path):
     conversation()[0].export(root)
     first = job.run(ask()).path
     files = sorted(silver.root.rglob("*"))
-    again = job.run(ask())
-    assert again.path is None
+    second = job.run(ask())
+    assert second.path is None
     assert silver.current().path == first
     assert sorted(silver.root.rglob("*")) == files
     shutil.rmtree(tmp_path / "out/checkpoints")  # the version itself remembers what it holds
@@ -190,7 +190,7 @@ def test_events_that_come_twice_are_taken_once(spark, ask, lake):
         row["name"].startswith("message.") and row["name"] != "message.enriched" for row in log.rows
     )
     assert len(rows(spark, silver, "topics")) == 3
-    # Compacted later: what it replaces was taken, so there is nothing new in it.
+    # Compacted later: the segments it replaces were ingested, so it has no new events.
     stems = [path.name.removesuffix(".manifest.json") for path in root.rglob("*.manifest.json")]
     before = everything(spark, silver)
     write_segment(root, "2026-02-03", log.rows, replaces=stems)
@@ -214,12 +214,12 @@ def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
     assert report.counts["unknown_events"] == 3
     assert report.counts["unknown_fields"] == 2
     assert [row["name"] for row in rows(spark, silver, "unknown_events")][2] == "poll.closed"
-    told = [row["extra"] for row in rows(spark, silver, "messages")]
-    assert told == [{"mood": "calm", "tags": '["a",1]'}, None, {"why": "typo"}]
+    actual = [row["extra"] for row in rows(spark, silver, "messages")]
+    assert actual == [{"mood": "calm", "tags": '["a",1]'}, None, {"why": "typo"}]
 
 
 @pytest.mark.parametrize("principal", ["ci", None, Log.OLDER])
-def test_who_did_it_stands_in_each_row_and_is_no_unknown_field(spark, ask, lake, principal):
+def test_principal_is_in_each_row_and_is_not_an_unknown_field(spark, ask, lake, principal):
     root, silver = lake
     log = conversation(principal=principal)[0]
     log.say(next(iter(log.tables["topics"])), content='over\n"two" lines')
@@ -244,7 +244,7 @@ def test_tables_from_before_a_column_was_added_go_on(spark, ask, lake):
         table = pq.ParquetFile(file).read()
         if "principal" in table.column_names:
             pq.write_table(table.drop_columns("principal"), file)
-            file.with_name(f".{file.name}.crc").unlink()  # of the file as it was
+            file.with_name(f".{file.name}.crc").unlink()  # made for the old file
     last, log.by = log.last, {"principal": "ci"}
     log.wait(days=1).edit(changed, "changed")
     log.rename(topic, "other")
@@ -279,11 +279,11 @@ def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
             row["data_json"] = json.dumps(json.loads(row["data_json"]), indent=1)
     log.export(root)
     job.run(ask())
-    told = {row["message_id"]: row["extra"] for row in rows(spark, silver, "messages")}
-    assert [told.pop(name) for name in ("m1", "m2", "m3", "m4")] == [
+    actual = {row["message_id"]: row["extra"] for row in rows(spark, silver, "messages")}
+    assert [actual.pop(name) for name in ("m1", "m2", "m3", "m4")] == [
         {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}, {"mood": "calm"}
     ]  # fmt: skip
-    assert list(told.values()) == [None, None, None]
+    assert list(actual.values()) == [None, None, None]
 
 
 def test_unknown_field_does_not_hide_behind_numbers_in_place_of_text(spark, ask, lake):
@@ -302,7 +302,7 @@ def test_unknown_field_does_not_hide_behind_numbers_in_place_of_text(spark, ask,
     assert (row["sender"], row["content_raw"], row["extra"]) == ("7", "1.5", {"x": "1"})
 
 
-@pytest.mark.parametrize("way", ["all ids share a mark", "too many changes"])
+@pytest.mark.parametrize("way", ["all ids share a hash", "too many changes"])
 def test_the_longer_way_ends_at_the_same_rows(spark, ask, lake, tmp_path, monkeypatch, way):
     root, silver = lake
     log = conversation()[0]
@@ -311,7 +311,7 @@ def test_the_longer_way_ends_at_the_same_rows(spark, ask, lake, tmp_path, monkey
     if way == "too many changes":
         monkeypatch.setattr(job, "CHANGED_MAX", 3)
     else:
-        monkeypatch.setattr(job.t, "mark", lambda _: f.lit(1).cast("bigint").alias("mark"))
+        monkeypatch.setattr(job.t, "id_hash", lambda _: f.lit(1).cast("bigint").alias("id_hash"))
     job.run(ask(out=tmp_path / "longer"))
     assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "longer"))
 
@@ -339,15 +339,15 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
     log.export(root)
     report = job.run(ask())
     assert report.counts["quarantine"] == 8
-    told = [row["reasons"] for row in rows(spark, silver, "quarantine")]
-    assert "data_json is no JSON object" in told[0]
-    assert told[1] == ["version is no number", "sender is missing"]
-    assert told[2] == ["created_at is no time"]
-    assert told[3] == ["version is no number"]
-    assert told[4] == ["entity_id is another message", "content_raw is missing"]
-    assert told[5] == ["topic.channel_id is missing", "topic.title is missing"]
-    assert told[6] == ["name is missing"]
-    assert told[7] == ["epoch is missing", "name is missing"]
+    actual = [row["reasons"] for row in rows(spark, silver, "quarantine")]
+    assert "data_json is not a JSON object" in actual[0]
+    assert actual[1] == ["version is not a number", "sender is missing"]
+    assert actual[2] == ["created_at is not a time"]
+    assert actual[3] == ["version is not a number"]
+    assert actual[4] == ["entity_id is another message", "content_raw is missing"]
+    assert actual[5] == ["topic.channel_id is missing", "topic.title is missing"]
+    assert actual[6] == ["name is missing"]
+    assert actual[7] == ["epoch is missing", "name is missing"]
     assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
 
 
@@ -370,9 +370,9 @@ def test_what_a_restore_took_back_disappears(spark, ask, lake):
     restored.edit(stays, "after the restore")
     restored.export(root, after=last)
     job.run(ask())
-    told = rows(spark, silver, "messages")
-    assert [row["content_raw"] for row in told] == ["stays", "after the restore"]
-    assert gone not in {row["message_id"] for row in told}
+    actual = rows(spark, silver, "messages")
+    assert [row["content_raw"] for row in actual] == ["stays", "after the restore"]
+    assert gone not in {row["message_id"] for row in actual}
     assert [row["title"] for row in rows(spark, silver, "topics")] == ["builds"]
 
 
@@ -399,10 +399,10 @@ def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):
     manifests[1].unlink()
     write_segment(root, "2026-02-01", log.rows[:2], previous_event_id=0)
     (gaps,) = [result for result in job.run(ask()).results if result.name == "segments.gaps"]
-    assert gaps.said == "events 3 to 10 are in no segment"
+    assert gaps.note == "events 3 to 10 are in no segment"
 
 
-def test_only_events_that_are_no_messages(spark, ask, lake):
+def test_log_without_events_of_messages(spark, ask, lake):
     root, silver = lake
     log = Log()
     log.topic(log.channel())

@@ -1,5 +1,5 @@
-"""Segments and snapshots from an appliance: resumed, verified, told last; a refusal is one
-sentence."""
+"""Segments and snapshots from an appliance: resumed, verified, the manifest last; a
+refusal is one sentence."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class Hub(BaseHTTPRequestHandler):
             self._file(self.path.rsplit("/", 1)[1])
 
     def _list(self, after):
-        mine = [one for one in self.server.listing if one["last_event_id"] > after]
+        mine = [row for row in self.server.listing if row["last_event_id"] > after]
         page = mine[:2]
         last = page[-1]["last_event_id"] if page else after
         self._send(200, json.dumps(
@@ -41,26 +41,26 @@ class Hub(BaseHTTPRequestHandler):
     def _snapshots(self):
         if not self.server.pages:
             return {"snapshots": self.server.snapshots}
-        place = int(self.path.partition("&after=")[2] or 0)
-        more = place + 1 < len(self.server.snapshots)
-        return {"snapshots": self.server.snapshots[place : place + 1],
-                "has_more": more, "next": str(place + 1) if more else None}  # fmt: skip
+        start = int(self.path.partition("&after=")[2] or 0)
+        more = start + 1 < len(self.server.snapshots)
+        return {"snapshots": self.server.snapshots[start : start + 1],
+                "has_more": more, "next": str(start + 1) if more else None}  # fmt: skip
 
     def _file(self, name):
         raw = self.server.files[name]
-        asked = self.headers.get("Range")
-        if asked:
-            self._send(206, raw[int(asked[len("bytes=") : -1]) :])
+        range_header = self.headers.get("Range")
+        if range_header:
+            self._send(206, raw[int(range_header[len("bytes=") : -1]) :])
         elif name in self.server.broken:
-            self._send(200, raw, most=len(raw) // 2)
+            self._send(200, raw, limit=len(raw) // 2)
         else:
             self._send(200, raw)
 
-    def _send(self, status, raw, most=None):
+    def _send(self, status, raw, limit=None):
         self.send_response(status)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
-        self.wfile.write(raw[:most])
+        self.wfile.write(raw[:limit])
 
     def log_message(self, *_):
         pass
@@ -76,13 +76,13 @@ def hub(tmp_path):
     server.seen, server.listing, server.files, server.snapshots = [], [], {}, []
     server.pages = False
     for manifest in log.export(tmp_path / "theirs"):
-        said = json.loads(manifest.read_text())
-        server.listing.append({**said, "name": said["file"]})
-        server.files[said["file"]] = (manifest.parent / said["file"]).read_bytes()
+        fields = json.loads(manifest.read_text())
+        server.listing.append({**fields, "name": fields["file"]})
+        server.files[fields["file"]] = (manifest.parent / fields["file"]).read_bytes()
     taken = log.snapshot(tmp_path / "theirs")
-    said = json.loads((taken / "manifest.json").read_text())
-    newer = {**said, "name": "epoch-1-later", "as_of_event_id": log.last + 1}
-    server.snapshots = [newer, {**said, "name": taken.name}]
+    fields = json.loads((taken / "manifest.json").read_text())
+    newer = {**fields, "name": "epoch-1-later", "as_of_event_id": log.last + 1}
+    server.snapshots = [newer, {**fields, "name": taken.name}]
     server.files |= {file.name: file.read_bytes() for file in taken.glob("*.parquet")}
     server.broken = set(server.files)
     thread = threading.Thread(target=server.serve_forever)
@@ -98,10 +98,12 @@ def test_segments_come_whole_though_each_download_breaks_off(hub, tmp_path):
     assert pull.pull(hub.url, TOKEN, tmp_path / "ours") == 6
     theirs = source.manifests(tmp_path / "theirs")
     ours = source.manifests(tmp_path / "ours")
-    assert [one._replace(path=None) for one in ours] == [one._replace(path=None) for one in theirs]
-    for one in ours:
-        source.verify(one)
-    assert any(asked for _, asked in hub.seen)
+    assert [file._replace(path=None) for file in ours] == [
+        file._replace(path=None) for file in theirs
+    ]
+    for file in ours:
+        source.verify(file)
+    assert any(range_header for _, range_header in hub.seen)
     hub.seen.clear()
     assert pull.pull(hub.url, TOKEN, tmp_path / "ours") == 0
     assert all(path.startswith("/api/v1/segments?") for path, _ in hub.seen)
@@ -122,7 +124,7 @@ def test_listing_can_not_write_elsewhere(hub, tmp_path, name):
 
 
 def test_refusals_name_the_address_and_never_the_token(hub, tmp_path):
-    with pytest.raises(SourceUnreachable, match="refuses the token") as refused:
+    with pytest.raises(SourceUnreachable, match="rejected the token") as refused:
         pull.pull(hub.url, "wrong-token", tmp_path / "ours")
     assert "wrong-token" not in str(refused.value)
     empty = tmp_path / "token"
@@ -259,18 +261,20 @@ class Reset:
 
 @pytest.mark.parametrize("error", [ConnectionResetError("reset"), TimeoutError("late")])
 def test_connection_that_breaks_is_the_networks_fault_not_the_disks(tmp_path, monkeypatch, error):
-    tried = []
-    monkeypatch.setattr(pull, "urlopen", lambda *_, **__: tried.append(1) or Reset(error))
+    attempts = []
+    monkeypatch.setattr(pull, "urlopen", lambda *_, **__: attempts.append(1) or Reset(error))
     with pytest.raises(SourceUnreachable, match="broke off"):
         pull.pull("http://hub.example", TOKEN, tmp_path)
-    tried.clear()
+    attempts.clear()
     with pytest.raises(SourceUnreachable, match="broke off"):
-        pull.Appliance("http://hub.example", TOKEN).bring("/x", tmp_path / "part", 9, "0" * 64)
-    assert len(tried) == pull.TRIES_MAX
+        pull.ApplianceClient("http://hub.example", TOKEN).bring(
+            "/x", tmp_path / "part", 9, "0" * 64
+        )
+    assert len(attempts) == pull.ATTEMPTS_MAX
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://", "http://hub.example:port"])
-def test_address_that_is_none_is_said(tmp_path, url):
+def test_invalid_address_is_reported(tmp_path, url):
     with pytest.raises(SourceUnreachable):
         pull.pull(url, None, tmp_path)
 

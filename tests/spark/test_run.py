@@ -31,9 +31,9 @@ def segment(manifest):
 
 
 DAMAGE = {
-    10: ("the manifest of", lambda manifest: segment(manifest).unlink()),
-    11: ("bytes, its manifest says", lambda manifest: os.truncate(segment(manifest), 100)),
-    12: ("holds other bytes", lambda manifest: change(manifest, sha256="0" * 64)),
+    10: ("is missing, but its manifest exists", lambda manifest: segment(manifest).unlink()),
+    11: ("bytes; its manifest requires", lambda manifest: os.truncate(segment(manifest), 100)),
+    12: ("has another hash", lambda manifest: change(manifest, sha256="0" * 64)),
     13: ("schema version 2", lambda manifest: change(manifest, schema_version=2)),
 }
 
@@ -46,10 +46,10 @@ def test_damaged_segment_ends_with_its_code_and_publishes_nothing(
     damage(export)
     monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
     assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == code
-    said = capsys.readouterr().err
-    (sentence,) = [line for line in said.splitlines() if line.startswith("Error: ")]
+    stderr = capsys.readouterr().err
+    (sentence,) = [line for line in stderr.splitlines() if line.startswith("Error: ")]
     assert words in sentence
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
     assert not (tmp_path / "out/silver/current").exists()
     assert not list(tmp_path.glob("out/silver/v*"))
 
@@ -77,24 +77,24 @@ def test_torn_manifest_has_the_code_of_a_torn_segment(spark, export, tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "sentence"),
     [
-        (["ingest", "--in", "{0}/no", "--out", "{0}/out"], 10, "there is no directory"),
+        (["ingest", "--in", "{0}/no", "--out", "{0}/out"], 10, "is not a directory"),
         (["ingest", "--in", "{0}", "--out", "{0}/out"], 10, "neither exported segments"),
-        (["ingest", "--in", "{0}/in", "--out", "{0}/file/x"], 15, "can't be written"),
-        ([*INGEST, "--master", "a", "--remote", "b"], 2, "exclude"),
+        (["ingest", "--in", "{0}/in", "--out", "{0}/file/x"], 15, "cannot be written"),
+        ([*INGEST, "--master", "a", "--remote", "b"], 2, "mutually exclusive"),
         (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
-        (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
-        (["ingest", "--in", "{0}/a[1]", "--out", "{0}/out"], 2, "for a pattern"),
-        (["ingest", "--in", "{0}/in", "--out", "{0}/{{a,b}}"], 2, "for a pattern"),
+        (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "cannot be reached"),
+        (["ingest", "--in", "{0}/a[1]", "--out", "{0}/out"], 2, "as a pattern"),
+        (["ingest", "--in", "{0}/in", "--out", "{0}/{{a,b}}"], 2, "as a pattern"),
         (["activity", "--in", "{0}/in", "--from", "-1", "--to", "0"], 2, "with --out"),
-        (["audit", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "can't be reached"),
+        (["audit", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "cannot be reached"),
     ],
 )  # fmt: skip
-def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words, code, said):
+def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words, code, sentence):
     (tmp_path / "file").write_text("")
     assert run.main([word.format(tmp_path) for word in words]) == code
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, capsys):
@@ -102,7 +102,7 @@ def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, c
     (tmp_path / "in/events").mkdir(parents=True)
     words = ["--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out", "--from", "-1", "--to", "0"]
     assert run.main(["activity", *words]) == 14
-    assert "no events are in" in capsys.readouterr().err
+    assert "contains no events yet" in capsys.readouterr().err
 
 
 def test_stack_comes_after_the_sentence(spark, export, tmp_path, monkeypatch, capsys):
@@ -112,19 +112,19 @@ def test_stack_comes_after_the_sentence(spark, export, tmp_path, monkeypatch, ca
     monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
     monkeypatch.setitem(JOBS, "ingest", JOBS["ingest"]._replace(run=broken))
     assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 11
-    said = capsys.readouterr().err
-    assert said.index("Error: a segment can't be read") < said.index("Traceback")
+    stderr = capsys.readouterr().err
+    assert stderr.index("Error: a segment cannot be read") < stderr.index("Traceback")
 
 
 def test_every_job_is_three_files_with_help():
     for name in JOBS:
         files = {path.name for path in (ROOT / "spark/jobs" / name).glob("*.py")}
         assert files == {"__init__.py", "schema.py", "transforms.py", "job.py"}
-        shown = subprocess.run(
+        help_run = subprocess.run(
             [sys.executable, ROOT / "spark/run.py", name, "--help"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert "--out" in shown.stdout
+        assert "--out" in help_run.stdout
 
 
 def test_exit_codes_differ():

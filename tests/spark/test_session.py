@@ -1,4 +1,4 @@
-"""What the session is told depends on the arguments, and on the container it runs in."""
+"""The session's settings depend on the arguments, and on the container it runs in."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_heap_is_a_share_of_what_the_container_may_use(tmp_path, written, expect
     assert session.heap(files, machine=16 * GB) == expected
 
 
-def test_heap_that_is_asked_for_comes_before_the_containers():
-    chosen = session.settings(session.Engine(driver_memory="700m"))
+def test_requested_heap_has_priority_over_the_containers():
+    chosen = session.settings(session.EngineSettings(driver_memory="700m"))
     assert chosen["spark.driver.memory"] == "700m"
-    assert "spark.driver.memory" not in session.settings(session.Engine(remote="sc://x"))
+    assert "spark.driver.memory" not in session.settings(session.EngineSettings(remote="sc://x"))

@@ -1,4 +1,4 @@
-"""Which segments are believed, and what each lie of a manifest is called."""
+"""Which segments are trusted, and which error each wrong manifest gives."""
 
 import hashlib
 import json
@@ -32,60 +32,60 @@ def change(manifest, **fields):
 
 
 @pytest.mark.parametrize("rows", [0, 5, 7])
-def test_manifest_that_lies_about_its_rows_is_told(manifest, rows):
+def test_manifest_with_a_wrong_number_of_rows_is_reported(manifest, rows):
     change(manifest, rows=rows)
-    with pytest.raises(SegmentTorn, match=f"holds 6 events, its manifest says {rows}"):
+    with pytest.raises(SegmentTorn, match=f"has 6 events; its manifest lists {rows}"):
         judge(manifest)
 
 
 @pytest.mark.parametrize(
     "lie", [{"first_event_id": 2}, {"last_event_id": 9}, {"file": "other.parquet"}]
 )
-def test_manifest_of_another_segment_is_told(manifest, lie):
+def test_manifest_of_another_segment_is_reported(manifest, lie):
     change(manifest, **lie)
-    with pytest.raises(SegmentTorn, match="speaks of another segment"):
+    with pytest.raises(SegmentTorn, match="describes another segment"):
         judge(manifest)
 
 
-def test_events_beyond_the_name_are_told(manifest):
-    said = json.loads(manifest.read_text())
-    if said["format"] == "jsonl":
+def test_events_beyond_the_name_are_reported(manifest):
+    fields = json.loads(manifest.read_text())
+    if fields["format"] == "jsonl":
         return  # its numbers are read by the engine
     name = f"segment-{2:020d}-{6:020d}"
-    (manifest.parent / said["file"]).rename(manifest.parent / f"{name}.parquet")
+    (manifest.parent / fields["file"]).rename(manifest.parent / f"{name}.parquet")
     moved = manifest.rename(manifest.parent / f"{name}{source.MANIFEST}")
     change(moved, first_event_id=2, file=f"{name}.parquet")
     with pytest.raises(SegmentTorn, match="holds events 1 to 6"):
         judge(moved)
 
 
-def test_what_is_no_parquet_is_told_before_the_engine_reads_it(manifest):
-    said = json.loads(manifest.read_text())
+def test_file_that_is_not_parquet_is_reported_before_the_engine_reads_it(manifest):
+    fields = json.loads(manifest.read_text())
     raw = b"x" * 1000
-    (manifest.parent / said["file"]).write_bytes(raw)
+    (manifest.parent / fields["file"]).write_bytes(raw)
     change(manifest, bytes=len(raw), sha256=hashlib.sha256(raw).hexdigest())
-    with pytest.raises(SegmentTorn, match=r"no Parquet file|holds 1 events"):
+    with pytest.raises(SegmentTorn, match=r"not a Parquet file|has 1 events"):
         judge(manifest)
 
 
-def test_what_can_not_be_opened_is_told(manifest):
+def test_file_that_cannot_be_opened_is_reported(manifest):
     path = source.read_manifest(manifest).path
     path.unlink()
     path.mkdir()
-    with pytest.raises(SegmentTorn, match=r"bytes|can't be read"):
+    with pytest.raises(SegmentTorn, match=r"bytes|cannot be read"):
         judge(manifest)
     path.rmdir()
     path.symlink_to(path.name)
-    with pytest.raises(SegmentTorn, match="can't be read"):
+    with pytest.raises(SegmentTorn, match="cannot be read"):
         judge(manifest)
     manifest.unlink()
     os.symlink(manifest.name, manifest)
-    with pytest.raises(SegmentTorn, match="can't be read"):
+    with pytest.raises(SegmentTorn, match="cannot be read"):
         source.manifests(manifest.parent)
 
 
 @pytest.mark.parametrize("text", ["", "{", "5", "[1]"])
-def test_version_with_a_torn_manifest_is_told(tmp_path, text):
+def test_version_with_a_torn_manifest_is_reported(tmp_path, text):
     with pytest.raises(SegmentMissing):
         Version(tmp_path, "silver-1")
     (tmp_path / "manifest.json").write_text(text)

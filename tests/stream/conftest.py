@@ -17,9 +17,9 @@ def hub(tmp_path_factory):
 
 
 @pytest.fixture
-def place(hub):
+def ids(hub):
     """Ids of a channel and a topic that no other test talks in."""
-    return hub.place(f"place-{next(_numbers)}")
+    return hub.channel_with_topic(f"place-{next(_numbers)}")
 
 
 @pytest.fixture

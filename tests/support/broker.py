@@ -10,8 +10,7 @@ from falcon.testing import Result
 
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
-from appliance.broker.hooks import HookDeliverer
-from appliance.broker.local import LocalLink
+from appliance.broker.local_connection import LocalConnection
 from appliance.broker.loops import (
     DedupeRetention,
     Deliverer,
@@ -22,6 +21,7 @@ from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
+from appliance.broker.webhook_deliverer import WebhookDeliverer
 from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import Clock
@@ -31,6 +31,7 @@ from appliance.kernel.schema import migrate
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.mesh.fingerprint import fingerprint
+from appliance.mesh.push import Push
 from appliance.mesh.signing import (
     hello_text,
     hello_text_v1,
@@ -144,8 +145,8 @@ def hello_v1(name: str, now_ms: int, mesh: str = "lab") -> dict[str, Any]:
     return {**hello(name, mesh), "timestamp": now_ms, "signature": signature}
 
 
-class Hands:
-    """A crew that is the caller: work is done when it is asked for."""
+class ImmediatePool:
+    """A pool that runs each job at once, in the caller."""
 
     free = 100
 
@@ -153,8 +154,8 @@ class Hands:
         work(*args)
 
 
-class House:
-    """Mesh `lab` has anna, bert and cleo; bert and cleo hear `alerts`, bert works on `jobs`."""
+class BrokerFixture:
+    """Mesh `lab` has anna, bert and cleo; bert and cleo subscribe to `alerts`; `jobs` is bert's."""
 
     def __init__(
         self,
@@ -162,8 +163,8 @@ class House:
         *,
         runner: type[BatchRunner] = BatchRunner,
         clock: Clock | None = None,
-        hook_caller: Any = None,
-        furnish: bool = True,
+        webhook_caller: Any = None,
+        fill: bool = True,
         **values: Any,
     ) -> None:
         folder.mkdir(exist_ok=True)
@@ -183,26 +184,28 @@ class House:
             StoreSettings(synchronous="NORMAL", readers=1, free_bytes_min=0),
             self.clock,
             self.log,
-            publish=dispatch.told,
+            publish=dispatch.on_commit,
             runner=runner,
         )
-        self.broker = Broker(self.store, dispatch, self.settings, self.clock, self.log, hook_caller)
-        self.broker.open()
-        self.registry = Registry(self.broker)
-        self.deliverer = Deliverer(self.broker)
-        self.sweeper = LeaseSweeper(self.broker)
-        self.hooks = HookDeliverer(self.broker, Hands())
-        self.retention = DedupeRetention(self.broker)
-        self.orphan_check = OrphanCheck(self.broker, self.registry)
-        if furnish and "lab" not in self.broker.directory.by_slug:
-            self.furnish()
+        self.service = Broker(
+            self.store, dispatch, self.settings, self.clock, self.log, webhook_caller
+        )
+        self.service.open()
+        self.registry = Registry(self.service)
+        self.deliverer = Deliverer(self.service)
+        self.sweeper = LeaseSweeper(self.service)
+        self.webhooks = WebhookDeliverer(self.service, ImmediatePool())
+        self.retention = DedupeRetention(self.service)
+        self.orphan_check = OrphanCheck(self.service, self.registry)
+        if fill and "lab" not in self.service.directory.by_slug:
+            self.fill()
 
-    def furnish(self) -> None:
+    def fill(self) -> None:
         self.registry.create_mesh(wire.CreateMesh("lab"))
         for name in ("anna", "bert", "cleo"):
             self.registry.add_member("lab", wire.AddMember(key(name), name))
-        self.registry.create_place("lab", "topic", "alerts")
-        self.registry.create_place("lab", "queue", "jobs")
+        self.registry.create_destination("lab", "topic", "alerts")
+        self.registry.create_destination("lab", "queue", "jobs")
         for name in ("bert", "cleo"):
             self.registry.subscribe("lab", "topic", "alerts", name)
         self.registry.subscribe("lab", "queue", "jobs", "bert")
@@ -213,7 +216,7 @@ class House:
     # -- sending -----------------------------------------------------------------------------
 
     def send(self, id_: str, body: str = "hello", sender: str = "anna", **more: Any) -> Any:
-        return self.broker.accept(key(sender), item(id_, body, **more))
+        return self.service.accept(key(sender), item(id_, body, **more))
 
     # -- receiving -----------------------------------------------------------------------------
 
@@ -222,7 +225,7 @@ class House:
 
     def deliver(self) -> None:
         """Until nothing is left to be handed out."""
-        while self.deliverer.run_once(self.clock.now_ms())["turns"]:
+        while self.deliverer.run_once(self.clock.now_ms())["batches"]:
             pass
 
     # -- looking -------------------------------------------------------------------------------
@@ -260,7 +263,7 @@ class House:
         )
         http = HttpSettings()
         app = make_app(
-            routes(self.broker, self.registry),
+            routes(self.service, self.registry),
             Guard(book, http, self.clock, self.log, implied=wire.SCOPES.implied),
             RateLimiter(limits, self.clock),
             settings=http,
@@ -272,15 +275,17 @@ class House:
 
     @property
     def id(self) -> str:
-        return self.broker.signatures.broker_id
+        return self.service.signatures.broker_id
 
-    def ask(self, name: str, method: str, path: str, body: Any = None, **wrong: str) -> Result:
+    def signed_request(
+        self, name: str, method: str, path: str, body: Any = None, **wrong: str
+    ) -> Result:
         """A request signed by that member."""
         raw = b"" if body is None else json.dumps(body).encode()
         headers = signed(name, method, path, raw, self.clock.now_ms(), self.id, **wrong)
-        return self.say(method, path, raw, headers)
+        return self.request(method, path, raw, headers)
 
-    def say(
+    def request(
         self, method: str, path: str, raw: bytes, headers: dict[str, str], query: str = ""
     ) -> Result:
         """A request as it is, signed or not."""
@@ -292,26 +297,26 @@ class House:
 
 
 class Mailbox:
-    """A local receiver that keeps what it gets, and acks it unless told otherwise."""
+    """A local connection that keeps and acks messages, unless `callback` is given."""
 
-    def __init__(self, house: House, name: str, callback: Any = None) -> None:
-        self.house = house
-        self.got: list[wire.Push] = []
+    def __init__(self, broker: BrokerFixture, name: str, callback: Any = None) -> None:
+        self.broker = broker
+        self.got: list[Push] = []
         self.events: list[dict[str, Any]] = []
-        self.link = LocalLink(
-            house.broker, "lab", key(name), callback or self._keep, self.events.append
+        self.connection = LocalConnection(
+            broker.service, "lab", key(name), callback or self._keep, self.events.append
         )
 
-    def _keep(self, pushes: list[wire.Push]) -> None:
+    def _keep(self, pushes: list[Push]) -> None:
         self.got += pushes
 
     @property
     def bodies(self) -> list[str]:
         return [push.body for push in self.got]
 
-    def turn(self) -> list[str]:
+    def receive(self) -> list[str]:
         """Claim, receive, ack; everything received so far."""
-        self.house.deliver()
-        self.link.run_once(self.house.clock.now_ms())
-        self.house.deliver()
+        self.broker.deliver()
+        self.connection.run_once(self.broker.clock.now_ms())
+        self.broker.deliver()
         return self.bodies

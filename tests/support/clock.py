@@ -1,4 +1,4 @@
-"""Clocks for tests: one that moves only when told, one that never shows an instant twice."""
+"""Clocks for tests: one that moves only on request, and one that never repeats an instant."""
 
 from appliance.kernel.clock import SystemClock
 

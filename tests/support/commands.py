@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60
 
 
-class Done:
+class CommandOutput:
     """What a command printed and how it ended."""
 
     def __init__(self, done: "subprocess.CompletedProcess[bytes]") -> None:
@@ -24,7 +24,7 @@ class Done:
 
     @property
     def json(self) -> Any:
-        """Standard output, which must be one JSON value and nothing else."""
+        """Standard output, which must be exactly one JSON value."""
         return json.loads(self.out)
 
     @property
@@ -51,7 +51,7 @@ def command(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", entry, *map(str, arguments)]
 
 
-def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> Done:
+def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:
     assert ROOT not in (cwd, *cwd.parents), "a workspace in the repository is the user's"
     done = subprocess.run(
         command(name, *map(str, arguments)),
@@ -62,12 +62,12 @@ def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -
         timeout=SECONDS_MAX,
         check=False,
     )
-    return Done(done)
+    return CommandOutput(done)
 
 
-def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> Done:
+def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:
     return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **env)
 
 
-def agentlipd(*arguments: Any, cwd: Path, **env: str) -> Done:
+def agentlipd(*arguments: Any, cwd: Path, **env: str) -> CommandOutput:
     return run("agentlipd", *arguments, cwd=cwd, **env)

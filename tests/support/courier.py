@@ -1,8 +1,10 @@
-"""A courier on a clock that stands still, its app, and sockets to one that is served."""
+"""A courier with a fake clock, its app, and WebSockets to a served courier."""
 
+import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -11,13 +13,16 @@ from websockets.sync.client import ClientConnection, connect
 
 from appliance.courier import metrics
 from appliance.courier.access import SCOPED, USE
+from appliance.courier.admin import CourierAdmin
 from appliance.courier.loops import Tick
-from appliance.courier.operator import Operator
+from appliance.courier.queue import Queue
 from appliance.courier.resources import routes
 from appliance.courier.service import Courier
 from appliance.courier.settings import CourierSettings
+from appliance.courier.stream import Stream
 from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
 from appliance.kernel.log import Log
+from appliance.sdk.discovery import Endpoint
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
@@ -43,7 +48,7 @@ depth_max = 3
 [[courier.streams]]
 pattern = "patient/*"
 depth_max = 1
-full = "block"
+overflow_policy = "block"
 block_ms = 20000
 """
 
@@ -60,17 +65,17 @@ def settings_of(**values: Any) -> CourierSettings:
     return msgspec.convert(values, CourierSettings)
 
 
-class House:
-    """The courier, its operator, its tick, and HTTP clients."""
+class CourierFixture:
+    """A courier (`service`) with its admin, tick loop and HTTP clients."""
 
-    def __init__(self, sink: Any = None, **values: Any) -> None:
+    def __init__(self, webhooks: Any = None, **values: Any) -> None:
         self.clock = StillClock()
         self.lines = Lines()
         self.settings = settings_of(**values)
         log = Log(self.lines, clock=self.clock)
-        self.courier = Courier(self.settings, self.clock, log, "boot-1", sink=sink)
-        self.operator = Operator(self.courier)
-        self.tick = Tick(self.courier, self.operator)
+        self.service = Courier(self.settings, self.clock, log, "boot-1", webhooks=webhooks)
+        self.admin = CourierAdmin(self.service)
+        self.tick = Tick(self.service, self.admin)
         scopes = [f"streams:{INBOX}:enqueue", "streams:agents/*:subscribe"]
         book = TokenBook(
             (hash_token(token), Principal(name, name, frozenset(of)))
@@ -79,7 +84,7 @@ class House:
         free = frozenset() if self.settings.tokens else frozenset({USE})
         http = HttpSettings()
         self.app = make_app(
-            routes(self.courier, self.operator, metrics.exposition, "optional"),
+            routes(self.service, self.admin, metrics.exposition, "optional"),
             Guard(book, http, self.clock, log, free, {USE: SCOPED}),
             RateLimiter(NO_LIMITS, self.clock),
             settings=http,
@@ -96,7 +101,7 @@ class House:
         return self.tick.run_once(self.clock.now_ms())
 
     def put(self, stream: str, *ids: str, **more: Any) -> None:
-        self.courier.enqueue_batch(ANYBODY, stream, [raw(id_, **more) for id_ in ids])
+        self.service.enqueue_batch(ANYBODY, stream, [raw(id_, **more) for id_ in ids])
 
 
 @contextmanager
@@ -115,11 +120,11 @@ def subscribed(hub: Any, stream: str, query: str = "", token: str | None = None)
         yield socket
 
 
-def say(socket: ClientConnection, **frame: Any) -> None:
+def send(socket: ClientConnection, **frame: Any) -> None:
     socket.send(json.dumps(frame))
 
 
-def hear(socket: ClientConnection, seconds: float = 10) -> Any:
+def receive_frame(socket: ClientConnection, seconds: float = 10) -> Any:
     return json.loads(socket.recv(timeout=seconds))
 
 
@@ -128,5 +133,24 @@ def enqueue(hub, stream, *ids, **more):
     return hub.request("POST", "/v1/enqueue/batch", body)
 
 
+def locate(hub):
+    """The `locate` of an SDK client for a served appliance."""
+    host, port = hub.url.removeprefix("http://").split(":")
+    return lambda: Endpoint(host, int(port), token=hub.token)
+
+
 def stats(hub, stream):
     return hub.request("GET", f"/v1/stats?stream={stream}")
+
+
+def footprint(root):
+    """How many objects are reachable from `root`, without streams and queues."""
+    seen, waiting = set(), [root]
+    while waiting:
+        reference = waiting.pop()
+        if id(reference) not in seen and not isinstance(
+            reference, type | ModuleType | Queue | Stream
+        ):
+            seen.add(id(reference))
+            waiting += gc.get_referents(reference)
+    return len(seen)

@@ -1,4 +1,4 @@
-"""A workspace with a long log made at once, and a reader that believes manifests only."""
+"""A workspace with a long log made at once, and a reader that trusts only manifests."""
 
 import json
 import sqlite3
@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from appliance.export import segment
-from appliance.export.manifests import Catalogue
-from appliance.export.wire import Manifest
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.wire import SegmentManifest
 from appliance.kernel.datadir import DataDir
 from appliance.tokens import epoch
 from tests.support.workspaces import Filled
@@ -58,7 +58,7 @@ class Logged:
             return connection.execute(statement).fetchall()
 
     def ids(self) -> list[int]:
-        return [found for (found,) in self.sql("SELECT event_id FROM events ORDER BY 1")]
+        return [event_id for (event_id,) in self.sql("SELECT event_id FROM events ORDER BY 1")]
 
 
 def row(event_id: int, at: datetime) -> tuple[Any, ...]:
@@ -77,16 +77,16 @@ def row(event_id: int, at: datetime) -> tuple[Any, ...]:
     )
 
 
-def manifests(out: Path) -> list[Manifest]:
-    return Catalogue(out).manifests()
+def manifests(out: Path) -> list[SegmentManifest]:
+    return SegmentDirectory(out).manifests()
 
 
 def ids_in(out: Path) -> list[int]:
     """Every event id that a reader of the directory reads, in its order, with repetitions."""
-    found: list[int] = []
+    ids: list[int] = []
     for manifest in segment.live(manifests(out)):
-        found += ids_of(Catalogue(out).data(manifest))
-    return found
+        ids += ids_of(SegmentDirectory(out).data(manifest))
+    return ids
 
 
 def ids_of(path: Path) -> list[int]:

@@ -18,7 +18,7 @@ Answer = tuple[int, dict[str, str], Any]
 
 
 class FakeHttp:
-    """Answers requests from a script, the last line for ever, and keeps what was asked."""
+    """Answers requests from a script, repeats its last line, and keeps the requests."""
 
     def __init__(self, *script: Answer | str) -> None:
         self.script = list(script)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO
 
-SECONDS_MAX = 30.0  # of a peer that says nothing
+SECONDS_MAX = 30.0  # until a silent peer is given up
 DELAY_SECONDS = 0.15
 PAGE = b"<html><body>Sign in to this network</body></html>"
 NONE = "none"
@@ -42,8 +42,8 @@ FOREIGN = ("200 OK", "302 Found", "403 Forbidden", "404 Not Found", "413 Too Lar
 class Deck:
     """Kinds in a shuffled order, again and again; `calm` of them nothing."""
 
-    def __init__(self, kinds: tuple[str, ...], calm: int, seed: object) -> None:
-        self._cards = [*kinds, *[NONE] * calm]
+    def __init__(self, kinds: tuple[str, ...], faultless_draws: int, seed: object) -> None:
+        self._cards = [*kinds, *[NONE] * faultless_draws]
         self._chance = random.Random(str(seed))
         self._left: list[str] = []
 
@@ -163,7 +163,7 @@ class FaultyProxy:
         return self._answer(client, answer, fault)
 
     def _answer(self, client: socket.socket, answer: bytes, fault: str) -> bool:
-        """The broker has done its part; what the sender hears of it is another matter."""
+        """The broker has done its part; the sender may not learn of it."""
         if fault == "answer lost":
             return False
         if fault == "half of the answer":
@@ -212,20 +212,20 @@ class FaultyProxy:
 
     # -- sockets -----------------------------------------------------------------------------
 
-    def _link(self, client: socket.socket, said: BinaryIO, head: bytes) -> None:
+    def _link(self, client: socket.socket, stream: BinaryIO, head: bytes) -> None:
         """Frame by frame, both ways, until one side or the plan ends it."""
-        with closing(self._dial()) as upstream, upstream.makefile("rb") as heard:
+        with closing(self._dial()) as upstream, upstream.makefile("rb") as received:
             upstream.sendall(head)
-            answer = read_head(heard)
+            answer = read_head(received)
             if answer is None:
                 return
             client.sendall(answer)
             ends = (client, upstream)
             back = threading.Thread(
-                target=self._pump, args=(heard, client, TO_CLIENT, ends), daemon=True
+                target=self._pump, args=(received, client, TO_CLIENT, ends), daemon=True
             )
             back.start()
-            self._pump(said, upstream, TO_SERVER, ends)
+            self._pump(stream, upstream, TO_SERVER, ends)
             back.join()
 
     def _pump(

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from appliance.kernel.datadir import DataDir, ServerFile
-from appliance.sdk.reader import Reader
+from appliance.sdk.reader import WorkspaceReader
 from tests.support.fakehub import FakeHttp, http_hub
 
 
 @contextmanager
 def foreign_hub(datadir: DataDir) -> Iterator[ServerFile]:
-    """It wrote `server.json` and answers `/health`; it takes no lock of ours."""
-    with Reader(datadir.database("hub")) as reader:
+    """It wrote `server.json` and answers `/health`; it doesn't take our lock."""
+    with WorkspaceReader(datadir.database("hub")) as reader:
         db_id = reader.db_id
     health = {
         "instance_id": "foreign", "db_id": db_id, "schema_version": 1, "protocol_version": "v1"

@@ -8,6 +8,8 @@ A shape:   types      which JSON types it may have, sorted
            variants   of a union of objects, by the value of its tag
 """
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -150,7 +152,7 @@ def _tighter(frozen: Mapping[str, Any], now: Mapping[str, Any], at: str) -> Iter
 
 
 def added(frozen: Shape, now: Shape, at: str) -> Iterator[str]:
-    """What is there now and was not promised yet."""
+    """The parts of a shape that are new and not frozen yet."""
     for name, field in now.get("fields", {}).items():
         if name in frozen.get("fields", {}):
             yield from added(frozen["fields"][name], field, f"{at}.{name}")
@@ -163,3 +165,83 @@ def added(frozen: Shape, now: Shape, at: str) -> Iterator[str]:
             yield f"{at}<{tag}>"
     if "items" in frozen and "items" in now:
         yield from added(frozen["items"], now["items"], f"{at}[]")
+
+
+# -- in a file --------------------------------------------------------------------------------
+
+DEFINITIONS = "$defs"
+REFERENCE = "$ref"
+
+
+def folded(shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """`shapes` with every object that occurs more than once written once, under `$defs`.
+
+    A reference is `{"$ref": name}`; a shape that has only types is a string, "null|string".
+    """
+    seen: Counter[str] = Counter()
+    names: dict[str, str] = {}
+
+    def count(shape: Any, name: str) -> None:
+        for key, inner, inner_name in _inner(shape, name):
+            count(inner, inner_name)
+            if key and isinstance(inner, dict) and "fields" in inner:
+                text = json.dumps(inner, sort_keys=True)
+                seen[text] += 1
+                names.setdefault(text, inner_name)
+
+    count(shapes, "")
+    definitions: dict[str, Any] = {}
+    references: dict[str, str] = {}
+    for text in sorted((text for text, times in seen.items() if times > 1), key=len):
+        name, number = names[text], 2
+        while name in definitions:
+            name, number = f"{names[text]}-{number}", number + 1
+        definitions[name] = _fold(json.loads(text), references)
+        references[text] = name
+    return {DEFINITIONS: definitions, **_fold(dict(shapes), references)}
+
+
+def _inner(shape: Any, name: str) -> Iterator[tuple[str, Any, str]]:
+    """The objects inside: the key they have, the object, and a name for it."""
+    if isinstance(shape, dict):
+        for key, value in shape.items():
+            inner_name = name if key in ("fields", "items", "variants", "answer") else key
+            yield key, value, inner_name or key
+    elif isinstance(shape, list):
+        for value in shape:
+            yield "", value, name
+
+
+def _fold(shape: Any, references: Mapping[str, str]) -> Any:
+    if not isinstance(shape, dict):
+        return shape
+    if list(shape) == ["types"] and isinstance(shape["types"], list):
+        return "|".join(shape["types"])
+    folded_shape = {}
+    for key, value in shape.items():
+        reference = references.get(json.dumps(value, sort_keys=True))
+        folded_shape[key] = {REFERENCE: reference} if reference else _fold(value, references)
+    return folded_shape
+
+
+def unfolded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes that `folded` made `document` from."""
+    definitions = document.get(DEFINITIONS, {})
+
+    def unfold(value: Any, *, is_shape: bool) -> Any:
+        if is_shape and isinstance(value, str):
+            return {"types": value.split("|")}
+        if not isinstance(value, dict):
+            return value
+        if REFERENCE in value:
+            return unfold(definitions[value[REFERENCE]], is_shape=True)
+        return {
+            key: {name: unfold(inner, is_shape=True) for name, inner in part.items()}
+            if key in ("fields", "variants") and isinstance(part, dict)
+            else unfold(part, is_shape=key in ("answer", "query", "body", "items"))
+            for key, part in value.items()
+        }
+
+    return {
+        key: unfold(shape, is_shape=True) for key, shape in document.items() if key != DEFINITIONS
+    }

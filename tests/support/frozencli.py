@@ -85,8 +85,8 @@ class Recorder:
             sys.stdin = before
             for number, handler in handlers.items():  # commands that follow have their own
                 signal.signal(number, handler)
-        text, said = _text(out), _text(err)
-        assert ended == code, f"{name} {arguments}: exit {ended}\n{text}\n{said}"
+        text, error = _text(out), _text(err)
+        assert ended == code, f"{name} {arguments}: exit {ended}\n{text}\n{error}"
         values = [json.loads(line) for line in text.splitlines()] if lines else [json.loads(text)]
         self.printed.setdefault(name, []).extend(values)
         return values if lines else values[0]
@@ -204,7 +204,12 @@ def _rest(run: Recorder) -> None:
     run("agentlip status")
     run("agentlip init")
     run("agentlip doctor")
+    run("agentlip doctor check")
+    run("agentlip doctor list")
+    run("agentlip doctor explain", "store")
     run("agentlip doctor clear", "hub")
+    run("agentlip doctor repair", "--dry-run")
+    run("agentlip doctor repair rebuild", "indexes", "--dry-run")
     run("agentlip mcp config", "claude-code")
     run("agentlip mcp config", "cursor")
     run("agentlipd status")
@@ -227,4 +232,7 @@ def _daemon(run: Recorder) -> None:
     run("agentlipd uninstall", "--name", "agentlip-never-installed", "--dry-run")
     run("agentlipd reset", "--yes")
     run("agentlip init")
+    salvaged = run.workspace / "salvaged.sqlite3"
+    run("agentlip doctor repair salvage", "courier", "--into", salvaged)
+    run("agentlip doctor bundle", "--out", run.workspace / "bundle.tar.gz")
     run("agentlipd uninstall", "--name", "agentlip-never-installed", "--yes")

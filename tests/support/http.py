@@ -23,7 +23,7 @@ NO_LIMITS = LimitSettings(per_connection=0, global_=0)
 
 
 class StillClock:
-    """A clock that moves only when told."""
+    """A clock that moves only on request."""
 
     def __init__(self, ms: int = 1_700_000_000_000) -> None:
         self.ms = ms

@@ -92,12 +92,12 @@ class HubProcess:
 
     def events(self, after: int = 0) -> list[dict[str, Any]]:
         """The whole log after an event, page by page."""
-        found: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         while True:
             page = self.request("GET", f"/api/v1/events?after={after}&limit=1000")["events"]
             if not page:
-                return found
-            found += page
+                return events
+            events += page
             after = page[-1]["event_id"]
 
     def _ready(self) -> bool:

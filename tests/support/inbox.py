@@ -1,4 +1,4 @@
-"""An inbox on a real file, and a broker that plays a script over a real socket."""
+"""An inbox on a real file, and a broker that plays a remaining over a real socket."""
 
 import io
 import json
@@ -12,9 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from appliance.identity import keys
-from appliance.inbox import wire
 from appliance.inbox.service import Inbox
-from appliance.inbox.settings import BrokerPlace, InboxSettings
+from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
@@ -23,6 +22,7 @@ from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.schema import create_workspace
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
+from appliance.mesh.push import Push
 
 OWN = keys.make("2026-02-04T20:00:00.000Z")
 ALICE = "a" * 64
@@ -40,7 +40,7 @@ SUPPORTED = {
 }
 
 
-def push(number: int = 1, **changed: Any) -> wire.Push:
+def push(number: int = 1, **changed: Any) -> Push:
     values: dict[str, Any] = {
         "message_id": f"bm_{number}",
         "client_message_id": f"c{number}",
@@ -56,10 +56,10 @@ def push(number: int = 1, **changed: Any) -> wire.Push:
         "reply_to_id": None,
         "created_at": "2026-02-04T20:00:00.000Z",
     }
-    return wire.Push(**{**values, **changed})
+    return Push(**{**values, **changed})
 
 
-class House:
+class InboxFixture:
     """An Inbox over its store, without a server."""
 
     def __init__(
@@ -76,9 +76,9 @@ class House:
         self.datadir = DataDir(workspace)
         self.settings = InboxSettings(**settings)
         create_workspace(self.datadir, clock=self.clock, log=self.log)
-        meshes = [place.mesh for place in self.settings.brokers]
+        meshes = [endpoint.mesh for endpoint in self.settings.brokers]
         own = OWN.public_hex
-        self.inbox = Inbox(
+        self.service = Inbox(
             self.settings, self.clock, self.log, lambda: own, lambda key: key == own, meshes
         )
         self.store = Store(
@@ -87,12 +87,12 @@ class House:
             StoreSettings(readers=1, free_bytes_min=0, page_bytes_max=page_bytes_max),
             self.clock,
             self.log,
-            publish=self.inbox.publish,
+            publish=self.service.publish,
             runner=runner,
         )
-        self.inbox.open(self.store)
-        self.heard: list[Any] = []
-        self.inbox.listeners.append(self.heard.append)
+        self.service.open(self.store)
+        self.events: list[Any] = []
+        self.service.listeners.append(self.events.append)
 
     def rows(self, sql: str = "SELECT client_message_id FROM inbox ORDER BY number") -> list[Any]:
         import sqlite3
@@ -101,7 +101,7 @@ class House:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             return [row[0] if len(row) == 1 else row for row in connection.execute(sql)]
 
-    def said(self, message: str) -> list[dict[str, Any]]:
+    def logged(self, message: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.lines.getvalue().splitlines()]
         return [line for line in lines if line["msg"] == message]
 
@@ -109,44 +109,44 @@ class House:
         self.store.close()
 
 
-Part = Callable[["Played"], None]
+Script = Callable[["ScriptedConnection"], None]
 
 
-class Played:
+class ScriptedConnection:
     """One connection of the scripted broker."""
 
     def __init__(self, socket: ServerConnection) -> None:
         self.socket = socket
         self.hello: dict[str, Any] = {}
 
-    def say(self, **frame: Any) -> None:
+    def send(self, **frame: Any) -> None:
         self.socket.send(json.dumps(frame))
 
-    def hear(self, kind: str) -> dict[str, Any]:
+    def expect(self, kind: str) -> dict[str, Any]:
         frame: dict[str, Any] = json.loads(self.socket.recv(20))
         assert frame["type"] == kind, frame
         return frame
 
-    def shake_hands(self, supported: Any = SUPPORTED, missing: Any = ()) -> dict[str, Any]:
-        self.hear("hello")
-        self.say(type="challenge", broker_id=BROKER_ID, nonce=NONCE)
-        self.hello = self.hear("hello")
-        self.say(type="hello_ack", mesh=self.hello["mesh"], name="us", broker_version="9.9")
-        asked = self.hear("negotiate")
-        self.say(type="negotiated", supported=supported, missing_required=list(missing))
-        return asked
+    def handshake(self, supported: Any = SUPPORTED, missing: Any = ()) -> dict[str, Any]:
+        self.expect("hello")
+        self.send(type="challenge", broker_id=BROKER_ID, nonce=NONCE)
+        self.hello = self.expect("hello")
+        self.send(type="hello_ack", mesh=self.hello["mesh"], name="us", broker_version="9.9")
+        negotiate = self.expect("negotiate")
+        self.send(type="negotiated", supported=supported, missing_required=list(missing))
+        return negotiate
 
-    def push(self, one: wire.Push) -> None:
+    def push(self, sent_push: Push) -> None:
         import msgspec
 
-        self.say(type="push", **msgspec.to_builtins(one))
+        self.send(type="push", **msgspec.to_builtins(sent_push))
 
     def acked(self) -> list[str]:
         """What the next ack names; what else is said in between is passed over."""
         while (frame := json.loads(self.socket.recv(20)))["type"] != "client_ack":
             pass
-        found: list[str] = frame["message_ids"]
-        return found
+        message_ids: list[str] = frame["message_ids"]
+        return message_ids
 
 
 class ScriptedBroker:
@@ -155,22 +155,22 @@ class ScriptedBroker:
         self.failures: list[BaseException] = []
         self.connections = 0
 
-    def place(self, mesh: str = "default") -> BrokerPlace:
-        return BrokerPlace(mesh=mesh, url=f"http://127.0.0.1:{self.port}")
+    def endpoint(self, mesh: str = "default") -> BrokerEndpoint:
+        return BrokerEndpoint(mesh=mesh, url=f"http://127.0.0.1:{self.port}")
 
 
 @contextmanager
-def broker(*parts: Part) -> Iterator[ScriptedBroker]:
-    """Connections play `parts` in order, the last one for ever. What a part asserts is raised
-    at the end."""
-    script = list(parts)
+def scripted_broker(*scripts: Script) -> Iterator[ScriptedBroker]:
+    """Connections play `scripts` in order, the last one forever. Failed assertions of a script
+    are raised at the end."""
+    remaining = list(scripts)
 
     def play(socket: ServerConnection) -> None:
         scripted.connections += 1
-        part = script.pop(0) if len(script) > 1 else script[0]
+        script = remaining.pop(0) if len(remaining) > 1 else remaining[0]
         try:
             with suppress(ConnectionClosed):
-                part(Played(socket))
+                script(ScriptedConnection(socket))
         except BaseException as failure:
             scripted.failures.append(failure)
 
@@ -187,8 +187,8 @@ def broker(*parts: Part) -> Iterator[ScriptedBroker]:
         raise failure
 
 
-def until_gone(played: Played) -> None:
+def until_gone(connection: ScriptedConnection) -> None:
     """Stay until the other side hangs up."""
     with suppress(ConnectionClosed, TimeoutError):
         while True:
-            played.socket.recv(20)
+            connection.socket.recv(20)

@@ -1,5 +1,6 @@
 """Jobs for a writer in a process of its own: functions of a module, found by name there."""
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def hold(_tx: Tx, path: str) -> None:
 
 
 class Strange(Exception):
-    def __init__(self, one: Any, two: Any) -> None:
+    def __init__(self, item: Any, two: Any) -> None:
         super().__init__("needs two to be made again")
 
 
@@ -41,3 +42,10 @@ def put_id(tx: Tx) -> str:
 def violate(tx: Tx) -> None:
     put(tx, "gone again")
     tx.execute("INSERT INTO t (v) VALUES (NULL)")
+
+
+def lose(tx: Tx) -> None:
+    """Fails, and its whole transaction with it, as when SQLite interrupts a statement."""
+    put(tx, "lost")
+    tx.execute("ROLLBACK")
+    raise sqlite3.OperationalError("interrupted")

@@ -1,12 +1,12 @@
-"""A real mail server in a process of its own: aiosmtpd, which does as the test says.
+"""A real mail server in its own process: aiosmtpd, controlled by the test.
 
     python -m tests.support.mailserver FOLDER PORT
         [--starttls|--tls CERTIFICATE KEY] [--login USER PASSWORD]
 
-What it took stands in FOLDER/mails.jsonl, and each command it heard in FOLDER/commands.txt. What
-it answers is read from FOLDER/rules.json at each step: `greet`, `mail`, `data` are answers,
-`rcpt` has one for each address. A `data` of "cut" takes the letter and leaves without a word,
-"lose" leaves without taking it, "hang" waits until the rule is gone.
+Accepted mails are in FOLDER/mails.jsonl, received commands in FOLDER/commands.txt. The replies are
+read from FOLDER/rules.json at each step: `greet`, `mail` and `data` are replies, `rcpt` has one for
+each address. A `data` of "cut" accepts the mail and closes the connection without a reply, "lose"
+closes it without accepting, "hang" waits until the rule is removed.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 from aiosmtpd.smtp import SMTP, AuthResult
 
 
-class Mail(NamedTuple):
-    """One letter as it was taken. `login` is who sent it, `tls` whether nobody could read it."""
+class ReceivedMail(NamedTuple):
+    """One accepted mail. `login` is the user that sent it, `tls` whether it was encrypted."""
 
     sender: str
     recipients: list[str]
@@ -48,7 +48,7 @@ class Mail(NamedTuple):
 
 
 class MailServer:
-    """The process, and what it does next."""
+    """The server process and its rules."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class MailServer:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Again at the port it had."""
+        """Start, or restart on the same port."""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.mailserver", str(self.folder), str(self.port),
              *self.flags],
@@ -75,13 +75,13 @@ class MailServer:
             self.process = None
 
     def rule(self, **rules: Any) -> None:
-        """What it answers from now on; nothing: it takes everything."""
+        """Set the replies; without rules it accepts everything."""
         following = self.folder / "rules.new"
         following.write_text(json.dumps(rules))
         following.replace(self.folder / "rules.json")
 
     def reset(self) -> None:
-        """As new, for the next test."""
+        """Reset for the next test."""
         self.rule()
         for name in ("mails.jsonl", "commands.txt"):
             (self.folder / name).unlink(missing_ok=True)
@@ -89,13 +89,13 @@ class MailServer:
             self.start()
 
     @property
-    def mails(self) -> list[Mail]:
+    def mails(self) -> list[ReceivedMail]:
         try:
             lines = (self.folder / "mails.jsonl").read_text().splitlines()
         except FileNotFoundError:
             return []
-        found = [json.loads(line) for line in lines]
-        return [Mail(**{**one, "raw": one["raw"].encode("latin-1")}) for one in found]
+        rows = [json.loads(line) for line in lines]
+        return [ReceivedMail(**{**row, "raw": row["raw"].encode("latin-1")}) for row in rows]
 
     @property
     def commands(self) -> list[str]:
@@ -120,8 +120,8 @@ class Handler:
         self._folder = folder
 
     def rules(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._folder / "rules.json").read_text())
-        return found
+        rules: dict[str, Any] = json.loads((self._folder / "rules.json").read_text())
+        return rules
 
     def note(self, command: str) -> None:
         with (self._folder / "commands.txt").open("a") as file:
@@ -151,7 +151,7 @@ class Handler:
             self.keep(server, session, envelope)
         if answer in ("cut", "lose"):
             server.transport.abort()
-            return "451 nobody hears this"
+            return "451 connection already closed"
         return answer
 
     def keep(self, server, session, envelope) -> None:
@@ -167,7 +167,7 @@ class Handler:
 
 
 class Server(SMTP):
-    """Greets as the rules say."""
+    """Greets with the reply of the rules."""
 
     async def push(self, status):
         greeting = self.event_handler.rules().get("greet")

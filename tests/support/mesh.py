@@ -1,6 +1,6 @@
 """An outbox, a broker and an inbox on real files, as three processes that can die at any commit.
 
-The line between outbox and broker and the link between broker and inbox go wrong when told to.
+The line between outbox and broker and the link between broker and inbox go wrong on request.
 What a dead process would do after its death it does not do: its store takes nothing any more.
 """
 
@@ -17,32 +17,39 @@ import msgspec
 from appliance.broker import negotiation
 from appliance.broker import wire as broker_wire
 from appliance.broker.writes import Claim
-from appliance.inbox.link import Receiver
-from appliance.inbox.settings import BrokerPlace
-from appliance.kernel.batch import BatchRunner, Call, Outcome
+from appliance.inbox.broker_connection import BrokerConnection
+from appliance.inbox.settings import BrokerEndpoint
+from appliance.kernel.batch import BatchRunner, Call, CallOutcome
 from appliance.kernel.errors import Unavailable
-from appliance.outbox.target import Later, LocalTarget, Outgoing, Result, item_of
-from appliance.sdk.websocket import LinkBroken
+from appliance.outbox.target import (
+    BatchTarget,
+    LocalBrokerTarget,
+    Outgoing,
+    Result,
+    RetryLater,
+    item_of,
+)
+from appliance.sdk.websocket import SocketBroken
 from tests.support import broker, inbox, outbox
 from tests.support.clock import FakeClock
 
 SENDER, RECEIVER = broker.key("anna"), inbox.OWN.public_hex
-PLACES = ("#alerts", "queue:jobs", f"dm:{RECEIVER}")
+DESTINATIONS = ("#alerts", "queue:jobs", f"dm:{RECEIVER}")
 NOWHERE = "#nowhere"
-PLACE = BrokerPlace(mesh="lab", url="http://127.0.0.1:1")
+ENDPOINT = BrokerEndpoint(mesh="lab", url="http://127.0.0.1:1")
 STORES = ("outbox", "broker", "inbox")
 MOMENTS = ("before", "after")
 LINES = ("lost", "answer lost", "twice", "killed before", "killed after", "half judged")
 STEPS = ("dial", "hello", "negotiate", "receive", "client_ack", "after client_ack")
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process ends here."""
 
 
-class Points:
+class CommitFaults:
     """The commits of one store, counted, and the one that goes wrong: an error is raised
-    `before` or `after` it; with `dies` the process is dead from then on."""
+    `before` or `after` it; with `dies` the process has crashed from then on."""
 
     def __init__(self) -> None:
         self.commits = 0
@@ -68,9 +75,9 @@ class Points:
         points = self
 
         class Runner(BatchRunner):
-            def run(self, calls: Sequence[Call]) -> tuple[list[Outcome], list[Any]]:
+            def run(self, calls: Sequence[Call]) -> tuple[list[CallOutcome], list[Any]]:
                 if points.dead:
-                    return [Outcome(error=sqlite3.OperationalError("dead")) for _ in calls], []
+                    return [CallOutcome(error=sqlite3.OperationalError("dead")) for _ in calls], []
                 return super().run(calls)
 
             def commit(self) -> None:
@@ -81,58 +88,55 @@ class Points:
         return Runner
 
 
-class Line:
+class FaultyTarget(BatchTarget):
     """What the outbox delivers to: the broker, by way of what may go wrong next."""
 
     name = "broker"
 
-    def __init__(self, mesh: "Mesh") -> None:
+    def __init__(self, mesh: "MeshFixture") -> None:
         self.fault = ""
         self._mesh = mesh
-        self._broker = LocalTarget(self._ask)
-
-    def deliver(self, send: Outgoing) -> Result:
-        return self.deliver_many([send])[0]
+        self._broker = LocalBrokerTarget(self._ask)
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         fault, self.fault = self.fault, ""
         if fault == "lost":
-            return [Later("nothing got through") for _ in sends]
+            return [RetryLater("nothing got through") for _ in sends]
         if fault == "killed before":
-            raise Killed
+            raise ProcessKilled
         if fault == "half judged":
             self._broker.deliver_many(sends[: len(sends) // 2])
-            raise Killed
+            raise ProcessKilled
         results = self._broker.deliver_many(sends)
         if fault == "twice":
             results = self._broker.deliver_many(sends)
         if fault == "killed after":
-            raise Killed
+            raise ProcessKilled
         if fault == "answer lost" or self._mesh.points["broker"].dead:
-            return [Later("nobody answered") for _ in sends]
+            return [RetryLater("nobody answered") for _ in sends]
         return results
 
     def _ask(self, sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
-        answers = self._mesh.broker.broker.accept_many(SENDER, [item_of(one) for one in sends])
+        answers = self._mesh.broker.service.accept_many(SENDER, [item_of(send) for send in sends])
         return [(status, msgspec.to_builtins(body), None) for status, body in answers]
 
 
-class FrameLink:
+class FrameConnection:
     """The broker's end of the inbox's link, without a socket: frames in, frames out."""
 
-    heard = float("inf")
+    received_at = float("inf")
 
-    def __init__(self, mesh: "Mesh") -> None:
+    def __init__(self, mesh: "MeshFixture") -> None:
         self._mesh = mesh
-        self._house = mesh.broker
-        self._receiver: Any = None
+        self._broker = mesh.broker
+        self._connection: Any = None
         self._frames: list[dict[str, Any]] = []
         self._trip("dial")
 
     def send(self, text: bytes) -> None:
         frame = msgspec.json.decode(text)
         self._trip(frame["type"])
-        broker = self._house.broker
+        broker = self._broker.service
         if frame["type"] == "hello":
             self._frames.append({"type": "hello_ack"})
         elif frame["type"] == "negotiate":
@@ -140,48 +144,51 @@ class FrameLink:
             offered = negotiation.offered(row, broker.settings.inline_bytes_max)
             self._frames.append({"type": "negotiated", "supported": offered})
             member = broker.directory.member(row.id, RECEIVER)
-            self._receiver = broker.receiver(
-                "link", row, member, self._take, self._frames.append, self._close
+            self._connection = broker.connect(
+                "link", row, member, self._push, self._frames.append, self._close
             )
         elif frame["type"] == "client_ack":
-            broker.dispatch.ack(self._receiver, frame["message_ids"])
+            broker.dispatch.ack(self._connection, frame["message_ids"])
             self._trip("after client_ack")
 
     def receive(self, _timeout: float) -> list[bytes]:
         self._trip("receive")
         self._mesh.deliver()
         self._trip("")
-        said, self._frames[:] = self._frames[:], []
-        return [msgspec.json.encode(frame) for frame in said]
+        frames, self._frames[:] = self._frames[:], []
+        return [msgspec.json.encode(frame) for frame in frames]
 
     def close(self) -> None:
         """Unless the broker has not noticed: then the lease or a newer link ends it."""
-        if self._receiver is not None and self._mesh.noticed and self._is_up:
+        if self._connection is not None and self._mesh.noticed and self._is_up:
             with suppress(sqlite3.Error):  # what it held runs out by itself
-                self._house.broker.leave(self._receiver)
+                self._broker.service.disconnect(self._connection)
 
     @property
     def _is_up(self) -> bool:
-        return self._house is self._mesh.broker and not self._mesh.points["broker"].dead
+        return self._broker is self._mesh.broker and not self._mesh.points["broker"].dead
 
     def _trip(self, step: str) -> None:
         fault = self._mesh.link_fault
         if step and fault == step:
             self._mesh.link_fault = ""
-            raise LinkBroken
+            raise SocketBroken
         if not self._is_up:
-            raise LinkBroken
+            raise SocketBroken
 
-    def _take(self, claims: list[Claim]) -> None:
-        self._frames += [{"type": "push", **msgspec.to_builtins(one.push)} for one in claims]
+    def _push(self, claims: list[Claim]) -> None:
+        self._frames += [{"type": "push", **msgspec.to_builtins(send.push)} for send in claims]
 
     def _close(self, _code: int, _reason: str) -> None:
         with suppress(sqlite3.Error):
-            self._house.broker.leave(self._receiver)
+            self._broker.service.disconnect(self._connection)
 
 
-class Mesh:
-    """Anna's outbox, the broker, Bert's inbox; `told` counts what listeners of the inbox heard."""
+class MeshFixture:
+    """Anna's outbox, the broker and Bert's inbox.
+
+    `received_counts`: how often a listener of the inbox received each message.
+    """
 
     def __init__(self, folder: Path, made: Path | None = None) -> None:
         """`made`: the folder of a closed one, to begin from."""
@@ -189,15 +196,15 @@ class Mesh:
             shutil.copytree(made, folder, dirs_exist_ok=True)
         self.folder = folder
         self.clock = FakeClock()
-        self.points = {store: Points() for store in STORES}
-        self.line = Line(self)
-        self.told: Counter[str] = Counter()
+        self.points = {store: CommitFaults() for store in STORES}
+        self.line = FaultyTarget(self)
+        self.received_counts: Counter[str] = Counter()
         self.noticed, self.link_fault = True, ""
         self._open_inbox()
         self._open_broker()
         if made is None:
             self._furnish()
-        self.outbox = outbox.House(
+        self.outbox = outbox.OutboxFixture(
             self.inbox.datadir.database("outbox"), self.clock, self.line,
             self.points["outbox"].runner(), mesh="lab", backoff_jitter=0.0,
         )  # fmt: skip
@@ -208,28 +215,28 @@ class Mesh:
         registry.add_member("lab", broker_wire.AddMember(SENDER, "anna"))
         registry.add_member("lab", broker_wire.AddMember(RECEIVER, "bert"))
         for kind, name in (("topic", "alerts"), ("queue", "jobs")):
-            registry.create_place("lab", kind, name)
+            registry.create_destination("lab", kind, name)
             registry.subscribe("lab", kind, name, RECEIVER)
 
     def _open_broker(self) -> None:
         folder = self.inbox.datadir.dir
         runner = self.points["broker"].runner()
-        self.broker = broker.House(folder, clock=self.clock, runner=runner, furnish=False)
+        self.broker = broker.BrokerFixture(folder, clock=self.clock, runner=runner, fill=False)
 
     def _open_inbox(self) -> None:
-        self.inbox = inbox.House(
+        self.inbox = inbox.InboxFixture(
             self.folder, self.clock, self.points["inbox"].runner(),
             backoff_first_ms=1, backoff_max_ms=1, push_max=1,  # a commit and an ack for each
         )  # fmt: skip
-        self.inbox.inbox.listeners.append(self._hear)
-        self.receiver = Receiver(
-            PLACE, self.inbox.inbox, inbox.OWN, self.clock, self.inbox.log,
-            dial=lambda *_: FrameLink(self),
+        self.inbox.service.listeners.append(self._count)
+        self.connection = BrokerConnection(
+            ENDPOINT, self.inbox.service, inbox.OWN, self.clock, self.inbox.log,
+            dial=lambda *_: FrameConnection(self),
         )  # fmt: skip
 
-    def _hear(self, event: Any) -> None:
+    def _count(self, event: Any) -> None:
         if event.message is not None:
-            self.told[event.message.client_message_id] += 1
+            self.received_counts[event.message.client_message_id] += 1
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -242,7 +249,7 @@ class Mesh:
             self.broker.close()
             self._open_broker()
         else:
-            self.receiver.stop()
+            self.connection.stop()
             self.inbox.close()
             self._open_inbox()
 
@@ -255,7 +262,7 @@ class Mesh:
         """One round of the outbox."""
         try:
             self.outbox.round()
-        except Killed:
+        except ProcessKilled:
             self.restart("outbox")
         except (sqlite3.Error, Unavailable):
             pass  # its loop goes on
@@ -269,7 +276,7 @@ class Mesh:
         """One round of the inbox's link."""
         self.clock.pass_seconds(0.01)
         with suppress(sqlite3.Error, Unavailable):
-            self.receiver.run_once(self.clock.now_ms())
+            self.connection.run_once(self.clock.now_ms())
 
     def pass_seconds(self, seconds: float) -> None:
         """Time passes, and all upkeep is done."""
@@ -293,7 +300,7 @@ class Mesh:
             self.deliver()
 
     def close(self) -> None:
-        self.receiver.stop()
+        self.connection.stop()
         self.inbox.close()
         self.outbox.store.close()
         self.broker.close()

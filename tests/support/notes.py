@@ -1,4 +1,4 @@
-"""An example resource with its routes: what tests of the door are made with."""
+"""An example resource with its routes, for tests of `appliance/web`."""
 
 import json
 from collections.abc import Iterator
@@ -44,8 +44,8 @@ class ListNotes(msgspec.Struct, frozen=True):
 
 class Taken(Conflict):
     code = "NOTE_TAKEN"
-    sentence = "that note is taken"
-    advice = "choose another"
+    default_message = "that note is taken"
+    default_hint = "choose another"
 
 
 class Stream:
@@ -63,7 +63,7 @@ class Stream:
 
 
 class NoteResource:
-    """Keeps the last command, and fails as it is told."""
+    """Keeps the last command, and fails on request."""
 
     def __init__(self) -> None:
         self.seen: Any = None

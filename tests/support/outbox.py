@@ -1,6 +1,7 @@
 """An outbox on a real file with a real writer; a broker without a network; a clock that is set."""
 
 import io
+import json
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -12,13 +13,13 @@ from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox import wire, writes
+from appliance.outbox.admin import OutboxAdmin
 from appliance.outbox.loops import Sweep, Watch
-from appliance.outbox.operator import Operator
-from appliance.outbox.sender import Hands, Sender
+from appliance.outbox.sender import Sender
 from appliance.outbox.service import Outbox
 from appliance.outbox.settings import OutboxSettings
 from tests.support.clock import FakeClock
-from tests.support.ledger import Ledger, ScriptedTarget
+from tests.support.fake_broker import FakeBroker, ScriptedTarget
 
 
 class Faults(BatchRunner):
@@ -35,20 +36,70 @@ class Faults(BatchRunner):
             raise Faults.after
 
 
-class House:
+class InlinePool:
+    """In place of a GreenletPool: deliveries run in the caller."""
+
+    free = 1
+
+    def spawn(self, work, *args):
+        work(*args)
+
+
+class PausedPool:
+    """In place of a GreenletPool: deliveries wait until the test finishes them."""
+
+    def __init__(self, size):
+        self.size = size
+        self.work = []
+
+    @property
+    def free(self):
+        return self.size - len(self.work)
+
+    def spawn(self, work, *args):
+        assert self.free > 0
+        self.work.append((work, args))
+
+    def finish(self, index=0):
+        work, args = self.work.pop(index)
+        work(*args)
+
+
+def with_paused_pool(new_outbox, size=16, **settings):
+    outbox = new_outbox(concurrency_max=size, **settings)
+    outbox.sender._pool = pool = PausedPool(size)
+    return outbox, pool
+
+
+class DecodingAdmin(OutboxAdmin):
+    """Requests without an idempotency key, their replies decoded."""
+
+    def requeue(self, command, by):
+        return msgspec.json.decode(
+            self.execute("requeue", command, by, None).body, type=wire.RequeueResult
+        )
+
+    def drop(self, any_id, by):
+        reply = self.execute("drop", wire.Drop(any_id), by, None)
+        return msgspec.json.decode(reply.body, type=wire.DropResult)
+
+    def prune(self, command, by):
+        return msgspec.json.decode(self.execute("prune", command, by, None).body, type=wire.Pruned)
+
+
+class OutboxFixture:
     """An outbox and what it stands on; `reopen` is a restart."""
 
     def __init__(self, path, clock=None, target=None, runner=Faults, **settings):
         """`target` in place of one that writes into `ledger`."""
         self.path = path
         self.clock = clock or FakeClock()
-        self.ledger = Ledger()
-        self.target = target or ScriptedTarget(self.ledger)
+        self.broker = FakeBroker()
+        self.target = target or ScriptedTarget(self.broker)
         self.targets = {"broker": self.target}
         self.runner = runner
         self.lines = io.BytesIO()
         self.settings = msgspec.structs.replace(OutboxSettings(), **settings)
-        self.told = []
         self.open()
 
     def open(self):
@@ -61,18 +112,21 @@ class House:
             log,
             runner=self.runner,
         )
-        self.outbox = Outbox(
+        self.service = Outbox(
             self.store, self.settings, self.targets, self.clock, log,
-            lambda name, facts: self.told.append((name, facts)),
-            read_settings=lambda: msgspec.structs.replace(self.outbox.settings, **self.changed),
+            read_settings=lambda: msgspec.structs.replace(self.service.settings, **self.changed),
         )  # fmt: skip
-        self.changed: dict[str, Any] = {}  # of the settings, for who reads them again
-        self.operator = Operator(self.outbox)
-        self.sender = Sender(self.outbox, Hands(), self.clock, log, lambda: 0.5)
-        self.watch = Watch(self.outbox, self.sender.open_routes)
-        self.sweep = Sweep(self.outbox)
-        self.outbox.jumps.resume()
+        self.changed: dict[str, Any] = {}  # settings that `reload` will read
+        self.admin = DecodingAdmin(self.service)
+        self.sender = Sender(self.service, InlinePool(), self.clock, log, lambda: 0.5)
+        self.watch = Watch(self.service, self.sender.open_routes)
+        self.sweep = Sweep(self.service)
+        self.service.jumps.resume()
         self.store.write(writes.reset_inflight, self.settings.backoff_first_ms, "restarted")
+
+    def logged(self, message):
+        lines = [json.loads(line) for line in self.lines.getvalue().splitlines()]
+        return [line for line in lines if line["msg"] == message]
 
     def reopen(self):
         self.store.close()
@@ -80,14 +134,14 @@ class House:
 
     def send(self, message="hello", key=None, to="#alerts", **more):
         """Status and body as a client has them; refusals are raised."""
-        status, body = self.outbox.send(wire.Send(to=to, message=message, **more), key)
+        status, body = self.service.send(wire.Send(to=to, message=message, **more), key)
         return status, msgspec.to_builtins(body)
 
     def round(self):
         return self.sender.round(self.clock.now_ms())
 
     def row(self, any_id):
-        return self.outbox.inspect(any_id).send
+        return self.service.inspect(any_id).send
 
     def rows(self, sql, *parameters):
         with closing(sqlite3.connect(self.path)) as connection:

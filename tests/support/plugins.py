@@ -65,30 +65,30 @@ def settings_of(workspace, *plugins, **general):
 
 def enriched(hub):
     """message_id → what each event of it said, in the order of the log."""
-    found = {}
+    by_message = {}
     for event in hub.events():
         if event["name"] == "message.enriched":
             data = event["data_json"]
-            found.setdefault(data["message_id"], []).append(data["enrichments"])
-    return found
+            by_message.setdefault(data["message_id"], []).append(data["enrichments"])
+    return by_message
 
 
 def plugin(hub, name="marks"):
     listed = hub.request("GET", "/api/v1/plugins")["plugins"]
-    return next(one for one in listed if one["name"] == name)
+    return next(row for row in listed if row["name"] == name)
 
 
 def caught_up(hub, name="marks"):
-    def look():
-        found = plugin(hub, name)
-        return found["cursor"] == hub.head and not found["pending"] and not found["redo"]
+    def is_caught_up():
+        status = plugin(hub, name)
+        return status["cursor"] == hub.head and not status["pending"] and not status["redo"]
 
-    until(look, 30, f"{name} has followed the log")
+    until(is_caught_up, 30, f"{name} has followed the log")
 
 
 def children_of(pid):
     """Plugins' processes below a server."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
@@ -96,8 +96,8 @@ def children_of(pid):
         except (OSError, ValueError):
             continue
         if parent == pid and b"plugins.child" in words:
-            found.append(int(path.name))
-    return found
+            pids.append(int(path.name))
+    return pids
 
 
 def alive(pid):

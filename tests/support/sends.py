@@ -13,7 +13,7 @@ BATCH = 10
 END_SECONDS_MAX = 20.0
 
 
-class Load:
+class SendLoad:
     """Two that send singly and one in batches, from now on, until the connection dies or `most`
     sends were accepted.
 
@@ -22,14 +22,14 @@ class Load:
     """
 
     def __init__(
-        self, hub: ServedHub, name: str, to: Sequence[str] = TOPICS, most: int | None = None
+        self, hub: ServedHub, name: str, to: Sequence[str] = TOPICS, limit: int | None = None
     ) -> None:
         self.hub = hub
         self.name = name
         self.accepted: dict[str, str] = {}
-        self.asked: dict[str, str] = {}
+        self.attempted: dict[str, str] = {}
         self._to = to
-        self._most = most
+        self._limit = limit
         self._wrong: list[BaseException] = []
         self._threads = [
             threading.Thread(target=self._guarded, args=(work, number), daemon=True)
@@ -46,7 +46,7 @@ class Load:
 
     @property
     def _enough(self) -> bool:
-        return self._most is not None and len(self.accepted) >= self._most
+        return self._limit is not None and len(self.accepted) >= self._limit
 
     def _guarded(self, work: Callable[[int], None], number: int) -> None:
         try:
@@ -56,15 +56,15 @@ class Load:
         except BaseException as error:
             self._wrong.append(error)
 
-    def _send(self, number: int, n: int, place: int = 0) -> dict[str, Any]:
-        key = f"{self.name}-{number}-{n}.{place}"
-        self.asked[key] = f"text of {key}"
-        to = self._to[(n + place) % len(self._to)]
-        return {"to": to, "message": self.asked[key], "client_message_id": key}
+    def _send(self, number: int, n: int, index: int = 0) -> dict[str, Any]:
+        key = f"{self.name}-{number}-{n}.{index}"
+        self.attempted[key] = f"text of {key}"
+        to = self._to[(n + index) % len(self._to)]
+        return {"to": to, "message": self.attempted[key], "client_message_id": key}
 
     def _note(self, status: int, body: Any) -> None:
         assert status in (200, 202), body
-        self.accepted[body["client_message_id"]] = self.asked[body["client_message_id"]]
+        self.accepted[body["client_message_id"]] = self.attempted[body["client_message_id"]]
 
     def _singly(self, number: int) -> None:
         client = self.hub.connect()
@@ -79,7 +79,7 @@ class Load:
         for n in itertools.count():
             if self._enough:
                 return
-            items = [self._send(number, n, place) for place in range(BATCH)]
+            items = [self._send(number, n, index) for index in range(BATCH)]
             answer = client.post("/v1/send/batch", {"items": items})
-            for one in answer.body["results"]:
-                self._note(one["status"], one["body"])
+            for result in answer.body["results"]:
+                self._note(result["status"], result["body"])

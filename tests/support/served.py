@@ -3,7 +3,7 @@
 Beside the example routes it answers, outside of Falcon: `/health`, `/wait` (until SIGUSR2; any
 `Authorization` makes the caller a known one), `/stream`
 (three parts), `/endless` (a part, and after SIGUSR2 another), `/nothing`, `/big`, `/taken`
-(takes the socket and echoes), `/watch` (until its client has gone; `/watched` tells how many went),
+(takes the socket and echoes), `/watch` (until its client has gone; `/watched` counts these),
 `/crash` and `/headers` (wrong ones).
 """
 

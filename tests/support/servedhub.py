@@ -49,8 +49,8 @@ class Client:
         self._leave_what_the_server_closed()
         self.connection.request(method, path, raw, sent)
         reply = self.connection.getresponse()
-        found = {name.lower(): value for name, value in reply.getheaders()}
-        return Answer(reply.status, found, reply.read())
+        headers_ = {name.lower(): value for name, value in reply.getheaders()}
+        return Answer(reply.status, headers_, reply.read())
 
     def _leave_what_the_server_closed(self) -> None:
         """A connection idle for longer than `web.keep_alive_seconds` has ended: take another."""
@@ -91,7 +91,7 @@ class ServedHub(HubProcess):
         return int((self.datadir.dir / "port").read_text())
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Everything it wrote to its log and to standard error."""
         return self.log.read_text()
 
@@ -121,7 +121,7 @@ class ServedHub(HubProcess):
         command = {"channel_id": channel_id, "title": title}
         return str(self.made(self.http.post("/api/v1/topics", command))["topic"]["id"])
 
-    def place(self, name: str) -> tuple[str, str]:
+    def channel_with_topic(self, name: str) -> tuple[str, str]:
         """A new channel with one topic: their ids."""
         channel_id = self.channel(name)
         return channel_id, self.topic(channel_id)
@@ -131,13 +131,13 @@ class ServedHub(HubProcess):
         command = {"topic_id": topic_id, "sender": "tester", "content_raw": content}
         return self.made((client or self.http).post("/api/v1/messages", command))
 
-    def send_many(self, topic_id: str, contents: list[str], most: int = 500) -> list[Any]:
+    def send_many(self, topic_id: str, contents: list[str], batch_max: int = 500) -> list[Any]:
         """Messages in batches of at most `most`; the results in order."""
         results = []
-        for start in range(0, len(contents), most):
+        for start in range(0, len(contents), batch_max):
             messages = [
                 {"topic_id": topic_id, "sender": "tester", "content_raw": content}
-                for content in contents[start : start + most]
+                for content in contents[start : start + batch_max]
             ]
             answer = self.http.post("/api/v1/messages/batch", {"messages": messages})
             assert answer.status == 200, answer

@@ -22,7 +22,7 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self) -> None:
-        """Nothing is free afterwards, not even what was given back meanwhile."""
+        """No space is free afterwards, not even space that was freed meanwhile."""
         for size in (MIB, 4096, 1):
             with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
                 while file.write(b"x" * size):

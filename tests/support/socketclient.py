@@ -1,4 +1,4 @@
-"""A small WebSocket client (RFC 6455) that can also misbehave: it sends what it is told to."""
+"""A small WebSocket client (RFC 6455) that can also send invalid frames."""
 
 import base64
 import json
@@ -162,12 +162,12 @@ class SocketClient:
 
     def events_until(self, number: int) -> list[int]:
         """Ids of the events that come, up to event `number`."""
-        found: list[int] = []
-        while not found or found[-1] < number:
+        results: list[int] = []
+        while not results or results[-1] < number:
             message = self.recv()
             if message["type"] == "event":
-                found.append(message["event_id"])
-        return found
+                results.append(message["event_id"])
+        return results
 
     def close_code(self) -> int:
         """What the server closes with; messages before it are dropped."""

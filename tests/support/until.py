@@ -7,14 +7,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 SECONDS_MAX = 20.0
-LOOK_EVERY_SECONDS = 0.02
+POLL_SECONDS = 0.02
 
 
 def until(
     condition: Callable[[], T],
     seconds_max: float = SECONDS_MAX,
     what: str = "",
-    pause_seconds: float = LOOK_EVERY_SECONDS,
+    pause_seconds: float = POLL_SECONDS,
 ) -> T:
     """What `condition` answers once that is true; fails with `what` if it never is."""
     deadline = time.monotonic() + seconds_max

@@ -1,4 +1,4 @@
-"""Workspaces on disk without a hub: one of ours, and one as another program would make it."""
+"""Workspaces on disk without a hub: our own, and one as another program would make it."""
 
 import sqlite3
 import sys

@@ -64,7 +64,7 @@ class Box:
         code = self.exit_code()
         return code, self.output()
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """The same container once more, after it was killed or stopped."""
         self.wrapped.start()
         until(self._is_healthy, START_SECONDS_MAX, "an answer from /health")
@@ -113,9 +113,9 @@ class Box:
         with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
             for member in archive:
                 if (file := archive.extractfile(member)) is not None:
-                    place = target / member.name
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(file.read())
+                    path = target / member.name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(file.read())
         return target / ".agentlip"
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -55,8 +55,8 @@ def box(image: str, volume: Callable[..., str]) -> Iterator[Callable[..., Box]]:
     """Makes containers; they go before their volumes do."""
     made: list[Box] = []
 
-    def make(place: str, *words: str, **more: object) -> Box:
-        made.append(Box(image, place, *words, **more))  # type: ignore[arg-type]
+    def make(volume: str, *words: str, **more: object) -> Box:
+        made.append(Box(image, volume, *words, **more))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

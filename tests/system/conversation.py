@@ -1,7 +1,7 @@
 """Real history posted to an appliance in a container, and in part edited, moved and deleted.
 
-What was posted, what the API says of it now, and its events are told apart, so that tables made
-of the exported log can be compared with each of them.
+Posted messages, their state in the API, and their events are kept apart, so that tables made of
+the exported log can be compared with each of them.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from ops.history import Entry, changelogs, commits
+from ops.history import PastMessage, changelogs, commits
 from tests.system.box import Box
 from tests.system.conftest import ROOT
 
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 
 
 class Conversation:
-    """The feeds of `ops/demo`, a channel each, as far as they were told by now.
+    """The feeds of `ops/demo`, a channel each, as far as they were posted.
 
     `posted` counts messages by channel, topic and sender as they were sent.
     """
@@ -39,22 +39,22 @@ class Conversation:
         self._tell("debian", list(islice(self._feeds["debian"], count - len(git))))
         return self
 
-    def _tell(self, name: str, entries: list[Entry]) -> None:
-        said = [
-            {"topic_id": self._topic(name, one.topic), "sender": one.sender,
-             "content_raw": one.content}
-            for one in entries
+    def _tell(self, name: str, entries: list[PastMessage]) -> None:
+        messages = [
+            {"topic_id": self._topic(name, entry.topic), "sender": entry.sender,
+             "content_raw": entry.content}
+            for entry in entries
         ]  # fmt: skip
-        for start in range(0, len(said), BATCH):
-            body = {"messages": said[start : start + BATCH]}
+        for start in range(0, len(messages), BATCH):
+            body = {"messages": messages[start : start + BATCH]}
             reply = self._sent("POST", "/api/v1/messages/batch", body, 200)
-            self._alive[name] += [one["message"]["id"] for one in reply["results"]]
+            self._alive[name] += [entry["message"]["id"] for entry in reply["results"]]
         self.posted.update((name, each.topic, each.sender) for each in entries)
         if entries:
             self._change(self._alive[name], self._topic(name, entries[-1].topic))
 
     def _change(self, alive: list[str], target: str) -> None:
-        """Of all that was ever said: some messages are edited, moved, and turned to tombstones."""
+        """Edits, moves and deletes some of all messages so far."""
         edit = {"op": "edit", "content_raw": f"edited when there were {len(alive)}"}
         move = {"op": "move_topic", "to_topic_id": target, "mode": "one"}
         for body, step in ((edit, 7), (move, 19), ({"op": "delete", "actor": "tester"}, 31)):
@@ -71,30 +71,30 @@ class Conversation:
             self._topics[name, title] = self._made("/api/v1/topics", body)["topic"]["id"]
         return self._topics[name, title]
 
-    # -- as the API tells it -----------------------------------------------------------------
+    # -- as the API returns it ---------------------------------------------------------------
 
     def events(self) -> list[Event]:
-        found: list[Event] = []
+        result: list[Event] = []
         after = 0
         while page := self._got(f"/api/v1/events?after={after}&limit={PAGE}")["events"]:
-            found += page
+            result += page
             after = page[-1]["event_id"]
-        return found
+        return result
 
     def messages(self) -> dict[str, tuple[Any, ...]]:
         """Each message as it is now: topic, version, sender, content, and whether it is deleted."""
-        found = {}
+        result = {}
         for channel in self._channels.values():
             before, more = "", True
             while more:
                 page = self._got(f"/api/v1/messages?channel_id={channel}&limit={PAGE}{before}")
-                for one in page["messages"]:
-                    found[one["id"]] = (
-                        one["topic_id"], one["version"], one["sender"], one["content_raw"],
-                        one["deleted_at"] is not None,
+                for entry in page["messages"]:
+                    result[entry["id"]] = (
+                        entry["topic_id"], entry["version"], entry["sender"], entry["content_raw"],
+                        entry["deleted_at"] is not None,
                     )  # fmt: skip
                 more, before = page["has_more"], f"&before_id={page['cursor']}"
-        return found
+        return result
 
     def exported(self) -> int:
         """The newest event that the appliance offers in a segment."""

@@ -64,7 +64,7 @@ def load_and_kill(appliance: Box, topic: str, round_number: int) -> dict[str, tu
 
 
 def assert_whole(database: sqlite3.Connection, acknowledged: dict[str, tuple[str, int]]) -> None:
-    """State and events agree with each other and with what the senders were told."""
+    """State and events agree with each other and with the senders' replies."""
     assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     rows = dict(database.execute("SELECT id, content_raw FROM messages"))
@@ -78,23 +78,23 @@ def assert_whole(database: sqlite3.Connection, acknowledged: dict[str, tuple[str
     assert {k: n for k, (_, n) in acknowledged.items() if events[k][0] != n} == {}
     assert rows.keys() == events.keys()
     versions = dict(database.execute("SELECT id, version FROM messages"))
-    assert {k for k, (_, told) in events.items() if versions[k] != told["version"]} == set()
-    assert {k for k, (_, told) in events.items() if rows[k] != told["content_raw"]} == set()
+    assert {k for k, (_, event) in events.items() if versions[k] != event["version"]} == set()
+    assert {k for k, (_, event) in events.items() if rows[k] != event["content_raw"]} == set()
     numbers = [n for (n,) in database.execute("SELECT event_id FROM events ORDER BY event_id")]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
 def served_events(appliance: Box) -> list[dict[str, object]]:
     """All events as a client replays them."""
-    found: list[dict[str, object]] = []
+    events_read: list[dict[str, object]] = []
     while True:
-        after = found[-1]["event_id"] if found else 0
+        after = events_read[-1]["event_id"] if events_read else 0
         path = f"/api/v1/events?after={after}&limit=1000"
         status, page = appliance.request("GET", path)
         assert status == 200
         if not page["events"]:
-            return found
-        found += page["events"]
+            return events_read
+        events_read += page["events"]
 
 
 def test_killed_in_the_middle_of_sends_it_returns_with_all_of_them(box, volume, tmp_path):
@@ -107,7 +107,7 @@ def test_killed_in_the_middle_of_sends_it_returns_with_all_of_them(box, volume, 
         database = sqlite3.connect(files / "db.sqlite3")
         assert_whole(database, acknowledged)
         database.close()
-        appliance.again()
+        appliance.restart()
 
     replayed = {
         event["data_json"]["message"]["id"]: event["event_id"]  # type: ignore[index]

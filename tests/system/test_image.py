@@ -25,10 +25,10 @@ def test_boots_on_an_empty_volume_and_serves(box, volume):
     assert status == 201
     assert reply["message"]["content_raw"] == "hello"
 
-    said = appliance.output()
-    assert "7464" in said
-    assert "/data/.agentlip/token" in said
-    assert appliance.token not in said
+    output = appliance.output()
+    assert "7464" in output
+    assert "/data/.agentlip/token" in output
+    assert appliance.token not in output
 
 
 def test_becomes_healthy_by_its_own_command(box, volume):
@@ -49,8 +49,8 @@ def test_health_check_fails_with_the_reason_while_it_is_not_ready(box, volume):
     assert check[0] == "CMD"
     assert "Status: running\n" in appliance.sh(" ".join(check[1:]))
     appliance.sh("rm /data/.agentlip/locks/writer.lock")
-    said = appliance.sh(" ".join(check[1:]), expect=3)
-    assert "Status: running, not ready\nReason: host.lock: " in said
+    output = appliance.sh(" ".join(check[1:]), expect=3)
+    assert "Status: running, not ready\nReason: host.lock: " in output
 
 
 def test_commands_run_beside_the_appliance(box, volume):
@@ -72,10 +72,10 @@ def test_the_log_is_exported_to_parquet_beside_the_appliance(box, volume):
 def test_neither_root_nor_a_writable_root_filesystem(box, volume):
     appliance = box(volume()).start()
     assert appliance.sh("id -u").strip() == "10001"
-    for place in ["/", "/etc", "/opt/agentlip", "/usr/local/bin", "/var/tmp"]:
-        appliance.sh(f"echo x >{place}/x", expect=2)
-    for place in ["/data", "/tmp"]:
-        appliance.sh(f"echo x >{place}/x")
+    for path in ["/", "/etc", "/opt/agentlip", "/usr/local/bin", "/var/tmp"]:
+        appliance.sh(f"echo x >{path}/x", expect=2)
+    for path in ["/data", "/tmp"]:
+        appliance.sh(f"echo x >{path}/x")
     modes = appliance.sh("cd /data/.agentlip && stat -c '%a %U' token server.json")
     assert modes.split("\n")[:2] == ["600 agentlip", "600 agentlip"]
 
@@ -103,31 +103,31 @@ def test_a_stop_closes_sockets_with_1001_and_is_quick(box, volume):
 
 
 def test_token_survives_a_stop_and_a_new_container(box, volume):
-    place = volume()
-    first = box(place).start()
+    path = volume()
+    first = box(path).start()
     token, instance = first.token, first.request("GET", "/health")[1]["instance_id"]
     first.signal("SIGTERM")
     assert first.exit_code() == 0
     first.remove()
 
-    second = box(place).start()
+    second = box(path).start()
     assert second.token == token
     assert second.request("GET", "/health")[1]["instance_id"] != instance
 
 
 def test_beyond_loopback_is_refused_unless_said(box, volume):
     up = ["agentlipd", "up", "--foreground", "--workspace", "/data"]
-    code, said = box(volume(), *up, "--host", "0.0.0.0", "--port", "7464").run()
+    code, output = box(volume(), *up, "--host", "0.0.0.0", "--port", "7464").run()
     assert code == 1
-    assert "--unsafe-network" in said
-    assert "Traceback" not in said
+    assert "--unsafe-network" in output
+    assert "Traceback" not in output
 
 
 def test_a_second_appliance_on_the_same_volume_is_refused(box, volume):
-    place = volume()
-    box(place).start()
-    code, said = box(place).run()
+    path = volume()
+    box(path).start()
+    code, output = box(path).run()
     assert code == 2
-    assert "already" in said
-    assert "agentlipd status" in said
-    assert "Traceback" not in said
+    assert "already" in output
+    assert "agentlipd status" in output
+    assert "Traceback" not in output

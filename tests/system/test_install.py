@@ -15,13 +15,13 @@ HERE = Path(sys.executable).parent
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory):
-    """The `bin` of an environment that holds nothing but what `pip install .` brings."""
+    """The `bin` of an environment that has only what `pip install .` installs."""
     tree = clone(tmp_path_factory.mktemp("clone"))
-    place = tmp_path_factory.mktemp("light")
-    subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    done = run(place / "bin/pip", "install", "--disable-pip-version-check", tree)
+    path = tmp_path_factory.mktemp("light")
+    subprocess.run([sys.executable, "-m", "venv", path], check=True)
+    done = run(path / "bin/pip", "install", "--disable-pip-version-check", tree)
     assert done.returncode == 0, done.stdout
-    return place / "bin"
+    return path / "bin"
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_sending_reading_and_the_sdk_work_without_the_server(light, workspace):
     assert run(light / "agentlipd", "down", "--workspace", workspace).returncode == 0
 
     # Nobody serves any more: reading goes straight to the file.
-    told = agentlip("msg", "tail", "--channel", "general", "--topic", "hello", "--json")
-    assert "light" in told
+    output = agentlip("msg", "tail", "--channel", "general", "--topic", "hello", "--json")
+    assert "light" in output
     modules = "import pkgutil, importlib, appliance.sdk as sdk\n" + (
         "for m in pkgutil.walk_packages(sdk.__path__, 'appliance.sdk.'):"
         " importlib.import_module(m.name)"

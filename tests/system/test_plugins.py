@@ -66,14 +66,14 @@ def with_plugins(appliance):
         appliance.sh(f"cat >/data/{path} <<'END'\n{text}\nEND")
     appliance.signal("SIGTERM")
     assert appliance.exit_code() == 0
-    appliance.again()
+    appliance.restart()
     return appliance
 
 
 def listed(appliance, name):
     status, body = appliance.request("GET", "/api/v1/plugins")
     assert status == 200, body
-    return next(one for one in body["plugins"] if one["name"] == name)
+    return next(item for item in body["plugins"] if item["name"] == name)
 
 
 def posted(appliance):
@@ -94,8 +94,8 @@ def tried(appliance, message_id):
 def test_a_plugin_that_tries_fails_in_the_image(box, volume):
     appliance = with_plugins(box(volume()))
     token = appliance.token
-    found = tried(appliance, posted(appliance))
-    assert found == {"done": [], "uid": 10001}  # the appliance's own user: Landlock alone
+    results = tried(appliance, posted(appliance))
+    assert results == {"done": [], "uid": 10001}  # the appliance's own user: Landlock alone
     isolation = listed(appliance, "evil")["isolation"]
     assert isolation["landlock"] >= 3
     assert isolation["seccomp"]
@@ -113,9 +113,9 @@ def test_without_landlock_it_is_not_run_and_that_is_said(box, volume):
     appliance = with_plugins(box(volume(), seccomp=NO_LANDLOCK))
     message_id = posted(appliance)
     until(lambda: listed(appliance, "evil")["state"] == "paused", 20, "a pause")
-    found = listed(appliance, "evil")
-    assert "writing into .agentlip/" in found["reason"]
-    assert (found["isolation"]["write"], found["isolation"]["landlock"]) == ("open", 0)
+    results = listed(appliance, "evil")
+    assert "kept from accessing .agentlip/" in results["reason"]
+    assert (results["isolation"]["write"], results["isolation"]["landlock"]) == ("open", 0)
     _, body = appliance.request("GET", f"/api/v1/messages/{message_id}/enrichments")
     assert body["enrichments"] == []
     assert '"outcome":"unisolated"' in appliance.output()

@@ -61,7 +61,7 @@ def network(engine, compose):
     made.remove()
 
 
-def place(network, service):
+def network_of(network, service):
     """Container settings that put it where the compose file puts the service."""
     address = service["networks"]["front"]["ipv4_address"]
     config = EndpointConfig("1.41", ipv4_address=address)
@@ -71,7 +71,7 @@ def place(network, service):
 @pytest.fixture
 def appliance(network, box, volume, compose):
     service = compose["services"]["appliance"]
-    return box(volume(), env=service["environment"], **place(network, service)).start()
+    return box(volume(), env=service["environment"], **network_of(network, service)).start()
 
 
 @pytest.fixture
@@ -91,16 +91,16 @@ def proxy(network, appliance, compose, proxy_image):
             cap_drop=service["cap_drop"],
             cap_add=service["cap_add"],
             security_opt=service["security_opt"],
-            **place(network, service),
+            **network_of(network, service),
         )
     )
     container.ports = {"443/tcp": ("127.0.0.1",)}
     with container:
         root = "/data/caddy/pki/authorities/local/root.crt"
-        found = until(
+        result = until(
             lambda: (r := container.exec(["cat", root])).exit_code == 0 and r.output, 20, root
         )
-        context = ssl.create_default_context(cadata=found.decode())
+        context = ssl.create_default_context(cadata=result.decode())
         port = int(container.get_exposed_port(443))
         until(lambda: get(port, context, "/health")[0] == 200, 20, "an answer through TLS")
         yield port, context
@@ -152,7 +152,7 @@ def test_a_host_nobody_named_is_refused(appliance):
     connection.close()
 
 
-def test_a_scrape_token_opens_metrics_and_nothing_else(box, volume):
+def test_scrape_token_opens_metrics_only(box, volume):
     store = volume()
     first = box(store).start()
     first.sh("umask 077; echo a-token-for-the-scraper-alone >/data/scrape-token")

@@ -18,9 +18,9 @@ REPEAT_SECONDS_MAX = 3.0
 def clone(target: Path) -> Path:
     """The tree as a commit would hold it: no environment, nothing that git ignores."""
     for file in tracked():
-        place = target / file.relative_to(ROOT)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, place)
+        path = target / file.relative_to(ROOT)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, path)
     return target
 
 
@@ -57,10 +57,10 @@ def tree(tmp_path_factory):
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [each.communicate(timeout=300)[0] for each in both]
+    output = [each.communicate(timeout=300)[0] for each in both]
     # The slower one may find the other starting, which is a conflict and says so.
     codes = sorted(each.returncode for each in both)
-    assert codes in ([0, 0], [0, 2]), said
+    assert codes in ([0, 0], [0, 2]), output
     yield tree
     run(tree / "ops/down", "--workspace", tree / "first")
 
@@ -79,23 +79,23 @@ def test_up_again_is_quick_and_says_what_it_found(tree):
 
 @pytest.mark.slow
 def test_port_and_token_outlive_down_and_up(tree):
-    place = tree / "second"
+    path = tree / "second"
     port = free_port()
-    assert run(tree / "ops/up", "--workspace", place, "--port", port).returncode == 0
-    token = (place / ".agentlip/token").read_text()
+    assert run(tree / "ops/up", "--workspace", path, "--port", port).returncode == 0
+    token = (path / ".agentlip/token").read_text()
     assert health(port) == 200
 
-    down = run(tree / "ops/down", "--workspace", place)
+    down = run(tree / "ops/down", "--workspace", path)
     assert down.returncode == 0, down.stdout
     with pytest.raises(OSError, match="refused"):
         health(port)
-    assert run(tree / "ops/down", "--workspace", place).returncode in (0, 3)
+    assert run(tree / "ops/down", "--workspace", path).returncode in (0, 3)
 
-    up = run(tree / "ops/up", "--workspace", place)
+    up = run(tree / "ops/up", "--workspace", path)
     assert up.returncode == 0, up.stdout
     assert health(port) == 200
-    assert (place / ".agentlip/token").read_text() == token
-    assert run(tree / "ops/down", "--workspace", place).returncode == 0
+    assert (path / ".agentlip/token").read_text() == token
+    assert run(tree / "ops/down", "--workspace", path).returncode == 0
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_a_taken_port_is_named(tree):
 
 
 @pytest.mark.slow
-def test_an_environment_that_broke_is_made_anew(tree):
+def test_broken_environment_is_recreated(tree):
     (tree / ".venv/bin/python").unlink()
     result = run(tree / "ops/env")
     assert result.returncode == 0, result.stdout
@@ -151,7 +151,7 @@ def test_an_unwritable_workspace_is_named(tmp_path):
     assert "--workspace" in result.stdout
 
 
-def test_down_where_nothing_ever_ran_is_no_error(tmp_path):
+def test_down_succeeds_where_nothing_ever_ran(tmp_path):
     result = run(ROOT / "ops/down", "--workspace", tmp_path)
     assert result.returncode == 0
     assert "no appliance" in result.stdout

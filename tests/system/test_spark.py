@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.container, pytest.mark.spark]
 
 JOB_SECONDS_MAX = 400  # a busy machine; a quiet one takes a tenth of it
 SMALL = ("--driver-memory", "768m", "--partitions", "4", "--json")
-# While it serves: what came a second ago is closed.
-EXPORTING = {"AGENTLIP_JOBS__EXPORT": "true", "AGENTLIP_JOBS__EXPORT_SECONDS": "1",
-             "AGENTLIP_JOBS__SEGMENT_OPEN_SECONDS": "1"}  # fmt: skip
+# Export while it serves, and close segments after a second.
+EXPORTING = {"AGENTLIP_EXPORT__EXPORT": "true", "AGENTLIP_EXPORT__EXPORT_SECONDS": "1",
+             "AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS": "1"}  # fmt: skip
 WHERE = ("day", "channel_id", "topic_id", "sender")
 
 
@@ -44,7 +44,7 @@ def network(engine: docker.DockerClient) -> Iterator[Any]:
     made = engine.networks.create(f"agentlip-spark-{uuid4().hex[:12]}", labels={LABEL: "1"})
     yield made
     made.reload()
-    for container in made.containers:  # who asked for us last is removed after us
+    for container in made.containers:  # the test container is removed last
         made.disconnect(container, force=True)
     made.remove()
 
@@ -59,11 +59,11 @@ def jobs(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Itera
 class Jobs:
     """Containers of the jobs' image, as the manifests run them, over two directories."""
 
-    def __init__(self, engine: docker.DockerClient, image: str, place: Path) -> None:
+    def __init__(self, engine: docker.DockerClient, image: str, path: Path) -> None:
         self._engine = engine
         self._image = image
-        self.source = place / "in"
-        self.lake = place / "lake"
+        self.source = path / "in"
+        self.lake = path / "lake"
         for folder in (self.source, self.lake):
             folder.mkdir()
             folder.chmod(0o777)
@@ -82,7 +82,7 @@ class Jobs:
         return container
 
     def run(self, *words: str, network: Any = None, expect: int = 0) -> dict[str, Any]:
-        """The report that the job prints; what it said on the way is shown if it fails."""
+        """The report that the job prints. Its output is shown if it fails."""
         container = self.start(*words, network=network)
         code = container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"]
         out = container.logs(stdout=True, stderr=False).decode()
@@ -91,8 +91,8 @@ class Jobs:
 
     def rows(self, table: str, lake: str = ".") -> list[dict[str, Any]]:
         kind = "silver" if table in ("messages", "topics") else "gold/activity"
-        found = pq.read_table(self.lake / lake / kind / "current" / table).to_pylist()
-        return [row | {"day": date.fromisoformat(str(row["day"]))} for row in found]
+        result = pq.read_table(self.lake / lake / kind / "current" / table).to_pylist()
+        return [row | {"day": date.fromisoformat(str(row["day"]))} for row in result]
 
     def remove(self) -> None:
         for container in self._made:
@@ -106,9 +106,9 @@ def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
         [(each["event_id"], time_of(each), each["name"], each["data_json"]) for each in events]
     )
     gold = jobs.rows("activity")
-    found = {tuple(row[name] for name in WHERE): row for row in gold}
-    assert found.keys() == expected.activity.keys()
-    wrong = {key for key, row in expected.activity.items() if not same(found[key], row)}
+    result = {tuple(row[name] for name in WHERE): row for row in gold}
+    assert result.keys() == expected.activity.keys()
+    wrong = {key for key, row in expected.activity.items() if not same(result[key], row)}
     assert wrong == set()
     pairs = {(*(row[name] for name in WHERE), row["answers"]): row["replies"]
              for row in jobs.rows("pairs")}  # fmt: skip
@@ -118,8 +118,8 @@ def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
         counted[row["channel"], row["topic"], row["sender"]] += row["messages"]
     assert +counted == talk.posted
     silver = jobs.rows("messages")
-    told = [row["event_id"] for row in silver]
-    assert sorted(told) == [e["event_id"] for e in events if e["name"].startswith("message.")]
+    output = [row["event_id"] for row in silver]
+    assert sorted(output) == [e["event_id"] for e in events if e["name"].startswith("message.")]
     newest = {
         row["message_id"]: (row["topic_id"], row["version"], row["sender"], row["content_raw"],
                             row["deleted_at"] is not None)
@@ -183,7 +183,7 @@ def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
     alone = gold_of(jobs)
     from spark import source  # needs PySpark, which this file is also collected without
 
-    assert sum(one.rows for one in source.manifests(jobs.lake / "bronze")) == len(events)
+    assert sum(item.rows for item in source.manifests(jobs.lake / "bronze")) == len(events)
     hub.sh("agentlip export snapshot")
     report = jobs.run("audit", *from_hub, *SMALL, network=network)
     assert report["counts"] == {"as_of_event_id": events[-1]["event_id"], "differences": 0}
@@ -250,9 +250,9 @@ def test_errors_end_the_container_with_their_code_and_one_sentence(jobs: Jobs) -
         SPARK_DRIVER_BIND_ADDRESS="127.0.0.1",
     )  # fmt: skip
     assert container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] == 12
-    said = container.logs().decode()
-    assert "Error: /data/in/events/date=2026-02-01/segment-" in said
-    assert "Traceback" not in said
+    output = container.logs().decode()
+    assert "Error: /data/in/events/date=2026-02-01/segment-" in output
+    assert "Traceback" not in output
     assert not (jobs.lake / "silver/current").exists()
     container = jobs.start("ingest", "--in", "/data/in", "--out", "/data/in/lake", *SMALL)
     assert container.wait(timeout=60)["StatusCode"] == 15
@@ -264,9 +264,9 @@ def test_image_is_what_kubernetes_expects_of_spark(jobs: Jobs) -> None:
         id -u; pwd; java -version 2>&1 | head -1
         ls /opt/entrypoint.sh /opt/spark/bin/spark-submit; ls /opt/spark/jars
     """
-    looked = jobs.start("sh", "-c", script)
-    assert looked.wait(timeout=60)["StatusCode"] == 0
-    lines = looked.logs().decode().splitlines()
+    checked = jobs.start("sh", "-c", script)
+    assert checked.wait(timeout=60)["StatusCode"] == 0
+    lines = checked.logs().decode().splitlines()
     assert lines[:2] == ["185", "/opt/spark/work-dir"]
     assert 'version "17' in lines[2]
     jars = "\n".join(lines[5:])

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from appliance.composition import ROLE_PATHS
 from appliance.kernel.config import BadSettings, load
 from appliance.kernel.datadir import STORES
 from appliance.roles import NEEDS, RolesSettings
@@ -52,11 +53,12 @@ def test_environment_switches_a_role_off():
 
 
 def test_refusal_names_the_role_and_its_setting():
-    refusal = RolesSettings(hub=False).refusal("/api/v1/webhooks/x")
+    hub_off = RolesSettings(hub=False)
+    refusal = ROLE_PATHS.refusal(hub_off, "/api/v1/webhooks/x")
     assert refusal is not None
     assert msgspec.to_builtins(refusal.details) == {"role": "webhooks", "setting": "roles.hub"}
-    assert refusal.message == "webhooks is switched off here (roles.hub = false)"
+    assert refusal.message == "webhooks is switched off (`roles.hub = false`)"
     assert "roles.hub = true" in refusal.hint
-    assert RolesSettings(hub=False).refusal("/v1/stats") is None
-    assert RolesSettings(hub=False).refusal("/nonsense") is None
-    assert RolesSettings().refusal("/api/v1/channels") is None
+    assert ROLE_PATHS.refusal(hub_off, "/v1/stats") is None
+    assert ROLE_PATHS.refusal(hub_off, "/nonsense") is None
+    assert ROLE_PATHS.refusal(RolesSettings(), "/api/v1/channels") is None

@@ -1,8 +1,8 @@
-"""The process a plugin runs in: one line asked, one line answered. Standard library only.
+"""The process a plugin runs in: one line per request and response. Standard library only.
 
-Started by `worker.py` with a socket as standard input. The first line is an order: it becomes
-a supervisor and the plugin's process, which shuts itself in and tells how tightly. The second
-brings the module's source; nothing of it runs before. Every further line is a message.
+`worker.py` starts it with a socket as standard input. The first line is an order: the process
+splits into a supervisor and the plugin's process, which isolates itself and reports how. The second
+line contains the module's source, which runs only then. Every further line is a message.
 """
 
 import json
@@ -38,7 +38,7 @@ def main() -> None:
     try:
         function = _load(module, filename, load)
     except BaseException as error:
-        _answer(raw, _told(error, filename))
+        _answer(raw, _error_report(error, filename))
         return
     _answer(raw, {"version": str(getattr(module, "VERSION", ""))[:100]})
     while line := lines.readline(LINE_BYTES_MAX):
@@ -46,24 +46,24 @@ def main() -> None:
 
 
 def _take_socket() -> socket.socket:
-    """Away from standard input, where the plugin would find it first; nothing else stays open."""
-    place = os.dup(0)
+    """Move the socket away from standard input and close all other descriptors."""
+    duplicate = os.dup(0)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     for descriptor in range(3, 256):
-        if descriptor != place:
+        if descriptor != duplicate:
             try:
                 os.close(descriptor)
             except OSError:
                 continue
-    raw = socket.socket(fileno=place)
-    raw.setblocking(True)  # the parent made it for its event loop
+    raw = socket.socket(fileno=duplicate)
+    raw.setblocking(True)  # the parent created it non-blocking
     return raw
 
 
 def _pid() -> int:
-    """As others see it, also where this process has a PID namespace of its own."""
+    """The pid outside of this process's own PID namespace, if it has one."""
     try:
         return int(Path("/proc/self").readlink().name)
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def _pid() -> int:
 
 def _load(module: types.ModuleType, filename: str, load: dict[str, Any]) -> Any:
     code = compile(load["source"], filename, "exec", dont_inherit=True)
-    sys.modules[module.__name__] = module  # dataclasses look there
+    sys.modules[module.__name__] = module  # dataclasses need it
     exec(code, module.__dict__)
     function = getattr(module, FUNCTIONS[load["type"]], None)
     if not callable(function):
@@ -82,7 +82,7 @@ def _load(module: types.ModuleType, filename: str, load: dict[str, Any]) -> Any:
 
 def _work(function: Any, line: bytes, load: dict[str, Any], filename: str) -> bytes:
     try:
-        # Fresh every time: what the plugin does to them, it does to its own.
+        # Decoded for each call, so that a plugin can't change what the next call gets.
         outputs = function(json.loads(line), json.loads(load["config"]))
         if not isinstance(outputs, list):
             return json.dumps({"error": "NotAList"}).encode()
@@ -91,11 +91,11 @@ def _work(function: Any, line: bytes, load: dict[str, Any], filename: str) -> by
             return json.dumps({"error": "TooLarge"}).encode()
         return f'{{"cpu":{time.process_time()},"outputs":{text}}}'.encode()
     except BaseException as error:
-        return json.dumps(_told(error, filename)).encode()
+        return json.dumps(_error_report(error, filename)).encode()
 
 
-def _told(error: BaseException, filename: str) -> dict[str, Any]:
-    """Of which class and on which line. Its text may quote a message, so it stays here."""
+def _error_report(error: BaseException, filename: str) -> dict[str, Any]:
+    """The class and line of an error. Its text may quote a message, so it is not reported."""
     at = error.lineno if isinstance(error, SyntaxError) and error.filename == filename else None
     step = error.__traceback__
     while step is not None:

@@ -1,4 +1,4 @@
-"""`agentlip plugin`, `re-enrich`, `re-extract`: how plugins are, and having them work again."""
+"""`agentlip plugin`, `re-enrich`, `re-extract`: status of plugins, and reprocessing."""
 
 from typing import Annotated, Any
 
@@ -9,30 +9,30 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import hub_client, segment
 from appliance.hub.plugins.wire import Isolation, gaps
 
-app = plain_app("Plugins: how they are, and what they found. They are named in agentlip.toml.")
+app = plain_app("Plugins: their state and results. They are configured in agentlip.toml.")
 re_enrich_app = plain_app()
 re_extract_app = plain_app()
 
 PATH = "/api/v1/plugins"
 
 PluginFlag = Annotated[
-    list[str] | None, typer.Option("--plugin", help="Only this one; may be repeated.")
+    list[str] | None, typer.Option("--plugin", help="Only this plugin; may be repeated.")
 ]
 
 
 @app.command("list")
 @common
 def list_plugins(session: Session) -> None:
-    """Each plugin's state, its breaker, and how far it is behind the log."""
+    """List plugins with state, circuit breaker, and lag behind the log."""
     rows = hub_client(session).get(PATH)["plugins"]
     if session.machine:
         session.table(rows, [], empty="")
         return
-    shown = [
+    table_rows = [
         {
             **row,
             "shut_in": _isolation(row["isolation"]),
-            "by": _held_by(row["isolation"]),
+            "by": _isolated_by(row["isolation"]),
             "why": row["reason"],
         }
         for row in rows
@@ -40,22 +40,24 @@ def list_plugins(session: Session) -> None:
     columns = [("NAME", "name"), ("TYPE", "type"), ("STATE", "state"), ("BREAKER", "breaker")]
     columns += [("CURSOR", "cursor"), ("LAG", "lag"), ("DONE", "done"), ("FAILED", "failed")]
     columns += [("ISOLATION", "shut_in"), ("BY", "by"), ("REASON", "why")]
-    session.table(shown, columns, empty="no plugins; name some in agentlip.toml: docs/plugins.md")
+    session.table(
+        table_rows, columns, empty="no plugins; add some to agentlip.toml: docs/how-to/plugins.md"
+    )
 
 
 @app.command("found")
 @common
-def found_in(
+def list_enrichments(
     session: Session,
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
 ) -> None:
-    """What linkifiers found in a message, as far as it still speaks of its text."""
+    """Show what linkifiers found in a message's current text."""
     answer = hub_client(session).get(f"/api/v1/messages/{segment(message_id)}/enrichments")
     rows = answer["enrichments"]
     if not session.machine:
         rows = [{**row, "at": "{start}-{end}".format(**row["span"])} for row in rows]
     columns = [("PLUGIN", "plugin"), ("KIND", "kind"), ("SPAN", "at"), ("DATA", "data")]
-    session.table(rows, columns, empty="nothing was found in it")
+    session.table(rows, columns, empty="no enrichments")
 
 
 @re_enrich_app.command()
@@ -63,17 +65,21 @@ def found_in(
 def re_enrich(
     session: Session,
     since: Annotated[
-        int, typer.Option("--since", min=0, help="Messages changed after this event; 0: all.")
+        int,
+        typer.Option("--since", min=0, help="Reprocess messages changed after this event; 0: all."),
     ],
     plugin: PluginFlag = None,
 ) -> None:
-    """Have plugins go through the log again: agentlip re-enrich --since 0 --plugin urls."""
+    """Reprocess the event log with plugins.
+
+    Example: agentlip re-enrich --since 0 --plugin urls
+    """
     answer = hub_client(session).post(f"{PATH}/re-enrich", _body(plugin, since=since))
     if session.machine:
         session.answer(answer, "")
         return
     for row in answer["taken"]:
-        sentence = "{plugin}: the log from event {after} to {until} will be gone through"
+        sentence = "{plugin}: events {after} to {until} will be reprocessed"
         session.answer(row, sentence.format(**row))
     if not answer["taken"]:
         note("no plugin is in use; see: agentlip plugin list")
@@ -86,7 +92,10 @@ def re_extract(
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
     plugin: PluginFlag = None,
 ) -> None:
-    """Have extractors look at one message again: agentlip re-extract --message-id msg_…."""
+    """Run extractors on one message again.
+
+    Example: agentlip re-extract --message-id msg_01K9Z7V0F5W3M2D8S6T4R1Q0P9
+    """
     answer = hub_client(session).post(f"{PATH}/re-extract", _body(plugin, message_id=message_id))
     rows = answer["results"]
     if session.as_json:
@@ -100,21 +109,21 @@ def _body(plugins: list[str] | None, **fields: Any) -> dict[str, Any]:
     return {**fields, "plugins": plugins} if plugins else fields
 
 
-def _isolation(found: dict[str, Any] | None) -> str:
-    """`not started`, or what the plugin may do, beside reading what the settings name."""
-    if found is None:
+def _isolation(report: dict[str, Any] | None) -> str:
+    """`not started`, `shut in`, or what the plugin can do without permission."""
+    if report is None:
         return "not started"
-    open_ = gaps(msgspec.convert(found, Isolation), network=False, subprocesses=False)
+    open_ = gaps(msgspec.convert(report, Isolation), network=False, subprocesses=False)
     return f"OPEN: {', '.join(open_)}" if open_ else "shut in"
 
 
-def _held_by(found: dict[str, Any] | None) -> str:
-    """What it was at its last start, as the kernel confirmed it."""
-    if found is None:
+def _isolated_by(report: dict[str, Any] | None) -> str:
+    """The means of isolation at the last start, as confirmed by the kernel."""
+    if report is None:
         return ""
-    isolation = msgspec.convert(found, Isolation)
-    held = [] if isolation.uid is None else [f"uid {isolation.uid}"]
-    held += [f"landlock {isolation.landlock}"] if isolation.landlock else []
-    held += ["seccomp"] if isolation.seccomp else []
-    held += ["pid namespace"] if isolation.pid_namespace else []
-    return ", ".join(held) or "nothing"
+    isolation = msgspec.convert(report, Isolation)
+    means = [] if isolation.uid is None else [f"uid {isolation.uid}"]
+    means += [f"landlock {isolation.landlock}"] if isolation.landlock else []
+    means += ["seccomp"] if isolation.seccomp else []
+    means += ["pid namespace"] if isolation.pid_namespace else []
+    return ", ".join(means) or "nothing"

@@ -1,4 +1,4 @@
-"""The plugins' listings: how far each is, and what was found in a message."""
+"""The plugins' listings: cursors, and the enrichments of a message."""
 
 from typing import Any
 
@@ -8,14 +8,13 @@ from peewee import SQL
 from appliance.hub import wire as hub_wire
 from appliance.hub.model import Enrichment
 from appliance.hub.plugins import wire
-from appliance.hub.plugins.model import Cursor as StoredCursor
-from appliance.hub.plugins.model import EnrichmentSet
-from appliance.hub.plugins.queries import PLUGINS_MAX, Cursor, content_hash, messages
+from appliance.hub.plugins.model import EnrichmentSet, PluginCursor
+from appliance.hub.plugins.queries import PLUGINS_MAX, CursorRow, content_hash, messages
 from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES
 from appliance.kernel.reader import Reader
 
-_CURSORS = statement(StoredCursor.select(*fields(StoredCursor, Cursor.__struct_fields__)))
+_CURSORS = statement(PluginCursor.select(*fields(PluginCursor, CursorRow.__struct_fields__)))
 _SETS = statement(
     EnrichmentSet.select(
         EnrichmentSet.plugin, EnrichmentSet.content_hash, EnrichmentSet.enrichment_ids
@@ -32,12 +31,12 @@ _ENRICHMENTS = statement(
 )  # fmt: skip
 
 
-def cursors(reader: Reader) -> dict[str, Cursor]:
-    return {row[0]: Cursor(*row) for row in reader.rows(_CURSORS, limit=PLUGINS_MAX)}
+def cursors(reader: Reader) -> dict[str, CursorRow]:
+    return {row[0]: CursorRow(*row) for row in reader.rows(_CURSORS, limit=PLUGINS_MAX)}
 
 
 def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentList:
-    """Those that speak of the text as it is now."""
+    """The enrichments of the current text."""
     message = messages(reader, [message_id]).get(message_id)
     if message is None:
         raise hub_wire.NoSuchMessage(details={"message_id": message_id})
@@ -51,21 +50,21 @@ def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentL
         make=tuple,
         size=lambda row: ROW_BYTES + len(row[4].encode()),
     )
-    found = []
+    enriched = []
     for id_, kind, start, end, data, created_at in rows:
-        # What other programs wrote tells nothing of the text but its time.
+        # Enrichments of other programs have no content hash; compare their time.
         plugin, fits = owner.get(id_, (None, created_at >= (message.edited_at or "")))
         if fits:
-            span = wire.Span(start, end)
+            span = wire.TextSpan(start, end)
             raw: Any = msgspec.Raw(data.encode())
-            found.append(wire.Enrichment(id_, kind, span, raw, plugin, created_at))
-    return wire.EnrichmentList(message_id, message.version, found, has_more)
+            enriched.append(wire.Enrichment(id_, kind, span, raw, plugin, created_at))
+    return wire.EnrichmentList(message_id, message.version, enriched, has_more)
 
 
 def _owners(reader: Reader, message_id: str, current: bytes) -> dict[str, tuple[str, bool]]:
-    """Of each enrichment its plugin, and whether it was found in the current text."""
+    """For each enrichment id, its plugin and whether it belongs to the current text."""
     return {
-        id_: (plugin, found_in == current)
-        for plugin, found_in, ids in reader.rows(_SETS, {"message": message_id}, limit=PLUGINS_MAX)
+        id_: (plugin, text_hash == current)
+        for plugin, text_hash, ids in reader.rows(_SETS, {"message": message_id}, limit=PLUGINS_MAX)
         for id_ in msgspec.json.decode(ids)
     }

@@ -1,19 +1,18 @@
-"""PluginRunner: takes one plugin along the event log, from its stored cursor."""
+"""PluginRunner: runs one plugin over the event log, from its stored cursor."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from appliance.hub import wire as hub_wire
 from appliance.hub.plugins import metrics, queries, writes
-from appliance.hub.plugins.pending_messages import CREATED, DELETED, EDITED, Agenda
+from appliance.hub.plugins.pending_messages import CREATED, DELETED, EDITED, PendingMessages
 from appliance.hub.plugins.plugin import Plugin
-from appliance.hub.plugins.queries import Cursor
-from appliance.hub.plugins.worker import Failure
+from appliance.hub.plugins.queries import CursorRow
+from appliance.hub.plugins.worker import PluginFailure
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.feed import Feed, Subscription
+from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
@@ -22,13 +21,13 @@ PIECE_EVENTS = 500  # read from the log at once
 WANTED = (CREATED, EDITED)
 TOGETHER = 16  # messages whose results are stored together
 ROUND_MESSAGES = 500  # in one round
-NEWS_MAX = 1  # none is kept: the log is where they are read
+QUEUE_MAX = 1  # events are read from the log, so the queue keeps none
 IDLE_SECONDS = 5.0
-REST_SECONDS_MIN = 1.0  # after the store has refused
+REST_SECONDS_MIN = 1.0  # after the store has refused a write
 
 
 class PluginRunner(Loop):
-    """One greenlet a plugin: one that hangs keeps no other waiting."""
+    """One greenlet for each plugin, so that a hanging plugin blocks no other."""
 
     name = "hub_plugin_runner"
 
@@ -36,10 +35,10 @@ class PluginRunner(Loop):
         super().__init__(clock, log)
         self.plugin = plugin
         self.shortest_seconds = plugin.settings.poll_seconds
-        self._news: Subscription | None = None
+        self._subscription: FeedSubscription | None = None
         self._store = store
         self._feed = feed
-        self._agenda: Agenda | None = None
+        self._pending: PendingMessages | None = None
         self._stored = 0  # the cursor in the database
         self._stored_at = float("-inf")
         self._may_redo = True
@@ -47,74 +46,78 @@ class PluginRunner(Loop):
 
     @property
     def cursor(self) -> int:
-        return 0 if self._agenda is None else self._agenda.mark
+        return 0 if self._pending is None else self._pending.cursor
 
     @property
     def pending(self) -> int:
-        return 0 if self._agenda is None else self._agenda.pending
+        return 0 if self._pending is None else self._pending.count
 
     @property
     def lag(self) -> int:
-        return 0 if self._agenda is None else max(0, self._feed.head - self._agenda.mark)
+        return 0 if self._pending is None else max(0, self._feed.head - self._pending.cursor)
 
     def start(self) -> None:
-        """Before anything is served: a new plugin sees all that is posted from now on."""
+        """Called before anything is served, so that a new plugin sees every message from now on."""
         try:
             self._begin()
         except ApplianceError as error:
-            # With a full disk nothing is posted either; the first round tries again.
+            # On a full disk nothing can be posted either; the first round retries.
             self.log.warning("no cursor yet", plugin=self.plugin.name, code=error.code)
-        self._news = self._feed.subscribe(NEWS_MAX)
-        self._news.direct = self._hear
+        self._subscription = self._feed.subscribe(QUEUE_MAX)
+        self._subscription.direct = self._on_publish
         super().start()
 
     def stop(self, timeout_seconds: float = 0.5) -> None:
-        if self._news is not None:
-            self._feed.unsubscribe(self._news)
+        if self._subscription is not None:
+            self._feed.unsubscribe(self._subscription)
         super().stop(timeout_seconds)
 
-    def _hear(self, _items: Sequence[Any]) -> bool:
-        """There is something in the log: it is read there, not here."""
+    def _on_publish(self, _items: Sequence[Any]) -> bool:
+        """Wake the loop, which reads the event from the log."""
         self.nudge()
         return True
 
     @property
     def interval_seconds(self) -> float:  # type: ignore[override]
-        """Until a round without news: one is due soon, or only looks after an idle process."""
-        plugin, agenda = self.plugin, self._agenda
+        """Seconds until the next round if nothing is published."""
+        plugin, pending = self.plugin, self._pending
         if plugin.broken:
             return IDLE_SECONDS
         if plugin.paused:
             return REST_SECONDS_MIN
-        if agenda is None or agenda.pending or self._may_redo or self.lag:
+        if pending is None or pending.count or self._may_redo or self.lag:
             return plugin.settings.poll_seconds
-        if agenda.mark != self._stored:
+        if pending.cursor != self._stored:
             return plugin.settings.cursor_seconds
         return IDLE_SECONDS
 
-    def look_for_redo(self) -> None:
-        """Something was asked for again."""
+    def request_redo(self) -> None:
+        """Reprocessing was requested."""
         self._may_redo = True
         self.nudge()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """A round, unless the store refused the last one and wants to be left alone."""
-        if self._news is not None and self._news.lagging:  # the feed jumped; the log has it all
-            self._news.recover()
+        """One round, unless the store has refused writes recently."""
+        if (
+            self._subscription is not None and self._subscription.lagging
+        ):  # the feed jumped; the log has it all
+            self._subscription.recover()
         if self.clock.monotonic() < self._rest_until:
             return {}
         try:
             return self._round(now_ms)
         except Unavailable as error:
-            # What was found is lost, and the messages are still on the agenda.
+            # The results are lost; their messages are still pending.
             seconds = max(REST_SECONDS_MIN, error.retry_after or 0.0)
             self._rest_until = self.clock.monotonic() + seconds
-            self.log.warning("a plugin waits", plugin=self.plugin.name, code=error.code)
+            self.log.warning(
+                "a plugin waits for the store", plugin=self.plugin.name, code=error.code
+            )
             return {}
 
     def _round(self, now_ms: int) -> dict[str, int]:
-        """What has come in, then what was asked for again, at most ROUND_MESSAGES of both."""
-        agenda = self._begin() if self._agenda is None else self._agenda
+        """New messages, then reprocessing; at most ROUND_MESSAGES of both."""
+        pending = self._begin() if self._pending is None else self._pending
         counts = {"done": 0, "failed": 0, "stale": 0}
         plugin = self.plugin
         if plugin.broken or plugin.paused:
@@ -122,12 +125,12 @@ class PluginRunner(Loop):
             return counts
         left = ROUND_MESSAGES
         while left > 0 and not plugin.paused:
-            self._read_on(agenda, now_ms)
-            due = agenda.due(now_ms, min(TOGETHER, left))
+            self._read_on(pending, now_ms)
+            due = pending.due(now_ms, min(TOGETHER, left))
             if not due:
                 break
             left -= len(due)
-            if not self._take(agenda, due, counts):
+            if not self._take(pending, due, counts):
                 break
             now_ms = self.clock.now_ms()
         else:
@@ -140,85 +143,82 @@ class PluginRunner(Loop):
         return counts
 
     def flush(self, within: float = 0.0) -> None:
-        """Store the cursor if it moved, unless that was done less than `within` ago."""
-        agenda, now = self._agenda, self.clock.monotonic()
-        if agenda is None or agenda.mark == self._stored or now - self._stored_at < within:
+        """Store the cursor if it moved, at most every `within` seconds."""
+        pending, now = self._pending, self.clock.monotonic()
+        if pending is None or pending.cursor == self._stored or now - self._stored_at < within:
             return
-        mark = agenda.mark
-        self._store.write(writes.move_cursor, self.plugin.name, mark)
-        self._stored, self._stored_at = mark, now
+        cursor = pending.cursor
+        self._store.write(writes.move_cursor, self.plugin.name, cursor)
+        self._stored, self._stored_at = cursor, now
 
-    def _begin(self) -> Agenda:
+    def _begin(self) -> PendingMessages:
         name, settings = self.plugin.name, self.plugin.settings
-        found: Cursor | None = self._store.read(queries.cursor, name)
-        found = found or self._store.write(writes.begin, name, self._feed.head)
-        self._stored = found.cursor
-        self._agenda = Agenda(
-            # A restored database may end before the cursor of its former life.
-            min(found.cursor, self._feed.head),
+        stored: CursorRow | None = self._store.read(queries.cursor, name)
+        stored = stored or self._store.write(writes.begin, name, self._feed.head)
+        self._stored = stored.cursor
+        self._pending = PendingMessages(
+            # A restored database may end before the stored cursor.
+            min(stored.cursor, self._feed.head),
             settings.pending_max,
             int(settings.debounce_seconds * 1000),
             int(settings.debounce_seconds_max * 1000),
         )
-        return self._agenda
+        return self._pending
 
-    def _read_on(self, agenda: Agenda, now_ms: int) -> None:
-        """Fill the agenda from the log, as far as there is room and something new."""
-        while agenda.has_room and agenda.position < (head := self._feed.head):
-            piece = self._read(agenda.position, head, PIECE_EVENTS)
+    def _read_on(self, pending: PendingMessages, now_ms: int) -> None:
+        """Read new events from the log until enough messages are pending."""
+        while pending.has_capacity and pending.position < (head := self._feed.head):
+            piece = self._read(pending.position, head, PIECE_EVENTS)
             for event_id, name, entity_id, ts, fits in piece:
                 if fits or name == DELETED:
-                    agenda.note(event_id, name, entity_id, _ms(ts, now_ms), now_ms)
+                    pending.note(event_id, name, entity_id, _ms(ts, now_ms), now_ms)
                 else:
-                    agenda.position = event_id
+                    pending.position = event_id
             if len(piece) < PIECE_EVENTS:
-                agenda.position = head
+                pending.position = head
 
-    def _read(self, after: int, until: int, most: int) -> list[queries.LogEntry]:
-        return self._store.read(queries.log_piece, after, until, most, self.plugin.needed)
+    def _read(self, after: int, until: int, events_max: int) -> list[queries.LogEntry]:
+        return self._store.read(queries.log_piece, after, until, events_max, self.plugin.needed)
 
-    def _take(self, agenda: Agenda, ids: list[str], counts: dict[str, int]) -> bool:
-        """Work on them and store; False when the plugin can't work just now."""
+    def _take(self, pending: PendingMessages, ids: list[str], counts: dict[str, int]) -> bool:
+        """Process messages and store the results. False if the plugin can't work at the moment."""
         messages = self._store.read(queries.messages, ids)
         worked: list[tuple[str, Call]] = []
         able = True
         for message_id in ids:
             message = messages.get(message_id)
             if message is None or message.deleted_at is not None:
-                agenda.done(message_id)
+                pending.done(message_id)
                 continue
             try:
-                worked.append((message_id, self._work(message)))
-            except Failure as failure:
+                with self.plugin.lock:
+                    worked.append((message_id, self.plugin.work(message)))
+            except PluginFailure as failure:
                 able = not failure.passing
                 if able:
                     counts["failed"] += 1
-                    agenda.done(message_id)
+                    pending.done(message_id)
             if not able or self.plugin.paused:
                 break
         for message_id, outcome in self._keep(worked):
             if outcome == "stale":
                 counts["stale"] += 1
-                agenda.again(message_id, self.clock.now_ms())
+                pending.defer(message_id, self.clock.now_ms())
             else:
                 counts["done"] += 1
-                agenda.done(message_id)
+                pending.done(message_id)
         return able
 
-    def _work(self, message: hub_wire.Message) -> Call:
-        with self.plugin.turn:
-            return self.plugin.work(message)
-
     def _keep(self, worked: list[tuple[str, Call]]) -> list[tuple[str, str]]:
-        """Store what was found; what became of each. Raises if the store refuses: then the
-        messages are still on the agenda."""
+        """Store results; returns (message id, outcome) pairs. Raises if the store refuses all of
+        them; the messages are then still pending."""
         if not worked:
             return []
-        done, trouble = [], None
+        done, error = [], None
         outcomes = self._store.write_many([call for _, call in worked])
         for (message_id, _), outcome in zip(worked, outcomes, strict=True):
             if isinstance(outcome.error, Unavailable):
-                trouble = outcome.error
+                error = outcome.error
                 continue
             if outcome.error is not None:
                 self.log.error(
@@ -232,37 +232,37 @@ class PluginRunner(Loop):
                 metrics.stale.labels(self.plugin.name).inc()
             metrics.stored.labels(self.plugin.name).inc(items)
             done.append((message_id, what))
-        if trouble is not None and not done:
-            raise trouble  # of the others, the next round hears
+        if error is not None and not done:
+            raise error  # if some were stored, the next round retries the others
         return done
 
-    def _redo(self, most: int, counts: dict[str, int]) -> None:
-        """A piece of what `re-enrich` asked for. Its cursor moves when all of it is stored."""
-        self._may_redo = False  # before looking: what is asked for meanwhile says so again
-        asked: Cursor | None = self._store.read(queries.cursor, self.plugin.name)
-        if asked is None or asked.redo_cursor is None or asked.redo_until is None:
+    def _redo(self, events_max: int, counts: dict[str, int]) -> None:
+        """Process a piece of a `re-enrich` request; its cursor moves after everything is stored."""
+        self._may_redo = False  # before reading: a request made meanwhile sets it again
+        stored: CursorRow | None = self._store.read(queries.cursor, self.plugin.name)
+        if stored is None or stored.redo_cursor is None or stored.redo_until is None:
             return
         self._may_redo = True
-        piece = self._read(asked.redo_cursor, asked.redo_until, most)
+        piece = self._read(stored.redo_cursor, stored.redo_until, events_max)
         ids = dict.fromkeys(entity_id for _, name, entity_id, _, _ in piece if name in WANTED)
-        again = Agenda(asked.redo_cursor, len(ids) + 1, 0, 0)
+        pending = PendingMessages(stored.redo_cursor, len(ids) + 1, 0, 0)
         for event_id, name, entity_id, _, fits in piece:
             if fits or name == DELETED:
-                again.note(event_id, name, entity_id, 0, 0)
+                pending.note(event_id, name, entity_id, 0, 0)
             else:
-                again.position = event_id
-        while (due := again.due(self.clock.now_ms(), TOGETHER)) and not self.plugin.paused:
-            if not self._take(again, due, counts):
+                pending.position = event_id
+        while (due := pending.due(self.clock.now_ms(), TOGETHER)) and not self.plugin.paused:
+            if not self._take(pending, due, counts):
                 break
-        reached = again.mark
-        if len(piece) < most and not again.pending:
-            reached = asked.redo_until
-        if reached > asked.redo_cursor or reached >= asked.redo_until:
-            self._store.write(writes.move_redo, self.plugin.name, asked.redo_cursor, reached)
+        reached = pending.cursor
+        if len(piece) < events_max and not pending.count:
+            reached = stored.redo_until
+        if reached > stored.redo_cursor or reached >= stored.redo_until:
+            self._store.write(writes.move_redo, self.plugin.name, stored.redo_cursor, reached)
 
 
 def _ms(ts: str, now_ms: int) -> int:
-    """When an event happened; other programs may have written something else."""
+    """The time of an event in milliseconds; `now_ms` if another program wrote no valid time."""
     try:
         return int(datetime.fromisoformat(ts).timestamp() * 1000)
     except ValueError:

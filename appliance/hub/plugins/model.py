@@ -1,11 +1,11 @@
-"""The plugins' tables, in the hub's store."""
+"""The plugins' tables in the hub's store."""
 
 import peewee
 
 from appliance.kernel.model import Table
 
 
-class Cursor(Table):
+class PluginCursor(Table):
     plugin = peewee.TextField(primary_key=True)
     cursor = peewee.IntegerField()
     redo_cursor = peewee.IntegerField(null=True)

@@ -1,4 +1,4 @@
-"""What a plugin says, judged: decoded strictly, and refused whole if any of it is wrong."""
+"""Validates a plugin's output: decoded strictly, and refused as a whole if any part is invalid."""
 
 from typing import Any
 
@@ -13,30 +13,30 @@ from appliance.kernel.errors import ApplianceError, Invalid
 
 Added = tuple[hub_wire.AddAttachment, str]  # with its dedupe key
 
-_findings = msgspec.json.Decoder(list[wire.Finding]).decode
+_findings = msgspec.json.Decoder(list[wire.EnrichmentFinding]).decode
 _extracts = msgspec.json.Decoder(list[wire.Extract]).decode
 
 
 class BadOutput(Exception):
-    """Why it is refused, as a sentence without anything that the plugin said."""
+    """Why the output is refused. The message contains nothing of the output itself."""
 
 
-def findings(raw: msgspec.Raw, content: str, items_max: int) -> list[wire.Finding]:
-    """A linkifier's. Raises BadOutput."""
-    found: list[wire.Finding] = _decoded(_findings, raw, items_max)
-    for finding in found:
+def findings(raw: msgspec.Raw, content: str, items_max: int) -> list[wire.EnrichmentFinding]:
+    """The output of a linkifier. Raises BadOutput."""
+    items: list[wire.EnrichmentFinding] = _decoded(_findings, raw, items_max)
+    for finding in items:
         if not finding.span.start < finding.span.end <= len(content):
-            raise BadOutput("a span is empty or leaves the message's text")
+            raise BadOutput("a span is empty or outside the message's text")
         _judge(_check_finding, finding)
-    return found
+    return items
 
 
 def extracts(raw: msgspec.Raw, message_id: str, items_max: int) -> list[Added]:
-    """An extractor's, as what a client would post. Raises BadOutput."""
+    """The output of an extractor as commands to add attachments. Raises BadOutput."""
     added = []
-    for one in _decoded(_extracts, raw, items_max):
+    for extract in _decoded(_extracts, raw, items_max):
         command = hub_wire.AddAttachment(
-            one.kind, one.value_json, one.key or None, one.dedupe_key, message_id
+            extract.kind, extract.value_json, extract.key or None, extract.dedupe_key, message_id
         )
         added.append((command, _judge(_check_extract, command)))
     return added
@@ -46,9 +46,11 @@ def _decoded(decode: Any, raw: msgspec.Raw, items_max: int) -> Any:
     try:
         items = decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        raise BadOutput("it is not of the shape that its type of plugin gives") from None
+        raise BadOutput(
+            "the output is not a list of the items that this type of plugin returns"
+        ) from None
     if len(items) > items_max:
-        raise BadOutput("it holds more items than plugins.items_max")
+        raise BadOutput("the output has more items than plugins.items_max")
     return items
 
 
@@ -56,11 +58,11 @@ def _judge(check: Any, item: Any) -> Any:
     try:
         return check(item)
     except (ApplianceError, RecursionError, UnicodeError):
-        raise BadOutput("an item is too large, too deep, or has a text or address in it that"
-                        " may not be stored") from None  # fmt: skip
+        raise BadOutput("an item is too large, too deep, or contains a text or address that"
+                        " can't be stored") from None  # fmt: skip
 
 
-def _check_finding(finding: wire.Finding) -> None:
+def _check_finding(finding: wire.EnrichmentFinding) -> None:
     check_name(kind=finding.kind)
     attachments.check_value(finding.data)
     if len(encode(finding.data)) > hub_wire.VALUE_BYTES_MAX:

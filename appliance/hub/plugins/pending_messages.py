@@ -1,7 +1,7 @@
-"""The messages one plugin has yet to see, and how far its cursor may go. Pure.
+"""The messages that one plugin has yet to process, and how far its cursor may move. Pure.
 
-Events are noted in the order of the log. Several about one message become one entry, which
-keeps the place of the first: so the oldest entry says how far all is done.
+Events are noted in log order. Several events of one message share one entry with the event id of
+the first, so the oldest entry shows up to where everything is processed.
 """
 
 import msgspec
@@ -9,14 +9,14 @@ import msgspec
 CREATED, EDITED, DELETED = "message.created", "message.edited", "message.deleted"
 
 
-class Entry(msgspec.Struct):
-    event_id: int  # the first event that asked for it
+class PendingEntry(msgspec.Struct):
+    event_id: int  # the first event of the message
     due_ms: int
-    since_ms: int  # when it was first put off
+    since_ms: int  # when it was first deferred
 
 
-class Agenda:
-    """`position`: up to where the log has been read."""
+class PendingMessages:
+    """`position`: the last event read from the log."""
 
     def __init__(
         self, cursor: int, pending_max: int, debounce_ms: int, debounce_ms_max: int
@@ -25,19 +25,19 @@ class Agenda:
         self._pending_max = pending_max
         self._debounce_ms = debounce_ms
         self._debounce_ms_max = max(debounce_ms, debounce_ms_max)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, PendingEntry] = {}
 
     @property
-    def pending(self) -> int:
+    def count(self) -> int:
         return len(self._entries)
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         return len(self._entries) < self._pending_max
 
     @property
-    def mark(self) -> int:
-        """Everything up to this event has been dealt with."""
+    def cursor(self) -> int:
+        """Everything up to this event is processed."""
         for entry in self._entries.values():
             return entry.event_id - 1
         return self.position
@@ -46,34 +46,34 @@ class Agenda:
         """The next event of the log; `at_ms` is when it happened."""
         self.position = event_id
         if name == CREATED:
-            self._entries.setdefault(message_id, Entry(event_id, now_ms, now_ms))
+            self._entries.setdefault(message_id, PendingEntry(event_id, now_ms, now_ms))
         elif name == EDITED:
-            entry = self._entries.setdefault(message_id, Entry(event_id, now_ms, now_ms))
+            entry = self._entries.setdefault(message_id, PendingEntry(event_id, now_ms, now_ms))
             self._put_off(entry, min(at_ms, now_ms), now_ms)
         elif name == DELETED:
             self._entries.pop(message_id, None)
 
-    def again(self, message_id: str, now_ms: int) -> None:
-        """It changed while it was worked on: later, when it has calmed down."""
+    def defer(self, message_id: str, now_ms: int) -> None:
+        """Process it later, because it changed while the plugin worked on it."""
         entry = self._entries.get(message_id)
         if entry is not None:
             self._put_off(entry, now_ms, now_ms)
 
-    def due(self, now_ms: int, most: int) -> list[str]:
-        """At most `most` messages whose time has come, oldest first."""
-        found = []
+    def due(self, now_ms: int, limit: int) -> list[str]:
+        """At most `limit` messages that are due, oldest first."""
+        due = []
         for message_id, entry in self._entries.items():
             # A clock that went back must not leave an entry waiting for days.
             if entry.due_ms <= now_ms or entry.due_ms > now_ms + self._debounce_ms_max:
-                found.append(message_id)
-                if len(found) == most:
+                due.append(message_id)
+                if len(due) == limit:
                     break
-        return found
+        return due
 
     def done(self, message_id: str) -> None:
         self._entries.pop(message_id, None)
 
-    def _put_off(self, entry: Entry, from_ms: int, now_ms: int) -> None:
+    def _put_off(self, entry: PendingEntry, from_ms: int, now_ms: int) -> None:
         if entry.since_ms > now_ms:
             entry.since_ms = now_ms
         entry.due_ms = min(from_ms + self._debounce_ms, entry.since_ms + self._debounce_ms_max)

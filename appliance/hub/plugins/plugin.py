@@ -1,4 +1,4 @@
-"""One plugin at work: its worker and its breaker, and what it says about a message."""
+"""One plugin in use: its worker, its circuit breaker, and its results for messages."""
 
 from pathlib import Path
 from typing import Any
@@ -7,20 +7,21 @@ import msgspec
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins import metrics, output, source, wire, writes
-from appliance.hub.plugins.breaker import Breaker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.hub.plugins.source import BadSource, Source
-from appliance.hub.plugins.worker import Failure, Worker
+from appliance.hub.plugins.source import BadSource, PluginSource
+from appliance.hub.plugins.worker import PluginFailure, PluginWorker
 from appliance.kernel.batch import Call
+from appliance.kernel.circuit_breaker import CircuitBreaker
 from appliance.kernel.clock import Clock
-from appliance.kernel.lock import Turn
+from appliance.kernel.lock import GreenletLock
 from appliance.kernel.log import Log
+from appliance.kernel.retry import RetrySettings, delay_seconds
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Plugin:
-    """`broken` says why it can't run at all, until the appliance is started again."""
+    """`broken`: why it can't run until the appliance restarts; empty if it can."""
 
     def __init__(
         self,
@@ -37,19 +38,18 @@ class Plugin:
         self._clock = clock
         self._log = log
         self.broken = ""
-        self.trouble = ""  # the sentence of the last failure, until it succeeds
+        self.last_failure = ""  # reason of the last failure; empty after a success
         self.done = self.failed = 0
-        self.breaker = Breaker(
-            settings.failures_max, settings.pause_seconds, settings.pause_seconds_max
-        )
-        self.source: Source | None = None
-        self.worker: Worker | None = None
+        self.breaker = CircuitBreaker(settings.failures_max)
+        self._pauses = RetrySettings(settings.pause_seconds, settings.pause_seconds_max)
+        self.source: PluginSource | None = None
+        self.worker: PluginWorker | None = None
         self.needed = source.NEEDED.get(own.builtin or "")
-        self.turn = Turn()  # the runner's, or that of a request that asks for one message
+        self.lock = GreenletLock()  # shared by the runner and requests for one message
         self._used = clock.monotonic()
         try:
             self.source = source.read(own, workspace, settings.module_bytes_max)
-            self.worker = Worker(own, self.source, settings, data_dir, log)
+            self.worker = PluginWorker(own, self.source, settings, data_dir, log)
         except BadSource as error:
             self.broken = str(error)
             log.warning("plugin left out", plugin=own.name, reason=self.broken)
@@ -59,27 +59,27 @@ class Plugin:
         return self.breaker.state(self._clock.monotonic()) == "open"
 
     def prove(self) -> None:
-        """Start it now; PluginUnfit if that fails."""
+        """Start it now. Raises PluginUnfit if that fails."""
         reason = self.broken
         if self.worker is not None:
             try:
                 self.worker.start()
-            except Failure as failure:
-                reason = failure.sentence
+            except PluginFailure as failure:
+                reason = failure.message
         if reason:
             raise wire.PluginUnfit(
-                f"the plugin {self.name} is required and can't run: {reason}",
+                f"the required plugin {self.name} can't run: {reason}",
                 details={"plugin": self.name},
             )
 
     def work(self, message: hub_wire.Message) -> Call:
-        """What to store of what it says about `message`; Failure if it says nothing fit."""
+        """What to store for `message`. Raises PluginFailure without a valid result."""
         assert self.worker is not None
         began = self._clock.monotonic()
         try:
             call = self._ask(message)
-        except Failure as failure:
-            self._fell(failure, message.id)
+        except PluginFailure as failure:
+            self._record_failure(failure, message.id)
             raise
         self._used = self._clock.monotonic()
         took = self._used - began
@@ -88,7 +88,7 @@ class Plugin:
         metrics.paused.labels(self.name).set(0)
         self.breaker.succeeded()
         self.done += 1
-        self.trouble = ""
+        self.last_failure = ""
         if took > self.settings.slow_seconds:
             self._log.warning(
                 "slow plugin", plugin=self.name, message_id=message.id, seconds=round(took, 3)
@@ -97,9 +97,9 @@ class Plugin:
         return call
 
     def rest(self) -> None:
-        """Ends a process that has had no work for long."""
+        """End the process if it was idle for too long."""
         worker = self.worker
-        if worker is None or not worker.running or self.turn.taken:
+        if worker is None or not worker.running or self.lock.locked:
             return
         if self._clock.monotonic() - self._used > self.settings.idle_seconds:
             worker.stop()
@@ -110,35 +110,38 @@ class Plugin:
 
     def _ask(self, message: hub_wire.Message) -> Call:
         assert self.worker is not None
-        raw = self.worker.ask(_encode(_shown(message)))
-        seen = writes.Seen(message.id, message.version, message.content_raw)
-        most = self.settings.items_max
+        raw = self.worker.ask(_encode(_plugin_view(message)))
+        seen = writes.SeenMessage(message.id, message.version, message.content_raw)
+        items_max = self.settings.items_max
         try:
             if self.own.type == "linkifier":
-                found = output.findings(raw, message.content_raw, most)
-                return writes.keep_enrichments, (self.name, seen, found)
-            added = output.extracts(raw, message.id, most)
-            return writes.keep_attachments, (self.name, seen, added)
+                findings = output.findings(raw, message.content_raw, items_max)
+                return writes.store_enrichments, (self.name, seen, findings)
+            extracts = output.extracts(raw, message.id, items_max)
+            return writes.store_attachments, (self.name, seen, extracts)
         except output.BadOutput as error:
-            raise Failure("invalid", str(error)) from None
+            raise PluginFailure("invalid", str(error)) from None
 
-    def _fell(self, failure: Failure, message_id: str) -> None:
+    def _record_failure(self, failure: PluginFailure, message_id: str) -> None:
         now = self._used = self._clock.monotonic()
-        self.trouble = failure.sentence
+        self.last_failure = failure.message
         self.failed += not failure.passing
         metrics.messages.labels(self.name, failure.outcome).inc()
         self._log.warning(
-            "plugin failed", plugin=self.name, outcome=failure.outcome, reason=failure.sentence,
+            "plugin failed", plugin=self.name, outcome=failure.outcome, reason=failure.message,
             message_id=message_id, **failure.where,
         )  # fmt: skip
-        if self.breaker.failed(now, at_once=failure.passing):
+        if self.breaker.state(now) == "open":
+            return  # failed during a pause, on request: the pause stays as it is
+        pause_seconds = delay_seconds(self._pauses, self.breaker.openings + 1)
+        if self.breaker.failed(now, pause_seconds, at_once=failure.passing):
             metrics.paused.labels(self.name).set(1)
             self._log.warning(
                 "plugin paused", plugin=self.name, seconds=self.breaker.seconds_left(now)
             )
 
 
-def _shown(message: hub_wire.Message) -> dict[str, Any]:
-    """What a plugin gets to see (hub spec §0.9, plugin contract), and the version."""
+def _plugin_view(message: hub_wire.Message) -> dict[str, Any]:
+    """The message as plugins get it (hub spec §0.9, plugin contract), and its version."""
     names = ("id", "content_raw", "sender", "topic_id", "channel_id", "created_at", "version")
     return {name: getattr(message, name) for name in names}

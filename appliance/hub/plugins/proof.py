@@ -1,4 +1,4 @@
-"""What a plugin's process told of its isolation, held against what the kernel says of it."""
+"""Compares the isolation that a plugin's process reports with what the kernel reports."""
 
 from pathlib import Path
 
@@ -6,27 +6,27 @@ import msgspec
 
 from appliance.hub.plugins import wire
 
-FILTERED = "2"  # of Seccomp in /proc/PID/status: calls go through a filter
+FILTERED = "2"  # value of Seccomp in /proc/PID/status while a filter is active
 
 
-def confirmed(told: wire.Isolation, pid: int, supervisor: int) -> wire.Isolation:
-    """`told`, with the user that the kernel names. Where the two differ, nothing is claimed."""
+def confirmed(claimed: wire.Isolation, pid: int, supervisor: int) -> wire.Isolation:
+    """`claimed` with the user that the kernel reports; no isolation if the two disagree."""
     if not Path("/proc/self/status").exists():
-        return told  # not Linux: nothing was claimed that the kernel could confirm
-    said = _status(pid)
-    users = set(said.get("Uid", "").split())
+        return claimed  # not Linux: there is no claim that the kernel could confirm
+    status = _status(pid)
+    users = set(status.get("Uid", "").split())
     uid = int(users.pop()) if len(users) == 1 else None
     holds = (
-        said.get("PPid") == str(supervisor)
+        status.get("PPid") == str(supervisor)
         and uid is not None
-        and told.user in (None, uid)
-        and said.get("NoNewPrivs") == "1"
-        and (not told.seccomp or said.get("Seccomp") == FILTERED)
-        and not any(int(said.get(name, "1"), 16) for name in ("CapPrm", "CapEff"))
+        and claimed.user in (None, uid)
+        and status.get("NoNewPrivs") == "1"
+        and (not claimed.seccomp or status.get("Seccomp") == FILTERED)
+        and not any(int(status.get(name, "1"), 16) for name in ("CapPrm", "CapEff"))
     )
     if not holds:
         return wire.Isolation(uid=uid)
-    return msgspec.structs.replace(told, uid=uid, no_new_privs=True)
+    return msgspec.structs.replace(claimed, uid=uid, no_new_privs=True)
 
 
 def _status(pid: int) -> dict[str, str]:

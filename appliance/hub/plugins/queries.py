@@ -1,4 +1,4 @@
-"""The plugins' reads: cursors, the next piece of the log, messages, and what was found in them."""
+"""The plugins' reads: cursors, the next piece of the log, messages, enrichments."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,32 +10,34 @@ from appliance.hub import wire as hub_wire
 from appliance.hub.columns import MESSAGE
 from appliance.kernel.reader import Reader
 
-CURSOR = "plugin, cursor, redo_cursor, redo_until"
 PLUGINS_MAX = 1000
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class CursorRow(msgspec.Struct, frozen=True):
     plugin: str
     cursor: int
     redo_cursor: int | None
     redo_until: int | None
 
 
-def cursor(reader: Any, plugin: str) -> Cursor | None:
+CURSOR = ", ".join(CursorRow.__struct_fields__)
+
+
+def cursor(reader: Any, plugin: str) -> CursorRow | None:
     """`reader`: a Reader or a Tx."""
     sql = f"SELECT {CURSOR} FROM x_plugin_cursors WHERE plugin = ?"
     row = reader.execute(sql, (plugin,)).fetchone()
-    return None if row is None else Cursor(*row)
+    return None if row is None else CursorRow(*row)
 
 
-LogEntry = tuple[int, str, str, str, bool]  # event_id, name, entity_id, ts, has what is needed
+LogEntry = tuple[int, str, str, str, bool]  # event_id, name, entity_id, ts, contains `needed`
 
 
 def log_piece(
     reader: Reader, after: int, until: int, limit: int, needed: str | None = None
 ) -> list[LogEntry]:
-    """Of the next events, whatever they are; and whether `needed` occurs in what they tell. In
-    JSON, other programs may write a slash with a backslash before it."""
+    """The next events of any kind, and whether their data contains `needed`. Other programs may
+    escape slashes in JSON, so an escaped slash counts as well."""
     return reader.rows(
         "SELECT event_id, name, entity_id, ts, ?4 IS NULL OR instr(data_json, ?4) > 0"
         r" OR instr(data_json, '\/') > 0 FROM events WHERE event_id > ?1 AND event_id <= ?2"

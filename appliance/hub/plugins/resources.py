@@ -1,4 +1,4 @@
-"""Plugins on HTTP: how they are and having things done again for `hub:admin`, findings for all."""
+"""Plugins on HTTP: status and reprocessing for `hub:admin`, enrichments for every reader."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ class PluginsResource:
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._plugins.list_all())
 
-    def on_post_again(self, req: Any, resp: falcon.Response, command: wire.ReEnrich) -> None:
+    def on_post_re_enrich(self, req: Any, resp: falcon.Response, command: wire.ReEnrich) -> None:
         reply(resp, self._plugins.re_enrich(command), 202)
 
-    def on_post_message(self, req: Any, resp: falcon.Response, command: wire.ReExtract) -> None:
+    def on_post_re_extract(self, req: Any, resp: falcon.Response, command: wire.ReExtract) -> None:
         reply(resp, self._plugins.re_extract(command))
 
-    def on_get_found(self, req: Any, resp: falcon.Response, message_id: str) -> None:
+    def on_get_enrichments(self, req: Any, resp: falcon.Response, message_id: str) -> None:
         reply(resp, self._plugins.enrichments(message_id, req.context.principal))
 
 
@@ -35,21 +35,21 @@ def routes(plugins: Plugins) -> list[Route]:
     return [
         Route("/api/v1/plugins", resource, {
             "GET": Operation(ADMIN, reply=wire.PluginList,
-                             summary="The plugins in use, and how each of them is"),
+                             summary="List plugins with their state"),
         }),
         Route("/api/v1/plugins/re-enrich", resource, {
             "POST": Operation(ADMIN, body=wire.ReEnrich, reply=wire.ReEnrichTaken, status=202,
                               errors=(wire.NoSuchPlugin,), example={"since": 0},
-                              summary="Have plugins go through the log again from an event on"),
-        }, suffix="again"),
+                              summary="Reprocess the event log with plugins, from an event on"),
+        }, suffix="re_enrich"),
         Route("/api/v1/plugins/re-extract", resource, {
             "POST": Operation(ADMIN, body=wire.ReExtract, reply=wire.ReExtracted,
                               errors=(wire.NoSuchPlugin, hub_wire.NoSuchMessage),
-                              summary="Have extractors look at one message again, now"),
-        }, suffix="message"),
+                              summary="Run extractors on one message again, now"),
+        }, suffix="re_extract"),
         Route("/api/v1/messages/{message_id}/enrichments", resource, {
             "GET": Operation(READ, reply=wire.EnrichmentList,
-                             summary="What plugins found in a message's text as it is now",
+                             summary="List enrichments of a message's current text",
                              by_channel=True),
-        }, suffix="found"),
+        }, suffix="enrichments"),
     ]  # fmt: skip

@@ -1,17 +1,17 @@
-"""Shuts this process in before a plugin's code is loaded. Standard library only.
+"""Isolates this process before a plugin's code is loaded.
 
-What there is depends on the machine; `enter` does what it can and reports what it got:
+The means depend on the machine; `enter` uses those available and reports the result:
 
-    another user   as root: nothing of the workspace can be written, nor its secrets read
-    Landlock       no file can be written; Python, the system's libraries and what the settings
-                   name can be read, nothing else
-    seccomp        only the system calls of a list: no other process signalled or traced, no
-                   namespace, no System V memory, no clearing of the signal that ends it;
-                   sockets and processes where they are allowed
-    limits         memory, processor time, sizes of files, open files, no core, children
+    another user   if started as root: can't write to the workspace or read its secrets
+    Landlock       can't write files; can read only Python, the system's libraries and the paths
+                   in the settings
+    seccomp        only listed system calls: no signals to or tracing of other processes, no
+                   namespaces, no System V memory, no clearing of the parent-death signal; sockets
+                   and subprocesses only if allowed
+    limits         memory, CPU time, file sizes, open files, core dumps, processes
 
-The report is what was tried and found, not what was wished for: at the end the process tries
-each of these itself. `proof.py` asks the kernel about it, from outside.
+The report contains tested facts: the process finally tries each forbidden action itself, and
+`proof.py` compares the report with the kernel's view from outside.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from appliance.hub.plugins import seccomp, supervisor, syscalls
 
 SIBLINGS_MAX = 10_000
 OPEN_FILES_MAX = 64
-LANDLOCK_MIN = 3  # alone; older ones don't keep a process from truncating a file by its name
+LANDLOCK_MIN = 3  # sufficient without other means; older versions don't prevent truncating by name
 SYSTEM_FOLDERS = (
     "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr", "/etc/alternatives",
     "/etc/ca-certificates", "/etc/pki", "/etc/ssl", "/sys/devices/system/cpu",
@@ -43,10 +43,10 @@ SYSTEM_FILES = (
 
 
 def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str, Any]:
-    """Shuts in, then says how tightly: {"user", "landlock", "write", "read", "network", …}.
+    """Isolate this process and report how: {"user", "landlock", "write", "read", "network", …}.
 
     order: data_dir, readable, uid, gid, network, subprocesses, processes_max, memory_bytes,
-    cpu_seconds, file_bytes, owner (the appliance's user); `watched` hangs up with the supervisor
+    cpu_seconds, file_bytes, owner (the appliance's user). `watched` hangs up with the supervisor.
     """
     os.chdir("/")
     os.umask(0o077)
@@ -55,10 +55,10 @@ def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str,
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         if syscalls.has_capabilities():
             syscalls.drop_capabilities()
-        # Last of these, for the kernel forgets it with a change of user or of capabilities.
+        # After these: the kernel clears it on changes of user or capabilities.
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if supervisor.is_gone(watched):
-        os._exit(0)  # it ended before we could ask to be told
+        os._exit(0)  # it ended before the signal was set
     os.close(watched)
     landlock = confine(order["data_dir"], order["readable"], network=order["network"])
     limit(order)
@@ -70,19 +70,19 @@ def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str,
         "landlock": landlock,
         "seccomp": filtered,
         "pid_namespace": own_namespace,
-        **_tried(order["data_dir"], shut=shut, own_namespace=own_namespace),
+        **_probe(order["data_dir"], shut=shut, own_namespace=own_namespace),
     }
 
 
 def hide() -> None:
-    """Once the appliance has looked at it: where processes are hidden from others (`hidepid`),
-    one that is not dumpable is hidden from it too."""
+    """Make the process not dumpable. Only after the appliance has inspected it: with `hidepid`, it
+    couldn't see it any more."""
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
 
-def _tried(data_dir: str, *, shut: bool, own_namespace: bool) -> dict[str, str]:
-    """What this process may do, by trying it."""
+def _probe(data_dir: str, *, shut: bool, own_namespace: bool) -> dict[str, str]:
+    """What this process can do, by trying it."""
     return {
         "write": _write(data_dir, trusted=shut),
         "read": "open" if _can_read(data_dir) else "denied",
@@ -116,14 +116,14 @@ def _fork() -> None:
 
 
 def _can_outlive() -> bool:
-    """Whether it could take back the signal that it gets when its supervisor ends."""
+    """Whether it can clear the signal that it gets when its supervisor ends."""
     if sys.platform != "linux":
         return True
     return syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def become(uid: int, gid: int) -> int | None:
-    """As root: another user, if that one can read this Python's library; None otherwise."""
+    """As root, become another user if that user can read this Python's library; else None."""
     if os.geteuid() != 0 or uid == 0:
         return None
     try:
@@ -147,7 +147,7 @@ def become(uid: int, gid: int) -> int | None:
 
 
 def confine(data_dir: str, more: Sequence[str], *, network: bool) -> int:
-    """Landlock: the version that holds now, 0 where there is none."""
+    """Apply Landlock; returns the version in force, 0 without Landlock."""
     version = syscalls.landlock_version()
     if version == 0:
         return 0
@@ -166,7 +166,7 @@ def confine(data_dir: str, more: Sequence[str], *, network: bool) -> int:
 
 
 def _libraries() -> list[str]:
-    """Python's own, the system's, and what the kernel says of this process."""
+    """Paths of Python, of the system, and of this process in /proc."""
     own = [os.path.join("/proc", name) for name in _own_pids()]
     return [*SYSTEM_FOLDERS, *SYSTEM_FILES, sys.prefix, sys.base_prefix, sys.base_exec_prefix, *own]
 
@@ -178,17 +178,17 @@ def _own_pids() -> list[str]:
 
 
 def readable(data_dir: str, roots: Sequence[str]) -> list[tuple[str, bool]]:
-    """What is there now of `roots`, without `data_dir`: (path, is a folder)."""
-    found = []
+    """Existing paths of `roots` without `data_dir`: (path, is a folder)."""
+    paths = []
     for root in map(os.path.realpath, roots):
         if root == "/" or _is_below(root, data_dir):
-            continue  # all there is, or what nobody may read
+            continue  # everything, or inside the data directory
         if _is_below(data_dir, root):
-            found += _beside(data_dir, root)
+            paths += _beside(data_dir, root)
             continue
         with contextlib.suppress(OSError):
-            found.append((root, stat.S_ISDIR(os.stat(root).st_mode)))
-    return found
+            paths.append((root, stat.S_ISDIR(os.stat(root).st_mode)))
+    return paths
 
 
 def _is_below(path: str, root: str) -> bool:
@@ -196,9 +196,9 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
-    """Landlock knows only what may be read, so along the way from `root` down to `data_dir` all
-    neighbours are named one by one."""
-    found = []
+    """All paths below `root` except `data_dir`. Landlock has no exceptions, so the siblings of
+    each folder on the way to `data_dir` are listed one by one."""
+    paths = []
     here = root
     for name in os.path.relpath(data_dir, root).split("/"):
         names: list[str] = []
@@ -210,11 +210,11 @@ def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
                 continue
             with contextlib.suppress(OSError):
                 mode = os.lstat(path).st_mode
-                # A link would stand for what it points to, which may be the very folder.
+                # A link stands for its target, which may be `data_dir` itself.
                 if not stat.S_ISLNK(mode):
-                    found.append((path, stat.S_ISDIR(mode)))
+                    paths.append((path, stat.S_ISDIR(mode)))
         here = os.path.join(here, name)
-    return found
+    return paths
 
 
 def limit(order: dict[str, Any]) -> None:
@@ -230,7 +230,7 @@ def limit(order: dict[str, Any]) -> None:
     }
     for name, value in wanted.items():
         which = getattr(resource, f"RLIMIT_{name}", None)
-        if which is None:  # macOS knows fewer, and some of them by name only
+        if which is None:  # macOS has fewer limits
             continue
         hard = resource.getrlimit(which)[1]
         if hard != resource.RLIM_INFINITY:
@@ -240,7 +240,7 @@ def limit(order: dict[str, Any]) -> None:
 
 
 def _tasks() -> int:
-    """Threads that this user runs now: the limit counts them all."""
+    """The threads of this user, which all count towards the limit."""
     count = 0
     with contextlib.suppress(OSError):
         for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -251,7 +251,7 @@ def _tasks() -> int:
 
 
 def _write(data_dir: str, *, trusted: bool) -> str:
-    """`denied` if trying fails and it is known why; anything else is `open`."""
+    """`denied` if writing fails because of the isolation; otherwise `open`."""
     if _can_create(data_dir) or _can_open(os.path.join(data_dir, "db.sqlite3"), os.O_WRONLY):
         return "open"
     return "denied" if trusted else "open"
@@ -269,7 +269,7 @@ def _can_create(data_dir: str) -> bool:
 
 
 def _can_read(data_dir: str) -> bool:
-    """The appliance's own files, or one that stands for what only root may read."""
+    """Whether the appliance's files, or a file that only root can read, are readable."""
     own = [os.path.join(data_dir, name) for name in ("token", "db.sqlite3")]
     return any(_can_open(path, os.O_RDONLY) for path in (*own, "/etc/shadow"))
 

@@ -1,11 +1,11 @@
-"""The system calls that a plugin may make: a list, and whatever is not in it fails with EPERM.
+"""The system calls that a plugin may make; all others fail with EPERM.
 
-EPERM and not the end of the process: libraries try calls and do without them, and a plugin's
-author gets a PermissionError with a line number instead of a process that is gone. clone3
-gets ENOSYS, for its flags stand in memory where no filter sees them; libc then uses clone.
+EPERM instead of killing the process: libraries probe for calls and work without them, and the
+plugin's author gets a PermissionError with a line number. clone3 fails with ENOSYS, because its
+flags are in memory, where a filter can't see them; libc then uses clone.
 
-The numbers of the calls, for every architecture, are libseccomp's; `pyseccomp` calls it. Where it
-is missing, and with another C library than glibc, there is no filter and none is claimed.
+libseccomp, called through `pyseccomp`, knows the numbers of the calls on every architecture.
+Without it, or with another C library than glibc, no filter is installed or claimed.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 pyseccomp: Any
 try:
-    import pyseccomp  # here, for its search for the library starts a process
+    import pyseccomp  # imported before the filter: finding the library starts a process
 except (ImportError, OSError, RuntimeError, AttributeError):
     pyseccomp = None  # not Linux, or no libseccomp
 
@@ -46,7 +46,7 @@ WAITING = (
     "futex_waitv", "getitimer", "gettimeofday", "nanosleep", "pause", "poll", "ppoll", "pselect6",
     "select", "setitimer", "time", "timerfd_create", "timerfd_gettime", "timerfd_settime",
 )  # fmt: skip
-# Of sockets that are there: the one its messages come by, and pairs that it makes.
+# For existing sockets: the one its messages arrive on, and socket pairs.
 SOCKETS = (
     "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmsg", "sendmsg", "sendto",
     "shutdown",
@@ -56,23 +56,26 @@ NETWORK = (
 )  # fmt: skip
 CHILDREN = ("execve", "execveat", "fork", "setpgid", "setsid", "vfork", "wait4", "waitid")
 
-# Arguments: which one, and the values it may have.
+# Arguments: the index, and the allowed values.
 FCNTL = (1, (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032))  # no owner, no signal, no seals
-IOCTL = (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451))  # a terminal?, how much, blocking
-PRCTL = (0, (2, 3, 15, 16, 21, 23, 39, 0x53564D41))  # looking, and names; no PR_SET_PDEATHSIG
+IOCTL = (
+    1,
+    (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451),
+)  # terminal attributes, bytes available, blocking
+PRCTL = (0, (2, 3, 15, 16, 21, 23, 39, 0x53564D41))  # reading state, and names; no PR_SET_PDEATHSIG
 PR_SET_DUMPABLE = 4
-PRLIMIT = (0, (0,))  # its own
-CLONE_FORBIDDEN = 0x7E02A000  # new namespaces, a tracer, another parent than its own
+PRLIMIT = (0, (0,))  # the process itself
+CLONE_FORBIDDEN = 0x7E02A000  # new namespaces, a tracer, another parent
 
 
 def enforce(*, network: bool, subprocesses: bool) -> bool:
-    """From now on, for this process and its children. False where that can't be had."""
+    """Filter the calls of this process and its children. False if that isn't possible."""
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc" or pyseccomp is None:
         return False
     try:
         _rules(pyseccomp, network, subprocesses).load()
     except (OSError, ValueError):
-        return False  # a kernel or an engine without filters
+        return False  # a kernel or container engine without filters
     return True
 
 
@@ -83,12 +86,12 @@ def _rules(seccomp: Any, network: bool, subprocesses: bool) -> Any:
     names += CHILDREN if subprocesses else ()
 
     def add(name: str, *arguments: Any, action: int = seccomp.ALLOW) -> None:
-        # A call that this architecture, or this libseccomp, does not know needs no rule.
+        # Calls unknown to this architecture or libseccomp need no rule.
         with contextlib.suppress(OSError, ValueError):
             rules.add_rule(action, name, *arguments)
 
     def add_values(name: str, argument: int, values: tuple[int, ...]) -> None:
-        for value in values:  # of 32 bits: the kernel looks at no more of them
+        for value in values:  # 32 bits: the kernel ignores the others
             add(name, seccomp.Arg(argument, seccomp.MASKED_EQ, 0xFFFFFFFF, value))
 
     for name in names:
@@ -97,10 +100,10 @@ def _rules(seccomp: Any, network: bool, subprocesses: bool) -> Any:
     add_values("ioctl", *IOCTL)
     add_values("prctl", *PRCTL)
     dump = seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, PR_SET_DUMPABLE)
-    add("prctl", dump, seccomp.Arg(1, seccomp.EQ, 0))  # only to hide itself
+    add("prctl", dump, seccomp.Arg(1, seccomp.EQ, 0))  # only to make itself not dumpable
     add_values("prlimit64", *PRLIMIT)
     add_values("socketpair", 0, (socket.AF_UNIX,))
-    if network:  # no Unix sockets: that of a container engine would be a way out
+    if network:  # no Unix sockets: a container engine's would allow an escape
         add_values("socket", 0, (socket.AF_INET, socket.AF_INET6))
     if subprocesses:
         add("clone", seccomp.Arg(0, seccomp.MASKED_EQ, CLONE_FORBIDDEN, 0))

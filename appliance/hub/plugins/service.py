@@ -1,4 +1,4 @@
-"""The plugins' verbs: how they are, have things done again, and what was found in a message."""
+"""The plugins' operations: status, reprocessing, and enrichments of a message."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,16 +7,16 @@ from appliance.hub import wire as hub_wire
 from appliance.hub.access import READ
 from appliance.hub.plugins import listings, queries, wire, writes
 from appliance.hub.plugins.plugin import Plugin
-from appliance.hub.plugins.queries import Cursor
+from appliance.hub.plugins.queries import CursorRow
 from appliance.hub.plugins.settings import PluginSettings
-from appliance.hub.plugins.worker import Failure
+from appliance.hub.plugins.worker import PluginFailure
 from appliance.hub.service import Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
 
 
-class Runner(Protocol):
-    """How far one plugin is (`loops.PluginRunner`)."""
+class PluginProgress(Protocol):
+    """The progress of one plugin (`loops.PluginRunner`)."""
 
     plugin: Plugin
 
@@ -26,14 +26,18 @@ class Runner(Protocol):
     def pending(self) -> int: ...
     @property
     def lag(self) -> int: ...
-    def look_for_redo(self) -> None: ...
+    def request_redo(self) -> None: ...
 
 
 class Plugins:
-    """One per process. `off`: plugins that are named and don't run."""
+    """One per process. `off`: configured plugins that don't run."""
 
     def __init__(
-        self, hub: Hub, runners: Sequence[Runner], off: Sequence[PluginSettings], clock: Clock
+        self,
+        hub: Hub,
+        runners: Sequence[PluginProgress],
+        off: Sequence[PluginSettings],
+        clock: Clock,
     ) -> None:
         self._hub = hub
         self._store = hub.store
@@ -44,8 +48,12 @@ class Plugins:
     def list_all(self) -> wire.PluginList:
         stored = self._store.read(listings.cursors)
         head = self._hub.feed.head
-        shown = [self._shown(runner, stored.get(runner.plugin.name)) for runner in self._runners]
-        return wire.PluginList(shown + [_off(own, stored.get(own.name), head) for own in self._off])
+        plugins = [
+            self._describe(runner, stored.get(runner.plugin.name)) for runner in self._runners
+        ]
+        return wire.PluginList(
+            plugins + [_off(own, stored.get(own.name), head) for own in self._off]
+        )
 
     def re_enrich(self, command: wire.ReEnrich) -> wire.ReEnrichTaken:
         names = [plugin.name for plugin in self._named(command.plugins)]
@@ -53,34 +61,36 @@ class Plugins:
         if not names:
             return wire.ReEnrichTaken([])
         since = min(command.since, head)
-        taken = self._store.write(writes.ask_again, names, since, head)
+        taken = self._store.write(writes.request_redo, names, since, head)
         for runner in self._runners:
-            runner.look_for_redo()
+            runner.request_redo()
         return wire.ReEnrichTaken(taken)
 
     def re_extract(self, command: wire.ReExtract) -> wire.ReExtracted:
-        found = self._store.read(queries.messages, [command.message_id])
-        message = found.get(command.message_id)
+        messages = self._store.read(queries.messages, [command.message_id])
+        message = messages.get(command.message_id)
         if message is None:
             raise hub_wire.NoSuchMessage(details={"message_id": command.message_id})
         plugins = self._named(command.plugins)
         if not command.plugins:
             plugins = [plugin for plugin in plugins if plugin.own.type == "extractor"]
-        return wire.ReExtracted(message.id, [self._ran(plugin, message) for plugin in plugins])
+        return wire.ReExtracted(
+            message.id, [self._re_extract_with(plugin, message) for plugin in plugins]
+        )
 
     def enrichments(self, message_id: str, principal: Principal = ANONYMOUS) -> wire.EnrichmentList:
-        self._hub.access.message(principal, READ, message_id)
+        self._hub.access.check_message(principal, READ, message_id)
         return self._store.read(listings.enrichments, message_id, self._hub.settings.page_max)
 
     def facts(self) -> dict[str, float]:
-        """What the doctor's checks want to know of the living plugins."""
+        """Facts about running plugins for the doctor's checks."""
         facts: dict[str, float] = {}
         for runner in self._runners:
-            plugin, now = runner.plugin, self._clock.monotonic()
+            plugin = runner.plugin
             isolation = plugin.worker.isolation if plugin.worker is not None else None
             facts |= {
                 f"plugin.{plugin.name}.broken": float(bool(plugin.broken)),
-                f"plugin.{plugin.name}.paused": float(plugin.breaker.state(now) != "closed"),
+                f"plugin.{plugin.name}.paused": float(not plugin.breaker.is_closed),
                 f"plugin.{plugin.name}.lag_events": float(runner.lag),
                 f"plugin.{plugin.name}.lag_events_max": float(plugin.settings.lag_warning_events),
             }
@@ -90,40 +100,44 @@ class Plugins:
         return facts
 
     def _named(self, names: Sequence[str]) -> list[Plugin]:
-        """Those that could work, all or by name."""
-        able = {one.plugin.name: one.plugin for one in self._runners if not one.plugin.broken}
+        """Plugins that can run, all or by name."""
+        able = {
+            runner.plugin.name: runner.plugin
+            for runner in self._runners
+            if not runner.plugin.broken
+        }
         for name in names:
             if name not in able:
                 raise wire.NoSuchPlugin(details={"plugin": name})
         return [able[name] for name in dict.fromkeys(names or able)]
 
-    def _ran(self, plugin: Plugin, message: hub_wire.Message) -> wire.Ran:
+    def _re_extract_with(self, plugin: Plugin, message: hub_wire.Message) -> wire.ExtractorRun:
         if message.deleted_at is not None:
-            return wire.Ran(plugin.name, "stale", 0)
+            return wire.ExtractorRun(plugin.name, "stale", 0)
         try:
-            with plugin.turn.within(2 * plugin.settings.timeout_of(plugin.own)):
+            with plugin.lock.timeout(2 * plugin.settings.timeout_of(plugin.own)):
                 function, args = plugin.work(message)
-        except Failure as failure:
-            return wire.Ran(plugin.name, failure.outcome, 0)
+        except PluginFailure as failure:
+            return wire.ExtractorRun(plugin.name, failure.outcome, 0)
         outcome, items = self._store.write(function, *args)
-        return wire.Ran(plugin.name, outcome, items)
+        return wire.ExtractorRun(plugin.name, outcome, items)
 
-    def _shown(self, runner: Runner, stored: Cursor | None) -> wire.Plugin:
+    def _describe(self, runner: PluginProgress, stored: CursorRow | None) -> wire.PluginStatus:
         plugin, now = runner.plugin, self._clock.monotonic()
         worker = plugin.worker
         state: wire.State = "running" if worker is not None and worker.running else "idle"
         if plugin.broken:
             state = "broken"
-        elif plugin.breaker.state(now) != "closed":
+        elif not plugin.breaker.is_closed:
             state = "paused"
-        return wire.Plugin(
+        return wire.PluginStatus(
             name=plugin.name,
             type=plugin.own.type,
             source=_source(plugin.own),
             digest="" if plugin.source is None else plugin.source.digest,
             version="" if worker is None else worker.version,
             state=state,
-            reason=plugin.broken or plugin.trouble,
+            reason=plugin.broken or plugin.last_failure,
             required=plugin.own.required,
             breaker=plugin.breaker.state(now),
             pause_seconds=round(plugin.breaker.seconds_left(now), 1),
@@ -137,9 +151,9 @@ class Plugins:
         )
 
 
-def _off(own: PluginSettings, stored: Cursor | None, head: int) -> wire.Plugin:
+def _off(own: PluginSettings, stored: CursorRow | None, head: int) -> wire.PluginStatus:
     cursor = head if stored is None else stored.cursor
-    return wire.Plugin(
+    return wire.PluginStatus(
         name=own.name, type=own.type, source=_source(own), digest="", version="", state="off",
         reason="switched off in the settings", required=own.required, breaker="closed",
         pause_seconds=0.0, cursor=cursor, lag=max(0, head - cursor), pending=0,
@@ -147,7 +161,7 @@ def _off(own: PluginSettings, stored: Cursor | None, head: int) -> wire.Plugin:
     )  # fmt: skip
 
 
-def _redo(stored: Cursor | None) -> int:
+def _redo(stored: CursorRow | None) -> int:
     if stored is None or stored.redo_cursor is None or stored.redo_until is None:
         return 0
     return stored.redo_until - stored.redo_cursor

@@ -1,6 +1,6 @@
-"""A plugin's source: found below the workspace and read once, or one of the built-ins.
+"""The source code of plugins: a module below the workspace, read once, or a built-in.
 
-What is run is what was read here; the process it runs in never opens the file.
+The plugin's process gets the text that was read here and never opens the file.
 """
 
 import hashlib
@@ -14,40 +14,40 @@ from appliance.hub.plugins.settings import PluginSettings
 from appliance.kernel.datadir import DIRECTORY
 
 BUILTIN = Path(__file__).parent / "builtin"
-# A text that every message has in which such a built-in finds anything: it never sees others.
+# A text without which a built-in finds nothing: it isn't given messages without it.
 NEEDED = {"urls": "://"}
 
 
 class BadSource(Exception):
-    """Why there is nothing to run, as a sentence."""
+    """Why a plugin has no source to run."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class PluginSource(msgspec.Struct, frozen=True):
     text: str
     digest: str
 
 
-def read(plugin: PluginSettings, workspace: Path, bytes_max: int) -> Source:
+def read(plugin: PluginSettings, workspace: Path, bytes_max: int) -> PluginSource:
     """Raises BadSource."""
     if (plugin.module is None) == (plugin.builtin is None):
-        raise BadSource("it needs either a module or a builtin")
+        raise BadSource("it needs either `module` or `builtin`")
     if plugin.builtin is not None:
         return _source((BUILTIN / f"{plugin.builtin}.py").read_bytes())
     assert plugin.module is not None
     return _source(_read_below(workspace, plugin.module, bytes_max))
 
 
-def _source(data: bytes) -> Source:
+def _source(data: bytes) -> PluginSource:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise BadSource("its module is not UTF-8") from None
-    return Source(text, hashlib.sha256(data).hexdigest()[:12])
+    return PluginSource(text, hashlib.sha256(data).hexdigest()[:12])
 
 
 def _read_below(workspace: Path, module: str, bytes_max: int) -> bytes:
-    """The file's bytes. Links are followed as far as they stay below the workspace and out of
-    its data; then the way is walked again without following any, so none can be put there."""
+    """The file's bytes. Links may only lead to files below the workspace and outside of its data.
+    The resolved path is then opened without following links, so none can be swapped in."""
     root = workspace.resolve()
     try:
         real = (root / module).resolve(strict=True)
@@ -73,7 +73,7 @@ def _read_below(workspace: Path, module: str, bytes_max: int) -> bytes:
         os.close(here)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadSource(f"{module} is no file")
+            raise BadSource(f"{module} is not a regular file")
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise BadSource(f"{module} is longer than plugins.module_bytes_max")

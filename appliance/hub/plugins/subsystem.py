@@ -1,4 +1,4 @@
-"""The plugins as a part of the appliance."""
+"""The plugins' subsystem."""
 
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from appliance.kernel.subsystem import Subsystem
 
 
 class PluginsSubsystem(Subsystem):
-    """`workspace` is where modules are looked for; `data_dir` is what they must not write."""
+    """`workspace`: where modules are found; `data_dir`: the directory they must not write."""
 
     name = "plugins"
+    paths = ("/api/v1/plugins", "/api/v1/messages/*/enrichments")
 
     def __init__(
         self,
@@ -34,18 +35,18 @@ class PluginsSubsystem(Subsystem):
         names = [own.name for own in settings.all]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise BadSettings(f"settings: plugins.use: two are called {twice[0]}")
+            raise BadSettings(f"settings: plugins.use: two plugins have the name {twice[0]}")
         self._log = log
         on = [own for own in settings.all if own.enabled and settings.enabled]
         off = [own for own in settings.all if not (own.enabled and settings.enabled)]
         plugins = [Plugin(own, settings, workspace, data_dir, clock, log) for own in on]
-        self.runners = [PluginRunner(one, hub.store, hub.feed, clock, log) for one in plugins]
+        self.runners = [PluginRunner(plugin, hub.store, hub.feed, clock, log) for plugin in plugins]
         self.loops: list[Loop] = list(self.runners)
         self.plugins = Plugins(hub, self.runners, off, clock)
         self._prove()
 
     def _prove(self) -> None:
-        """Start what is required; PluginUnfit if one of them can't run."""
+        """Start the required plugins. Raises PluginUnfit if one can't run."""
         for runner in self.runners:
             if runner.plugin.own.required:
                 runner.plugin.prove()
@@ -57,13 +58,13 @@ class PluginsSubsystem(Subsystem):
         return self.plugins.facts()
 
     def close(self, timeout_seconds: float) -> bool:
-        """After the loops, before the hub's store: processes end, cursors are stored."""
+        """Stop the processes and store the cursors; after the loops, before the hub's store."""
         for runner in self.runners:
             runner.plugin.stop()
             try:
                 runner.flush()
             except ApplianceError as error:
-                # Some messages are then done again, to no effect.
+                # Some messages are then processed again, without effect.
                 self._log.warning(
                     "a cursor was not stored", plugin=runner.plugin.name, code=error.code
                 )

@@ -1,13 +1,12 @@
-"""The process between the appliance and a plugin: it ends the plugin, whatever happens.
+"""The process between the appliance and a plugin, which always ends the plugin.
 
-    appliance ── socket ── supervisor ── fork ──▶ plugin ──▶ what that starts, if it may
+    appliance ── socket ── supervisor ── fork ──▶ plugin ──▶ its subprocesses, if allowed
 
-It runs none of the plugin's code and reads nothing of what is said on the socket. When the
-appliance closes its end, or is killed, or the plugin's process ends, it kills all that descends
-from it (processes whose parent ended are given to it, sessions of their own do not hide them)
-and ends. When it is killed itself, the kernel kills the plugin (PR_SET_PDEATHSIG, which the
-plugin's filter of system calls keeps it from taking back); where the kernel grants a PID
-namespace, everything in it goes the same moment. Standard library only.
+It runs no plugin code and reads nothing from the socket. When the appliance closes its end or is
+killed, or when the plugin's process ends, it kills all its descendants and exits. As subreaper it
+also finds orphans and processes in other sessions. When the supervisor itself is killed, the
+kernel kills the plugin (PR_SET_PDEATHSIG; the system call filter keeps the plugin from clearing
+it) and everything in the PID namespace, if there is one. Standard library only.
 """
 
 import contextlib
@@ -21,18 +20,18 @@ from typing import Any
 
 from appliance.hub.plugins import syscalls
 
-PAUSE_SECONDS = 0.005  # between two rounds of killing what is still there
+ROUND_SECONDS = 0.005  # between two rounds of killing descendants
 
 
 def split(raw: socket.socket, order: dict[str, Any]) -> tuple[bool, int]:
-    """Returns in the plugin's process: whether it has a PID namespace of its own, and a
-    descriptor that hangs up when the supervisor ends. In the supervisor it never returns."""
+    """Returns in the plugin's process: whether it has its own PID namespace, and a descriptor that
+    hangs up when the supervisor ends. Never returns in the supervisor."""
     with contextlib.suppress(OSError):
-        os.setsid()  # a leader already, if the parent could ask for it
+        os.setsid()  # already a leader if the parent started it as one
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     own_namespace = _new_namespace(bool(order["subprocesses"]))
-    watched, held = os.pipe()
+    watched, kept_open = os.pipe()
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
@@ -41,7 +40,7 @@ def split(raw: socket.socket, order: dict[str, Any]) -> tuple[bool, int]:
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, before)
-        for descriptor in (held, wake, woken):
+        for descriptor in (kept_open, wake, woken):
             os.close(descriptor)
         os.setsid()
         return own_namespace, watched
@@ -54,7 +53,7 @@ def split(raw: socket.socket, order: dict[str, Any]) -> tuple[bool, int]:
 
 
 def is_gone(watched: int) -> bool:
-    """Whether the supervisor has ended, for its child."""
+    """Whether the supervisor has ended. For the plugin's process."""
     poll = select.poll()
     poll.register(watched, 0)
     return bool(poll.poll(0))
@@ -75,7 +74,7 @@ def _watch(raw: socket.socket, child: int, wake: int) -> None:
 
 
 def _has_ended(child: int) -> bool:
-    """Reaps whatever ended, as who was given orphans has to."""
+    """Reap ended processes, orphans included; returns whether `child` is among them."""
     try:
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) not in (0, child):
             continue
@@ -85,53 +84,53 @@ def _has_ended(child: int) -> bool:
 
 
 def _end_all(child: int, wake: int) -> None:
-    """Stops all there are before it kills them: who is stopped starts no more. Then again, for
-    what began meanwhile, until nothing is left."""
+    """Stop all descendants before killing them, so that they start no new ones. Repeat until none
+    is left."""
     while True:
         seen: set[int] = set()
         while new := _descendants(child) - seen:
-            _signal(new, signal.SIGSTOP)
+            _send_signal(new, signal.SIGSTOP)
             seen |= new
-        _signal(seen, signal.SIGKILL)
+        _send_signal(seen, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue
         except ChildProcessError:
             return
-        if select.select([wake], [], [], PAUSE_SECONDS)[0]:  # something ended
+        if select.select([wake], [], [], ROUND_SECONDS)[0]:  # something ended
             os.read(wake, 512)
 
 
-def _signal(pids: set[int], number: int) -> None:
+def _send_signal(pids: set[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def _descendants(child: int) -> set[int]:
-    """All that are below this process, as /proc tells. Who is not dumpable may be hidden there
+    """All descendants of this process. Processes that aren't dumpable may be hidden in /proc
     (`hidepid`), but not in the list of this process's own children."""
     own = os.getpid()
     try:
         listed = Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii")
-        found = set(map(int, listed.split()))
+        pids = set(map(int, listed.split()))
     except OSError:  # not Linux, or a kernel without that list
-        found = {child} if _is_ours(child) else set()
+        pids = {child} if _is_ours(child) else set()
     parents = {}
     with contextlib.suppress(OSError):
         for path in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 pid, stat = int(path.name), (path / "stat").read_bytes()
                 parents[pid] = int(stat.rpartition(b")")[2].split()[1])
-    new = {own} | found
+    new = {own} | pids
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return found
+        new = {pid for pid, parent in parents.items() if parent in new} - pids
+        pids |= new
+    return pids
 
 
 def _is_ours(child: int) -> bool:
-    """Not reaped yet, so that the number is still its own."""
+    """Whether the child is not reaped yet, so its pid can't be reused."""
     try:
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -140,22 +139,22 @@ def _is_ours(child: int) -> bool:
 
 
 def _new_namespace(subprocesses: bool) -> bool:
-    """A PID namespace for the next child. Root has it for the asking; others need a user
-    namespace with it, which only a plugin that may start processes is worth."""
+    """Create a PID namespace for the next child. Root can; other users also need a user namespace,
+    which is created only for plugins with subprocesses."""
     if sys.platform != "linux":
         return False
     if os.geteuid() == 0:
         return syscalls.unshare(syscalls.CLONE_NEWPID)
     if not subprocesses:
         return False
-    attempt = os.fork()  # one that succeeds by half can't be undone
+    attempt = os.fork()  # try in a child: a partial success can't be undone
     if attempt == 0:
         os._exit(0 if _as_own_user() else 1)
     return os.waitpid(attempt, 0)[1] == 0 and _as_own_user()
 
 
 def _as_own_user() -> bool:
-    """The same user and group inside as outside."""
+    """Create the namespaces with the same user and group inside as outside."""
     uid, gid = os.geteuid(), os.getegid()
     if not syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID):
         return False

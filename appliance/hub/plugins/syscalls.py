@@ -1,7 +1,7 @@
-"""Calls of the Linux kernel that Python has no names for. Standard library only.
+"""Linux system calls that Python doesn't wrap. Standard library only.
 
-Landlock as in the kernel's userspace-api/landlock; numbers of system calls are the same on
-every architecture Linux has gained since 2011, x86-64 among them.
+Landlock follows the kernel's userspace-api/landlock. Its system call numbers are the same on every
+architecture.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 READ_RIGHTS = EXECUTE | READ_FILE | READ_DIR
 READ_WRITE_FILE = READ_FILE | WRITE_FILE
 FILE_RIGHTS = EXECUTE | READ_FILE | WRITE_FILE
-# By version: all rights up to making symbolic links; then moving between folders; truncating.
+# By version: all rights of version 1; then moving between folders; then truncating.
 FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 NET_BIND_AND_CONNECT_TCP = 0b11  # since version 4
 SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11  # since version 6
@@ -62,7 +62,7 @@ def unshare(flags: int) -> bool:
 
 
 def makes_shared_memory() -> bool:
-    """Tries it: a segment of System V outlives the process that made it. Leaves none."""
+    """Whether it can create System V shared memory, which outlives its process. Leaves none."""
     segment = _libc.shmget(IPC_PRIVATE, ctypes.c_size_t(1), 0o600)
     if segment >= 0:
         _libc.shmctl(segment, IPC_RMID, None)
@@ -78,7 +78,7 @@ def has_capabilities() -> bool:
 
 
 def drop_capabilities() -> None:
-    """What root may beyond others, for good. What can't be dropped is not there."""
+    """Drop all capabilities for good. Those that can't be dropped don't exist."""
     for capability in range(CAPABILITIES):
         prctl(PR_CAPBSET_DROP, capability)
     header = CapabilityHeader(CAPABILITY_VERSION_3, 0)
@@ -87,7 +87,7 @@ def drop_capabilities() -> None:
 
 
 def landlock_version() -> int:
-    """0 where the kernel, its start or a filter around us has none."""
+    """0 if the kernel, its configuration or an outer filter doesn't provide Landlock."""
     if not sys.platform.startswith("linux"):
         return 0
     version = _libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
@@ -95,7 +95,7 @@ def landlock_version() -> int:
 
 
 def landlock_ruleset(version: int, *, network: bool) -> int:
-    """A descriptor. All that this version knows is handled, so what no rule allows is denied."""
+    """The descriptor of a ruleset that denies everything this version knows, except by a rule."""
     size = 8 if version < 4 else 16 if version < 6 else 24
     attributes = RulesetAttributes(
         FS_RIGHTS[min(version, max(FS_RIGHTS))],
@@ -108,7 +108,7 @@ def landlock_ruleset(version: int, *, network: bool) -> int:
 
 
 def landlock_allow(ruleset: int, path: str, rights: int, is_folder: bool) -> None:
-    """What is gone meanwhile, or may not be looked at, is passed by: then it stays denied."""
+    """Allow a path. Missing and inaccessible paths are skipped, so they stay denied."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,50 +1,48 @@
-"""What crosses the door about plugins: what they say, requests, replies, errors."""
+"""The plugins' wire format: their output, requests, responses, errors."""
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.hub.wire import DedupeKey, EventId, Id, Kind
 from appliance.kernel.errors import Invalid, Missing
 
-Kind = Annotated[str, Meta(min_length=1, max_length=100)]
-Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
-EventId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 PluginName = Annotated[str, Meta(min_length=1, max_length=64)]
 Offset = Annotated[int, Meta(ge=0, description="in characters (code points)")]
 
 
-# -- what plugins say ------------------------------------------------------------------------
+# -- output of plugins -----------------------------------------------------------------------
 
 
-class Span(Struct, frozen=True):
+class TextSpan(Struct, frozen=True):
     """From `start` to before `end`, in characters (code points) of the message's text."""
 
     start: Offset
     end: Offset
 
 
-class Finding(Struct, frozen=True):
-    """An enrichment, as a linkifier gives it and `message.enriched` tells it."""
+class EnrichmentFinding(Struct, frozen=True):
+    """An enrichment in the output of a linkifier and in `message.enriched`."""
 
     kind: Kind
-    span: Span
+    span: TextSpan
     data: dict[str, Any] = {}
 
 
 class Extract(Struct, frozen=True):
-    """An attachment, as an extractor gives it."""
+    """An attachment in the output of an extractor."""
 
     kind: Kind
     value_json: dict[str, Any]
     key: Annotated[str, Meta(max_length=100, description="empty: none")] | None = None
-    dedupe_key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    dedupe_key: DedupeKey | None = None
 
 
 class MessageEnriched(Struct, frozen=True):
-    """All that `plugin` finds in this version; what it found in a former one is void."""
+    """All enrichments by `plugin` for this version; those of earlier versions are void."""
 
     message_id: str
-    enrichments: list[Finding]
+    enrichments: list[EnrichmentFinding]
     plugin: str
     version: int
     principal: str | None = None
@@ -54,14 +52,14 @@ class MessageEnriched(Struct, frozen=True):
 
 
 class ReEnrich(Struct, frozen=True):
-    """Messages posted or edited after event `since` are done again; `plugins`: only by these."""
+    """Reprocess messages posted or edited after event `since`; `plugins`: only by these."""
 
     since: EventId
     plugins: Annotated[list[PluginName], Meta(max_length=100)] = []
 
 
 class ReExtract(Struct, frozen=True):
-    """One message is done again, now; `plugins`: only by these (default: all extractors)."""
+    """Reprocess one message now; `plugins`: only by these (default: all extractors)."""
 
     message_id: Id
     plugins: Annotated[list[PluginName], Meta(max_length=100)] = []
@@ -73,12 +71,12 @@ State = Literal["running", "idle", "paused", "broken", "off"]
 
 
 class Isolation(Struct, frozen=True):
-    """What the plugin's process found when it tried, at its last start, as far as the kernel says
-    the same. `user`: the one it runs as, if another than the appliance's; `landlock`: the version
-    that holds, 0 for none; `seccomp`: its calls are filtered; `uid`: its user.
+    """The isolation of the plugin's process, tested at its last start and confirmed by the kernel.
+    `user`: its user if another than the appliance's; `landlock`: the version in force, 0 for
+    none; `seccomp`: system calls are filtered; `uid`: its user id.
 
     `denied` or `open`: `write` and `read` the data directory; read `files` of the workspace; open
-    sockets to the `network`; start `subprocesses`; signal other `processes`; make `namespaces` and
+    `network` sockets; start `subprocesses`; signal other `processes`; create `namespaces` and
     System V `shared_memory`; outlive the appliance and its supervisor (`survival`)."""
 
     user: int | None = None
@@ -105,17 +103,19 @@ STEPS = (
 
 
 def gaps(isolation: Isolation, network: bool, subprocesses: bool) -> list[str]:
-    """What it may do though nobody allowed it; `network` and `subprocesses`: the settings."""
+    """What the plugin can do without permission; `network`, `subprocesses`: the permissions."""
     allowed = {"files"} | {
         name for name, may in (("network", network), ("subprocesses", subprocesses)) if may
     }
-    found = [step for step in STEPS if step not in allowed and getattr(isolation, step) != "denied"]
-    return [*found, "root"] if isolation.uid == 0 else found
+    missing = [
+        step for step in STEPS if step not in allowed and getattr(isolation, step) != "denied"
+    ]
+    return [*missing, "root"] if isolation.uid == 0 else missing
 
 
-class Plugin(Struct, frozen=True):
-    """`lag`: events between its cursor and the log's end. `done`, `failed`: messages since the
-    start. `redo`: what is left of the events that `re-enrich` asked for."""
+class PluginStatus(Struct, frozen=True):
+    """`lag`: events between its cursor and the end of the log. `done`, `failed`: messages since the
+    start. `redo`: events of a `re-enrich` request that are left to process."""
 
     name: str
     type: str
@@ -137,7 +137,7 @@ class Plugin(Struct, frozen=True):
 
 
 class PluginList(Struct, frozen=True):
-    plugins: list[Plugin]
+    plugins: list[PluginStatus]
 
 
 class Redo(Struct, frozen=True):
@@ -147,13 +147,13 @@ class Redo(Struct, frozen=True):
 
 
 class ReEnrichTaken(Struct, frozen=True):
-    """Taken down; done beside what comes in, also after a restart."""
+    """The request is stored and survives a restart; new messages are processed as well."""
 
     taken: list[Redo]
 
 
-class Ran(Struct, frozen=True):
-    """`stored`, `same` (nothing new), `stale` (changed meanwhile), or how it failed."""
+class ExtractorRun(Struct, frozen=True):
+    """`outcome`: `stored`, `same` (nothing new), `stale` (changed meanwhile), or the failure."""
 
     plugin: str
     outcome: str
@@ -162,22 +162,22 @@ class Ran(Struct, frozen=True):
 
 class ReExtracted(Struct, frozen=True):
     message_id: str
-    results: list[Ran]
+    results: list[ExtractorRun]
 
 
 class Enrichment(Struct, frozen=True):
-    """`plugin`: which found it; null for what another program wrote."""
+    """`plugin`: the plugin that found it; null if another program wrote it."""
 
     id: str
     kind: str
-    span: Span
+    span: TextSpan
     data: dict[str, Any]
     plugin: str | None
     created_at: str
 
 
 class EnrichmentList(Struct, frozen=True):
-    """Those of the text as it is: none of a tombstone, none of a text before an edit."""
+    """The enrichments of the current text; empty for a deleted message."""
 
     message_id: str
     version: int
@@ -189,11 +189,11 @@ class EnrichmentList(Struct, frozen=True):
 
 
 class NoSuchPlugin(Missing):
-    sentence = "no such plugin is in use"
-    advice = "agentlip plugin list"
+    default_message = "plugin not found or not in use"
+    default_hint = "agentlip plugin list"
 
 
 class PluginUnfit(Invalid):
     code = "PLUGIN_UNFIT"
-    sentence = "a required plugin can't run"
-    advice = "mend it, or take 'required' away in [[plugins.use]] of agentlip.toml"
+    default_message = "a required plugin can't run"
+    default_hint = "fix the plugin, or set required = false in [[plugins.use]] of agentlip.toml"

@@ -1,7 +1,7 @@
-"""The process of one plugin: started when there is work, killed when it is late or ill.
+"""The process of one plugin: started when there is work, killed on timeouts and errors.
 
-It gets no environment, no descriptors and no path of the module: its source comes as a line,
-after it has told how tightly it is shut in and that was found enough.
+It inherits no environment and no descriptors. It gets its source code only after it has reported
+its isolation and the isolation is sufficient.
 """
 
 import os
@@ -15,20 +15,20 @@ import msgspec
 import appliance
 from appliance.hub.plugins import metrics, proof, wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.hub.plugins.source import Source
+from appliance.hub.plugins.source import PluginSource
 from appliance.kernel.line_process import (
-    ChildEnded,
-    ChildLate,
-    ChildTalks,
-    ChildUnasked,
-    LineChild,
+    LineProcess,
+    ProcessEnded,
+    ResponseLate,
+    ResponseTooLong,
+    UnrequestedLine,
 )
 from appliance.kernel.log import Log
 
 ROOT = str(Path(appliance.__file__).parents[1])
 PROGRAM = (
     f"import sys; sys.path.insert(0, {ROOT!r});"
-    " from appliance.hub.plugins.child import main;"
+    f" from {__package__}.child import main;"
     f" sys.path.remove({ROOT!r}); main()"
 )
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -37,19 +37,19 @@ REPLY_BYTES_MAX = 64 * 1024  # before there is any output
 _NAME = re.compile(r"\w{1,64}")
 
 
-class Failure(Exception):
-    """What went wrong with one message or one start. `passing`: not the message's fault, so it
-    is tried again; `where` is for the log: a class and a line, never a text."""
+class PluginFailure(Exception):
+    """A failure of one message or one start. `passing`: not caused by the message, which is then
+    retried; `where`: class and line of an error for the log, never its text."""
 
     def __init__(self, outcome: str, sentence: str, *, passing: bool = False, **where: Any) -> None:
         super().__init__(sentence)
         self.outcome = outcome
-        self.sentence = sentence
+        self.message = sentence
         self.passing = passing
         self.where = where
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _WorkerReply(msgspec.Struct, frozen=True):
     error: str | None = None
     line: int | None = None
     cpu: float = 0.0
@@ -59,17 +59,17 @@ class _Told(msgspec.Struct, frozen=True):
     outputs: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-_told = msgspec.json.Decoder(_Told).decode
+_decode_reply = msgspec.json.Decoder(_WorkerReply).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Worker:
-    """At most one process at a time. For one caller at a time."""
+class PluginWorker:
+    """At most one process. For one caller at a time."""
 
     def __init__(
         self,
         plugin: PluginSettings,
-        source: Source,
+        source: PluginSource,
         settings: PluginsSettings,
         data_dir: Path,
         log: Log | None = None,
@@ -79,8 +79,8 @@ class Worker:
         self._settings = settings
         self._data_dir = data_dir
         self._log = log
-        self._child: LineChild | None = None
-        self._tired = False
+        self._child: LineProcess | None = None
+        self._replacement_due = False
         self.isolation: wire.Isolation | None = None
         self.version = ""
 
@@ -89,52 +89,57 @@ class Worker:
         return self._child is not None and self._child.alive
 
     def start(self) -> None:
-        """Unless it runs. Raises Failure; what is not shut in as wanted never gets the source."""
-        if self._child is not None and self._child.look():
+        """Start the process unless it runs. Raises PluginFailure without the required isolation."""
+        if self._child is not None and self._child.check_alive():
             return
         metrics.starts.labels(self._plugin.name).inc()
         try:
-            self._child = LineChild([sys.executable, "-I", "-B", "-c", PROGRAM], ENVIRONMENT)
+            self._child = LineProcess([sys.executable, "-I", "-B", "-c", PROGRAM], ENVIRONMENT)
         except OSError as error:
-            raise Failure("start", "no process can be started", passing=True) from error
-        seconds, most = self._settings.load_seconds, REPLY_BYTES_MAX
-        told = self._exchange(_encode(self._order()), seconds, most, passing=True)
+            raise PluginFailure("start", "no process can be started", passing=True) from error
+        seconds, bytes_max = self._settings.load_seconds, REPLY_BYTES_MAX
+        reply = self._exchange(_encode(self._order()), seconds, bytes_max, passing=True)
         assert self._child is not None
         self.isolation = proof.confirmed(
-            told.isolation or wire.Isolation(), told.pid, self._child.pid
+            reply.isolation or wire.Isolation(), reply.pid, self._child.pid
         )
         missing = self._missing(self.isolation)
         if self._settings.require_isolation and missing:
             self.stop()
-            raise Failure("unisolated", missing, passing=True)
-        told = self._exchange(_encode(self._load()), seconds, most, passing=True)
-        if told.error is not None:
+            raise PluginFailure("unisolated", missing, passing=True)
+        reply = self._exchange(_encode(self._load()), seconds, bytes_max, passing=True)
+        if reply.error is not None:
             self.stop()
-            raise Failure(
-                "load", _sentence("its module can't be loaded", told), passing=True, **_where(told)
+            raise PluginFailure(
+                "load",
+                _sentence("its module can't be loaded", reply),
+                passing=True,
+                **_where(reply),
             )
-        self.version = told.version[:VERSION_CHARACTERS_MAX]  # by then it is the plugin that talks
-        self._tired = False
-        self._say_so(self.isolation)
+        self.version = reply.version[
+            :VERSION_CHARACTERS_MAX
+        ]  # the plugin's code may have written this line
+        self._replacement_due = False
+        self._log_isolation(self.isolation)
 
     def ask(self, message: bytes) -> msgspec.Raw:
-        """What it says about a message, as JSON that nobody has looked at yet."""
+        """The plugin's output for a message, as unchecked JSON."""
         self.start()
         seconds = self._settings.timeout_of(self._plugin)
-        most = self._settings.output_bytes_max + REPLY_BYTES_MAX
-        told = self._exchange(message, seconds, most)
-        if told.error == "TooLarge":
-            raise Failure("too_large", "it said more than plugins.output_bytes_max")
-        if told.error is not None:
-            if told.error == "MemoryError":
-                self.stop()  # nobody knows what it left half done
-            raise Failure("error", _sentence("it raised an error", told), **_where(told))
-        self._tired = told.cpu > self._settings.cpu_seconds / 2
-        return told.outputs
+        bytes_max = self._settings.output_bytes_max + REPLY_BYTES_MAX
+        reply = self._exchange(message, seconds, bytes_max)
+        if reply.error == "TooLarge":
+            raise PluginFailure("too_large", "the output is larger than plugins.output_bytes_max")
+        if reply.error is not None:
+            if reply.error == "MemoryError":
+                self.stop()  # its state is unknown
+            raise PluginFailure("error", _sentence("it raised an error", reply), **_where(reply))
+        self._replacement_due = reply.cpu > self._settings.cpu_seconds / 2
+        return reply.outputs
 
     def rest(self) -> None:
-        """Between two messages: one that has used up half of its processor time is replaced."""
-        if self._tired:
+        """Between two messages: end a process that has used half of its CPU time."""
+        if self._replacement_due:
             self.stop()
 
     def stop(self) -> None:
@@ -143,15 +148,15 @@ class Worker:
             child.kill()
 
     def _missing(self, isolation: wire.Isolation) -> str:
-        """What it may not run without, as a sentence."""
+        """Why the isolation isn't sufficient; empty if it is."""
         if isolation.write == "denied" and isolation.read == "denied":
             if isolation.uid == 0 and self._plugin.subprocesses:
                 return (
-                    "a plugin with subprocesses may not run as root: user"
+                    "a plugin with subprocesses can't run as root: user"
                     f" {self._settings.uid} can't read the Python in {sys.base_prefix}"
                 )
             return ""
-        sentence = "nothing here keeps it from reading or writing into .agentlip/: no Landlock"
+        sentence = "it can't be kept from accessing .agentlip/: no Landlock"
         if isolation.uid == 0 and self._settings.uid:
             return (
                 f"{sentence}, and it would stay root: user {self._settings.uid} can't read the"
@@ -159,7 +164,7 @@ class Worker:
             )
         return f"{sentence}, no other user"
 
-    def _say_so(self, isolation: wire.Isolation) -> None:
+    def _log_isolation(self, isolation: wire.Isolation) -> None:
         if self._log is None:
             return
         facts = {"plugin": self._plugin.name, **msgspec.structs.asdict(isolation)}
@@ -169,21 +174,27 @@ class Worker:
         else:
             self._log.info("plugin started", **facts)
 
-    def _exchange(self, line: bytes, seconds: float, most: int, passing: bool = False) -> _Told:
+    def _exchange(
+        self, line: bytes, seconds: float, bytes_max: int, passing: bool = False
+    ) -> _WorkerReply:
         assert self._child is not None
         try:
-            return _told(self._child.ask(line, seconds, most))
-        except ChildLate:
-            raise Failure("timeout", f"no answer within {seconds:g} s", passing=passing) from None
-        except ChildEnded:
-            raise Failure("crashed", "its process ended", passing=passing) from None
-        except ChildUnasked:
-            raise Failure("invalid", "its process had answered without being asked") from None
-        except ChildTalks:
-            raise Failure("too_large", "it said more than plugins.output_bytes_max") from None
+            return _decode_reply(self._child.ask(line, seconds, bytes_max))
+        except ResponseLate:
+            raise PluginFailure(
+                "timeout", f"no answer within {seconds:g} s", passing=passing
+            ) from None
+        except ProcessEnded:
+            raise PluginFailure("crashed", "its process ended", passing=passing) from None
+        except UnrequestedLine:
+            raise PluginFailure("invalid", "its process sent a line without a request") from None
+        except ResponseTooLong:
+            raise PluginFailure(
+                "too_large", "the output is larger than plugins.output_bytes_max"
+            ) from None
         except (msgspec.DecodeError, RecursionError):
             self.stop()
-            raise Failure("invalid", "its process answered something else") from None
+            raise PluginFailure("invalid", "its process sent an invalid response") from None
 
     def _order(self) -> dict[str, Any]:
         plugin, settings = self._plugin, self._settings
@@ -211,12 +222,12 @@ class Worker:
         }
 
 
-def _where(told: _Told) -> dict[str, Any]:
-    name = told.error if told.error and _NAME.fullmatch(told.error) else "Exception"
-    return {"error_type": name, "line": told.line}
+def _where(reply: _WorkerReply) -> dict[str, Any]:
+    name = reply.error if reply.error and _NAME.fullmatch(reply.error) else "Exception"
+    return {"error_type": name, "line": reply.line}
 
 
-def _sentence(beginning: str, told: _Told) -> str:
-    where = _where(told)
-    line = f", line {told.line}" if told.line is not None else ""
+def _sentence(beginning: str, reply: _WorkerReply) -> str:
+    where = _where(reply)
+    line = f", line {reply.line}" if reply.line is not None else ""
     return f"{beginning} ({where['error_type']}{line})"

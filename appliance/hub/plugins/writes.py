@@ -1,7 +1,7 @@
-"""What is stored of a plugin's work: rows and event together, if the message is still the one.
+"""Stores results of plugins: rows and event together, if the message hasn't changed.
 
-The guard stands in the transaction that stores: content, version and tombstone (hub spec
-§4.6). Each function says what it did: `stored`, `same` (nothing new) or `stale`.
+The check of content, version and deletion is in the same transaction (hub spec §4.6). Each
+function returns an outcome: `stored`, `same` (nothing new) or `stale`.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from appliance.hub import wire as hub_wire
 from appliance.hub.columns import MESSAGE
 from appliance.hub.events import encode
 from appliance.hub.plugins import queries, wire
-from appliance.hub.plugins.queries import Cursor
+from appliance.hub.plugins.queries import CursorRow
 from appliance.kernel.batch import Tx
 
-Kept = tuple[str, int]  # what was done, and how many items are new
+StoreOutcome = tuple[str, int]  # the outcome, and the number of new items
 
 
 def principal_of(plugin: str) -> str:
     return f"plugin:{plugin}"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenMessage(msgspec.Struct, frozen=True):
     """The message as the plugin saw it."""
 
     message_id: str
@@ -35,16 +35,16 @@ class Seen(msgspec.Struct, frozen=True):
 # -- cursors -----------------------------------------------------------------------------------
 
 
-def begin(tx: Tx, plugin: str, head: int) -> Cursor:
-    """Its cursor; one that is new begins at the log's end."""
+def begin(tx: Tx, plugin: str, head: int) -> CursorRow:
+    """The plugin's cursor; a new plugin starts at the end of the log."""
     tx.execute(
         "INSERT INTO x_plugin_cursors (plugin, cursor, updated_at) VALUES (?, ?, ?)"
         " ON CONFLICT (plugin) DO NOTHING",
         (plugin, head, tx.now),
     )
-    found = queries.cursor(tx, plugin)
-    assert found is not None
-    return found
+    cursor = queries.cursor(tx, plugin)
+    assert cursor is not None
+    return cursor
 
 
 def move_cursor(tx: Tx, plugin: str, cursor: int) -> None:
@@ -54,8 +54,8 @@ def move_cursor(tx: Tx, plugin: str, cursor: int) -> None:
     )
 
 
-def ask_again(tx: Tx, plugins: Sequence[str], since: int, head: int) -> list[wire.Redo]:
-    """Have the log after `since` done again; what was asked for before stays asked for."""
+def request_redo(tx: Tx, plugins: Sequence[str], since: int, head: int) -> list[wire.Redo]:
+    """Reprocess the log after `since`. An earlier request stays in force."""
     taken = []
     for plugin in plugins:
         former = begin(tx, plugin, head).redo_cursor
@@ -70,7 +70,7 @@ def ask_again(tx: Tx, plugins: Sequence[str], since: int, head: int) -> list[wir
 
 
 def move_redo(tx: Tx, plugin: str, former: int, cursor: int) -> None:
-    """Unless more was asked for meanwhile. At its end there is nothing left to do again."""
+    """Move the reprocessing cursor unless it changed meanwhile; at its end, clear it."""
     tx.execute(
         "UPDATE x_plugin_cursors SET redo_cursor = iif(?1 >= redo_until, NULL, ?1),"
         " redo_until = iif(?1 >= redo_until, NULL, redo_until), updated_at = ?2"
@@ -79,44 +79,50 @@ def move_redo(tx: Tx, plugin: str, former: int, cursor: int) -> None:
     )
 
 
-# -- what was found ------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------
 
 
-def keep_enrichments(tx: Tx, plugin: str, seen: Seen, found: list[wire.Finding]) -> Kept:
-    """In the place of what this plugin found before; the same again in the same text is nothing
-    new."""
+def store_enrichments(
+    tx: Tx, plugin: str, seen: SeenMessage, findings: list[wire.EnrichmentFinding]
+) -> StoreOutcome:
+    """Replace what this plugin found before. Equal results for the same text change nothing."""
     message = _unchanged(tx, seen)
     if message is None:
         return "stale", 0
     old_hash, old_ids = _old_set(tx, plugin, seen.message_id)
     new_hash = queries.content_hash(seen.content)
-    if old_hash is None and not found:
+    if old_hash is None and not findings:
         return "same", 0
-    if old_hash == new_hash and _stored(tx, old_ids) == [_row(one) for one in found]:
+    if old_hash == new_hash and _stored(tx, old_ids) == [_row(finding) for finding in findings]:
         return "same", 0
     tx.executemany("DELETE FROM enrichments WHERE id = ?", [(id_,) for id_ in old_ids])
-    ids = [tx.new_id("enr_") for _ in found]
+    ids = [tx.new_id("enr_") for _ in findings]
     tx.executemany(
         "INSERT INTO enrichments (id, message_id, kind, span_start, span_end, data_json,"
         " created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(id_, seen.message_id, *_row(one), tx.now) for id_, one in zip(ids, found, strict=True)],
+        [
+            (id_, seen.message_id, *_row(finding), tx.now)
+            for id_, finding in zip(ids, findings, strict=True)
+        ],
     )
     tx.execute(
         "INSERT OR REPLACE INTO x_enrichment_sets VALUES (?, ?, ?, ?, ?)",
         (seen.message_id, plugin, seen.version, new_hash, encode(ids).decode()),
     )
-    told = wire.MessageEnriched(seen.message_id, found, plugin, seen.version, principal_of(plugin))
+    payload = wire.MessageEnriched(
+        seen.message_id, findings, plugin, seen.version, principal_of(plugin)
+    )
     events.append(
-        tx, "message.enriched", ("message", seen.message_id), encode(told),
+        tx, "message.enriched", ("message", seen.message_id), encode(payload),
         channel_id=message.channel_id, topic_id=message.topic_id,
     )  # fmt: skip
-    return "stored", len(found)
+    return "stored", len(findings)
 
 
-def keep_attachments(
-    tx: Tx, plugin: str, seen: Seen, added: list[tuple[hub_wire.AddAttachment, str]]
-) -> Kept:
-    """As if a client had posted them, so what is there already stays as it is, unheard."""
+def store_attachments(
+    tx: Tx, plugin: str, seen: SeenMessage, added: list[tuple[hub_wire.AddAttachment, str]]
+) -> StoreOutcome:
+    """Add attachments as for a client: existing ones stay, without an event."""
     message = _unchanged(tx, seen)
     if message is None:
         return "stale", 0
@@ -126,8 +132,8 @@ def keep_attachments(
     return ("stored" if new else "same"), new
 
 
-def _unchanged(tx: Tx, seen: Seen) -> hub_wire.Message | None:
-    """The guard: content, version and tombstone."""
+def _unchanged(tx: Tx, seen: SeenMessage) -> hub_wire.Message | None:
+    """The message, or None if its content or version changed or it was deleted."""
     row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (seen.message_id,)).fetchone()
     if row is None:
         return None
@@ -154,5 +160,5 @@ def _stored(tx: Tx, ids: list[str]) -> list[Any]:
     return [tx.execute(sql, (id_,)).fetchone() for id_ in ids]
 
 
-def _row(one: wire.Finding) -> tuple[str, int, int, str]:
-    return one.kind, one.span.start, one.span.end, encode(one.data).decode()
+def _row(finding: wire.EnrichmentFinding) -> tuple[str, int, int, str]:
+    return finding.kind, finding.span.start, finding.span.end, encode(finding.data).decode()

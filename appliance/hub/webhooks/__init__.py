@@ -1,11 +1,10 @@
-"""Webhooks: who wants to be called about which events, where, and signed with what.
+"""Webhooks: registrations of receivers for events, with filters and signing secrets.
 
-Nouns: webhook (a registration with a secret and a cursor), address (where it points),
-signature (Standard Webhooks), pending event (behind the cursor and wanted).
+Nouns: webhook (a registration with a secret and a cursor), address (its URL), signature
+(Standard Webhooks), pending event (a wanted event after the cursor).
 
-What always holds:
-- A webhook is configuration: making or changing one writes no event.
-- Its cursor is the event_id up to which it has been served; nothing here moves it but
-  whoever says so in a PATCH. Sending is not done here.
-- Its secret is shown when it is made or replaced, and never again.
+Invariants:
+- Webhooks are configuration: creating or changing one writes no event.
+- The cursor is the event_id up to which events were handed to the outbox, which sends them.
+- A secret is shown once, when it is created or replaced.
 """

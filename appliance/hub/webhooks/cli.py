@@ -1,4 +1,4 @@
-"""`agentlip webhook`: who is to be called about events."""
+"""`agentlip webhook`: receivers of events."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,36 +6,40 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
+from appliance.hub.cli_reach import KeyFlag, hub_client
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 
-app = plain_app("Webhooks: who is sent which events, and how that goes.")
+app = plain_app("Webhooks: send events to HTTP receivers, and follow their delivery.")
 
 PATH = "/api/v1/webhooks"
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
 NameFlag = Annotated[
-    list[str] | None, typer.Option("--name", help="Only such events; may be repeated.")
+    list[str] | None, typer.Option("--name", help="Only events of this name; may be repeated.")
 ]
 ChannelFlag = Annotated[
-    list[str] | None, typer.Option("--channel", help="Only in this channel; may be repeated.")
+    list[str] | None,
+    typer.Option("--channel", help="Only events in this channel; may be repeated."),
 ]
 TopicFlag = Annotated[
-    list[str] | None, typer.Option("--topic-id", help="Only in this topic; may be repeated.")
+    list[str] | None, typer.Option("--topic-id", help="Only events in this topic; may be repeated.")
 ]
-FormatFlag = Annotated[str | None, typer.Option("--format", help="native or cloudevents.")]
+FormatFlag = Annotated[
+    str | None, typer.Option("--format", help="Format of the body: native or cloudevents.")
+]
 SecretFlag = Annotated[
     Path | None,
     typer.Option("--secret-file", help="Sign with the secret in this file (whsec_…)."),
 ]
-DescriptionFlag = Annotated[str | None, typer.Option("--description")]
-CursorFlag = Annotated[
-    int | None, typer.Option("--after", min=0, help="Events after this one (0: all there were).")
+DescriptionFlag = Annotated[
+    str | None, typer.Option("--description", help="What the webhook is for.")
 ]
-EnabledFlag = Annotated[bool | None, typer.Option("--enable/--disable", help="Serve it, or not.")]
-KeyFlag = Annotated[
-    str | None,
-    typer.Option("--idempotency-key", help="The same key again gives the same answer again."),
+CursorFlag = Annotated[
+    int | None, typer.Option("--after", min=0, help="Deliver events after this one (0: all).")
+]
+EnabledFlag = Annotated[
+    bool | None, typer.Option("--enable/--disable", help="Deliver events to it, or not.")
 ]
 
 
@@ -43,7 +47,7 @@ KeyFlag = Annotated[
 @common
 def create_webhook(
     session: Session,
-    url: Annotated[str, typer.Option("--url", help="Where events are to be sent.")],
+    url: Annotated[str, typer.Option("--url", help="URL of the receiver.")],
     name: NameFlag = None,
     channel: ChannelFlag = None,
     topic_id: TopicFlag = None,
@@ -54,7 +58,7 @@ def create_webhook(
     enabled: EnabledFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Register a receiver. Its secret is shown this once."""
+    """Register a webhook. Its secret is shown only once."""
     body = _given(
         url=url,
         events=_wanted(name, channel, topic_id),
@@ -64,16 +68,16 @@ def create_webhook(
         cursor=after,
         enabled=enabled,
     )
-    answer = _hub(session).post(PATH, body, idempotency_key)
+    answer = hub_client(session).post(PATH, body, idempotency_key)
     _show_changed(session, answer, f"registered {answer['webhook']['id']}")
 
 
 @app.command("list")
 @common
 def list_webhooks(session: Session) -> None:
-    """All webhooks, without their secrets."""
+    """List webhooks, without their secrets."""
     session.table(
-        _hub(session).rows(PATH, "webhooks"),
+        hub_client(session).rows(PATH, "webhooks"),
         [("ID", "id"), ("ENABLED", "enabled"), ("CURSOR", "cursor"), ("URL", "url")],
         empty="no webhooks yet; register one with 'agentlip webhook create --url URL'",
     )
@@ -82,18 +86,18 @@ def list_webhooks(session: Session) -> None:
 @app.command("show")
 @common
 def show_webhook(session: Session, webhook_id: IdArgument) -> None:
-    """One webhook, without its secret."""
-    webhook = _hub(session).get(_path(webhook_id))["webhook"]
+    """Show a webhook, without its secret."""
+    webhook = hub_client(session).get(_path(webhook_id))["webhook"]
     wanted = ", ".join(
         f"{what} {' '.join(values)}" for what, values in webhook["events"].items() if values
     )
     state = "enabled" if webhook["enabled"] else "disabled"
-    told = f"{webhook['id']} {state}, {webhook['format']}, served up to event {webhook['cursor']}"
+    text = f"{webhook['id']} {state}, {webhook['format']}, served up to event {webhook['cursor']}"
     if webhook["disabled_because"]:
-        told += f"\nswitched off: {webhook['disabled_because']}"
+        text += f"\ndisabled: {webhook['disabled_because']}"
     elif webhook["failing_since"]:
-        told += f"\nfailing since {webhook['failing_since']}"
-    session.answer(webhook, f"{told}\n{webhook['url']}\nwants: {wanted or 'everything'}")
+        text += f"\nfailing since {webhook['failing_since']}"
+    session.answer(webhook, f"{text}\n{webhook['url']}\nwants: {wanted or 'everything'}")
 
 
 @app.command("update")
@@ -101,26 +105,26 @@ def show_webhook(session: Session, webhook_id: IdArgument) -> None:
 def update_webhook(
     session: Session,
     webhook_id: IdArgument,
-    url: Annotated[str | None, typer.Option("--url", help="Where events are to be sent.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="URL of the receiver.")] = None,
     name: NameFlag = None,
     channel: ChannelFlag = None,
     topic_id: TopicFlag = None,
-    all_events: Annotated[bool, typer.Option("--all-events", help="Want everything.")] = False,
+    all_events: Annotated[bool, typer.Option("--all-events", help="Select all events.")] = False,
     format_: FormatFlag = None,
     secret_file: SecretFlag = None,
     new_secret: Annotated[
-        bool, typer.Option("--new-secret", help="Make another secret; shown this once.")
+        bool, typer.Option("--new-secret", help="Generate a new secret and show it once.")
     ] = False,
     description: DescriptionFlag = None,
     after: CursorFlag = None,
     enabled: EnabledFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Change what is named; --name, --channel and --topic-id replace all that was wanted."""
+    """Change a webhook. --name, --channel and --topic-id replace the selection of events."""
     wanted = _wanted(name, channel, topic_id)
     if all_events and wanted:
         raise Invalid(
-            "--all-events and a choice of events exclude each other",
+            "--all-events can't be combined with --name, --channel or --topic-id",
             hint="agentlip webhook update --help",
         )
     body = _given(
@@ -135,15 +139,15 @@ def update_webhook(
     )
     if not body:
         raise Invalid("nothing to change", hint="agentlip webhook update --help")
-    answer = _hub(session).patch(_path(webhook_id), body, idempotency_key)
+    answer = hub_client(session).patch(_path(webhook_id), body, idempotency_key)
     _show_changed(session, answer, f"changed {webhook_id}")
 
 
 @app.command("delete")
 @common
 def delete_webhook(session: Session, webhook_id: IdArgument) -> None:
-    """Forget a webhook and its secret."""
-    session.answer(_hub(session).delete(_path(webhook_id)), f"deleted {webhook_id}")
+    """Delete a webhook and its secret."""
+    session.answer(hub_client(session).delete(_path(webhook_id)), f"deleted {webhook_id}")
 
 
 @app.command("pending")
@@ -151,10 +155,10 @@ def delete_webhook(session: Session, webhook_id: IdArgument) -> None:
 def pending_events(
     session: Session,
     webhook_id: IdArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of events.")] = 10,
 ) -> None:
-    """What it would be sent next, signed now: to try a receiver with. Sends nothing."""
-    answer = _hub(session).get(f"{_path(webhook_id)}/pending", limit=limit)
+    """Preview the next events, signed now, for testing a receiver. Sends nothing."""
+    answer = hub_client(session).get(f"{_path(webhook_id)}/pending", limit=limit)
     rows = answer["pending"]
     if session.as_json:
         session.answer(answer, "")
@@ -177,31 +181,36 @@ def deliveries(
     session: Session,
     webhook_id: IdArgument,
     status: Annotated[
-        str | None, typer.Option("--status", help="pending, inflight, done, dead or aborted.")
+        str | None,
+        typer.Option(
+            "--status", help="Status: `pending`, `inflight`, `done`, `dead` or `aborted`."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Maximum number of deliveries.")
+    ] = 20,
 ) -> None:
-    """What was sent to it and what waits, newest first.
+    """List sent and waiting deliveries, newest first.
 
     Example: agentlip webhook deliveries hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --status pending
     """
-    hub = _hub(session)
+    hub = hub_client(session)
     hub.get(_path(webhook_id))  # an unknown id is an error, not an empty list
     rows = _sends(hub, {"to": f"queue:{webhook_id}", "status": status}, limit)
     session.table(
         [{**row, "event_id": row["client_message_id"].rpartition(":")[2]} for row in rows],
         [("EVENT", "event_id"), ("STATUS", "status"), ("ATTEMPTS", "attempts"),
          ("ACCEPTED", "enqueued_at"), ("LAST ERROR", "last_error")],
-        empty="nothing was handed on yet; 'agentlip webhook pending ID' shows what is behind",
+        empty="no deliveries yet; 'agentlip webhook pending ID' shows pending events",
     )  # fmt: skip
 
 
-def _sends(hub: Any, asked: dict[str, Any], limit: int) -> list[Any]:
-    """Page by page: the appliance limits a page in bytes too."""
+def _sends(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
+    """All pages up to `limit` rows; pages are also limited in bytes."""
     rows: list[Any] = []
     before = None
     while True:
-        page = hub.get("/v1/outbox/sends", **asked, before=before, limit=limit - len(rows))
+        page = hub.get("/v1/outbox/sends", **query, before=before, limit=limit - len(rows))
         rows += page["sends"]
         before = page["next"]
         if before is None or len(rows) >= limit:
@@ -213,15 +222,15 @@ def _sends(hub: Any, asked: dict[str, Any], limit: int) -> list[Any]:
 def replay(
     session: Session,
     webhook_id: IdArgument,
-    from_: Annotated[int, typer.Option("--from", min=1, help="The first event to deliver again.")],
+    from_: Annotated[int, typer.Option("--from", min=1, help="First event to deliver again.")],
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Deliver events again, from one on; to receivers they are the same, by their webhook-id.
+    """Deliver events again, starting at one. Their webhook-id headers stay the same.
 
     Example: agentlip webhook replay hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --from 1200
     """
-    answer = _hub(session).patch(_path(webhook_id), {"cursor": from_ - 1}, idempotency_key)
-    session.answer(answer, f"{webhook_id} is served again from event {from_} on")
+    answer = hub_client(session).patch(_path(webhook_id), {"cursor": from_ - 1}, idempotency_key)
+    session.answer(answer, f"{webhook_id}: events from {from_} on will be delivered again")
 
 
 def _show_changed(session: Session, answer: dict[str, Any], sentence: str) -> None:
@@ -251,10 +260,3 @@ def _path(webhook_id: str) -> str:
     if not webhook_id:
         raise Invalid("an id must not be empty", hint="agentlip webhook list")
     return f"{PATH}/{quote(webhook_id, safe='')}"
-
-
-def _hub(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))

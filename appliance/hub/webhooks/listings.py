@@ -1,26 +1,26 @@
 """The listing of webhooks."""
 
-from appliance.hub.webhooks.model import Webhook
-from appliance.hub.webhooks.queries import Row
+from appliance.hub.webhooks.model import EventWebhook
+from appliance.hub.webhooks.queries import EventWebhookRow
 from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 _WEBHOOKS = statement(
-    Webhook.select(*fields(Webhook, Row.__struct_fields__))
-    .where(Webhook.id > given("after"))
-    .order_by(Webhook.id)
+    EventWebhook.select(*fields(EventWebhook, EventWebhookRow.__struct_fields__))
+    .where(EventWebhook.id > given("after"))
+    .order_by(EventWebhook.id)
     .limit(given("rows"))
 )
 
 
-def webhooks(reader: Reader, after: str, limit: int) -> tuple[list[Row], bool]:
-    """In the order of ids, behind `after`."""
+def webhooks(reader: Reader, after: str, limit: int) -> tuple[list[EventWebhookRow], bool]:
+    """Ordered by id, starting after `after`."""
     return reader.page(
         _WEBHOOKS,
         {"after": after, "rows": limit + 1},
         limit=limit,
-        make=lambda row: Row(*row),
+        make=lambda row: EventWebhookRow(*row),
         size=lambda row: (
             ROW_BYTES
             + text_bytes(row.url)

@@ -1,40 +1,40 @@
-"""Feeds webhooks: hands the events behind each cursor to the outbox, then moves the cursor.
+"""Hands the events after each webhook's cursor to the outbox, then moves the cursor.
 
-In that order, and under ids made of the event: a crash between the two hands the same events
-over again, and the outbox knows them. What the outbox does not take stays behind the cursor.
+After a crash between the two, the same events are handed over again; the outbox recognises their
+ids. Events that the outbox doesn't accept wait in the log.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.hub.webhooks import metrics, queries, writes
-from appliance.hub.webhooks.queries import Row
-from appliance.hub.webhooks.service import Handed, Webhooks
+from appliance.hub.webhooks.queries import EventWebhookRow
+from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 
 
-class Post(Protocol):
-    """Where events go; the roof hands it in."""
+class WebhookOutbox(Protocol):
+    """The outbox, passed in by `composition.py`."""
 
-    def waiting(self, webhook_id: str, most: int) -> int:
-        """How many of a webhook's events are not delivered yet, counted up to `most`."""
+    def waiting(self, webhook_id: str, limit: int) -> int:
+        """The number of undelivered events of a webhook, counted up to `limit`."""
         ...
 
-    def take(self, handed: Sequence[Handed]) -> int:
-        """How many were taken, from the first on; those are kept for good."""
+    def take(self, handed: Sequence[OutgoingEvent]) -> int:
+        """The number of accepted events, from the first on. They are durable."""
         ...
 
 
 class WebhookFeeder(Loop):
-    """Woken by new events and by changes of webhooks; looks again while events are held back."""
+    """Woken by new events and changed webhooks; repeats while events wait for the outbox."""
 
     name = "webhook_feeder"
     shortest_seconds = 0.02
     idle_seconds = 30.0
 
-    def __init__(self, webhooks: Webhooks, post: Post, clock: Clock, log: Log) -> None:
+    def __init__(self, webhooks: Webhooks, post: WebhookOutbox, clock: Clock, log: Log) -> None:
         super().__init__(clock, log, work=webhooks.work)
         self._webhooks = webhooks
         self._post = post
@@ -43,11 +43,11 @@ class WebhookFeeder(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         self.interval_seconds = self._settings.feed_seconds
         store, head = self._webhooks.store, self._webhooks.head
-        moves, handed, held = [], 0, 0
+        moves, handed, blocked = [], 0, 0
         for row in store.read(queries.behind, head, self._settings.webhooks_max):
             cursor, taken = self._serve(row, head)
             handed += taken
-            held += taken == 0 and cursor == row.cursor
+            blocked += taken == 0 and cursor == row.cursor
             if cursor > row.cursor:
                 moves.append((row.id, row.generation, row.cursor, cursor))
         if moves:
@@ -55,18 +55,18 @@ class WebhookFeeder(Loop):
             if any(cursor < head for *_, cursor in moves):
                 self.nudge()
         metrics.events.inc(handed)
-        metrics.held.set(held)
-        if not held:
+        metrics.waiting_webhooks.set(blocked)
+        if not blocked:
             self.interval_seconds = self.idle_seconds
-        return {"handed": handed, "moved": len(moves), "held": held}
+        return {"handed": handed, "moved": len(moves), "held": blocked}
 
-    def _serve(self, row: Row, head: int) -> tuple[int, int]:
-        """A bounded piece for one webhook: its new cursor, and how many were taken."""
+    def _serve(self, row: EventWebhookRow, head: int) -> tuple[int, int]:
+        """Hand over some events of a webhook; returns its new cursor and the number accepted."""
         settings = self._settings
-        room = settings.waiting_max - self._post.waiting(row.id, settings.waiting_max)
-        if room <= 0:
+        capacity = settings.waiting_max - self._post.waiting(row.id, settings.waiting_max)
+        if capacity <= 0:
             return row.cursor, 0
-        handed, reached = self._webhooks.ahead(row, head, min(room, settings.feed_max))
+        handed, reached = self._webhooks.next_events(row, head, min(capacity, settings.feed_max))
         taken = self._post.take(handed) if handed else 0
         if taken == len(handed):
             return reached, taken

@@ -1,11 +1,11 @@
-"""The table of webhooks, in the hub's store."""
+"""The table of webhooks in the hub's store."""
 
 import peewee
 
 from appliance.kernel.model import Table
 
 
-class Webhook(Table):
+class EventWebhook(Table):
     id = peewee.TextField(primary_key=True)
     url = peewee.TextField()
     description = peewee.TextField()

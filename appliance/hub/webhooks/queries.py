@@ -1,6 +1,5 @@
-"""The webhooks' reads: registrations, and the events that one of them waits for."""
+"""The webhooks' reads: registrations and pending events."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,18 +12,13 @@ from appliance.hub.webhooks import wire
 from appliance.kernel.clock import iso
 from appliance.kernel.reader import Reader
 
-COLUMNS = (
-    "id, url, description, wanted_json, format, enabled, cursor,"
-    " secret, former_secret, former_until_ms, created_at, updated_at,"
-    " generation, failing_since_ms, disabled_because"
-)
 SCAN_ROWS = 500
 
-_wanted = msgspec.json.Decoder(wire.Wanted).decode
+_wanted = msgspec.json.Decoder(wire.EventSelection).decode
 
 
-class Row(msgspec.Struct, frozen=True):
-    """A registration as it is stored, secrets included: never shown as it is."""
+class EventWebhookRow(msgspec.Struct, frozen=True):
+    """A stored registration. It contains secrets, so it is never returned as it is."""
 
     id: str
     url: str
@@ -43,18 +37,18 @@ class Row(msgspec.Struct, frozen=True):
     disabled_because: str | None = None
 
     @property
-    def wanted(self) -> wire.Wanted:
+    def wanted(self) -> wire.EventSelection:
         return _wanted(self.wanted_json)
 
     def secrets(self, now_ms: int) -> list[str]:
-        """Those that sign now: the one in force first."""
+        """The secrets that sign now, the current one first."""
         if self.former_secret is None or not self._is_rotating(now_ms):
             return [self.secret]
         return [self.secret, self.former_secret]
 
-    def shown(self, now_ms: int) -> wire.Webhook:
+    def to_wire(self, now_ms: int) -> wire.EventWebhook:
         until = self.former_until_ms if self._is_rotating(now_ms) else None
-        return wire.Webhook(
+        return wire.EventWebhook(
             id=self.id,
             url=self.url,
             description=self.description,
@@ -73,7 +67,10 @@ class Row(msgspec.Struct, frozen=True):
         return self.former_until_ms is not None and now_ms < self.former_until_ms
 
 
-def one(reader: Any, webhook_id: str) -> Row:
+COLUMNS = ", ".join(EventWebhookRow.__struct_fields__)
+
+
+def require(reader: Any, webhook_id: str) -> EventWebhookRow:
     """`reader`: a Reader or a Tx."""
     row = find(reader, webhook_id)
     if row is None:
@@ -81,39 +78,30 @@ def one(reader: Any, webhook_id: str) -> Row:
     return row
 
 
-def find(reader: Any, webhook_id: str) -> Row | None:
+def find(reader: Any, webhook_id: str) -> EventWebhookRow | None:
     sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE id = ?"
     row = reader.execute(sql, (webhook_id,)).fetchone()
-    return None if row is None else Row(*row)
+    return None if row is None else EventWebhookRow(*row)
 
 
-def behind(reader: Reader, head: int, limit: int) -> list[Row]:
-    """Enabled webhooks that have not been served up to `head`."""
+def behind(reader: Reader, head: int, limit: int) -> list[EventWebhookRow]:
+    """Enabled webhooks whose cursor is before `head`."""
     sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE enabled = 1 AND cursor < ? ORDER BY id LIMIT ?"
-    return [Row(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
-
-
-def unknown_topics(reader: Reader, topic_ids: Sequence[str]) -> list[str]:
-    marks = ",".join("?" * len(topic_ids))
-    rows = reader.rows(
-        f"SELECT id FROM topics WHERE id IN ({marks})", tuple(topic_ids), limit=len(topic_ids)
-    )
-    known = {row[0] for row in rows}
-    return [topic_id for topic_id in topic_ids if topic_id not in known]
+    return [EventWebhookRow(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
 
 
 def pending(
-    reader: Reader, row: Row, until: int, limit: int, scan_max: int
+    reader: Reader, row: EventWebhookRow, until: int, limit: int, scan_max: int
 ) -> tuple[list[tuple[int, bytes]], int]:
-    """(event_id, envelope) of events behind the cursor that are wanted, and the cursor reached.
+    """(event_id, envelope) of wanted events after the cursor, and the cursor reached.
 
-    Goes on over unwanted ones, at most `scan_max` rows, so that a webhook which wants little
-    gets ahead too.
+    Skips unwanted events, at most `scan_max` rows, so that the cursor of a selective webhook
+    advances too.
     """
     wanted = row.wanted
     scopes = _scopes(wanted)
     names = frozenset(wanted.names)
-    found: list[tuple[int, bytes]] = []
+    wanted_events: list[tuple[int, bytes]] = []
     cursor, scanned, left = row.cursor, 0, reader.limit.page_bytes_max
     while cursor < until and scanned < scan_max:
         sql, parameters = replay_statement(cursor, until, scopes, SCAN_ROWS)
@@ -124,17 +112,17 @@ def pending(
                 if not names or event[2] in names:
                     envelope = events.envelope(*event)
                     left -= len(envelope)
-                    if len(found) == limit or (found and left < 0):
-                        return found, cursor
-                    found.append((event[0], envelope))
+                    if len(wanted_events) == limit or (wanted_events and left < 0):
+                        return wanted_events, cursor
+                    wanted_events.append((event[0], envelope))
                 cursor = event[0]
         scanned += seen
         if seen < SCAN_ROWS:
-            return found, until
-    return found, cursor
+            return wanted_events, until
+    return wanted_events, cursor
 
 
-def _scopes(wanted: wire.Wanted) -> Filter | None:
+def _scopes(wanted: wire.EventSelection) -> Filter | None:
     if not wanted.channels and not wanted.topics:
         return None
     return Filter(frozenset(wanted.channels), frozenset(wanted.topics))

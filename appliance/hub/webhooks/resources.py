@@ -1,25 +1,19 @@
-"""Webhooks on HTTP, for holders of `hub:admin`."""
+"""Webhooks on HTTP; all routes need `hub:admin`."""
 
 from typing import Any
 
 import falcon
 
+from appliance.hub.resources import answer
 from appliance.hub.webhooks import wire
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.wire import ADMIN
-from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.webhook_signature import BadSecret
 from appliance.web.address import BadWebhookUrl
-from appliance.web.media import reply, reply_bytes
+from appliance.web.media import reply
 
 EXAMPLE = {"url": "https://ci.example.com/hooks/agentlip", "events": {"names": ["message.created"]}}
-
-
-def answer(resp: falcon.Response, result: Reply) -> None:
-    reply_bytes(resp, result.body, result.status)
-    if result.replayed:
-        resp.set_header("Idempotency-Replayed", "true")
 
 
 class WebhooksResource:
@@ -55,21 +49,21 @@ def routes(webhooks: Webhooks) -> list[Route]:
     return [
         Route("/api/v1/webhooks", resource, {
             "GET": Operation(ADMIN, reply=wire.WebhookList, query=wire.WebhooksQuery,
-                             summary="All webhooks, without their secrets"),
+                             summary="List webhooks, without their secrets"),
             "POST": Operation(ADMIN, keyed=True, body=wire.CreateWebhook, reply=wire.WebhookChanged,
                               status=201, errors=(*refusals, wire.TooManyWebhooks),
                               example=EXAMPLE,
-                              summary="Register a webhook; its secret is told here, once"),
+                              summary="Register a webhook; the response shows its secret once"),
         }),
         Route("/api/v1/webhooks/{webhook_id}", resource, {
-            "GET": Operation(ADMIN, reply=wire.WebhookShown, summary="One webhook"),
+            "GET": Operation(ADMIN, reply=wire.WebhookShown, summary="Show a webhook"),
             "PATCH": Operation(ADMIN, keyed=True, body=wire.ChangeWebhook,
                                reply=wire.WebhookChanged, errors=refusals,
                                summary="Change a webhook, its cursor or its secret"),
-            "DELETE": Operation(ADMIN, reply=wire.WebhookDeleted, summary="Forget a webhook"),
+            "DELETE": Operation(ADMIN, reply=wire.WebhookDeleted, summary="Delete a webhook"),
         }, suffix="item"),
         Route("/api/v1/webhooks/{webhook_id}/pending", resource, {
             "GET": Operation(ADMIN, reply=wire.PendingEvents, query=wire.PendingQuery,
-                             summary="What it would be sent next, signed; nothing is sent"),
+                             summary="Preview the next events of a webhook, signed; sends nothing"),
         }, suffix="pending"),
     ]  # fmt: skip

@@ -1,36 +1,33 @@
-"""The webhooks' verbs: register, change, look, delete, and what one of them waits for."""
+"""The webhooks' operations: register, change, show, delete, and preview pending events."""
 
-import hashlib
 from typing import Any
 
 import msgspec
 
 from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
-from appliance.hub.service import Hub
+from appliance.hub.queries import channels_of_topics
+from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_text
 from appliance.hub.webhooks import listings, metrics, queries, wire, writes
-from appliance.hub.webhooks.queries import Row
+from appliance.hub.webhooks.queries import EventWebhookRow
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel import webhook_signature
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
-from appliance.kernel.idempotency import Reply, once
+from appliance.kernel.idempotency import Reply, reply_once
 from appliance.kernel.log import Log
-from appliance.kernel.wakeup import Signal
+from appliance.kernel.wakeup import Wakeup
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
 
-_canonical = msgspec.json.Encoder(order="deterministic").encode
-
-
 DAY_MS = 86_400_000
 
 
-class Handed(msgspec.Struct, frozen=True):
-    """One event for one webhook, on its way out. `key` is the same whenever it is handed on."""
+class OutgoingEvent(msgspec.Struct, frozen=True):
+    """One event for one webhook. `key` is the same each time it is handed over."""
 
     webhook_id: str
     event_id: int
@@ -40,16 +37,16 @@ class Handed(msgspec.Struct, frozen=True):
     body: str
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """One attempt: where, and signed with the secrets of this moment."""
+class SignedRequest(msgspec.Struct, frozen=True):
+    """The request of one attempt, signed with the current secrets."""
 
     url: str
     headers: dict[str, str]
 
 
 class Webhooks:
-    """One per process. Sends nothing itself: says what there is to send, where and signed how,
-    and hears what became of it."""
+    """One per process. Sends nothing itself: provides events and signed requests to the outbox,
+    and records the outcomes."""
 
     def __init__(
         self, hub: Hub, settings: WebhookSettings, clock: Clock, log: Log | None = None
@@ -60,7 +57,7 @@ class Webhooks:
         self._clock = clock
         self._log = log
         self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
-        self.work = Signal()  # set when there are new events, or other webhooks
+        self.work = Wakeup()  # set on new events and changed webhooks
         hub.feed.on_publish(self.work.set)
 
     def create(
@@ -71,7 +68,7 @@ class Webhooks:
         secret = _checked(command.secret) or webhook_signature.new_secret()
         head = self._hub.feed.head
         cursor = head if command.cursor is None else min(command.cursor, head)
-        identity = _identity(principal, "POST", "webhooks", key, command)
+        identity = keyed_request(principal, "POST", "webhooks", key, command)
         command = msgspec.structs.replace(command, events=self._resolved(command.events))
         return self._mutate(
             identity, writes.create, command, secret, cursor, self._settings.webhooks_max
@@ -84,7 +81,7 @@ class Webhooks:
         principal: Principal,
         key: str | None = None,
     ) -> Reply:
-        identity = _identity(principal, "PATCH", f"webhooks/{webhook_id}", key, command)
+        identity = keyed_request(principal, "PATCH", f"webhooks/{webhook_id}", key, command)
         if command.url is not None:
             check_url(command.url, self._settings)
         if command.description is not None:
@@ -103,44 +100,46 @@ class Webhooks:
         return self._mutate(None, writes.delete, webhook_id)
 
     def show(self, webhook_id: str) -> wire.WebhookShown:
-        row = self._store.read(queries.one, webhook_id)
-        return wire.WebhookShown(row.shown(self._clock.now_ms()))
+        row = self._store.read(queries.require, webhook_id)
+        return wire.WebhookShown(row.to_wire(self._clock.now_ms()))
 
     def list_all(self, query: wire.WebhooksQuery) -> wire.WebhookList:
         limit = min(query.limit, self._settings.webhooks_max)
         rows, more = self._store.read(listings.webhooks, query.after, limit)
         now_ms = self._clock.now_ms()
         last = rows[-1].id if rows else query.after
-        return wire.WebhookList([row.shown(now_ms) for row in rows], more, last)
+        return wire.WebhookList([row.to_wire(now_ms) for row in rows], more, last)
 
     def pending(self, webhook_id: str, limit: int) -> wire.PendingEvents:
-        """What its receiver would get next, signed now; nothing is sent and no cursor moves."""
-        row = self._store.read(queries.one, webhook_id)
+        """The next deliveries, signed now. Sends nothing and moves no cursor."""
+        row = self._store.read(queries.require, webhook_id)
         until = self._hub.feed.head
         limit = min(limit, self._settings.pending_max)
-        found, cursor = self._store.read(
+        unsigned, cursor = self._store.read(
             queries.pending, row, until, limit, self._settings.scan_rows_max
         )
-        told = [self._signed(row, number, envelope) for number, envelope in found]
-        return wire.PendingEvents(told, cursor, has_more=cursor < until)
+        signed = [self._signed(row, number, envelope) for number, envelope in unsigned]
+        return wire.PendingEvents(signed, cursor, has_more=cursor < until)
 
-    # -- for who sends -------------------------------------------------------------------
+    # -- for the outbox ------------------------------------------------------------------
 
     @property
     def head(self) -> int:
         return self._hub.feed.head
 
-    def ahead(self, row: Row, until: int, limit: int) -> tuple[list[Handed], int]:
-        """The next events for a webhook, and the cursor once they are on their way."""
-        found, cursor = self._store.read(
+    def next_events(
+        self, row: EventWebhookRow, until: int, limit: int
+    ) -> tuple[list[OutgoingEvent], int]:
+        """The next events for a webhook, and the cursor after them."""
+        events, cursor = self._store.read(
             queries.pending, row, until, limit, self._settings.scan_rows_max
         )
-        return [self._handed(row, number, envelope) for number, envelope in found], cursor
+        return [self._outgoing(row, number, envelope) for number, envelope in events], cursor
 
-    def _handed(self, row: Row, number: int, envelope: bytes) -> Handed:
-        """The key holds the epoch, for a restored history counts its events anew."""
+    def _outgoing(self, row: EventWebhookRow, number: int, envelope: bytes) -> OutgoingEvent:
+        """The key includes the epoch, because event ids repeat after a restore."""
         message_id = cloudevents.event_id_of(self._origin, number)
-        return Handed(
+        return OutgoingEvent(
             webhook_id=row.id,
             event_id=number,
             key=f"wh_{row.id}_{row.generation}_{message_id}",
@@ -151,8 +150,8 @@ class Webhooks:
 
     def ready(
         self, webhook_id: str, message_id: str, content_type: str, body: bytes
-    ) -> Ready | str:
-        """One attempt, signed now; or why there is none: `deleted` or `disabled`."""
+    ) -> SignedRequest | str:
+        """The request of one attempt, signed now; or `deleted` or `disabled`."""
         row = self._store.read(queries.find, webhook_id)
         if row is None:
             return "deleted"
@@ -162,11 +161,11 @@ class Webhooks:
         headers = webhook_signature.headers(
             row.secrets(now_ms), message_id, now_ms // 1000, body, content_type
         )
-        return Ready(row.url, headers)
+        return SignedRequest(row.url, headers)
 
-    def heard(self, webhook_id: str, outcome: str) -> None:
-        """How an attempt went: delivered, failed or gone. Written only where it changes something.
-        A receiver that is gone, or has failed for too long, is not called any more."""
+    def record_outcome(self, webhook_id: str, outcome: str) -> None:
+        """Record an attempt: `delivered`, `failed` or `gone`. Writes only if something changes.
+        A receiver that is gone or has failed for too long disables its webhook."""
         row = self._store.read(queries.find, webhook_id)
         if row is None or (outcome == "delivered" and row.failing_since_ms is None):
             return
@@ -179,14 +178,14 @@ class Webhooks:
         if cause is not None:
             metrics.disabled.labels(cause).inc()
             if self._log is not None:
-                self._log.warning("a webhook was switched off", webhook=webhook_id, cause=cause)
+                self._log.warning("a webhook was disabled", webhook=webhook_id, cause=cause)
 
-    def _body(self, row: Row, envelope: bytes) -> bytes:
+    def _body(self, row: EventWebhookRow, envelope: bytes) -> bytes:
         if row.format == "cloudevents":
             return cloudevents.of_envelope(envelope, self._origin)
         return envelope
 
-    def _signed(self, row: Row, number: int, envelope: bytes) -> wire.PendingEvent:
+    def _signed(self, row: EventWebhookRow, number: int, envelope: bytes) -> wire.PendingEvent:
         envelope = self._body(row, envelope)
         now_ms = self._clock.now_ms()
         headers = webhook_signature.headers(
@@ -198,8 +197,8 @@ class Webhooks:
         )
         return wire.PendingEvent(number, headers, envelope.decode())
 
-    def _resolved(self, wanted: wire.Wanted) -> wire.Wanted:
-        """With ids for names of channels; all of them have to exist."""
+    def _resolved(self, wanted: wire.EventSelection) -> wire.EventSelection:
+        """The selection with channel ids for names. Raises if a channel or topic is missing."""
         for name in wanted.__struct_fields__:
             if len(getattr(wanted, name)) > self._settings.filters_max:
                 raise Invalid(
@@ -207,18 +206,19 @@ class Webhooks:
                     details={"field": f"events.{name}"},
                     hint="leave the list empty for all, or raise webhooks.filters_max",
                 )
-        found = self._hub.filter_for(wanted.channels, [])
-        if found.unresolved:
-            raise hub_wire.NoSuchChannel(details={"channels": sorted(found.unresolved)})
+        filters = self._hub.filter_for(wanted.channels, [])
+        if filters.unresolved:
+            raise hub_wire.NoSuchChannel(details={"channels": sorted(filters.unresolved)})
         topics = list(dict.fromkeys(wanted.topics))
-        unknown = self._store.read(queries.unknown_topics, topics) if topics else []
+        existing = self._store.read(channels_of_topics, topics) if topics else {}
+        unknown = [topic_id for topic_id in topics if topic_id not in existing]
         if unknown:
             raise hub_wire.NoSuchTopic(details={"topics": unknown})
         names = list(dict.fromkeys(wanted.names))
-        return wire.Wanted(names, sorted(found.channels), topics)
+        return wire.EventSelection(names, sorted(filters.channels), topics)
 
     def _mutate(self, identity: Any, function: Any, *args: Any) -> Reply:
-        given = (function, *args) if identity is None else (once, identity, function, *args)
+        given = (function, *args) if identity is None else (reply_once, identity, function, *args)
         reply: Reply = self._store.write(*given)
         self.work.set()
         return reply
@@ -237,14 +237,6 @@ def _next_secret(command: wire.ChangeWebhook) -> str | None:
         raise Invalid(
             "secret and new_secret exclude each other",
             details={"field": "new_secret"},
-            hint="give a secret, or have one made",
+            hint="send either secret or new_secret",
         )
     return _checked(command.secret)
-
-
-def _identity(
-    principal: Principal, method: str, route: str, key: str | None, command: Any
-) -> tuple[str, str, str, str, str] | None:
-    if key is None:
-        return None
-    return principal.id, method, route, key, hashlib.sha256(_canonical(command)).hexdigest()

@@ -1,6 +1,6 @@
-"""Webhooks of the hub as a part of the appliance."""
+"""The subsystem of the hub's webhooks."""
 
-from appliance.hub.webhooks.loops import Post, WebhookFeeder
+from appliance.hub.webhooks.loops import WebhookFeeder, WebhookOutbox
 from appliance.hub.webhooks.resources import routes
 from appliance.hub.webhooks.service import Webhooks
 from appliance.kernel.clock import Clock
@@ -10,11 +10,12 @@ from appliance.kernel.subsystem import Subsystem
 
 
 class WebhooksSubsystem(Subsystem):
-    """Registrations are kept in the hub's store; `post` delivers."""
+    """Registrations are stored in the hub's store; `post` delivers events."""
 
     name = "webhooks"
+    paths = ("/api/v1/webhooks",)
 
-    def __init__(self, webhooks: Webhooks, post: Post, clock: Clock, log: Log) -> None:
+    def __init__(self, webhooks: Webhooks, post: WebhookOutbox, clock: Clock, log: Log) -> None:
         self._webhooks = webhooks
         self.loops = (WebhookFeeder(webhooks, post, clock, log),)
 

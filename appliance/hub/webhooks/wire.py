@@ -1,39 +1,37 @@
-"""What crosses the door about webhooks: requests, replies, errors."""
+"""The webhooks' wire format: requests, responses, errors."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.hub.wire import EventId, Id, Limit, Reference
 from appliance.kernel.errors import Conflict, Missing
 
-EventId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EventName = Annotated[str, Meta(min_length=1, max_length=100)]
-Reference = Annotated[str, Meta(min_length=1, max_length=100, description="an id, or a name")]
-Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 Description = Annotated[str, Meta(max_length=500)]
 Secret = Annotated[str, Meta(max_length=200, description="`whsec_` and base64 of 24 to 64 bytes")]
 Format = Literal["native", "cloudevents"]
-Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 
 
-class Wanted(Struct, frozen=True):
-    """Events with one of the names, in one of the channels or topics; an empty list: any."""
+class EventSelection(Struct, frozen=True):
+    """Events with one of the names, in one of the channels or topics; an empty list means any."""
 
     names: list[EventName] = []
     channels: list[Reference] = []
     topics: list[Id] = []
 
 
-class Webhook(Struct, frozen=True):
-    """A registration without its secret. `cursor`: the event up to which it has been served.
-    `rotating_until`: until then deliveries carry a signature by the former secret too.
-    `failing_since`: nothing was delivered since. `disabled_because`: why we switched it off."""
+class EventWebhook(Struct, frozen=True):
+    """A registration without its secret. `cursor`: the last event handed to the outbox.
+    `rotating_until`: until then, deliveries are also signed with the former secret.
+    `failing_since`: time since which no delivery succeeded. `disabled_because`: why it was
+    disabled automatically."""
 
     id: str
     url: str
     description: str
-    events: Wanted
+    events: EventSelection
     format: Format
     enabled: bool
     cursor: int
@@ -45,11 +43,11 @@ class Webhook(Struct, frozen=True):
 
 
 class CreateWebhook(Struct, frozen=True):
-    """`cursor` left out: events from now on; 0: all there ever were."""
+    """Without `cursor`: events from now on; 0: all events."""
 
     url: Url
     description: Description = ""
-    events: Wanted = Wanted()
+    events: EventSelection = EventSelection()
     format: Format = "native"
     enabled: bool = True
     secret: Secret | None = None
@@ -57,12 +55,12 @@ class CreateWebhook(Struct, frozen=True):
 
 
 class ChangeWebhook(Struct, frozen=True):
-    """What is left out stays. `new_secret`: one is made; `secret`: this one from now on.
-    A `cursor` before the webhook's has events delivered again, as new deliveries."""
+    """Missing fields stay unchanged. `new_secret`: generate a secret; `secret`: use this one.
+    A `cursor` before the current one delivers events again, as new deliveries."""
 
     url: Url | None = None
     description: Description | None = None
-    events: Wanted | None = None
+    events: EventSelection | None = None
     format: Format | None = None
     enabled: bool | None = None
     cursor: EventId | None = None
@@ -71,28 +69,28 @@ class ChangeWebhook(Struct, frozen=True):
 
 
 class WebhookShown(Struct, frozen=True):
-    webhook: Webhook
+    webhook: EventWebhook
 
 
 class WebhooksQuery(Struct, frozen=True):
-    """Without a limit, as many as a page holds in bytes."""
+    """Without a limit, as many webhooks as fit into a page."""
 
-    after: Annotated[str, Meta(max_length=64, description="`next` of the page before")] = ""
+    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
     limit: Limit = 10_000
 
 
 class WebhookList(Struct, frozen=True):
-    """In the order of ids. `next`: what to ask for after this page."""
+    """Ordered by id. `next`: the value of `after` for the next page."""
 
-    webhooks: list[Webhook]
+    webhooks: list[EventWebhook]
     has_more: bool = False
     next: str = ""
 
 
 class WebhookChanged(Struct, frozen=True, omit_defaults=True):
-    """The only time that `secret` is told: when it is new."""
+    """`secret` is only included when it is new."""
 
-    webhook: Webhook
+    webhook: EventWebhook
     secret: str | None = None
 
 
@@ -106,7 +104,7 @@ class PendingQuery(Struct, frozen=True):
 
 
 class PendingEvent(Struct, frozen=True):
-    """What would be sent: `body` is to be read as UTF-8 bytes, as they were signed."""
+    """A delivery as it would be sent. The signature covers the UTF-8 bytes of `body`."""
 
     event_id: int
     headers: dict[str, str]
@@ -114,7 +112,7 @@ class PendingEvent(Struct, frozen=True):
 
 
 class PendingEvents(Struct, frozen=True):
-    """`cursor`: where the webhook stands once these are served, with all that it does not want."""
+    """`cursor`: the webhook's cursor after these events and the unwanted ones between them."""
 
     pending: list[PendingEvent]
     cursor: int
@@ -122,11 +120,11 @@ class PendingEvents(Struct, frozen=True):
 
 
 class NoSuchWebhook(Missing):
-    sentence = "webhook not found"
-    advice = "agentlip webhook list"
+    default_message = "webhook not found"
+    default_hint = "agentlip webhook list"
 
 
 class TooManyWebhooks(Conflict):
     code = "TOO_MANY_WEBHOOKS"
-    sentence = "there are as many webhooks as there may be"
-    advice = "agentlip webhook delete ID, or raise webhooks.webhooks_max"
+    default_message = "the limit of webhooks has been reached (`webhooks.webhooks_max`)"
+    default_hint = "agentlip webhook delete ID, or raise webhooks.webhooks_max"

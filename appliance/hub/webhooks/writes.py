@@ -1,4 +1,4 @@
-"""What each change of a webhook does inside its transaction. No events: it is configuration."""
+"""Changes of webhooks, inside their transactions. They write no events."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,21 @@ import msgspec
 
 from appliance.hub.events import encode
 from appliance.hub.webhooks import queries, wire
-from appliance.hub.webhooks.queries import Row
+from appliance.hub.webhooks.queries import EventWebhookRow
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
-GONE = "its receiver answered 410 Gone"
-FAILING = "nothing could be delivered for webhooks.disable_after_days"
+GONE = "the receiver responded with 410 Gone"
+FAILING = "no delivery succeeded for webhooks.disable_after_days"
 
 
-def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int, most: int) -> Reply:
+def create(
+    tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int, webhooks_max: int
+) -> Reply:
     (count,) = tx.execute("SELECT count(*) FROM x_webhooks").fetchone()
-    if count >= most:
-        raise wire.TooManyWebhooks(details={"limit": most})
-    row = Row(
+    if count >= webhooks_max:
+        raise wire.TooManyWebhooks(details={"limit": webhooks_max})
+    row = EventWebhookRow(
         id=tx.new_id("hook_"),
         url=command.url,
         description=command.description,
@@ -35,13 +37,13 @@ def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int, most: 
     values = msgspec.structs.astuple(row)
     marks = ", ".join("?" * len(values))
     tx.execute(f"INSERT INTO x_webhooks ({queries.COLUMNS}) VALUES ({marks})", values)
-    return Reply(201, encode(wire.WebhookChanged(row.shown(tx.now_ms), secret)))
+    return Reply(201, encode(wire.WebhookChanged(row.to_wire(tx.now_ms), secret)))
 
 
 def change(
     tx: Tx, webhook_id: str, command: wire.ChangeWebhook, secret: str | None, grace_ms: int
 ) -> Reply:
-    row = queries.one(tx, webhook_id)
+    row = queries.require(tx, webhook_id)
     given = {
         name: value
         for name in ("url", "description", "format", "enabled", "cursor")
@@ -62,19 +64,19 @@ def change(
     given["updated_at"] = tx.now
     marks = ", ".join(f"{name} = ?" for name in given)
     tx.execute(f"UPDATE x_webhooks SET {marks} WHERE id = ?", (*given.values(), webhook_id))
-    changed = queries.one(tx, webhook_id).shown(tx.now_ms)
+    changed = queries.require(tx, webhook_id).to_wire(tx.now_ms)
     return Reply(200, encode(wire.WebhookChanged(changed, secret)))
 
 
 def delete(tx: Tx, webhook_id: str) -> Reply:
-    queries.one(tx, webhook_id)
+    queries.require(tx, webhook_id)
     tx.execute("DELETE FROM x_webhooks WHERE id = ?", (webhook_id,))
     return Reply(200, encode(wire.WebhookDeleted(webhook_id)))
 
 
 def advance(tx: Tx, moves: Sequence[tuple[str, int, int, int]]) -> None:
-    """Cursors of what was handed on: (id, generation, from, to). One that was moved or switched
-    off meanwhile stays where somebody put it."""
+    """Move cursors: (id, generation, from, to). A webhook that was changed or disabled meanwhile
+    keeps its cursor."""
     for webhook_id, generation, before, after in moves:
         tx.execute(
             "UPDATE x_webhooks SET cursor = ? WHERE id = ? AND generation = ? AND cursor = ?"
@@ -84,8 +86,8 @@ def advance(tx: Tx, moves: Sequence[tuple[str, int, int, int]]) -> None:
 
 
 def note_attempt(tx: Tx, webhook_id: str, outcome: str, patience_ms: int) -> str | None:
-    """What an attempt says of its receiver; the cause when the webhook is switched off for it.
-    `patience_ms` of failures and nothing else are borne; 0: any."""
+    """Record the outcome of an attempt. If it disables the webhook, returns the cause.
+    `patience_ms`: how long it may fail without a success; 0: always."""
     row = queries.find(tx, webhook_id)
     if row is None or not row.enabled:
         return None

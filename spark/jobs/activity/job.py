@@ -1,4 +1,4 @@
-"""Reads silver, computes the days asked for, and publishes gold with all other days kept."""
+"""Reads silver, computes the requested days, and publishes gold with all other days kept."""
 
 from functools import partial
 
@@ -11,38 +11,40 @@ from spark.errors import ChecksFailed, EmptyRange, SegmentMissing
 from spark.jobs.activity import schema
 from spark.jobs.activity import transforms as t
 from spark.jobs.ingest.job import silver
-from spark.request import Report, Request
+from spark.request import JobReport, JobRequest
 
 CHECKS = (
-    checks.Check(
+    checks.TableCheck(
         "activity.once", "activity", checks.UNIQUE, ("day", "channel_id", "topic_id", "sender"),
         checks.ERROR,
     ),
-    checks.Check("activity.messages", "activity", checks.RANGE, ("messages",), checks.ERROR, low=0),
-    checks.Check(
+    checks.TableCheck(
+        "activity.messages", "activity", checks.RANGE, ("messages",), checks.ERROR, low=0
+    ),
+    checks.TableCheck(
         "activity.reply", "activity", checks.RANGE, ("first_reply_median_seconds",), checks.ERROR,
         low=0, high=schema.REPLY_SECONDS_MAX,
     ),
-    checks.Check("activity.sender", "activity", checks.NOT_NULL, ("sender",), checks.WARN),
-    checks.Check("activity.topic", "activity", checks.NOT_NULL, ("topic",), checks.WARN),
+    checks.TableCheck("activity.sender", "activity", checks.NOT_NULL, ("sender",), checks.WARN),
+    checks.TableCheck("activity.topic", "activity", checks.NOT_NULL, ("topic",), checks.WARN),
 )  # fmt: skip
 
 
-def gold(ask: Request) -> Dataset:
+def gold(ask: JobRequest) -> Dataset:
     return Dataset(ask.out / "gold" / "activity", schema.NAME)
 
 
-def run(ask: Request) -> Report:
+def run(ask: JobRequest) -> JobReport:
     assert ask.first_day is not None
     assert ask.last_day is not None
     source = silver(ask.source).current()
     if source is None:
-        raise SegmentMissing(f"{ask.source} holds no silver tables: run ingest first")
+        raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
     with gold(ask).writing() as dataset:
         return _publish(ask, source, dataset)
 
 
-def _publish(ask: Request, source: Version, dataset: Dataset) -> Report:
+def _publish(ask: JobRequest, source: Version, dataset: Dataset) -> JobReport:
     spark, first, last = ask.spark, ask.first_day, ask.last_day
     assert first is not None
     assert last is not None
@@ -51,26 +53,26 @@ def _publish(ask: Request, source: Version, dataset: Dataset) -> Report:
     days = f"{first} to {last}"
     with ask.progress.step(spark, "activity: reading"):
         mine = t.within(rows, first, last)
-        again = _days_again(former, str(first), str(last))
-        if mine.isEmpty() and not again:
-            raise EmptyRange(f"nothing happened in {days}")
-    told = t.within(t.sequence(rows), first, last).persist()
+        recounted = _days_to_recount(former, str(first), str(last))
+        if mine.isEmpty() and not recounted:
+            raise EmptyRange(f"no activity in {days}")
+    messages = t.within(t.sequence(rows), first, last).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
-        draft.write(_one_file_a_day(t.spans(told)), "spans")
-        draft.write(_one_file_a_day(t.pairs(told)), "pairs")
+        draft.write(_file_per_day(t.spans(messages)), "spans")
+        draft.write(_file_per_day(t.pairs(messages)), "pairs")
     with ask.progress.step(spark, "activity: days"):
         spent = draft.read(spark, "spans")
         topics, channels = source.read(spark, "topics"), source.read(spark, "channels")
-        found = t.activity(mine, told, spent, topics, channels)
-        draft.write(_one_file_a_day(found), "activity")
-    told.unpersist()
+        totals = t.activity(mine, messages, spent, topics, channels)
+        draft.write(_file_per_day(totals), "activity")
+    messages.unpersist()
     rows.unpersist()
     with ask.progress.step(spark, "activity: checks"):
         results = checks.run(CHECKS, partial(draft.read, spark), ask.now)
     if any(result.is_error for result in results):
-        for line in checks.spell(results):
+        for line in checks.describe(results):
             ask.progress.say(line)
-        raise ChecksFailed("the new tables break a check of severity error")
+        raise ChecksFailed("the new tables failed a check with severity error")
     (sums,) = draft.read(spark, "activity").agg(
         f.count(f.lit(1)).alias("rows"),
         *[
@@ -80,19 +82,19 @@ def _publish(ask: Request, source: Version, dataset: Dataset) -> Report:
     ).collect()  # fmt: skip
     if former is not None:
         for table in schema.OUTPUT:
-            draft.keep(former, table, again)
+            draft.keep(former, table, recounted)
     made = dataset.commit(draft, {"silver": source.path.name})
-    return Report(sums.asDict(), results, made.path)
+    return JobReport(sums.asDict(), results, made.path)
 
 
-def _days_again(former: Version | None, first: str, last: str) -> set[str]:
-    """Days asked for that were counted before. Nothing may have happened in them any more, since
-    a restore took it back; then they go."""
+def _days_to_recount(former: Version | None, first: str, last: str) -> set[str]:
+    """Requested days that were counted before. They are removed if a restore discarded their
+    events."""
     if former is None:
         return set()
-    known = {day for table in schema.OUTPUT for day in former.days(table)}
-    return {day for day in known if first <= day <= last}
+    counted = {day for table in schema.OUTPUT for day in former.days(table)}
+    return {day for day in counted if first <= day <= last}
 
 
-def _one_file_a_day(frame: DataFrame) -> DataFrame:
+def _file_per_day(frame: DataFrame) -> DataFrame:
     return frame.repartition("day")

@@ -1,7 +1,7 @@
-"""Rows of the message history to numbers a day: frames in, frames out.
+"""Transforms the message history to daily counts. Pure: frames in, frames out.
 
-Days are UTC. A reply counts for the message it follows, so the messages of the day after the
-last one asked for are read too, and those of the day before the first for who spoke before.
+Days are UTC. A reply counts for the message that it follows, so the messages of the day after the
+last requested one are read too, and those of the day before the first for the previous sender.
 """
 
 from datetime import date, timedelta
@@ -19,16 +19,16 @@ def c(name: str) -> Column:
 
 
 def later(day: date, days: int) -> Column:
-    """That many days after, or the end of all days that there are."""
+    """The day that many days later, limited to the range of dates."""
     try:
-        found = day + timedelta(days=days)
+        target = day + timedelta(days=days)
     except OverflowError:
-        found = date.max if days > 0 else date.min
-    return f.lit(found.isoformat()).cast("date")  # a date by itself can't be of year 1 there
+        target = date.max if days > 0 else date.min
+    return f.lit(target.isoformat()).cast("date")  # Spark rejects a date of year 1 as a literal
 
 
 def near(messages: DataFrame, first: date, last: date) -> DataFrame:
-    """States that began in the days asked for or in the two around them; `on` is their day."""
+    """Changes in the requested days and one day before and after; `day` is their day."""
     return (
         messages.where(c("day") <= later(last, 1))
         .where(c("valid_from") >= later(first, -1).cast("timestamp"))
@@ -45,34 +45,34 @@ def within(rows: DataFrame, first: date, last: date) -> DataFrame:
 
 
 def sequence(rows: DataFrame) -> DataFrame:
-    """Created messages, each with who spoke before it and when another sender spoke next.
+    """Created messages, each with the previous sender and the time until another sender replied.
 
-    Read backwards, so that the next turn is the newest one seen: one sort for all of it.
+    The window runs backwards, so that one sort is enough for both.
     """
     backwards = Window.partitionBy("topic_id").orderBy(f.desc("valid_from"), f.desc("event_id"))
     seen = backwards.rowsBetween(Window.unboundedPreceding, -1)
     at = f.unix_micros("valid_from")
     created = rows.where(c("change") == "created").withColumn("at", at)
-    told = created.select(
+    messages = created.select(
         "*",
         f.lead("sender").over(backwards).alias("before"),
         f.lead("at").over(backwards).alias("before_at"),
     )
-    turn = f.coalesce(c("before") != c("sender"), f.lit(True))
-    told = told.withColumn("turn_at", f.when(turn, c("at")))
-    # Of a message inside a turn the next turn is that of the rows after it, which were seen.
+    starts_turn = f.coalesce(c("before") != c("sender"), f.lit(True))
+    messages = messages.withColumn("turn_at", f.when(starts_turn, c("at")))
+    # Inside a turn, the next turn is that of a later row.
     waited = f.last("turn_at", ignorenulls=True).over(seen) - c("at")
     soon = waited <= schema.REPLY_SECONDS_MAX * 1_000_000
-    return told.withColumn("reply_seconds", f.when(soon, waited / 1e6))
+    return messages.withColumn("reply_seconds", f.when(soon, waited / 1e6))
 
 
-def spans(told: DataFrame) -> DataFrame:
-    """Runs of a sender's messages in a topic without a long pause; midnight ends them."""
+def spans(messages: DataFrame) -> DataFrame:
+    """Runs of a sender's messages in a topic without a long gap, within one day."""
     mine = Window.partitionBy(*WHERE).orderBy("at", "event_id")
-    pause = schema.SPAN_PAUSE_SECONDS * 1_000_000
-    begins = f.coalesce(c("at") - f.lag("at").over(mine) > pause, f.lit(True))
+    gap_micros = schema.SPAN_GAP_SECONDS_MAX * 1_000_000
+    begins = f.coalesce(c("at") - f.lag("at").over(mine) > gap_micros, f.lit(True))
     return (
-        told.withColumn("begins", begins.cast("int"))
+        messages.withColumn("begins", begins.cast("int"))
         .withColumn("span", f.sum("begins").over(mine.rowsBetween(Window.unboundedPreceding, 0)))
         .groupBy(*WHERE, "span")
         .agg(
@@ -84,10 +84,10 @@ def spans(told: DataFrame) -> DataFrame:
     )
 
 
-def pairs(told: DataFrame) -> DataFrame:
-    """Turns: a message that follows another sender's in its topic, soon enough."""
+def pairs(messages: DataFrame) -> DataFrame:
+    """Replies: a message that follows another sender's message in its topic in time."""
     after = c("at") - c("before_at")
-    turns = told.where(
+    turns = messages.where(
         (c("before") != c("sender")) & (after <= schema.REPLY_SECONDS_MAX * 1_000_000)
     )
     return (
@@ -101,16 +101,16 @@ def pairs(told: DataFrame) -> DataFrame:
 
 
 def activity(
-    rows: DataFrame, told: DataFrame, spent: DataFrame, topics: DataFrame, channels: DataFrame
+    rows: DataFrame, messages: DataFrame, spent: DataFrame, topics: DataFrame, channels: DataFrame
 ) -> DataFrame:
-    """One row for each day, channel, topic and sender in which anything was done."""
+    """One row for each day, channel, topic and sender with activity."""
     changed = rows.groupBy(*WHERE).agg(
         f.count_if(c("change") == "created").alias("messages"),
         f.count_if(c("change") == "edited").alias("edits"),
         f.count_if(c("change") == "deleted").alias("deletes"),
         f.count_if(c("change") == "moved").alias("moves"),
     )
-    answered = told.groupBy(*WHERE).agg(
+    answered = messages.groupBy(*WHERE).agg(
         f.count("reply_seconds").alias("replied"),
         f.percentile("reply_seconds", f.lit(0.5)).alias("first_reply_median_seconds"),
         f.percentile("reply_seconds", f.lit(0.95)).alias("first_reply_p95_seconds"),

@@ -1,6 +1,6 @@
-"""The state that the log tells, the state that the snapshot holds, and how they differ.
+"""Compares the state from the log with the state of the snapshot.
 
-Both become frames of (id, event_id, the compared columns as text); pure: frames in, frames out.
+Both become frames of (id, event_id, the compared columns as text). Pure: frames in, frames out.
 """
 
 from functools import reduce
@@ -20,10 +20,10 @@ def c(name: str) -> Column:
 
 
 def tombstone(at: Column, by: Column) -> Column:
-    """Whose and since when; null of a message that stands."""
+    """Actor and time of a deletion; null for other messages."""
     who, when = f.coalesce(by, f.lit("?")), f.coalesce(millis(at).cast("string"), f.lit("?"))
-    said = f.concat(f.lit("by "), who, f.lit(" at "), when)
-    return f.when(at.isNotNull() | by.isNotNull(), said)
+    text = f.concat(f.lit("by "), who, f.lit(" at "), when)
+    return f.when(at.isNotNull() | by.isNotNull(), text)
 
 
 def millis(at: Column) -> Column:
@@ -31,15 +31,15 @@ def millis(at: Column) -> Column:
 
 
 def plain_json(text: Column) -> Column:
-    """The value written in one way, whoever wrote it."""
+    """The JSON value in a normalized form."""
     return f.from_json(f.concat(f.lit('{"v":'), text, f.lit("}")), "v string")["v"]
 
 
-# -- what the log tells -----------------------------------------------------------------
+# -- state of the log ------------------------------------------------------------------
 
 
 def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
-    """Noun → its state after the last event."""
+    """The state of each noun after the last event."""
     others = t.others_of(events)
     others = others.where(t.is_sound(known.OTHERS))
     newest = history.where(c("valid_to").isNull())
@@ -55,21 +55,21 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
             c("topic_id").alias("id"), "event_id", "title", "channel_id",
             millis(c("created_at")).alias("created_at"),
         ),
-        "channel": t.once(t.channels(others)).select(
+        "channel": t.deduplicate(t.channels(others)).select(
             c("channel_id").alias("id"), "event_id", "name", "description",
             millis(c("created_at")).alias("created_at"),
         ),
-        "attachment": t.once(t.attachments(others)).select(
+        "attachment": t.deduplicate(t.attachments(others)).select(
             c("attachment_id").alias("id"), "event_id", "topic_id", "kind", "key",
             plain_json(c("value_json")).alias("value"), "dedupe_key", "source_message_id",
             millis(c("created_at")).alias("created_at"),
         ),
-        "enrichment": _counted(t.once_each(t.enrichments(others)), "event_id"),
+        "enrichment": _counted(t.deduplicate_positions(t.enrichments(others)), "event_id"),
     }  # fmt: skip
 
 
 def _counted(rows: DataFrame, event: str | None) -> DataFrame:
-    """Enrichments have no ids in the log: how many of each sort a message has."""
+    """Enrichments have no ids in the log, so they are counted by message, kind and content."""
     sort = f.concat_ws(
         " ", "message_id", "kind", c("span_start").cast("string"), c("span_end").cast("string"),
         f.sha2(plain_json(c("data_json")), 256),
@@ -80,11 +80,11 @@ def _counted(rows: DataFrame, event: str | None) -> DataFrame:
     )
 
 
-# -- what the snapshot holds ------------------------------------------------------------
+# -- state of the snapshot --------------------------------------------------------------
 
 
 def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    """Noun → the rows of its table, in the same columns."""
+    """The rows of each noun's table, in the same columns."""
 
     def at(name: str) -> Column:
         return millis(c(name).try_cast("timestamp")).alias(name)
@@ -108,11 +108,11 @@ def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
     }  # fmt: skip
 
 
-# -- how they differ --------------------------------------------------------------------
+# -- differences ------------------------------------------------------------------------
 
 
 def compare(noun: str, log: DataFrame, snapshot: DataFrame) -> DataFrame:
-    """One row for each difference: missing, unlogged, or a column that says something else."""
+    """One row for each difference: missing, unlogged, or another value in a column."""
     _, columns = schema.COMPARED[noun]
     left = log.select(f.struct(*log.columns).alias("l"), "id")
     right = snapshot.select(f.struct(*snapshot.columns).alias("s"), "id")
@@ -120,13 +120,13 @@ def compare(noun: str, log: DataFrame, snapshot: DataFrame) -> DataFrame:
     absent = f.when(c("s").isNull(), _difference(f"{noun}.missing", "in the log", None)).when(
         c("l").isNull(), _difference(f"{noun}.unlogged", None, "in the table")
     )
-    found = [absent]
+    differences = [absent]
     for column, kind in columns.items():
         says, holds = c(f"l.{column}").cast("string"), c(f"s.{column}").cast("string")
         differs = c("l").isNotNull() & c("s").isNotNull() & ~says.eqNullSafe(holds)
-        found.append(f.when(differs, _difference(f"{noun}.{kind}", says, holds)))
+        differences.append(f.when(differs, _difference(f"{noun}.{kind}", says, holds)))
     return (
-        both.withColumn("d", f.array_compact(f.array(*found)))
+        both.withColumn("d", f.array_compact(f.array(*differences)))
         .where(f.size("d") > 0)
         .select(c("id").alias("entity_id"), c("l.event_id"), f.explode("d").alias("d"))
         .select(c("d.kind"), "entity_id", "event_id", "d.log_says", "d.snapshot_says")
@@ -144,7 +144,7 @@ def _difference(kind: str, log: Column | str | None, snapshot: Column | str | No
     )
 
 
-# -- what is wrong with the log by itself -----------------------------------------------
+# -- errors in the log alone ------------------------------------------------------------
 
 
 def log_faults(events: DataFrame, history: DataFrame) -> DataFrame:
@@ -174,7 +174,7 @@ def _unreadable(events: DataFrame) -> DataFrame:
 
 
 def _scopes(events: DataFrame) -> DataFrame:
-    """Who is routed by topic or channel must have heard of exactly what concerns it."""
+    """Events whose scope does not match their payload: subscribers of a topic would miss them."""
     rows = t.messages_of(events).where(t.is_sound(known.MESSAGES))
     moved = c("name") == "message.moved_topic"
     topic = f.when(moved, c("p.from_topic_id")).otherwise(c("p.topic_id"))
@@ -189,16 +189,16 @@ def _scopes(events: DataFrame) -> DataFrame:
 
 
 def _scopes_of_changes(history: DataFrame) -> DataFrame:
-    """An edit and a deletion name no topic: they are routed by the one in which the message is."""
+    """Edits and deletions have no topic: their scope is the current topic of the message."""
     order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     placed = c("change").isin("created", "moved")
 
-    def known(name: str) -> Column:
+    def last_known(name: str) -> Column:
         return f.last(f.when(placed, c(name)), ignorenulls=True).over(so_far)
 
     rows = history.select(
-        "*", known("channel_id").alias("in_channel"), known("topic_id").alias("in_topic")
+        "*", last_known("channel_id").alias("in_channel"), last_known("topic_id").alias("in_topic")
     )
     says = f.concat_ws(" ", "channel_id", "topic_id")
     should = f.concat_ws(
@@ -209,11 +209,11 @@ def _scopes_of_changes(history: DataFrame) -> DataFrame:
 
 
 def _scopes_of_others(events: DataFrame) -> DataFrame:
-    """Of channels, topics and attachments, as far as the payload names where they are."""
+    """Wrong scopes of channels, topics and attachments, as far as the payload shows them."""
     rows = t.others_of(events).where(t.is_sound(known.OTHERS))
-    told = (c("p.topic")["id"], c("p.attachment")["topic_id"], c("p.topic_id"))
-    # A channel is in no topic; of an enrichment only its message knows where it is.
-    topic = f.when(c("name") != "channel.created", f.coalesce(*told, c("scope_topic_id")))
+    topic_ids = (c("p.topic")["id"], c("p.attachment")["topic_id"], c("p.topic_id"))
+    # A channel has no topic; an enrichment has the topic of its message.
+    topic = f.when(c("name") != "channel.created", f.coalesce(*topic_ids, c("scope_topic_id")))
     channel = f.coalesce(c("p.channel")["id"], c("p.topic")["channel_id"], c("scope_channel_id"))
     says = f.concat_ws(" ", "scope_channel_id", "scope_topic_id")
     should = f.concat_ws(" ", channel, topic)
@@ -221,7 +221,7 @@ def _scopes_of_others(events: DataFrame) -> DataFrame:
 
 
 def _versions(history: DataFrame) -> DataFrame:
-    """Each change is one version more; the first is version 1."""
+    """Changes that do not increase the version by one, beginning with 1."""
     order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
     should = f.coalesce(f.lag("version").over(order), f.lit(0)) + 1
     rows = history.withColumn("should", should).where(c("version") != c("should"))
@@ -229,7 +229,7 @@ def _versions(history: DataFrame) -> DataFrame:
 
 
 def _twice(events: DataFrame) -> DataFrame:
-    """The same number for two different events; the same event twice is no fault."""
+    """Ids of two different events. The same event twice is allowed."""
     sides = f.struct("name", "entity_id", "data_json")
     rows = events.groupBy("event_id", "epoch").agg(
         f.count_distinct(sides).alias("n"), f.min("entity_id").alias("entity_id")

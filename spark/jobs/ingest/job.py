@@ -1,7 +1,7 @@
-"""Takes the segments that are new since the last run, each once, and publishes a version.
+"""Ingests new segments, each once, and publishes a version.
 
-What was taken is remembered in the version itself, so version and memory can't disagree. Days
-of which no message changed keep their files.
+The version itself lists its segments, so both always agree. Days without changed messages keep
+their files.
 """
 
 from collections import Counter
@@ -19,30 +19,34 @@ from spark.dataset import Dataset, Draft, Version
 from spark.errors import ChecksFailed
 from spark.jobs.ingest import schema
 from spark.jobs.ingest import transforms as t
-from spark.request import Report, Request
+from spark.request import JobReport, JobRequest
 
 WEEK_SECONDS = 7 * 86_400.0
-CHANGED_MAX = 1_000_000  # changes whose marks fit beside a job of 1 GB
+CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
 EVENT = ("epoch", "event_id")
 CHECKS = (
-    checks.Check("messages.version", "messages", checks.RANGE, ("version",), checks.ERROR, low=1),
-    checks.Check("messages.event", "messages", checks.RANGE, ("event_id",), checks.ERROR, low=1),
-    checks.Check("messages.once", "messages", checks.UNIQUE, EVENT, checks.ERROR),
-    checks.Check("messages.sender", "messages", checks.NOT_NULL, ("sender",), checks.WARN),
-    checks.Check(
+    checks.TableCheck(
+        "messages.version", "messages", checks.RANGE, ("version",), checks.ERROR, low=1
+    ),
+    checks.TableCheck(
+        "messages.event", "messages", checks.RANGE, ("event_id",), checks.ERROR, low=1
+    ),
+    checks.TableCheck("messages.once", "messages", checks.UNIQUE, EVENT, checks.ERROR),
+    checks.TableCheck("messages.sender", "messages", checks.NOT_NULL, ("sender",), checks.WARN),
+    checks.TableCheck(
         "messages.fresh", "messages", checks.FRESH, ("valid_from",), checks.WARN,
         seconds=WEEK_SECONDS,
     ),
-    checks.Check(
+    checks.TableCheck(
         "messages.topic", "messages", checks.REFERENCE, ("topic_id",), checks.WARN,
         other=("topics", "topic_id"),
     ),
-    checks.Check("topics.once", "topics", checks.UNIQUE, EVENT, checks.ERROR),
-    checks.Check(
+    checks.TableCheck("topics.once", "topics", checks.UNIQUE, EVENT, checks.ERROR),
+    checks.TableCheck(
         "topics.channel", "topics", checks.REFERENCE, ("channel_id",), checks.WARN,
         other=("channels", "channel_id"),
     ),
-    checks.Check("channels.once", "channels", checks.UNIQUE, EVENT, checks.ERROR),
+    checks.TableCheck("channels.once", "channels", checks.UNIQUE, EVENT, checks.ERROR),
 )  # fmt: skip
 
 
@@ -50,44 +54,46 @@ def silver(out: Path) -> Dataset:
     return Dataset(out / "silver", schema.NAME)
 
 
-def run(ask: Request) -> Report:
+def run(ask: JobRequest) -> JobReport:
     folder = ask.source / "events"
     with silver(ask.out).writing() as dataset:
         merge = Merge(ask, dataset, source.manifests(folder))
-        if not ask.remote:  # its streams would call back into a process of their own, over there
+        if not ask.remote:  # remote streams call back in a process on the server
             stream.new_segments(ask.spark, folder, ask.out / "checkpoints" / "ingest", merge.take)
-        # The checkpoint may know more than the tables: they were deleted, or put back from a copy.
+        # The checkpoint may be newer than the tables, which can be deleted or restored.
         merge.take(merge.all)
-        return Report(merge.counts, merge.results, merge.published)
+        return JobReport(merge.counts, merge.results, merge.published)
 
 
 class Merge:
-    """New segments and the former version become the next one.
+    """Merges new segments with the former version into the next one.
 
-    all  every segment that is there, also those taken before: they tell of gaps and restores
+    all  every existing segment, also ingested ones: they show gaps and restores
     """
 
-    def __init__(self, ask: Request, dataset: Dataset, known: list[source.Segment]) -> None:
+    def __init__(
+        self, ask: JobRequest, dataset: Dataset, segments: list[source.SegmentFile]
+    ) -> None:
         self.ask = ask
         self.spark = ask.spark
         self.dataset = dataset
-        self.all = known
-        self.cuts = source.cuts(known)
+        self.all = segments
+        self.cuts = source.cuts(segments)
         self.former: Version | None = dataset.current()
         self.published: Path | None = None
         self.counts: dict[str, int] = {"segments": 0}
-        self.results: list[checks.Result] = []
+        self.results: list[checks.CheckResult] = []
 
-    def take(self, found: Sequence[source.Segment]) -> None:
-        """One version more, unless all of it was taken before."""
+    def take(self, segments: Sequence[source.SegmentFile]) -> None:
+        """Publish a version with these segments, unless all of them were ingested before."""
         done = set(self.former.memory["segments"]) if self.former else set()
-        new = [one for one in source.live(found) if one.name not in done]
+        new = [segment for segment in source.live(segments) if segment.name not in done]
         if not new:
             return
-        # What a compaction put together of segments that were taken before holds nothing new.
-        fresh = [one for one in new if not source.is_covered(one, done)]
-        for one in fresh:
-            source.verify(one)
+        # A compacted segment of ingested segments contains nothing new.
+        fresh = [segment for segment in new if not source.is_covered(segment, done)]
+        for segment in fresh:
+            source.verify(segment)
         draft = self.dataset.draft()
         if fresh:
             self._fill(draft, fresh)
@@ -95,19 +101,19 @@ class Merge:
             for table in schema.OUTPUT:
                 draft.keep(self.former, table)
         newest = dict(self.former.memory["newest"]) if self.former else {}
-        for one in new:
-            newest[one.epoch] = max(one.last, newest.get(one.epoch, 0))
-            done |= {one.name, *(f"{one.epoch}/{stem}" for stem in one.replaces)}
+        for segment in new:
+            newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
+            done |= {segment.name, *(f"{segment.epoch}/{stem}" for stem in segment.replaces)}
         self.former = self.dataset.commit(draft, {"segments": sorted(done), "newest": newest})
         self.published = self.former.path
         self.counts["segments"] += len(fresh)
 
-    def _fill(self, draft: Draft, fresh: Sequence[source.Segment]) -> None:
+    def _fill(self, draft: Draft, fresh: Sequence[source.SegmentFile]) -> None:
         progress = self.ask.progress
         events = source.happened(source.read(self.spark, fresh), self.cuts)
-        with progress.step(self.spark, "ingest: looking"):
-            (looked,) = t.look(events).collect()
-            seen = looked.asDict()
+        with progress.step(self.spark, "ingest: counting"):
+            (checked,) = t.summarize(events).collect()
+            seen = checked.asDict()
         with progress.step(self.spark, "ingest: messages"):
             counts = self._messages(draft, events, fresh, seen)
         with progress.step(self.spark, "ingest: topics and the rest"):
@@ -116,9 +122,9 @@ class Merge:
             self.results = checks.run(CHECKS, partial(draft.read, self.spark), self.ask.now)
         self.results.append(checks.gaps("segments.gaps", "segments", source.gaps(self.all)))
         if any(result.is_error for result in self.results):
-            for line in checks.spell(self.results):
+            for line in checks.describe(self.results):
                 progress.say(line)
-            raise ChecksFailed("the new tables break a check of severity error")
+            raise ChecksFailed("the new tables failed a check with severity error")
         for name in ("rows", *t.KINDS, "unknown_events"):
             counts[name] = seen[name]
         for name, count in counts.items():
@@ -127,59 +133,63 @@ class Merge:
     # -- messages ------------------------------------------------------------------------
 
     def _messages(
-        self, draft: Draft, events: DataFrame, fresh: Sequence[source.Segment], seen: dict[str, int]
+        self,
+        draft: Draft,
+        events: DataFrame,
+        fresh: Sequence[source.SegmentFile],
+        seen: dict[str, int],
     ) -> dict[str, int]:
-        """Messages of which only the creation is told go straight through, the others through
-        a window; that is for all where an event may have come twice or late."""
+        """Messages with only a creation are written directly, the others through a window. If
+        events may be duplicated or late, all go through the window."""
         straight = (
             self._is_in_order(fresh)
             and seen["distinct"] == seen["rows"]
             and seen["changes"] <= CHANGED_MAX
         )
-        first, later, told, made = (Observation() for _ in range(4))
-        one, fields = f.lit(1), f.col("extra").isNotNull()
+        first, later, read, made = (Observation() for _ in range(4))
+        unit, fields = f.lit(1), f.col("extra").isNotNull()
         rest, frames = events, []
-        if straight:  # told to be small: where the engine only guesses, it would sort all events
+        if straight:  # a broadcast: otherwise Spark might sort all events
             few = f.broadcast(t.changed(events))
-            marked = events.withColumn("mark", t.mark("entity_id"))
-            created = t.created_of(marked.join(few, "mark", "left_anti"))
+            marked = events.withColumn("id_hash", t.id_hash("entity_id"))
+            created = t.created_of(marked.join(few, "id_hash", "left_anti"))
             frames.append(_sound(t.first_states(created), first, fields))
-            rest = marked.join(few, "mark", "left_semi")
+            rest = marked.join(few, "id_hash", "left_semi")
         changes = _sound(t.changes(t.messages_of(rest)), later)
         days = self._days_touched(events, straight)
         if self.former is not None and days:
             rows = self.former.read(self.spark, "messages")
-            again = rows.where(f.col("day").isin([date.fromisoformat(day) for day in days]))
-            changes = changes.unionByName(t.facts(source.happened(again, self.cuts)))
-        sorted_out = t.history(changes.observe(told, f.count(one).alias("told")))
+            rewritten = rows.where(f.col("day").isin([date.fromisoformat(day) for day in days]))
+            changes = changes.unionByName(t.facts(source.happened(rewritten, self.cuts)))
+        sorted_out = t.history(changes.observe(read, f.count(unit).alias("told")))
         more = f.count_if(fields).alias("more")
-        frames.append(sorted_out.observe(made, f.count(one).alias("made"), more))
+        frames.append(sorted_out.observe(made, f.count(unit).alias("made"), more))
         draft.write(reduce(DataFrame.unionByName, frames), "messages", schema.DISTINCT)
         if self.former is not None:
             draft.keep(self.former, "messages", days)
-        found = Counter(later.get) + Counter(told.get) + Counter(made.get)
+        sums = Counter(later.get) + Counter(read.get) + Counter(made.get)
         if straight:
-            found += Counter(first.get)
-        duplicates = found["told"] - found["made"]
-        return {"bad": found["bad"], "duplicates": duplicates, "unknown_fields": found["more"]}
+            sums += Counter(first.get)
+        duplicates = sums["told"] - sums["made"]
+        return {"bad": sums["bad"], "duplicates": duplicates, "unknown_fields": sums["more"]}
 
-    def _is_in_order(self, fresh: Sequence[source.Segment]) -> bool:
-        """All of it is newer than what was taken: no creation can be of a known message."""
+    def _is_in_order(self, fresh: Sequence[source.SegmentFile]) -> bool:
+        """Whether all segments are newer than the ingested ones, so every creation is new."""
         newest = self.former.memory["newest"] if self.former else {}
-        return all(one.first > newest.get(one.epoch, 0) for one in fresh)
+        return all(segment.first > newest.get(segment.epoch, 0) for segment in fresh)
 
     def _days_touched(self, events: DataFrame, in_order: bool) -> set[str]:
-        """Days that are written anew: of messages of which the new events speak, or which
-        a restore took back. All other days keep their files."""
+        """Days to write again: those of messages with new events, or that a restore discarded. All
+        other days keep their files."""
         if self.former is None:
             return set()
         if in_order:
             marks = t.changed(events)
         else:
-            marks = events.where(t.named(*schema.MESSAGES)).select(t.mark("entity_id"))
+            marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
         rows = self.former.read(self.spark, "messages")
-        marked = rows.select("day", t.mark("message_id"))
-        mine = marked.join(marks.distinct(), "mark", "left_semi")
+        marked = rows.select("day", t.id_hash("message_id"))
+        mine = marked.join(marks.distinct(), "id_hash", "left_semi")
         frames = [mine.select("day"), *(source.void(rows, cut).select("day") for cut in self.cuts)]
         return {str(row["day"]) for each in frames for row in each.distinct().collect()}
 
@@ -188,8 +198,8 @@ class Merge:
     def _others(
         self, draft: Draft, events: DataFrame, seen: dict[str, int], bad: int
     ) -> dict[str, int]:
-        """The smaller tables: written whole where something is new, else kept. A few at a time:
-        most of it is planning."""
+        """Write the smaller tables completely if they have new rows, else keep them. A few at a
+        time, because most of the time is planning."""
         makes: list[tuple[str, DataFrame | None, t.Small]] = []
         some = any(seen[kind] for kind in t.KINDS)
         parsed = t.others_of(events).persist() if some else None
@@ -206,7 +216,7 @@ class Merge:
         makes.append(("unknown_events", unknown, t.Small(t.unknown_of)))
         quarantine = t.quarantine_of(events) if bad else None
         makes.append(("quarantine", quarantine, t.Small(t.quarantine_of, t.distinct)))
-        with ThreadPoolExecutor(checks.AT_ONCE) as pool:
+        with ThreadPoolExecutor(checks.CONCURRENT_QUERIES_MAX) as pool:
             for done in [pool.submit(self._small, draft, *each) for each in makes]:
                 done.result()
         if parsed is not None:
@@ -230,8 +240,7 @@ class Merge:
 
 
 def _sound(made: DataFrame, seen: Observation, more: Column | None = None) -> DataFrame:
-    """Without the rows that can't be believed. These are counted, in one go with the others of
-    which `more` holds."""
+    """The valid rows. Counts the invalid ones, and the valid ones for which `more` is true."""
     sound = f.col("sound")
     sums = [f.count_if(~sound).alias("bad")]
     if more is not None:

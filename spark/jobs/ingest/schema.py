@@ -21,7 +21,7 @@ OTHERS = (
     "topic.attachment_added",
     "message.enriched",
 )
-KNOWN = (*MESSAGES, *OTHERS)
+EVENT_NAMES = (*MESSAGES, *OTHERS)
 
 # All that is said of a message after its creation.
 CHANGED_PAYLOAD = (
@@ -33,15 +33,15 @@ CREATED_PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
     " content_raw: string, version: bigint, created_at: string, principal: string>"
 )
-# A creation as the hub writes it: before its fields, from its content on without the values, and
-# after them. The end is all there was to say of a message that nobody has changed yet; then who
-# created it, once in the message and once beside it.
+# A creation as the hub writes it: the text before its fields, the text from its content on without
+# the values, and the end. The end has the fields of an unchanged message, then the principal, once
+# in the message and once next to it.
 CREATED_BEGIN = '{"message":{'
 CREATED_MIDDLE = ',"content_raw":"","version":,"created_at":"'
 CREATED_END = '","edited_at":null,"deleted_at":null,"deleted_by":null'
-CREATED_PRINCIPALS = (',"principal":', '},"principal":', "}")  # a value after each but the last
-CREATED_OLD_END = CREATED_END + "}}"  # of logs from before there were principals
-# The same fields whatever happened.
+CREATED_PRINCIPALS = (',"principal":', '},"principal":', "}")  # a value follows each but the last
+CREATED_OLD_END = CREATED_END + "}}"  # the end in logs without principals
+# The same fields for every kind of event.
 MESSAGE_FIELDS = """
     named_struct(
         'id', coalesce(m.id, j.message_id),

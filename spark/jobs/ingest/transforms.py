@@ -1,8 +1,8 @@
-"""Events to typed tables: frames in, frames out; no session, no path, no clock.
+"""Transforms events to typed tables. Pure: frames in, frames out, without session or clock.
 
-`messages_of` and `others_of` add the payload `p`; rows that break a row of RULES go to the
+`messages_of` and `others_of` add the payload `p`; rows that violate RULES go to the
 quarantine, the others to their table. The history of a message is a window over its events in
-their order.
+order.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,30 +20,30 @@ def c(name: str) -> Column:
 
 
 def messages_of(events: DataFrame) -> DataFrame:
-    """With `p`: what the event says of its message, in the same fields whatever happened."""
+    """Adds `p`, the payload about the message, with the same fields for every kind of event."""
     rows = events.where(c("name").isin(*schema.MESSAGES))
     created = f.from_json("data_json", schema.CREATED_PAYLOAD)["message"]
     changed = f.from_json("data_json", schema.CHANGED_PAYLOAD)
-    read = rows.withColumn("m", f.when(c("name") == "message.created", _once(created)))
-    read = read.withColumn("j", f.when(c("name") != "message.created", _once(changed)))
-    return read.withColumn("p", _once(f.expr(schema.MESSAGE_FIELDS))).drop("m", "j")
+    read = rows.withColumn("m", f.when(c("name") == "message.created", parse_once(created)))
+    read = read.withColumn("j", f.when(c("name") != "message.created", parse_once(changed)))
+    return read.withColumn("p", parse_once(f.expr(schema.MESSAGE_FIELDS))).drop("m", "j")
 
 
 def created_of(events: DataFrame) -> DataFrame:
-    """Of creations alone the same `p`, as far as they have it, for less."""
+    """Adds the same `p` for creations only, at a lower cost."""
     rows = events.where(c("name") == "message.created")
     payload = f.from_json("data_json", schema.CREATED_PAYLOAD)
-    return rows.withColumn("p", _once(payload["message"]))
+    return rows.withColumn("p", parse_once(payload["message"]))
 
 
 def others_of(events: DataFrame) -> DataFrame:
     rows = events.where(c("name").isin(*schema.OTHERS))
-    return rows.withColumn("p", _once(f.from_json("data_json", schema.OTHER_PAYLOAD)))
+    return rows.withColumn("p", parse_once(f.from_json("data_json", schema.OTHER_PAYLOAD)))
 
 
-def _once(costly: Column) -> Column:
-    """What the optimizer takes for repeatable it pushes into each filter above it, and parses
-    again for every field that is named there: six times the work."""
+def parse_once(costly: Column) -> Column:
+    """Make an expression non-deterministic, so that the optimizer does not copy it into filters,
+    where every field would parse the JSON again: six times the work."""
     return f.when(f.monotonically_increasing_id() >= 0, costly)
 
 
@@ -52,20 +52,20 @@ def named(*names: str) -> Column:
 
 
 def is_unknown() -> Column:
-    """Of a name that we do not know; a row without a name is a bad one, not this."""
-    return ~named(*schema.KNOWN) & envelope_is_sound()
+    """Whether the event has an unknown name. A row without a name is a bad row instead."""
+    return ~named(*schema.EVENT_NAMES) & envelope_is_sound()
 
 
 def unknown_of(events: DataFrame) -> DataFrame:
     return events.where(is_unknown()).select(*schema.OUTPUT["unknown_events"].names)
 
 
-def look(events: DataFrame) -> DataFrame:
-    """What there is to do, counted in one cheap pass: one row. `distinct` counts numbers exactly
-    and without moving or sorting rows: a bit each, in a word for 64 of them."""
-    one, bit = f.lit(1), f.expr("shiftleft(1L, cast(event_id & 63 as int))")
+def summarize(events: DataFrame) -> DataFrame:
+    """Count the work in one cheap pass: one row. `distinct` counts ids exactly, without a shuffle
+    or sort, as bits in words of 64."""
+    unit, bit = f.lit(1), f.expr("shiftleft(1L, cast(event_id & 63 as int))")
     counts = {
-        "rows": f.count(one),
+        "rows": f.count(unit),
         "distinct": f.bit_count(f.bit_or(bit)),
         "changes": f.count_if(named(*schema.MESSAGES) & ~named("message.created")),
         **{kind: f.count_if(named(*names)) for kind, names in KINDS.items()},
@@ -77,24 +77,24 @@ def look(events: DataFrame) -> DataFrame:
     return some.agg(*[f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in counts])
 
 
-def mark(entity_id: str) -> Column:
-    """A number for an id, which joins at a fraction of the cost. Two ids may share one: then a
-    message is taken for changed that is not, and takes the longer way to the same rows."""
-    return f.xxhash64(entity_id).alias("mark")
+def id_hash(entity_id: str) -> Column:
+    """A hash of an id, which joins at a fraction of the cost. With a collision, an unchanged
+    message counts as changed and takes the slower path to the same rows."""
+    return f.xxhash64(entity_id).alias("id_hash")
 
 
 def changed(events: DataFrame) -> DataFrame:
-    """Marks of messages of which more is told than their creation, each once or more often."""
+    """Hashes of the ids of messages that changed after their creation; ids may repeat."""
     rows = events.where(named(*schema.MESSAGES) & ~named("message.created"))
-    return rows.select(mark("entity_id"))
+    return rows.select(id_hash("entity_id"))
 
 
-# -- what a row must have, as rows: reason → what holds of a good one ---------------------
+# -- conditions of a valid row: reason → condition -------------------------------------
 
 ENVELOPE = {
     "event_id is missing or not positive": "event_id is not null and event_id > 0",
     "epoch is missing": "epoch is not null and epoch != ''",
-    "ts is missing or no time": "ts is not null",
+    "ts is missing or not a time": "ts is not null",
     "name is missing": "name is not null and name != ''",
     "entity_id is missing": "entity_id is not null",
 }
@@ -106,13 +106,13 @@ def _there(prefix: str, *fields: str) -> dict[str, str]:
 
 MESSAGE = {
     "id is missing": "p.id is not null",
-    "version is no number": "p.version is not null",
+    "version is not a number": "p.version is not null",
     "entity_id is another message": "p.id is null or entity_id <=> p.id",
 }
 RULES: dict[str, dict[str, str]] = {
     "message.created": MESSAGE
     | _there("", "topic_id", "channel_id", "sender", "content_raw")
-    | {"created_at is no time": "try_cast(p.created_at as timestamp) is not null"},
+    | {"created_at is not a time": "try_cast(p.created_at as timestamp) is not null"},
     "message.edited": MESSAGE | _there("", "content_raw"),
     "message.moved_topic": MESSAGE | _there("", "topic_id"),
     "message.deleted": MESSAGE,
@@ -129,7 +129,7 @@ def envelope_is_sound() -> Column:
 
 
 def is_sound(names: Iterable[str]) -> Column:
-    """Of parsed rows with one of these names: nothing is amiss."""
+    """Whether parsed rows with one of these names are valid."""
     payload = f.lit(False)
     for name in names:
         holds = f.expr(" and ".join(f"({rule})" for rule in RULES[name].values()))
@@ -138,33 +138,33 @@ def is_sound(names: Iterable[str]) -> Column:
 
 
 def quarantine_of(events: DataFrame) -> DataFrame:
-    """Every bad row as it came, with all that is wrong with it."""
+    """Every invalid row, unchanged, with all reasons."""
     promised = schema.OUTPUT["quarantine"].names
-    nameless = events.where(~envelope_is_sound() & ~named(*schema.KNOWN)).withColumn(
+    nameless = events.where(~envelope_is_sound() & ~named(*schema.EVENT_NAMES)).withColumn(
         "reasons", _reasons(ENVELOPE, f.lit(True))
     )
     frames = [nameless.select(*promised)]
-    no_json = {"data_json is no JSON object": "json_object_keys(data_json) is not null"}
+    no_json = {"data_json is not a JSON object": "json_object_keys(data_json) is not null"}
     for rows, names in ((messages_of(events), tuple(schema.MESSAGES)),
                         (others_of(events), schema.OTHERS)):  # fmt: skip
         bad = rows.where(~is_sound(names))
-        found = [_reasons(ENVELOPE | no_json, f.lit(True))]
-        found += [_reasons(RULES[name], c("name") == name) for name in names]
-        frames.append(bad.withColumn("reasons", f.concat(*found)).select(*promised))
+        reasons = [_reasons(ENVELOPE | no_json, f.lit(True))]
+        reasons += [_reasons(RULES[name], c("name") == name) for name in names]
+        frames.append(bad.withColumn("reasons", f.concat(*reasons)).select(*promised))
     return reduce(DataFrame.unionByName, frames)
 
 
 def _reasons(rules: dict[str, str], where: Column) -> Column:
-    said = [f.when(where & ~f.expr(rule), f.lit(reason)) for reason, rule in rules.items()]
-    return f.array_compact(f.array(*said))
+    reasons = [f.when(where & ~f.expr(rule), f.lit(reason)) for reason, rule in rules.items()]
+    return f.array_compact(f.array(*reasons))
 
 
-# -- fields that we do not know ---------------------------------------------------------
+# -- unknown fields ---------------------------------------------------------------------
 
 
 def extra_of(names: Iterable[str], where: Column) -> Column:
-    """Unknown fields of the payload and of its noun, parsed once more and only `where` there
-    are any; null elsewhere."""
+    """Unknown fields of the payload and of its noun, parsed again only `where` there are any; null
+    elsewhere."""
     extra: Column = f.lit(None).cast("map<string,string>")
     for name in names:
         extra = f.when(c("name") == name, _extra(name)).otherwise(extra)
@@ -180,13 +180,13 @@ def _extra(name: str) -> Column:
 
 
 def has_more(names: Iterable[str]) -> Column:
-    """Of the smaller tables: fields that are not known."""
+    """Whether events of the smaller tables have unknown fields."""
     more: Column = f.lit(False)
     for name in names:
-        found = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
+        unknown = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
         if noun := schema.NOUNS.get(name):
-            found = found | _others_than(schema.NOUN_FIELDS[noun], f.map_keys(c(f"p.{noun}")))
-        more = f.when(c("name") == name, found).otherwise(more)
+            unknown = unknown | _others_than(schema.NOUN_FIELDS[noun], f.map_keys(c(f"p.{noun}")))
+        more = f.when(c("name") == name, unknown).otherwise(more)
     return more
 
 
@@ -194,12 +194,12 @@ def extra(*names: str) -> Column:
     return extra_of(names, has_more(names)).alias("extra")
 
 
-def _others_than(known: Iterable[str], names: Column) -> Column:
-    return f.size(f.array_except(names, f.array(*[f.lit(name) for name in known]))) > 0
+def _others_than(expected: Iterable[str], names: Column) -> Column:
+    return f.size(f.array_except(names, f.array(*[f.lit(name) for name in expected]))) > 0
 
 
-def _without(fields: Column, known: Iterable[str]) -> Column:
-    names = list(known)
+def _without(fields: Column, expected: Iterable[str]) -> Column:
+    names = list(expected)
     return f.map_filter(fields, lambda key, _: ~key.isin(names))
 
 
@@ -207,7 +207,7 @@ def _without(fields: Column, known: Iterable[str]) -> Column:
 
 
 def changes(parsed: DataFrame) -> DataFrame:
-    """What each event says of its message, null where it says nothing; and is it `sound`."""
+    """The changes of each event, null for unchanged columns, and whether the event is `sound`."""
     deleted = c("name") == "message.deleted"
     words = f.create_map(*[f.lit(word) for pair in schema.MESSAGES.items() for word in pair])
     return parsed.select(
@@ -232,7 +232,7 @@ def changes(parsed: DataFrame) -> DataFrame:
 
 
 def facts(history: DataFrame) -> DataFrame:
-    """Back from rows of the history to what their events said, to build it again with more."""
+    """Convert rows of the history back to changes, to merge them with new ones."""
     change = c("change")
 
     def only(name: str, *of: str) -> Column:
@@ -248,18 +248,18 @@ def facts(history: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def history(told: DataFrame) -> DataFrame:
-    """One row for each state of a message, an event that came twice once."""
+def history(changes: DataFrame) -> DataFrame:
+    """One row for each state of a message. Duplicate events are dropped."""
     order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
     def newest(value: Column) -> Column:
         return f.last(value, ignorenulls=True).over(so_far)
 
-    again = (f.lag("event_id").over(order) == c("event_id")) & (
+    repeated = (f.lag("event_id").over(order) == c("event_id")) & (
         f.lag("epoch").over(order) == c("epoch")
     )
-    rows = told.withColumn("again", again).where(~f.coalesce(c("again"), f.lit(False)))
+    rows = changes.withColumn("again", repeated).where(~f.coalesce(c("again"), f.lit(False)))
     touched = f.when(c("change").isin("edited", "deleted"), c("valid_from"))
     removed = f.when(c("change") == "deleted", c("valid_from"))
     begun = f.coalesce(c("created_at"), c("valid_from"))
@@ -279,8 +279,8 @@ def history(told: DataFrame) -> DataFrame:
 
 
 def first_states(created: DataFrame) -> DataFrame:
-    """The history of messages of which nothing but the creation is told: no need to sort. And
-    whether each creation is `sound`."""
+    """The history of messages with only a creation, which needs no sort, and whether each creation
+    is `sound`."""
     word, never = f.lit(None).cast("string"), f.lit(None).cast("timestamp")
     created_at = c("p.created_at").try_cast("timestamp")
     made = {
@@ -303,14 +303,14 @@ def first_states(created: DataFrame) -> DataFrame:
 
 
 def message_has_more() -> Column:
-    """Of parsed events of messages: fields that are not known."""
+    """Whether parsed message events have unknown fields."""
     more: Column = f.lit(False)
     for name in schema.MESSAGES:
         if name == "message.created":
-            found = creation_has_more()
+            unknown = creation_has_more()
         else:
-            found = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
-        more = f.when(c("name") == name, found).otherwise(more)
+            unknown = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
+        more = f.when(c("name") == name, unknown).otherwise(more)
     return more
 
 
@@ -319,9 +319,9 @@ def creation_has_more() -> Column:
 
 
 def is_as_written() -> Column:
-    """Whether the text is a creation as the hub writes it and nothing else: it begins with the
-    known fields up to the content, ends as all do, and has their length. Told without a look at
-    most of the text; false where text is escaped."""
+    """Whether the text is exactly a creation as the hub writes it: it begins with the known fields
+    up to the content, ends like all of them, and has the same length. Computed without reading
+    most of the text; false if text is escaped."""
     end = _created_end()
     length = f.lit(len(schema.CREATED_MIDDLE) + 1) + f.octet_length(end)
     begin: list[Column] = []
@@ -351,9 +351,9 @@ def _created_end() -> Column:
 
 
 def may_have_more() -> Column:
-    """False only if the creation has the known fields and no other, told without parsing: a
-    colon after a quote ends each name, and inside of text a quote is never bare. The principal
-    may lack, so it is not counted."""
+    """False only if the creation has exactly the known fields. Computed without parsing: a colon
+    after a quote ends each name, and quotes inside of text are escaped. The principal is
+    optional, so it is not counted."""
     fields = [field for field in schema.NOUN_FIELDS["message"] if field != "principal"]
     text = f.replace(c("data_json"), f.lit('"principal":'), f.lit(""))
     marks = f.octet_length(text) - f.octet_length(f.replace(text, f.lit('":'), f.lit("")))
@@ -384,11 +384,11 @@ def topic_facts(parsed: DataFrame) -> DataFrame:
     )
 
 
-def topic_history(told: DataFrame) -> DataFrame:
+def topic_history(changes: DataFrame) -> DataFrame:
     order = Window.partitionBy("topic_id").orderBy("event_id", "epoch")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return (
-        once(told)
+        deduplicate(changes)
         .withColumn("created_at", f.last("created_at", ignorenulls=True).over(so_far))
         .withColumn("valid_to", f.lead("valid_from").over(order))
         .select(*schema.OUTPUT["topics"].names)
@@ -446,11 +446,11 @@ def enrichments(parsed: DataFrame) -> DataFrame:
     )
 
 
-def once(frame: DataFrame) -> DataFrame:
+def deduplicate(frame: DataFrame) -> DataFrame:
     return frame.dropDuplicates(["epoch", "event_id"])
 
 
-def once_each(frame: DataFrame) -> DataFrame:
+def deduplicate_positions(frame: DataFrame) -> DataFrame:
     return frame.dropDuplicates(["epoch", "event_id", "position"])
 
 
@@ -463,14 +463,14 @@ class Small(NamedTuple):
     """A table that is written whole: how its rows are made, and made one of each."""
 
     rows: Callable[[DataFrame], DataFrame]
-    finish: Callable[[DataFrame], DataFrame] = once
+    finish: Callable[[DataFrame], DataFrame] = deduplicate
 
 
 SMALL = {
     "topics": Small(topic_facts, topic_history),
     "channels": Small(channels),
     "attachments": Small(attachments),
-    "enrichments": Small(enrichments, once_each),
+    "enrichments": Small(enrichments, deduplicate_positions),
 }
 KINDS = {
     "topics": ("topic.created", "topic.renamed"),

@@ -135,7 +135,7 @@ def delivered(bench: Bench, row: Row) -> float:
     requests = batches(bench.target, bench.run_id(), count, BATCH, "dm")
     receiver = Receiver(bench.target)
     with Meter(bench.target.pid) as meter:
-        producers = [BatchProducer(bench.target, requests[place::2]) for place in range(2)]
+        producers = [BatchProducer(bench.target, requests[start::2]) for start in range(2)]
         drive(producers, [receiver], count)  # type: ignore[list-item]
         drained(bench)
     row.count(must_be_all([receiver], count, ordered=False))  # type: ignore[list-item]
@@ -148,7 +148,7 @@ def delivered(bench: Bench, row: Row) -> float:
 
 
 def drained(bench: Bench) -> None:
-    """Until no delivery is outstanding; who is left over from other rows takes them now."""
+    """Until no delivery is outstanding; a member receives what other rows left over."""
     connection = Connection(bench.target)
     receiver: Receiver | None = None
     deadline = time.monotonic() + 120

@@ -10,7 +10,7 @@ from appliance.kernel.ids import random_id
 from appliance.mesh.fingerprint import fingerprint
 from appliance.mesh.signing import hello_text, public_key, request_text, sign
 from tests.bench.client import NOW, encode
-from tests.bench.courier.wire import Socket
+from tests.bench.courier.wire import CourierSocket
 from tests.bench.target import RowFailed, Target
 
 MESH, TOPIC = "bench", "alerts"
@@ -63,9 +63,9 @@ def broker_id(target: Target) -> str:
     from tests.bench.client import Http
 
     http = Http(target)
-    found: str = http.call("GET", "/broker/v1/status")["broker_id"]
+    id_: str = http.call("GET", "/broker/v1/status")["broker_id"]
     http.close()
-    return found
+    return id_
 
 
 def singles(target: Target, run: str, count: int, kind: str) -> list[bytes]:
@@ -106,7 +106,7 @@ def furnish(target: Target) -> None:
     http.close()
 
 
-class Receiver(Socket):
+class Receiver(CourierSocket):
     """A link of the receiver: notes what comes, and acks it in one frame."""
 
     def __init__(self, target: Target) -> None:

@@ -1,7 +1,7 @@
-"""What the machine allows: the same work without a server, in the same run, on the same disk.
+"""Baselines: the same work without a server, in the same run, on the same disk.
 
-Each floor stands beside the row whose work it does: the queue's own verbs without sockets, a
-bare echo over the loopback, the journal's rows without a queue.
+Each baseline is shown beside its row: the queue without sockets, an echo over the loopback, the
+journal's rows without a queue.
 """
 
 import os
@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from appliance.courier.credit import Taker
+from appliance.courier.consumer import Consumer
 from appliance.courier.envelope import parse
-from appliance.courier.policy import Policy
+from appliance.courier.policy import StreamPolicy
 from appliance.courier.queue import Queue
-from appliance.courier.session import singles
+from appliance.courier.sockets import delivery_frames
 from appliance.courier.writes import INSERT
 from appliance.kernel.reader import open_connection
 from tests.bench.client import NOW
@@ -31,23 +31,23 @@ ENVELOPES = 50_000
 GROUP = 100
 
 
-def queue_alone() -> dict[str, Any]:
+def queue_without_sockets() -> dict[str, Any]:
     """Read, put, claim, encode, ack: a hundred at a time, in this process and one thread."""
     raws = [msgspec.Raw(msgspec.json.encode(envelope("s", n))) for n in range(ENVELOPES)]
-    queue = Queue(lambda _: Policy(), 1e12)
-    ring = queue.open("s", 0.0)
-    taker = Taker("t", "t", lambda: None)
-    queue.subscribe(taker, "s", 0.0)
+    queue = Queue(lambda _: StreamPolicy(), 1e12)
+    stream = queue.open("s", 0.0)
+    consumer = Consumer("t", "t", lambda: None)
+    queue.subscribe(consumer, "s", 0.0)
     began = NOW()
     for at in range(0, ENVELOPES, GROUP):
         now = (NOW() - began) * 1000
         for raw in raws[at : at + GROUP]:
             parsed = parse(raw, "s", 1 << 18)
-            ring.put(parsed.id, parsed.body, now, parsed.options)
-        queue.grant(taker, GROUP, now)
-        items, taker.out = taker.out, []
-        singles(items)
-        queue.finish(taker, [item.id for item in items])
+            stream.put(parsed.id, parsed.body, now, parsed.options)
+        queue.grant(consumer, GROUP, now)
+        items, consumer.outgoing = consumer.outgoing, []
+        delivery_frames(items)
+        queue.ack(consumer, [item.id for item in items])
     return {"what": "the queue alone", "per_s": round(ENVELOPES / (NOW() - began))}
 
 
@@ -58,21 +58,21 @@ def echo(frame: bytes, count: int) -> dict[str, Any]:
         if child == 0:
             _answer(server)
         times = []
-        with socket.create_connection(server.getsockname()) as one:
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with socket.create_connection(server.getsockname()) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             began = NOW()
             for _ in range(count):
-                asked = NOW()
-                one.sendall(frame)
-                one.recv(64)
-                times.append(NOW() - asked)
+                sent_at = NOW()
+                connection.sendall(frame)
+                connection.recv(64)
+                times.append(NOW() - sent_at)
             seconds = NOW() - began
         os.waitpid(child, 0)
     return {"what": "a bare echo", "per_s": round(count / seconds), **percentiles(times)}
 
 
 def _answer(server: socket.socket) -> None:
-    """The child: answers whatever comes, until nobody says anything more."""
+    """The child process: answers everything until the connection ends."""
     try:
         with server.accept()[0] as peer:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -83,10 +83,10 @@ def _answer(server: socket.socket) -> None:
 
 
 def journal(database: Path, groups: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """The journal's rows by SQLite alone, synced: (rows in a transaction, transactions)."""
-    place = Path(tempfile.mkdtemp(prefix="floor-", dir=database.parent))
+    """Rows of the journal with SQLite only, synced. Groups are (rows, transactions)."""
+    folder = Path(tempfile.mkdtemp(prefix="floor-", dir=database.parent))
     try:
-        copy = place / "floor.sqlite3"
+        copy = folder / "floor.sqlite3"
         with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
             (shape,) = source.execute(
                 "SELECT sql FROM sqlite_schema WHERE name = 'journal'"
@@ -98,7 +98,7 @@ def journal(database: Path, groups: Sequence[tuple[int, int]]) -> dict[str, Any]
                 for size, count in groups
             }
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 def _transactions(connection: sqlite3.Connection, size: int, count: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _transactions(connection: sqlite3.Connection, size: int, count: int) -> dict
     for number in range(count):
         connection.execute("BEGIN IMMEDIATE")
         rows = [
-            (None, "s", f"e{number}-{one}", body, 4, None, 1, None, None) for one in range(size)
+            (None, "s", f"e{number}-{index}", body, 4, None, 1, None, None) for index in range(size)
         ]
         connection.executemany(INSERT, rows)
         connection.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""C1 to C7: what goes through the courier in a second, how late, how fairly, how durably."""
+"""C1 to C7: throughput, latency, fairness and durability of the courier."""
 
 import itertools
 import time
@@ -12,7 +12,7 @@ from tests.bench.client import NOW
 from tests.bench.courier import floors
 from tests.bench.courier.wire import (
     BatchProducer,
-    Consumer,
+    BenchConsumer,
     FrameProducer,
     batches,
     drive,
@@ -30,8 +30,8 @@ WINDOW = 100
 _numbers = itertools.count(1)
 
 
-class Sizes:
-    """How much work a row does. `quick` proves that the rows run, not how fast."""
+class CourierSizes:
+    """The amount of work in each row. `quick` only checks that the rows run."""
 
     def __init__(self, quick: bool) -> None:
         self.quick = quick
@@ -44,10 +44,10 @@ class Sizes:
         self.durable = 3_000 if quick else 60_000
 
 
-class Bench:
+class CourierBench:
     """One served appliance, and a new stream for every run."""
 
-    def __init__(self, target: Target, sizes: Sizes) -> None:
+    def __init__(self, target: Target, sizes: CourierSizes) -> None:
         self.target = target
         self.sizes = sizes
         self.warnings: list[str] = []
@@ -72,7 +72,7 @@ class Bench:
         return median([run() for _ in range(repeats or self.sizes.repeats)])
 
 
-def c1(bench: Bench) -> Row:
+def c1(bench: CourierBench) -> Row:
     row = Row("C1", f"HTTP batches of {BATCH}, a frame for each delivery, acks together")
     row.figures = [
         Figure(
@@ -87,17 +87,17 @@ def c1(bench: Bench) -> Row:
             "per s",
         ),
     ]
-    row.floor = floors.queue_alone()
+    row.min_served = floors.queue_without_sockets()
     return row
 
 
-def batched(bench: Bench, row: Row, stream: str, query: str, producers: int = 2) -> float:
+def batched(bench: CourierBench, row: Row, stream: str, query: str, producers: int = 2) -> float:
     count = bench.sizes.durable if stream.startswith("durable") else bench.sizes.bulk
     requests = batches(bench.target, stream, count, BATCH)
-    consumer = Consumer(bench.target, stream, CREDIT, query)
+    consumer = BenchConsumer(bench.target, stream, CREDIT, query)
     with Meter(bench.target.pid) as meter:
         senders = [
-            BatchProducer(bench.target, requests[place::producers]) for place in range(producers)
+            BatchProducer(bench.target, requests[index::producers]) for index in range(producers)
         ]
         drive(senders, [consumer], count)
     row.count(must_be_all([consumer], count, ordered=False))
@@ -107,17 +107,17 @@ def batched(bench: Bench, row: Row, stream: str, query: str, producers: int = 2)
     return rate
 
 
-def c2(bench: Bench) -> Row:
+def c2(bench: CourierBench) -> Row:
     row = Row("C2", f"WebSocket publish, one envelope a frame, {WINDOW} unanswered")
     rate = bench.repeat(lambda: published(bench, row, bench.stream(), WINDOW, ""))
     row.figures = [Figure("end to end", rate, "per s", at_least=90_000)]
     return row
 
 
-def published(bench: Bench, row: Row, stream: str, window: int, query: str) -> float:
+def published(bench: CourierBench, row: Row, stream: str, window: int, query: str) -> float:
     count = bench.sizes.frames if window > 1 else bench.sizes.singles
     frames = publishes(stream, count)
-    consumer = Consumer(bench.target, stream, CREDIT, query)
+    consumer = BenchConsumer(bench.target, stream, CREDIT, query)
     with Meter(bench.target.pid) as meter:
         producer = FrameProducer(bench.target, frames, window)
         drive([producer], [consumer], count)
@@ -129,7 +129,7 @@ def published(bench: Bench, row: Row, stream: str, window: int, query: str) -> f
     return rate
 
 
-def c3(bench: Bench) -> Row:
+def c3(bench: CourierBench) -> Row:
     row = Row("C3", "WebSocket publish, each confirmed before the next; nobody receives")
     times: list[float] = []
     rate = bench.repeat(lambda: confirmed(bench, row, bench.stream(), times))
@@ -138,25 +138,25 @@ def c3(bench: Bench) -> Row:
         Figure("confirmed p50", milliseconds(times, 0.5), "ms"),
         Figure("confirmed p99", milliseconds(times, 0.99), "ms"),
     ]
-    row.floor = floors.echo(publishes("s", 1)[0], bench.sizes.singles)
+    row.min_served = floors.echo(publishes("s", 1)[0], bench.sizes.singles)
     return row
 
 
-def confirmed(bench: Bench, row: Row, stream: str, times: list[float]) -> float:
+def confirmed(bench: CourierBench, row: Row, stream: str, times: list[float]) -> float:
     frames = publishes(stream, bench.sizes.singles)
     with Meter(bench.target.pid) as meter:
         producer = FrameProducer(bench.target, frames, 1)
         while not producer.done:
-            asked = producer.sent_at[-1]
+            sent_at = producer.sent_at[-1]
             if producer.turn():
-                times.append(NOW() - asked)
+                times.append(NOW() - sent_at)
     close(producer)
     rate = len(frames) / meter.seconds
     bench.metered(row, "one at a time", meter, per_s=round(rate))
     return rate
 
 
-def c4(bench: Bench) -> Row:
+def c4(bench: CourierBench) -> Row:
     row = Row("C4", "WebSocket publish at a steady rate: from due to delivered")
     row.figures = [
         Figure(f"{rate:,}/s {name}", paced(bench, row, rate, part), "ms", below=limit)
@@ -168,10 +168,10 @@ def c4(bench: Bench) -> Row:
     return row
 
 
-def paced(bench: Bench, row: Row, rate: int, part: float) -> float:
+def paced(bench: CourierBench, row: Row, rate: int, part: float) -> float:
     stream, count = bench.stream(), rate * bench.sizes.paced_seconds
     frames = publishes(stream, count)
-    consumer = Consumer(bench.target, stream, 10_000)
+    consumer = BenchConsumer(bench.target, stream, 10_000)
     sender = FrameProducer(bench.target, frames, 0)
     due = [0.0] * count
     sent = 0
@@ -197,28 +197,28 @@ def paced(bench: Bench, row: Row, rate: int, part: float) -> float:
     return milliseconds(late, part)
 
 
-def c5(bench: Bench) -> Row:
+def c5(bench: CourierBench) -> Row:
     row = Row("C5", "16 consumers with credit 1 at a saturated stream: smallest over largest share")
     share = bench.repeat(lambda: shared(bench, row), 1 if bench.sizes.quick else 3)
     row.figures = [Figure("fairness", share, "ratio", at_least=0.95)]
     return row
 
 
-def shared(bench: Bench, row: Row) -> float:
+def shared(bench: CourierBench, row: Row) -> float:
     stream, count = bench.stream(), bench.sizes.fair
     requests = batches(bench.target, stream, count, BATCH)
-    consumers = [Consumer(bench.target, stream, 1) for _ in range(16)]
+    consumers = [BenchConsumer(bench.target, stream, 1) for _ in range(16)]
     with Meter(bench.target.pid) as meter:
         producer = BatchProducer(bench.target, requests)
         drive([producer], consumers, count)
     row.count(must_be_all(consumers, count, ordered=False))
-    shares = [len(one.seen) for one in consumers]
+    shares = [len(consumer.seen) for consumer in consumers]
     close(producer, *consumers)
-    bench.metered(row, "16 takers", meter, per_s=round(count / meter.seconds), shares=shares)
+    bench.metered(row, "16 consumers", meter, per_s=round(count / meter.seconds), shares=shares)
     return min(shares) / max(shares)
 
 
-def c6(bench: Bench) -> Row:
+def c6(bench: CourierBench) -> Row:
     row = Row("C6", "durable streams, synced before the answer")
     times: list[float] = []
     row.figures = [
@@ -238,21 +238,21 @@ def c6(bench: Bench) -> Row:
     ]
     database = bench.target.database.with_name("courier.sqlite3")
     singles = bench.sizes.singles // 4
-    row.floor = {
+    row.min_served = {
         "what": "the journal's rows by SQLite alone, synchronous FULL",
         **floors.journal(database, [(1, singles), (BATCH, singles // 10)]),
     }
     return row
 
 
-def c7(bench: Bench) -> Row:
+def c7(bench: CourierBench) -> Row:
     row = Row("C7", "the Python client: producer, then consumer, in one thread")
     sent, received, single = [], [], []
     for _ in range(bench.sizes.repeats):
-        one = with_sdk(bench, row)
-        sent.append(one[0])
-        received.append(one[1])
-        single.append(one[2])
+        rates = with_sdk(bench, row)
+        sent.append(rates[0])
+        received.append(rates[1])
+        single.append(rates[2])
     both = [1 / (1 / a + 1 / b) for a, b in zip(sent, received, strict=True)]
     row.figures = [
         Figure("sent in frames of 100", median(sent), "per s", at_least=40_000),
@@ -263,14 +263,14 @@ def c7(bench: Bench) -> Row:
     return row
 
 
-def with_sdk(bench: Bench, row: Row) -> tuple[float, float, float]:
+def with_sdk(bench: CourierBench, row: Row) -> tuple[float, float, float]:
     target, stream, count = bench.target, bench.stream(), bench.sizes.durable
     endpoint = Endpoint(target.host, target.port, token=target.token)
     made = [envelope(stream, number) for number in range(count)]
-    with Meter(target.pid) as sending, Producer(lambda: endpoint) as producer:
+    with Meter(target.pid) as send_meter, Producer(lambda: endpoint) as producer:
         producer.send_many(stream, made)
-    bench.metered(row, "sent", sending, per_s=round(count / sending.seconds))
-    with Meter(target.pid) as receiving:
+    bench.metered(row, "sent", send_meter, per_s=round(count / send_meter.seconds))
+    with Meter(target.pid) as receive_meter:
         consumer = SdkConsumer(lambda: endpoint, stream, credit=CREDIT)
         seen = 0
         for delivery in consumer:
@@ -279,16 +279,16 @@ def with_sdk(bench: Bench, row: Row) -> tuple[float, float, float]:
             if seen == count:
                 break
         consumer.close()
-    bench.metered(row, "received", receiving, per_s=round(count / receiving.seconds))
+    bench.metered(row, "received", receive_meter, per_s=round(count / receive_meter.seconds))
     singles = bench.sizes.singles // 2
-    with Meter(target.pid) as alone, Producer(lambda: endpoint) as producer:
+    with Meter(target.pid) as single_meter, Producer(lambda: endpoint) as producer:
         for number in range(singles):
             producer.send(f"{stream}-s", envelope(stream, number))
-    bench.metered(row, "one by one", alone, per_s=round(singles / alone.seconds))
+    bench.metered(row, "one by one", single_meter, per_s=round(singles / single_meter.seconds))
     if seen != count:
         raise RowFailed(f"{count} sent, {seen} received")
     row.count({"sent": count, "delivered": seen})
-    return count / sending.seconds, count / receiving.seconds, singles / alone.seconds
+    return count / send_meter.seconds, count / receive_meter.seconds, singles / single_meter.seconds
 
 
 def close(*clients: Any) -> None:
@@ -296,7 +296,7 @@ def close(*clients: Any) -> None:
         client.close()
 
 
-ROWS: dict[str, Callable[[Bench], Row]] = {
+ROWS: dict[str, Callable[[CourierBench], Row]] = {
     "C1": c1,
     "C2": c2,
     "C3": c3,

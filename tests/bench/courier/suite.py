@@ -1,4 +1,4 @@
-"""The courier's rows, against an appliance of its own or one that is named."""
+"""Runs the courier's rows against a new or an existing appliance."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.bench import runner
 from tests.bench.courier.rows import ROWS as RUNS
-from tests.bench.courier.rows import Bench, Sizes
+from tests.bench.courier.rows import CourierBench, CourierSizes
 
 ROWS = tuple(RUNS)
-# As shipped, but for one pattern of durable streams and room for the whole of a row.
+# Default settings, except for a pattern of durable streams and capacity for a whole row.
 TOML = """
 [courier]
 depth_max = 1000000
@@ -32,7 +32,7 @@ def run(
     return runner.run(
         "courier",
         RUNS,
-        lambda target: Bench(target, Sizes(quick)),
+        lambda target: CourierBench(target, CourierSizes(quick)),
         TOML,
         wanted,
         quick=quick,

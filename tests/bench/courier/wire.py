@@ -1,4 +1,4 @@
-"""Clients of the courier's benchmark: requests and frames made beforehand, raw sockets."""
+"""Clients of the courier's benchmark: raw sockets, with requests and frames built in advance."""
 
 import json
 import re
@@ -60,8 +60,8 @@ def publishes(stream: str, count: int) -> list[bytes]:
     ]
 
 
-class Socket:
-    """A WebSocket of the courier; `receive` gives the frames that one `recv` completed."""
+class CourierSocket:
+    """A WebSocket of the courier. `receive` returns the frames that one `recv` completed."""
 
     def __init__(self, target: Target, path: str) -> None:
         self.sock = connect(target)
@@ -97,8 +97,8 @@ class Socket:
         self.sock.close()
 
 
-class Consumer(Socket):
-    """Receives, acks what came together in one frame, and gives the credit back."""
+class BenchConsumer(CourierSocket):
+    """Receives, and acks and grants credit with one frame for each `recv`."""
 
     def __init__(self, target: Target, stream: str, credit: int, query: str = "") -> None:
         super().__init__(target, f"/v1/subscribe?stream={quote(stream, safe='/*')}{query}")
@@ -109,7 +109,7 @@ class Consumer(Socket):
         self.say(b'{"credit":%d}' % credit)
 
     def turn(self) -> int:
-        """One `recv`, acked; how many deliveries it held."""
+        """Ack the deliveries of one `recv`. Returns how many."""
         joined = b"".join(self.receive())
         numbers = _number.findall(joined)
         if not numbers:
@@ -123,16 +123,16 @@ class Consumer(Socket):
         while len(numbers) > ACKS_MAX:
             self.say(b'{"ack":["b%b"]}' % b'","b'.join(numbers[:ACKS_MAX]))
             numbers = numbers[ACKS_MAX:]
-        said = b'{"ack":["b%b"]' % b'","b'.join(numbers)
+        frame = b'{"ack":["b%b"]' % b'","b'.join(numbers)
         if self.spent * 2 >= self.credit:
-            said += b',"credit":%d' % self.spent
+            frame += b',"credit":%d' % self.spent
             self.spent = 0
-        self.say(said + b"}")
+        self.say(frame + b"}")
         return count
 
 
 class BatchProducer:
-    """Sends batches over HTTP, one on its way at a time."""
+    """Sends batches over HTTP, one at a time."""
 
     def __init__(self, target: Target, requests: Sequence[bytes]) -> None:
         self.http = Http(target)
@@ -161,8 +161,8 @@ class BatchProducer:
         self.http.close()
 
 
-class FrameProducer(Socket):
-    """Sends frames on a socket with at most `window` unanswered; 0: somebody else sends them."""
+class FrameProducer(CourierSocket):
+    """Sends frames on a socket with at most `window` unconfirmed; with 0 the caller sends them."""
 
     def __init__(self, target: Target, frames: Sequence[bytes], window: int) -> None:
         super().__init__(target, "/v1/publish")
@@ -187,10 +187,10 @@ class FrameProducer(Socket):
         joined = b"".join(self.receive())
         if b'"error"' in joined:
             raise RowFailed(f"an error frame: {joined[:200]!r}")
-        found = _accepted.findall(joined)
-        if not found:
+        match = _accepted.findall(joined)
+        if not match:
             return 0
-        before, self.accepted = self.accepted, int(found[-1]) + 1
+        before, self.accepted = self.accepted, int(match[-1]) + 1
         self.done = self.accepted >= len(self._frames)
         self._fill()
         return self.accepted - before
@@ -198,41 +198,41 @@ class FrameProducer(Socket):
 
 def drive(
     producers: Sequence[BatchProducer | FrameProducer],
-    consumers: Sequence[Consumer],
+    consumers: Sequence[BenchConsumer],
     count: int,
     idle: Callable[[], float] | None = None,
 ) -> None:
-    """Until `count` envelopes were delivered and every producer was answered.
+    """Run until `count` envelopes are delivered and all producers have their confirmations.
 
-    `idle` is called in every turn, sends what is due, and says how long to wait.
+    `idle` is called in every round. It sends due frames and returns how long to wait.
     """
-    everybody = {one.sock.fileno(): one for one in (*producers, *consumers)}
+    clients = {client.sock.fileno(): client for client in (*producers, *consumers)}
     poll = select.epoll()
-    for number in everybody:
+    for number in clients:
         poll.register(number, select.EPOLLIN)
-    heard = NOW()
+    received = NOW()
     try:
-        while sum(len(one.seen) for one in consumers) < count or not all(
-            one.done for one in producers
+        while sum(len(consumer.seen) for consumer in consumers) < count or not all(
+            producer.done for producer in producers
         ):
             wait = idle() if idle is not None else 0.5
             # epoll rounds its wait up to milliseconds; select does not.
             select.select([poll.fileno()], [], [], wait)
             ready = poll.poll(0)
             for number, _ in ready:
-                everybody[number].turn()
+                clients[number].turn()
             if ready:
-                heard = NOW()
-            elif NOW() - heard > STALL_SECONDS_MAX:
-                got = sum(len(one.seen) for one in consumers)
+                received = NOW()
+            elif NOW() - received > STALL_SECONDS_MAX:
+                got = sum(len(consumer.seen) for consumer in consumers)
                 raise RowFailed(f"nothing came any more: {got} of {count} were delivered")
     finally:
         poll.close()
 
 
-def must_be_all(consumers: Sequence[Consumer], count: int, *, ordered: bool) -> dict[str, int]:
-    """Every envelope came exactly once, and in order if there was one producer."""
-    seen = [number for one in consumers for number in one.seen]
+def must_be_all(consumers: Sequence[BenchConsumer], count: int, *, ordered: bool) -> dict[str, int]:
+    """Check that every envelope came exactly once, and in order if there was one producer."""
+    seen = [number for consumer in consumers for number in consumer.seen]
     if len(seen) != count or len(set(seen)) != count:
         raise RowFailed(f"{count} sent, {len(seen)} delivered, {len(set(seen))} different")
     if ordered and seen != sorted(seen):

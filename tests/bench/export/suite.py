@@ -1,7 +1,7 @@
 """S1: a long log exported to Parquet by the command line, beside plain pyarrow writing the rows.
 
-What is measured is the whole process, from its start to its exit: interpreter and imports,
-reading SQLite, encoding, hashing, syncing. The floor has the same rows in memory already.
+It measures the whole process, from its start to its exit: interpreter and imports, reading
+SQLite, encoding, hashing, syncing. The baseline already has the same rows in memory.
 """
 
 import json
@@ -46,16 +46,16 @@ def run(
     """`workspace`: one that is there already; its log is exported elsewhere and stays as it is."""
     machine.require_linux()
     with tempfile.TemporaryDirectory(prefix="agentlip-bench-", dir=parent) as name:
-        place = Path(name)
-        conditions = machine.conditions(place)
+        position = Path(name)
+        conditions = machine.conditions(position)
         row: dict[str, Any]
         try:
             if workspace is None:
-                workspace = place / "house"
+                workspace = position / "house"
                 with Served(workspace) as served:  # the server itself makes the schema
                     database = served.target.database
                 history.fill(database, messages or (20_000 if quick else EVENTS))
-            row = s1(workspace, place, 1 if quick else 5).as_json()
+            row = s1(workspace, position, 1 if quick else 5).as_json()
         except (RowFailed, OSError) as error:
             traceback.print_exc(file=sys.stderr)
             row = {"row": "S1", "reached": False, "failed": str(error)}
@@ -68,25 +68,25 @@ def run(
         "rows": [row] if "S1" in wanted else [],
         "left_out": {},
         "warnings": [
-            f"S1: others used {one['others_cores']} cores: the machine was not quiet"
-            for one in row.get("runs", [])
-            if one["others_cores"] > machine.OTHER_CORES_MAX
+            f"S1: others used {item['others_cores']} cores: the machine was not quiet"
+            for item in row.get("runs", [])
+            if item["others_cores"] > machine.OTHER_CORES_MAX
         ],
     }
 
 
-def s1(workspace: Path, place: Path, repeats: int) -> Row:
+def s1(workspace: Path, position: Path, repeats: int) -> Row:
     row = Row("S1", "export of the log to Parquet with manifests, one process")
-    out, rates, floors = place / "out", [], []
+    out, rates, floors = position / "out", [], []
     for _ in range(repeats):
         shutil.rmtree(out, ignore_errors=True)
         with Use() as use:
-            told = export(workspace, out)
+            output = export(workspace, out)
         seconds = use.seconds
-        rates.append(told["rows"] / seconds)
-        table = exported(out, told["rows"])
-        floor = write(table, place / "floor.parquet")
-        floors.append(told["rows"] / floor)
+        rates.append(output["rows"] / seconds)
+        table = exported(out, output["rows"])
+        floor = write(table, position / "floor.parquet")
+        floors.append(output["rows"] / floor)
         row.runs.append(
             {
                 "variant": "parquet",
@@ -96,7 +96,11 @@ def s1(workspace: Path, place: Path, repeats: int) -> Row:
                 "floor_seconds": round(floor, 3),
             }
         )
-        row.counted = {"rows": told["rows"], "segments": told["segments"], "bytes": told["bytes"]}
+        row.counted = {
+            "rows": output["rows"],
+            "segments": output["segments"],
+            "bytes": output["bytes"],
+        }
     row.figures = [Figure("export", median(rates), "rows/s", at_least=TARGET)]
     row.floor = {
         "what": "the same rows, in memory already, written by pyarrow alone: one file,"
@@ -134,8 +138,8 @@ def export(workspace: Path, out: Path) -> dict[str, Any]:
     )
     if done.returncode:
         raise RowFailed(done.stderr.decode("utf-8", "replace")[-500:])
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    output: dict[str, Any] = json.loads(done.stdout)
+    return output
 
 
 def exported(out: Path, rows: int) -> arrow.Table:

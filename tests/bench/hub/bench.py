@@ -120,17 +120,17 @@ class Bench:
         answer = Http(self.target).call("GET", "/api/v1/events?tail=1")
         return int(answer["replay_until"])
 
-    def must_hold(self, row: Row, topic: str, replies: Iterable[Any]) -> None:
-        """Every reply told of another message, and the database holds these and no more."""
-        told = [reply["message"]["id"] for reply in replies]
+    def verify_stored(self, row: Row, topic: str, replies: Iterable[Any]) -> None:
+        """Every reply is about a different message, and the database holds exactly these."""
+        ids = [reply["message"]["id"] for reply in replies]
         stored = self.count("SELECT count(*) FROM messages WHERE topic_id = ?", topic)
         events = self.count(
             "SELECT count(*) FROM events WHERE scope_topic_id = ? AND name = 'message.created'",
             topic,
         )
         counted = {
-            "acknowledged": len(told),
-            "distinct": len(set(told)),
+            "acknowledged": len(ids),
+            "distinct": len(set(ids)),
             "stored": stored,
             "events": events,
         }

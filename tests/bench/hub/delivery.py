@@ -32,7 +32,7 @@ NUMBER = re.compile(rb'"content_raw":"n=(\d+);')
 EVENT_ID = re.compile(rb'"event_id":(\d+)')
 PACED_CONNECTIONS = 4
 QUIET_SECONDS_MAX = 15.0
-LOOK_SECONDS = 0.002
+POLL_SECONDS = 0.002
 SUBSCRIBER_BUFFER_BYTES = 4 << 20
 PONG = masked(b"", 10)
 PONG_SECONDS = 5.0
@@ -81,19 +81,19 @@ class Paced:
         self._rate = rate
         self._requests = bench.posts(topic, count)
         self._idle = [Http(bench.target) for _ in range(PACED_CONNECTIONS)]
-        self._asked: dict[Http, int] = {}
+        self._unanswered: dict[Http, int] = {}
         self._listener = WebSocket(bench.target, bench.head(), {"channels": [], "topics": [topic]})
         self._next = 0
         self._begin = 0.0
 
     def run(self) -> None:
         self._begin = NOW() + 0.05
-        last_heard = self._begin
-        while len(self.seen) < self.count or self._asked:
+        last_received = self._begin
+        while len(self.seen) < self.count or self._unanswered:
             self._send_what_is_due()
-            if self._look(self._wait_seconds()):
-                last_heard = NOW()
-            elif NOW() - last_heard > QUIET_SECONDS_MAX:
+            if self._receive_ready(self._wait_seconds()):
+                last_received = NOW()
+            elif NOW() - last_received > QUIET_SECONDS_MAX:
                 raise RowFailed(f"silence after {len(self.seen)} of {self.count} events")
         for connection in self._idle:
             connection.close()
@@ -107,7 +107,7 @@ class Paced:
             connection = self._idle.pop()
             connection.send(self._requests[self._next])
             self.late_seconds = max(self.late_seconds, NOW() - self._due(self._next))
-            self._asked[connection] = self._next
+            self._unanswered[connection] = self._next
             self._next += 1
 
     def _wait_seconds(self) -> float:
@@ -115,17 +115,22 @@ class Paced:
             return max(0.0, self._due(self._next) - NOW())
         return 1.0
 
-    def _look(self, wait_seconds: float) -> bool:
+    def _receive_ready(self, wait_seconds: float) -> bool:
         """Take what came. `select` waits by microseconds where `epoll` rounds up to one."""
-        sources: list[Any] = [self._listener.sock, *(one.sock for one in self._asked)]
+        sources: list[Any] = [
+            self._listener.sock,
+            *(open_connection.sock for open_connection in self._unanswered),
+        ]
         ready, _, _ = select.select(sources, [], [], wait_seconds)
         if self._listener.sock in ready:
             self._take_events()
-        for connection in [one for one in self._asked if one.sock in ready]:
+        for connection in [
+            open_connection for open_connection in self._unanswered if open_connection.sock in ready
+        ]:
             answer = connection.receive()
             if answer is not None:
                 check(*answer)
-                self.reply_seconds.append(NOW() - self._due(self._asked.pop(connection)))
+                self.reply_seconds.append(NOW() - self._due(self._unanswered.pop(connection)))
                 self._idle.append(connection)
         return bool(ready)
 
@@ -133,10 +138,10 @@ class Paced:
         frames = self._listener.receive()
         now = NOW()
         for frame in frames:
-            found = NUMBER.search(frame)
-            if found is None:
+            match = NUMBER.search(frame)
+            if match is None:
                 continue
-            number = int(found[1])
+            number = int(match[1])
             if number in self.seen:
                 self.doubled += 1
                 continue
@@ -187,15 +192,15 @@ def _fan_out(bench: Bench, row: Row, name: str, produce: Any) -> tuple[float, di
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _subscribe_and_tell(writing, bench.target, topic, bench.head(), subscribers, count)
+        _run_subscribers(writing, bench.target, topic, bench.head(), subscribers, count)
     os.close(writing)
-    with os.fdopen(reading) as told, Meter(bench.target.pid) as meter:
-        if told.readline() != "ready\n":
+    with os.fdopen(reading) as results, Meter(bench.target.pid) as meter:
+        if results.readline() != "ready\n":
             raise RowFailed("the subscribers could not connect")
         began = NOW()
         produce(bench, topic, count)
         produced = NOW()
-        line = told.readline()
+        line = results.readline()
         os.waitpid(child, 0)  # so that its CPU time counts
     facts = json.loads(line or '{"failed": "the subscribers ended without a word"}')
     if "failed" in facts:
@@ -211,21 +216,21 @@ def _fan_out(bench: Bench, row: Row, name: str, produce: Any) -> tuple[float, di
     return subscribers * count / (last - began), facts
 
 
-def _subscribe_and_tell(
+def _run_subscribers(
     pipe: int, target: Target, topic: str, after: int, subscribers: int, count: int
 ) -> None:
-    """In a child process: hear everything, tell the parent. Never returns."""
+    """In a child process: receive all events and report to the parent. Never returns."""
     try:
-        hearers = [Hearer(target, topic, after) for _ in range(subscribers)]
+        connected = [Subscriber(target, topic, after) for _ in range(subscribers)]
         os.write(pipe, b"ready\n")
-        told = _hear(hearers, count)
+        facts = _receive(connected, count)
     except Exception as error:
-        told = {"failed": repr(error)}
-    os.write(pipe, json.dumps(told).encode() + b"\n")
+        facts = {"failed": repr(error)}
+    os.write(pipe, json.dumps(facts).encode() + b"\n")
     os._exit(0)
 
 
-class Hearer:
+class Subscriber:
     """A subscriber that only counts and sums up bytes: all must get the same stream."""
 
     def __init__(self, target: Target, topic: str, after: int) -> None:
@@ -239,7 +244,7 @@ class Hearer:
         self._rest = b""
         self._add(connection.rest())
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         try:
             data = self.sock.recv(4 * RECEIVE_BYTES)
         except BlockingIOError:
@@ -259,26 +264,30 @@ class Hearer:
             self.frames += frames
 
 
-def _hear(hearers: list[Hearer], count: int) -> dict[str, Any]:
+def _receive(subscribers: list[Subscriber], count: int) -> dict[str, Any]:
     """Read until all have what the first has, and that is everything."""
-    first = hearers[0]
+    first = subscribers[0]
     first.frames = []
     last = NOW()
     ponged = last
-    while len(first.frames) < count or any(one.size != first.size for one in hearers):
-        time.sleep(LOOK_SECONDS)  # reading at every event would cost a core by itself
-        if sum(one.look() for one in hearers):
+    while len(first.frames) < count or any(
+        subscriber.size != first.size for subscriber in subscribers
+    ):
+        time.sleep(POLL_SECONDS)  # reading at every event would cost a core by itself
+        if sum(subscriber.poll() for subscriber in subscribers):
             last = NOW()
         elif NOW() - last > QUIET_SECONDS_MAX:
             break
         if NOW() - ponged > PONG_SECONDS:  # a sign of life, so that nobody is pinged
             ponged = NOW()
-            for one in hearers:
-                one.sock.sendall(PONG)
+            for subscriber in subscribers:
+                subscriber.sock.sendall(PONG)
     numbers = [int(match[1]) for frame in first.frames if (match := EVENT_ID.search(frame))]
-    unlike = sum((one.size, one.sum) != (first.size, first.sum) for one in hearers)
+    unlike = sum(
+        (subscriber.size, subscriber.sum) != (first.size, first.sum) for subscriber in subscribers
+    )
     facts = {
-        "subscribers": len(hearers),
+        "subscribers": len(subscribers),
         "events_each": len(set(numbers)),
         "lost": count - len(set(numbers)),
         "doubled": len(numbers) - len(set(numbers)),

@@ -54,10 +54,10 @@ STAMP = "2026-01-01T00:00:00.000Z"
 @contextmanager
 def copy_of(database: Path) -> Iterator[sqlite3.Connection]:
     """A writable copy beside `database`, through SQLite so that it is whole."""
-    place = Path(tempfile.mkdtemp(prefix="floor-", dir=database.parent))
+    folder = Path(tempfile.mkdtemp(prefix="floor-", dir=database.parent))
     try:
         with (
-            closing(sqlite3.connect(place / "floor.sqlite3", isolation_level=None)) as copy,
+            closing(sqlite3.connect(folder / "floor.sqlite3", isolation_level=None)) as copy,
             closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as source,
         ):
             source.backup(copy)
@@ -66,7 +66,7 @@ def copy_of(database: Path) -> Iterator[sqlite3.Connection]:
             copy.execute("PRAGMA foreign_keys = ON").fetchall()
             yield copy
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 def grouped_commits(

@@ -43,7 +43,7 @@ def insert_side_by_side(bench: Bench, row: Row) -> tuple[float, list[float]]:
     requests = bench.posts(topic, count)
     with Meter(bench.target.pid) as meter:
         answers = closed_loop(bench.target, requests, CLIENTS)
-    bench.must_hold(row, topic, map(json.loads, answers.bodies))
+    bench.verify_stored(row, topic, map(json.loads, answers.bodies))
     bench.metered(row, f"{CLIENTS} clients", meter, **percentiles(answers.seconds))
     return count / meter.seconds, answers.seconds
 
@@ -62,7 +62,7 @@ def p2(bench: Bench) -> Row:
         requests = bench.posts(topic, count)
         with Meter(bench.target.pid) as meter:
             answers = one_by_one(connection, requests)
-        bench.must_hold(row, topic, map(json.loads, answers.bodies))
+        bench.verify_stored(row, topic, map(json.loads, answers.bodies))
         bench.metered(row, "1 client", meter, **percentiles(answers.seconds))
         rates.append(count / meter.seconds)
         seconds += answers.seconds
@@ -133,5 +133,5 @@ def _keep(
     failed = [reply for reply in replies if "message" not in reply]
     if failed:
         raise RowFailed(f"{len(failed)} messages were refused: {failed[0]}")
-    bench.must_hold(row, topic, replies)
+    bench.verify_stored(row, topic, replies)
     bench.metered(row, variant, meter)

@@ -70,13 +70,13 @@ class Moves:
         (insert,) = self._bench.posts(self._elsewhere, 1)
         self._http.send(request)
         self._other.send(insert)
-        told = self._answer(self._http)
+        committed = self._answer(self._http)
         took = NOW() - self._http.started
         self._answer(self._other)
         behind = NOW() - self._other.started
-        ids = told["event_ids"]
-        if told["affected_count"] != self._count or len(set(ids)) != self._count:
-            raise RowFailed(f"{told['affected_count']} of {self._count} messages moved")
+        ids = committed["event_ids"]
+        if committed["affected_count"] != self._count or len(set(ids)) != self._count:
+            raise RowFailed(f"{committed['affected_count']} of {self._count} messages moved")
         self._done += 1
         self.here, self.there = self.there, self.here
         return took, behind

@@ -23,17 +23,17 @@ def p9(young: Path, old: Path, sizes: Sizes, warnings: list[str]) -> Row:
 def _start(row: Row, workspace: Path, sizes: Sizes) -> None:
     """From the spawn to the first 200 of /health, again and again; memory after the last."""
     times = []
-    for place in range(sizes.starts):
+    for index in range(sizes.starts):
         with Served(workspace) as served:
             times.append(served.started_ms)
-            if place == sizes.starts - 1:
+            if index == sizes.starts - 1:
                 time.sleep(sizes.settle_seconds)
                 resident = memory_mb(served.target.pid)
     row.figures += [
         Figure("resident memory, idle", resident, "MB", below=90),
         Figure("start to healthy", median(times) / 1000, "s", below=1),
     ]
-    row.runs.append({"variant": "starts", "ms": [round(one) for one in times]})
+    row.runs.append({"variant": "starts", "ms": [round(started_ms) for started_ms in times]})
 
 
 def _start_with_history(row: Row, workspace: Path) -> None:

@@ -57,7 +57,7 @@ def _replay(bench: Bench, row: Row, after: int, until: int) -> tuple[float, list
             raise RowFailed("something was written during a replay")
         early = b"".join(connection.early)
         pieces, ended = _until_last(connection, until)
-        began = connection.said_hello_at
+        began = connection.sent_hello_at
         connection.close()
     frames, _ = split(b"".join(pieces))
     numbers = [int(match[1]) for frame in frames if (match := EVENT_ID.search(frame))]
@@ -113,41 +113,43 @@ class Probe:
     def __init__(self, target: Target, path: str = "/health") -> None:
         self._target = target
         self._path = path
-        self._asked: list[tuple[float, float]] = []
+        self._samples: list[tuple[float, float]] = []
 
     def __enter__(self) -> "Probe":
         reading, writing = os.pipe()
         self._child = os.fork()
         if self._child == 0:
             os.close(reading)
-            _probe_and_tell(writing, self._target, self._path)
+            _run_probe(writing, self._target, self._path)
         os.close(writing)
-        self._told = os.fdopen(reading)
-        if self._told.readline() != "ready\n":
+        self._results = os.fdopen(reading)
+        if self._results.readline() != "ready\n":
             raise RowFailed("the probe could not connect")
         return self
 
     def __exit__(self, *failure: object) -> None:
         os.kill(self._child, signal.SIGTERM)
-        line = self._told.readline()
-        self._told.close()
+        line = self._results.readline()
+        self._results.close()
         os.waitpid(self._child, 0)
         answer = json.loads(line) if line else []
         if isinstance(answer, str):
             raise RowFailed(f"the probe failed: {answer}")
-        self._asked = [(began, seconds) for began, seconds in answer]
+        self._samples = [(began, seconds) for began, seconds in answer]
 
     def during(self, began: float, ended: float) -> list[float]:
         """Delays of the questions that were open at some time in between."""
         return [
-            seconds for asked, seconds in self._asked if asked < ended and asked + seconds > began
+            seconds
+            for sent_at, seconds in self._samples
+            if sent_at < ended and sent_at + seconds > began
         ]
 
 
-def _probe_and_tell(pipe: int, target: Target, path: str) -> None:
+def _run_probe(pipe: int, target: Target, path: str) -> None:
     """In a child process, until SIGTERM. Never returns."""
     stop: list[int] = []
-    told: Any = []
+    samples: Any = []
     try:
         signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
         connection = Http(target)
@@ -157,12 +159,12 @@ def _probe_and_tell(pipe: int, target: Target, path: str) -> None:
         while not stop:
             status, body = connection.ask(request)
             check(status, body)
-            told.append((connection.started, NOW() - connection.started))
+            samples.append((connection.started, NOW() - connection.started))
             select.select([], [], [], PROBE_SECONDS)
     except Exception as error:
-        told = repr(error)
+        samples = repr(error)
     with os.fdopen(pipe, "w") as out:
-        out.write(json.dumps(told) + "\n")
+        out.write(json.dumps(samples) + "\n")
     os._exit(0)
 
 

@@ -52,19 +52,19 @@ class Suite:
         if "P6" in self.wanted:
             self._try("P6", lambda: reads.p6(bench))
         self.warnings += bench.warnings
-        return self._told(conditions)
+        return self._result(conditions)
 
     def run_own(self, parent: Path | None) -> dict[str, Any]:
         """Measure appliances of our own, in a folder that is gone afterwards."""
         with tempfile.TemporaryDirectory(prefix="agentlip-bench-", dir=parent) as name:
-            place = Path(name)
-            conditions = machine.conditions(place)
+            folder = Path(name)
+            conditions = machine.conditions(folder)
             conditions |= {"durability": "FULL", "settings": SETTINGS}
-            self._run_own(place)
-        return self._told(conditions)
+            self._run_own(folder)
+        return self._result(conditions)
 
-    def _run_own(self, place: Path) -> None:
-        young, old = place / "young", place / "old"
+    def _run_own(self, folder: Path) -> None:
+        young, old = folder / "young", folder / "old"
         self._prepare(young, self.sizes.young)
         if set(self._of(WRITING)):
             with Served(young) as served:
@@ -105,7 +105,7 @@ class Suite:
             traceback.print_exc(file=sys.stderr)
             self.rows[name] = {"row": name, "reached": False, "failed": str(error)}
 
-    def _told(self, conditions: dict[str, Any]) -> dict[str, Any]:
+    def _result(self, conditions: dict[str, Any]) -> dict[str, Any]:
         conditions["load_after"] = machine.load()
         return {
             "suite": "hub",

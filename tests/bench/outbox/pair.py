@@ -13,13 +13,12 @@ from tests.bench.target import RowFailed, Target
 
 MESH = "bench"
 LINK_SECONDS_MAX = 30.0
-LOOK_EVERY_SECONDS = 0.02
+POLL_SECONDS = 0.02
 # As shipped, but for room for a whole row, and writers in processes of their own.
 BOTH = f"""
 [outbox]
 mesh = "{MESH}"
 sends_max = 10000000
-writer = "process"
 
 [inbox]
 mesh = "{MESH}"
@@ -27,7 +26,6 @@ mesh = "{MESH}"
 HOME = f"""{BOTH}
 [broker]
 rate_per_second = 1000000
-writer = "process"
 """
 AWAY = f"""{BOTH}
 [[outbox.brokers]]
@@ -86,10 +84,10 @@ def pair(folder: Path) -> Iterator[tuple[End, End]]:
 def _wait_for_link(end: End) -> None:
     http, deadline = Http(end.target), NOW() + LINK_SECONDS_MAX
     while not any(
-        one["state"] in ("connected", "local")
-        for one in http.call("GET", f"/v1/health?mesh={MESH}")["links"]
+        link["state"] in ("connected", "local")
+        for link in http.call("GET", f"/v1/health?mesh={MESH}")["links"]
     ):
         if NOW() > deadline:
             raise RowFailed("the appliances do not find one another")
-        time.sleep(LOOK_EVERY_SECONDS)
+        time.sleep(POLL_SECONDS)
     http.close()

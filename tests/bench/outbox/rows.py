@@ -38,7 +38,7 @@ class Sizes:
         self.through = 1_000 if quick else 20_000
 
 
-class Bench:
+class OutboxBench:
     """One served appliance with two meshes; every run counts what it caused in the file."""
 
     def __init__(self, target: Target, sizes: Sizes) -> None:
@@ -77,12 +77,12 @@ class Bench:
 
     def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
         seconds = round(meter.seconds, 3)
-        told = {"variant": variant, "seconds": seconds, **facts, "cores": meter.cores}
-        row.runs.append({**told, "warnings": meter.warnings})
+        result = {"variant": variant, "seconds": seconds, **facts, "cores": meter.cores}
+        row.runs.append({**result, "warnings": meter.warnings})
         self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]
 
 
-def o1(bench: Bench) -> Row:
+def o1(bench: OutboxBench) -> Row:
     row = Row("O1", f"sends accepted: {CLIENTS} clients singly; batches of {BATCH} and of 500")
     sizes, times = bench.sizes, []
 
@@ -113,14 +113,14 @@ def o1(bench: Bench) -> Row:
 
 
 def accepted(
-    bench: Bench, row: Row, requests: list[bytes], connections: int, size: int
+    bench: OutboxBench, row: Row, requests: list[bytes], connections: int, size: int
 ) -> tuple[float, list[float]]:
     """Rate and the time of each request; every send has to be answered 202 and to be stored."""
     count, before = len(requests) * size, bench.stored()
     with Meter(bench.target.pid) as meter:
         answers = closed_loop(bench.target, requests, connections)
-    told = [item for body in answers.bodies for item in _items(body)]
-    if len({item["client_message_id"] for item in told}) != count:
+    result = [item for body in answers.bodies for item in _items(body)]
+    if len({item["client_message_id"] for item in result}) != count:
         raise RowFailed("not every send was accepted")
     stored = bench.stored() - before
     if stored != count:
@@ -131,17 +131,17 @@ def accepted(
 
 
 def _items(body: bytes) -> Iterator[dict[str, Any]]:
-    told = json.loads(body)
-    if "results" not in told:
-        yield told
+    result = json.loads(body)
+    if "results" not in result:
+        yield result
         return
-    for item in told["results"]:
+    for item in result["results"]:
         if item["status"] != 202:
             raise RowFailed(f"a send was refused: {item}")
         yield item["body"]
 
 
-def o2(bench: Bench) -> Row:
+def o2(bench: OutboxBench) -> Row:
     work = "two appliances: batches accepted, drained over HTTP, brokered, stored in the inbox"
     row = Row("O2", work)
     with (
@@ -156,7 +156,7 @@ def o2(bench: Bench) -> Row:
     return row
 
 
-def end_to_end(bench: Bench, row: Row, name: str, sender: End, receiver: End) -> float:
+def end_to_end(bench: OutboxBench, row: Row, name: str, sender: End, receiver: End) -> float:
     """From the first request to the last row in the receiver's inbox, a second."""
     count, before = bench.sizes.through, receiver.newest()
     sends = [{"to": receiver.key, "message": TEXT} for _ in range(BATCH)]
@@ -178,7 +178,7 @@ def end_to_end(bench: Bench, row: Row, name: str, sender: End, receiver: End) ->
     return count / meter.seconds
 
 
-def o3(bench: Bench) -> Row:
+def o3(bench: OutboxBench) -> Row:
     row = Row("O3", "the sender's half: batches accepted, stored, drained over HTTP, settled")
     count = bench.sizes.drained
     rates = []
@@ -199,7 +199,7 @@ def o3(bench: Bench) -> Row:
     return row
 
 
-def _drained(bench: Bench) -> None:
+def _drained(bench: OutboxBench) -> None:
     connection, deadline = Http(bench.target), NOW() + DRAIN_SECONDS_MAX
     request = "/v1/outbox/sends?mesh=here&limit=1&status="
     while any(
@@ -211,7 +211,7 @@ def _drained(bench: Bench) -> None:
     connection.close()
 
 
-def floor(bench: Bench, count: int, size: int) -> dict[str, Any]:
+def floor(bench: OutboxBench, count: int, size: int) -> dict[str, Any]:
     """The same rows into the same table by one plain loop, `size` a synced transaction."""
     with tempfile.TemporaryDirectory(prefix="floor-", dir=bench.file.parent) as folder:
         file = Path(folder) / "floor.sqlite3"
@@ -242,4 +242,4 @@ def _row(number: int) -> tuple[Any, ...]:
     return f"out_{number:026}", secrets.token_hex(16), digest, TEXT.encode(), number, number
 
 
-ROWS: dict[str, Callable[[Bench], Row]] = {"O1": o1, "O2": o2, "O3": o3}
+ROWS: dict[str, Callable[[OutboxBench], Row]] = {"O1": o1, "O2": o2, "O3": o3}

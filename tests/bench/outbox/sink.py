@@ -1,5 +1,5 @@
-"""A broker that takes everything at once and forgets all but ids: what a sender can't be faster
-than. `python -m tests.bench.outbox.sink` prints its port."""
+"""A broker that accepts everything at once and stores only ids: the upper bound for a sender.
+`python -m tests.bench.outbox.sink` prints its port."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,21 +15,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A client asks which broker this is before it signs anything."""
-        told = {"error": "for another broker", "code": "WRONG_BROKER",
+        reply = {"error": "for another broker", "code": "WRONG_BROKER",
                 "details": {"broker_id": BROKER_ID}}  # fmt: skip
-        self._answer(401, told)
+        self._answer(401, reply)
 
     def do_POST(self) -> None:
         content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "items" in content:
             results = [self._take(item) for item in content["items"]]
-            status, told = 200, {"results": [{"status": s, "body": b} for s, b in results]}
+            status, reply = 200, {"results": [{"status": s, "body": b} for s, b in results]}
         else:
-            status, told = self._take(content)
-        self._answer(status, told)
+            status, reply = self._take(content)
+        self._answer(status, reply)
 
-    def _answer(self, status: int, told: dict[str, Any]) -> None:
-        body = json.dumps(told).encode()
+    def _answer(self, status: int, reply: dict[str, Any]) -> None:
+        body = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -37,15 +37,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def _take(self, item: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         client_id = item["client_message_id"]
-        known = client_id in self.taken
+        is_duplicate = client_id in self.taken
         self.taken.add(client_id)
-        told = {
+        reply = {
             "client_message_id": client_id,
             "broker_message_id": f"bm_{client_id}",
             "history_id": f"h_{client_id}",
-            "duplicate": known,
+            "duplicate": is_duplicate,
         }
-        return (200 if known else 201), told
+        return (200 if is_duplicate else 201), reply
 
     def log_message(self, *_args: Any) -> None:
         pass

@@ -8,14 +8,13 @@ from typing import Any
 
 from tests.bench import machine, runner
 from tests.bench.outbox.rows import ROWS as RUNS
-from tests.bench.outbox.rows import Bench, Sizes
+from tests.bench.outbox.rows import OutboxBench, Sizes
 from tests.bench.target import Refused
 
 ROWS = tuple(RUNS)
 # As shipped, but for room for the whole of a row, and two brokers: none, and a sink.
 TOML = """
 [outbox]
-writer = "process"
 sends_max = 10000000
 
 [[outbox.brokers]]
@@ -49,7 +48,7 @@ def run(
         assert sink.stdout is not None
         toml = TOML.format(port=int(sink.stdout.readline()))
         with runner.own_appliance(parent, toml) as (target, conditions):
-            bench = Bench(target, Sizes(quick))
+            bench = OutboxBench(target, Sizes(quick))
             return runner.measure("outbox", RUNS, bench, wanted, conditions, quick)
     finally:
         sink.kill()

@@ -18,7 +18,7 @@ from typing import Any
 
 TURNS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
-Turn = dict[str, float]
+Run = dict[str, float]
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
     flags = parser.parse_args()
     counts = [int(count) for count in flags.events.split(",")]
     if len(counts) > 1:  # a session each, so that none profits from the one before
-        rows = [again(count) for count in counts]
+        rows = [run_again(count) for count in counts]
         print(json.dumps(rows, indent=1))
         return 0
     with tempfile.TemporaryDirectory(dir=flags.directory) as scratch:
@@ -40,10 +40,10 @@ def main() -> int:
     return 0
 
 
-def again(count: int) -> Any:
+def run_again(count: int) -> Any:
     words = list(sys.argv[1:])
-    place = next(n for n, word in enumerate(words) if word.startswith("--events"))
-    words[place : place + (1 if "=" in words[place] else 2)] = [f"--events={count}"]
+    index = next(n for n, word in enumerate(words) if word.startswith("--events"))
+    words[index : index + (1 if "=" in words[index] else 2)] = [f"--events={count}"]
     command = [sys.executable, "-m", "tests.bench.spark", *words]
     return json.loads(subprocess.check_output(command, text=True))
 
@@ -51,8 +51,8 @@ def again(count: int) -> Any:
 def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -> dict[str, Any]:
     from spark import session
     from spark.jobs import JOBS
-    from spark.progress import Progress
-    from spark.request import Request
+    from spark.progress import ProgressReporter
+    from spark.request import JobRequest
     from tests.bench.spark import made, plainspark
 
     if not source.exists():
@@ -60,30 +60,30 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = (f"spark.local.dir={scratch}/local",)
     began = time.monotonic()
-    spark = session.build("bench", session.Engine(driver_memory=memory, conf=conf))
+    spark = session.build("bench", session.EngineSettings(driver_memory=memory, conf=conf))
     started = time.monotonic() - began
-    progress = Progress(quiet=True)
-    lakes = [scratch / f"lake-{turn}" for turn in range(TURNS)]
+    progress = ProgressReporter(quiet=True)
+    lakes = [scratch / f"lake-{attempt}" for attempt in range(TURNS)]
     days = {"first_day": date(2026, 2, 1), "last_day": date(2026, 2, 12)}
 
-    def ask(out: Path) -> Request:
-        return Request(spark, source, out, progress, datetime.now(UTC), **days)
+    def ask(out: Path) -> JobRequest:
+        return JobRequest(spark, source, out, progress, datetime.now(UTC), **days)
 
     engine = Meter(spark.sparkContext._gateway.proc.pid)
     timed = engine.timed
-    ingest: list[Turn] = []
-    floor: list[Turn] = []
+    ingest: list[Run] = []
+    baseline: list[Run] = []
     for out in lakes:
         progress.seconds.clear()
         ingest.append(timed(lambda out=out: JOBS["ingest"].run(ask(out))))
         if plain:
-            floor.append(timed(lambda: plainspark.ingest(spark, source, scratch / "plain")))
+            baseline.append(timed(lambda: plainspark.ingest(spark, source, scratch / "plain")))
     steps = dict(progress.seconds)
-    ours: list[Turn] = []
-    theirs: list[Turn] = []
+    ours: list[Run] = []
+    theirs: list[Run] = []
     silver = (lakes[0] / "silver/current").resolve()
-    for turn in range(TURNS):
-        out = scratch / f"gold-{turn}"
+    for attempt in range(TURNS):
+        out = scratch / f"gold-{attempt}"
         ours.append(timed(lambda out=out: JOBS["activity"].run(ask(out)._replace(source=lakes[0]))))
         if plain:
             theirs.append(timed(lambda: plainspark.activity(spark, silver, scratch / "plain")))
@@ -93,10 +93,10 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
         "session_seconds": round(started, 1),
         "ingest": ingest,
         "ingest_steps_of_last_turn": steps,
-        "ingest_plain": floor,
-        "ingest_by_plain": ratio(ingest, floor, "seconds"),
-        "ingest_by_plain_in_core_seconds": ratio(ingest, floor, "core_seconds"),
-        "ingest_rows_per_second": [round(count / turn["seconds"]) for turn in ingest],
+        "ingest_plain": baseline,
+        "ingest_by_plain": ratio(ingest, baseline, "seconds"),
+        "ingest_by_plain_in_core_seconds": ratio(ingest, baseline, "core_seconds"),
+        "ingest_rows_per_second": [round(count / run["seconds"]) for run in ingest],
         "activity": ours,
         "plain": theirs,
         "activity_by_plain": ratio(ours, theirs, "seconds"),
@@ -106,7 +106,7 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     }
 
 
-def ratio(ours: list[Turn], theirs: list[Turn], name: str) -> float | None:
+def ratio(ours: list[Run], theirs: list[Run], name: str) -> float | None:
     return round(ours[-1][name] / theirs[-1][name], 2) if theirs else None
 
 
@@ -116,18 +116,18 @@ class Meter:
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
-    def timed(self, work: Callable[[], Any]) -> Turn:
+    def timed(self, work: Callable[[], Any]) -> Run:
         began, mine, all_ = time.monotonic(), self._mine(), busy()
         work()
         seconds, used = time.monotonic() - began, self._mine() - mine
         others = max(0.0, busy() - all_ - used) / seconds
-        turn = {
+        seconds = {
             "seconds": round(seconds, 2),
             "core_seconds": round(used, 2),
             "cores_of_others": round(others, 2),
         }
-        print(turn, file=sys.stderr, flush=True)
-        return turn
+        print(seconds, file=sys.stderr, flush=True)
+        return seconds
 
     def _mine(self) -> float:
         times = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -57,7 +57,7 @@ def grown(flags: argparse.Namespace, count: int, export: Path) -> dict[str, Any]
 
 
 def run(flags: argparse.Namespace, export: Path, lake: str, *words: str) -> dict[str, Any]:
-    """As docs/spark.md runs them, all there is from the start of the container to its end."""
+    """As docs/how-to/spark.md runs them, from the start of the container to its end."""
     command = [
         "docker", "run", "--rm", "--read-only", "--cap-drop=ALL", f"--memory={flags.memory}",
         f"--memory-swap={flags.memory}", "-v", f"{export}:/log:ro", "-v", f"{lake}:/data",

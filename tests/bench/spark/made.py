@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from appliance.export import schema, table_writer
-from appliance.export.manifests import EVENTS, Catalogue
+from appliance.export.manifests import EVENTS, SegmentDirectory
 from appliance.export.segment import stem
-from appliance.export.wire import SCHEMA_VERSION, Manifest
+from appliance.export.wire import SCHEMA_VERSION, SegmentManifest
 from tests.spark.log import iso
 
 START = datetime(2026, 2, 1, tzinfo=UTC)
@@ -42,13 +42,13 @@ def export(root: Path, count: int) -> None:
 
 
 def _write(root: Path, rows: list[Row], last: int) -> int:
-    segments, date = Catalogue(root), rows[0][TS][:10]
+    segments, date = SegmentDirectory(root), rows[0][TS][:10]
     temporary = segments.temporary(date)
     file = table_writer.create(temporary, "parquet", schema.events())
     for start in range(0, len(rows), table_writer.ROW_GROUP_ROWS):
         file.add(list(zip(*rows[start : start + table_writer.ROW_GROUP_ROWS], strict=True)))
     written, ends = file.finish(), (rows[0][0], rows[-1][0])
-    manifest = Manifest(
+    manifest = SegmentManifest(
         schema_version=SCHEMA_VERSION, kind=EVENTS, epoch=EPOCH, first_event_id=ends[0],
         last_event_id=ends[1], previous_event_id=last, rows=written.rows,
         file=f"{stem(*ends)}.parquet", format="parquet", bytes=written.bytes,
@@ -59,7 +59,7 @@ def _write(root: Path, rows: list[Row], last: int) -> int:
 
 
 def events(count: int) -> Iterator[Row]:
-    chance = random.Random(7)
+    rng = random.Random(7)
     topics = [f"topic_{n:026d}" for n in range(max(CHANNELS, count // 2000))]
     channels = [f"ch_{n:026d}" for n in range(CHANNELS)]
     number = 0
@@ -69,9 +69,9 @@ def events(count: int) -> Iterator[Row]:
             "channel": {"id": name, "name": name, "description": None, "created_at": iso(START)}
         }
         yield _row(number, START, "channel.created", "channel", name, data, name)
-    for place, name in enumerate(topics):
+    for index, name in enumerate(topics):
         number += 1
-        at, channel = iso(START), channels[place % CHANNELS]
+        at, channel = iso(START), channels[index % CHANNELS]
         topic = {
             "id": name,
             "channel_id": channel,
@@ -84,47 +84,50 @@ def events(count: int) -> Iterator[Row]:
     while number < count:
         number += 1
         at = START + timedelta(milliseconds=int(DAYS * 86_400_000 * number / (count + 1)))
-        yield _something(chance, number, at, channels, topics, alive)
+        yield _something(rng, number, at, channels, topics, alive)
 
 
 @cache
 def sentences() -> list[str]:
-    chance = random.Random(11)
-    return [" ".join(chance.choices(WORDS, k=11)) for _ in range(SENTENCES)]
+    rng = random.Random(11)
+    return [" ".join(rng.choices(WORDS, k=11)) for _ in range(SENTENCES)]
 
 
 def _something(
-    chance: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any
+    rng: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any
 ) -> Row:
-    turn, content = chance.random(), f"{sentences()[int(chance.random() * SENTENCES)]} {number}"
-    if turn < 0.95 or not alive:
-        place = chance.randrange(len(topics))
-        topic, channel, message = topics[place], channels[place % CHANNELS], f"msg_{number:026d}"
+    draw, content = (
+        rng.random(),
+        f"{sentences()[int(rng.random() * SENTENCES)]} {number}",
+    )
+    if draw < 0.95 or not alive:
+        index = rng.randrange(len(topics))
+        topic, channel, message = topics[index], channels[index % CHANNELS], f"msg_{number:026d}"
         noun = {
             "id": message, "topic_id": topic, "channel_id": channel,
-            "sender": f"agent-{chance.randrange(SENDERS)}", "content_raw": content, "version": 1,
+            "sender": f"agent-{rng.randrange(SENDERS)}", "content_raw": content, "version": 1,
             "created_at": iso(at), "edited_at": None, "deleted_at": None, "deleted_by": None,
             "principal": PRINCIPAL,
         }  # fmt: skip
-        if chance.random() < 0.1:
-            alive.append([message, channel, place, 1])
+        if rng.random() < 0.1:
+            alive.append([message, channel, index, 1])
         data = {"message": noun}
         return _row(number, at, "message.created", "message", message, data, channel, topic)
-    place = chance.randrange(len(alive))
-    mine = alive[place]
+    index = rng.randrange(len(alive))
+    mine = alive[index]
     mine[3] += 1
     message, channel, topic = mine[0], mine[1], topics[mine[2]]
     data: dict[str, Any] = {"message_id": message}
-    if turn < 0.985:
+    if draw < 0.985:
         data |= {"old_content": content, "new_content": content, "version": mine[3]}
         return _row(number, at, "message.edited", "message", message, data, channel, topic)
-    if turn < 0.995:
+    if draw < 0.995:
         mine[2] = (mine[2] + CHANNELS) % (len(topics) // CHANNELS * CHANNELS)
         data |= {"old_topic_id": topic, "new_topic_id": topics[mine[2]], "channel_id": channel,
                  "mode": "one", "version": mine[3]}  # fmt: skip
         return _row(number, at, "message.moved_topic", "message", message, data, channel, topic,
                     topics[mine[2]])  # fmt: skip
-    alive[place] = alive[-1]
+    alive[index] = alive[-1]
     alive.pop()
     data |= {"deleted_by": "admin", "version": mine[3]}
     return _row(number, at, "message.deleted", "message", message, data, channel, topic)

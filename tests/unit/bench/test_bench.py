@@ -40,10 +40,10 @@ def test_quick_suite_measures_every_row_and_loses_nothing(tmp_path):
         assert row["reached"] in (True, False)
         assert row["floor"]
         assert all(figure["value"] > 0 for figure in row["figures"])
-        metered = [one for one in row["runs"] if "cores" in one]
+        metered = [item for item in row["runs"] if "cores" in item]
         assert metered
-        for one in metered:
-            assert set(one["cores"]) == set(CORES)
+        for item in metered:
+            assert set(item["cores"]) == set(CORES)
     counted = {row["row"]: row["counted"] for row in result["rows"]}
     assert len(set(counted["P1"].values())) == 1
     assert all(variant["lost"] == 0 for variant in counted["P5"].values())
@@ -97,9 +97,15 @@ def test_split_leaves_the_frame_that_is_not_whole():
     assert used == len(short + long)
 
 
-def test_percentiles_are_of_the_whole():
-    told = percentiles([number / 1000 for number in range(1, 101)])
-    assert told == {"count": 100, "p50_ms": 51.0, "p95_ms": 96.0, "p99_ms": 100.0, "max_ms": 100.0}
+def test_percentiles_cover_all_values():
+    output = percentiles([number / 1000 for number in range(1, 101)])
+    assert output == {
+        "count": 100,
+        "p50_ms": 51.0,
+        "p95_ms": 96.0,
+        "p99_ms": 100.0,
+        "max_ms": 100.0,
+    }
 
 
 def test_row_reaches_its_targets_only_together():
@@ -118,7 +124,7 @@ def result_of(value: float, name: str = "p50") -> dict:
     return {"conditions": {"cores": 2}, "rows": [row.as_json()]}
 
 
-def test_comparison_knows_which_way_is_good():
+def test_comparison_knows_whether_more_is_better():
     _, line = compare.compare(result_of(2.0), result_of(1.0))
     assert "0.50 better" in line
     _, line = compare.compare(result_of(1.0), result_of(2.0))
@@ -127,7 +133,7 @@ def test_comparison_knows_which_way_is_good():
     assert "1.10 alike" in line
 
 
-def test_comparison_tells_what_only_one_side_has():
+def test_comparison_lists_rows_that_only_one_side_has():
     lines = compare.compare(result_of(1.0, "old name"), result_of(1.0, "new name"))
     assert len(lines) == 3
     assert sum("only in the" in line for line in lines) == 2
@@ -146,7 +152,7 @@ def test_tables_hold_figure_target_verdict_and_floor():
     assert "| Cores | 2 |" in table.conditions(result)
 
 
-def test_failed_row_is_told_in_the_tables():
+def test_failed_row_is_shown_in_the_tables():
     failed = {"row": "P5", "reached": False, "failed": "events were lost"}
     lines = table.figures({"rows": [failed]})
     assert lines[2] == "| P5 | failed: events were lost | | | no |"

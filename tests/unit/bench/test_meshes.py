@@ -38,7 +38,7 @@ def test_quick_suite_measures_every_row_and_loses_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_the_outbox_measures_from_end_to_end_is_in_the_inbox(tmp_path):
+def test_messages_measured_from_the_outbox_reach_the_inbox(tmp_path):
     rows = quick("outbox", tmp_path)
     assert list(rows) == list(OUTBOX)
     assert rows["O2"]["counted"] == {"accepted": 2000, "received": 2000}

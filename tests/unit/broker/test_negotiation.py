@@ -5,7 +5,7 @@ import pytest
 from appliance.broker import negotiation
 from appliance.broker.directory import MeshRow
 from appliance.mesh import frames
-from appliance.mesh.negotiation import BELOW_FLOOR, PARAM_INVALID, UNAVAILABLE, check_offer
+from appliance.mesh.negotiation import BELOW_MINIMUM, PARAM_INVALID, UNAVAILABLE, check_offer
 
 SCOPED = MeshRow("mesh_1", "lab", "retention_scoped", 30, 7, "prefer_newest", 1)
 PERMANENT = MeshRow("mesh_1", "lab", "permanent", 30, 7, "prefer_newest", 1)
@@ -16,7 +16,7 @@ SIZES = {"version": 1, "inline_bytes": 1024, "blob_bytes": 1024}
 
 
 @pytest.mark.parametrize("mesh", [SCOPED, PERMANENT])
-def test_what_is_offered_is_good_by_the_table(mesh):
+def test_offers_of_the_broker_pass_the_check(mesh):
     supported = negotiation.offered(mesh, 65_536)
     assert set(supported) == {
         DEDUPE,
@@ -27,7 +27,7 @@ def test_what_is_offered_is_good_by_the_table(mesh):
     }
     for name, offer in supported.items():
         assert check_offer(name, offer["params"]) is None
-    assert negotiation.judge(list(supported), supported) == ([], None)
+    assert negotiation.check_requirements(list(supported), supported) == ([], None)
     assert ("dedupe_retention_days" in supported[DEDUPE]["params"]) is (mesh is SCOPED)
 
 
@@ -37,14 +37,14 @@ def test_what_is_offered_is_good_by_the_table(mesh):
         (DEDUPE, {**GOOD, "version": 1}, PARAM_INVALID, "version"),
         (DEDUPE, {**GOOD, "mode": "sometimes"}, PARAM_INVALID, "mode"),
         (DEDUPE, {**GOOD, "request_fingerprint": False}, PARAM_INVALID, "request_fingerprint"),
-        (DEDUPE, {**GOOD, "dedupe_retention_days": 6}, BELOW_FLOOR, "dedupe_retention_days"),
+        (DEDUPE, {**GOOD, "dedupe_retention_days": 6}, BELOW_MINIMUM, "dedupe_retention_days"),
         (DEDUPE, {**GOOD, "dedupe_retention_days": "9"}, PARAM_INVALID, "dedupe_retention_days"),
         (DEDUPE, {"version": 2}, PARAM_INVALID, "mode"),
-        (PAYLOAD, {**SIZES, "inline_bytes": 1023}, BELOW_FLOOR, "inline_bytes"),
-        (PAYLOAD, {**SIZES, "blob_bytes": 0}, BELOW_FLOOR, "blob_bytes"),
+        (PAYLOAD, {**SIZES, "inline_bytes": 1023}, BELOW_MINIMUM, "inline_bytes"),
+        (PAYLOAD, {**SIZES, "blob_bytes": 0}, BELOW_MINIMUM, "blob_bytes"),
         (PAYLOAD, {"version": 1, "inline_bytes": 1024}, PARAM_INVALID, "blob_bytes"),
         (PAYLOAD, {**SIZES, "version": 2}, PARAM_INVALID, "version"),
-        (EPOCH, {"version": 1, "max_concurrent_epochs": 0}, BELOW_FLOOR, "max_concurrent_epochs"),
+        (EPOCH, {"version": 1, "max_concurrent_epochs": 0}, BELOW_MINIMUM, "max_concurrent_epochs"),
         (EPOCH, {"version": 1, "max_concurrent_epochs": True}, PARAM_INVALID, None),
         ("concurrent_connection_policy", {"version": 2}, PARAM_INVALID, "version"),
         ("member_keypair_rotated_event", {}, PARAM_INVALID, "version"),
@@ -54,7 +54,7 @@ def test_offer_that_breaks_the_table_is_named_with_its_code(name, params, code, 
     problem = check_offer(name, params)
     assert problem.code == code
     assert param is None or problem.param == param
-    required = negotiation.judge([name], {name: {"params": params}})
+    required = negotiation.check_requirements([name], {name: {"params": params}})
     assert required == ([], problem)
 
 
@@ -62,28 +62,28 @@ def test_offer_that_breaks_the_table_is_named_with_its_code(name, params, code, 
     ("wish", "code"),
     [
         ({"dedupe_retention_days": 30}, None),
-        ({"dedupe_retention_days": 31}, BELOW_FLOOR),
+        ({"dedupe_retention_days": 31}, BELOW_MINIMUM),
         ({"mode": "retention_scoped", "request_fingerprint": True}, None),
         ({"mode": "permanent"}, PARAM_INVALID),
         ({"version": 1}, PARAM_INVALID),
         ({"colour": "blue"}, PARAM_INVALID),
     ],
 )
-def test_what_a_receiver_asks_for_is_a_minimum_or_the_same(wish, code):
+def test_required_numbers_are_minima_and_other_values_equal(wish, code):
     supported = negotiation.offered(SCOPED, 65_536)
-    _, problem = negotiation.judge([frames.Feature(DEDUPE, wish)], supported)
+    _, problem = negotiation.check_requirements([frames.Feature(DEDUPE, wish)], supported)
     assert (problem.code if problem else None) == code
 
 
-def test_permanent_ids_outlive_every_wish():
+def test_permanent_ids_satisfy_every_required_retention():
     supported = negotiation.offered(PERMANENT, 65_536)
     wish = frames.Feature(DEDUPE, {"dedupe_retention_days": 3_999})
-    assert negotiation.judge([wish], supported) == ([], None)
+    assert negotiation.check_requirements([wish], supported) == ([], None)
 
 
-def test_what_is_missing_is_named_before_anything_is_judged():
+def test_missing_feature_is_reported_before_parameters_are_checked():
     supported = negotiation.offered(SCOPED, 65_536)
     bad = frames.Feature(DEDUPE, {"version": 9})
-    missing, problem = negotiation.judge([bad, "blobs", "telepathy"], supported)
+    missing, problem = negotiation.check_requirements([bad, "blobs", "telepathy"], supported)
     assert missing == ["blobs", "telepathy"]
     assert (problem.code, problem.reason) == (UNAVAILABLE, "feature_unavailable: blobs")

@@ -1,4 +1,4 @@
-"""What durable streams remember, on a real file: the courier ends, and another one begins."""
+"""Durable streams with a real file and restarts."""
 
 import pytest
 
@@ -6,218 +6,221 @@ from appliance.courier import writes
 from appliance.courier.envelope import parse
 from appliance.courier.journal import BLOCK
 from appliance.courier.view import LATEST
-from appliance.courier.wire import OneQuery, Pause, Selection
+from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
 from tests.support.courier import ANYBODY, raw
 from tests.support.courier import INBOX as STREAM
-from tests.support.courierlife import Life
+from tests.support.courier_durable import DurableCourierFixture
 
 
 @pytest.fixture
-def life(tmp_path):
-    lives = []
+def start_courier(tmp_path):
+    fixtures = []
 
-    def begin(**values):
-        lives.append(Life(tmp_path, **values))
-        return lives[-1]
+    def start(**values):
+        fixtures.append(DurableCourierFixture(tmp_path, **values))
+        return fixtures[-1]
 
-    yield begin
-    for one in lives:
-        one.store.close(10)
-
-
-def test_what_was_acked_lately_is_a_duplicate_after_a_start_as_well(life):
-    one = life()
-    one.put("a", "b")
-    taker, items = one.take(1)
-    one.courier.ack(taker, [items[0].id])
-    one.again()
-    assert one.put("a", "c").duplicates == 1
-    assert one.ids() == ["b", "c"]
+    yield start
+    for fixture in fixtures:
+        fixture.store.close(10)
 
 
-def test_acked_ids_are_bounded_in_number_and_time(life):
-    one = life(recent_max=3, recent_seconds=60.0)
+def test_acked_id_is_a_duplicate_after_a_restart(start_courier):
+    courier = start_courier()
+    courier.put("a", "b")
+    consumer, items = courier.take(1)
+    courier.service.ack(consumer, [items[0].id])
+    courier.restart()
+    assert courier.put("a", "c").duplicates == 1
+    assert courier.ids() == ["b", "c"]
+
+
+def test_acked_ids_are_limited_in_number_and_time(start_courier):
+    courier = start_courier(recent_max=3, recent_seconds=60.0)
     for number in range(10):
-        one.put(f"e{number}")
-        taker, items = one.take()
-        one.courier.ack(taker, [item.id for item in items])
-    one.again()
-    assert len(one.rows("acked")) == 3
-    assert one.put("e6", "e7", "e8", "e9").duplicates == 3
-    taker, items = one.take()
-    one.courier.ack(taker, ["e6"])  # stands where the oldest stood
-    one.again()
-    assert sorted(row[3] for row in one.rows("acked")) == ["e6", "e8", "e9"]
-    one.clock.pass_seconds(61)
-    one.again()
-    assert one.rows("acked") == []
+        courier.put(f"e{number}")
+        consumer, items = courier.take()
+        courier.service.ack(consumer, [item.id for item in items])
+    courier.restart()
+    assert len(courier.rows("acked")) == 3
+    assert courier.put("e6", "e7", "e8", "e9").duplicates == 3
+    consumer, items = courier.take()
+    courier.service.ack(consumer, ["e6"])  # replaces the oldest
+    courier.restart()
+    assert sorted(row[3] for row in courier.rows("acked")) == ["e6", "e8", "e9"]
+    courier.clock.pass_seconds(61)
+    courier.restart()
+    assert courier.rows("acked") == []
 
 
-def test_failed_attempts_are_kept_over_redrive_and_start(life):
-    one = life(deliveries_max=5, backoff_ms=0, history_max=2)
-    one.put("a")
-    one.nack("fail", "first")
-    one.nack("release")
-    one.nack("fail", "second")
-    one.nack("reject", "third")
-    one.again()
-    one.operator.redrive(ANYBODY, Selection(STREAM))
-    one.again()
-    kept = one.operator.one(ANYBODY, OneQuery(STREAM, "a"))
+def test_failed_attempts_survive_redrive_and_restart(start_courier):
+    courier = start_courier(deliveries_max=5, backoff_ms=0, attempts_kept_max=2)
+    courier.put("a")
+    courier.nack("fail", "first")
+    courier.nack("release")
+    courier.nack("fail", "second")
+    courier.nack("reject", "third")
+    courier.restart()
+    courier.admin.redrive(ANYBODY, Selection(STREAM))
+    courier.restart()
+    kept = courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, "a"))
     assert (kept.state, kept.attempts) == ("ready", 0)
-    told = [(one.outcome, one.error, one.holder) for one in kept.history]
-    assert told == [("failed", "second", "anybody"), ("rejected", "third", "anybody")]
-    taker, _ = one.take()
-    one.courier.ack(taker, ["a"])
-    one.courier.inserts.flush()
-    assert one.rows("attempts") == one.rows("journal") == []
+    attempts = [(attempt.outcome, attempt.error, attempt.consumer) for attempt in kept.history]
+    assert attempts == [("failed", "second", "anybody"), ("rejected", "third", "anybody")]
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["a"])
+    courier.service.pipeline.flush()
+    assert courier.rows("attempts") == courier.rows("journal") == []
 
 
-def test_what_was_paused_stays_so_and_for_as_long(life):
-    one = life()
-    one.put("a")
-    one.put("b", stream="other")
-    one.operator.pause(ANYBODY, Pause(STREAM))
-    one.operator.pause(ANYBODY, Pause("other", 60.0))
-    one.operator.pause(ANYBODY, Pause("empty"))
-    one.again()
-    assert one.ids() == []
-    assert one.take(stream="other")[1] == []
-    assert one.ring("empty").paused
-    one.clock.pass_seconds(60.1)
-    one.again()
-    assert [item.id for item in one.take(stream="other")[1]] == ["b"]
-    one.courier.queue.resume(one.ring(), one.courier.now())
-    one.again()
-    assert one.ids() == ["a"]
+def test_pauses_survive_a_restart_and_end_on_time(start_courier):
+    courier = start_courier()
+    courier.put("a")
+    courier.put("b", stream="other")
+    courier.admin.pause(ANYBODY, Pause(STREAM))
+    courier.admin.pause(ANYBODY, Pause("other", 60.0))
+    courier.admin.pause(ANYBODY, Pause("empty"))
+    courier.restart()
+    assert courier.ids() == []
+    assert courier.take(stream="other")[1] == []
+    assert courier.stream("empty").paused
+    courier.clock.pass_seconds(60.1)
+    courier.restart()
+    assert [item.id for item in courier.take(stream="other")[1]] == ["b"]
+    courier.service.queue.resume(courier.stream(), courier.service.now())
+    courier.restart()
+    assert courier.ids() == ["a"]
 
 
-def test_the_latest_of_each_inbox_is_known_after_a_start_though_it_was_acked(life):
-    one = life(view_rows_max=2)
+def test_latest_of_each_inbox_survives_a_restart_even_if_acked(start_courier):
+    courier = start_courier(view_rows_max=2)
     for name in ("Jen", "Bo", "Xi"):
-        one.put(f"old-{name}", f"new-{name}", stream=f"agents/{name}/inbox")
-    one.put("x", stream="no/inbox/at/all")
-    taker, items = one.take(stream="agents/Xi/inbox")
-    one.courier.ack(taker, [item.id for item in items])
-    one.again()
-    rows = one.courier.views[LATEST].rows
+        courier.put(f"old-{name}", f"new-{name}", stream=f"agents/{name}/inbox")
+    courier.put("x", stream="no/inbox/at/all")
+    consumer, items = courier.take(stream="agents/Xi/inbox")
+    courier.service.ack(consumer, [item.id for item in items])
+    courier.restart()
+    rows = courier.service.views[LATEST].rows
     assert list(rows) == ["agents/Bo/inbox", "agents/Xi/inbox"]
     assert b'"new-Xi"' in rows["agents/Xi/inbox"]
-    assert len(one.rows("latest")) == 2
+    assert len(courier.rows("latest")) == 2
 
 
-def test_what_a_dying_writer_stored_and_told_nobody_is_taken_up(life):
-    one = life()
-    one.put("a")
-    entry = one.courier.inserts._entry(one.ring(), raw_parsed("b"))
-    one.store.write(writes.append, [entry], False, 2)  # committed; its producer heard nothing
-    one.courier.inserts.look_again()
-    one.courier.inserts.look_again()
-    assert one.put("b").duplicates == 1
-    assert one.ids() == ["a", "b"]
+def test_unreported_rows_of_a_crashed_writer_are_restored(start_courier):
+    courier = start_courier()
+    courier.put("a")
+    entry = courier.service.pipeline._journal_entry(courier.stream(), raw_parsed("b"))
+    courier.store.write(writes.append, [entry], False, 2)  # not reported
+    courier.service.pipeline.reload_journal()
+    courier.service.pipeline.reload_journal()
+    assert courier.put("b").duplicates == 1
+    assert courier.ids() == ["a", "b"]
 
 
 def raw_parsed(id_):
     return parse(raw(id_), STREAM, 10_000)
 
 
-def test_what_the_journal_could_not_hear_it_hears_later_and_in_order(life, monkeypatch):
-    one = life()
-    one.put("a", "b")
-    taker, _ = one.take()
-    one.courier.ack(taker, ["a"])
-    one.courier.nack(taker, ["b"], "reject", error="no")
+def test_changes_that_could_not_be_written_are_written_later_in_order(start_courier, monkeypatch):
+    courier = start_courier()
+    courier.put("a", "b")
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["a"])
+    courier.service.nack(consumer, ["b"], "reject", error="no")
 
     def refuse(*_):
-        one.operator.redrive(ANYBODY, Selection(STREAM))  # while it is being written
+        courier.admin.redrive(ANYBODY, Selection(STREAM))  # while it is being written
         raise Unavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(one.courier.journal, "apply", refuse)
+        patch.setattr(courier.service.journal, "apply", refuse)
         with pytest.raises(Unavailable):
-            one.courier.inserts.flush()
-    one.again()
-    assert [row[2] for row in one.rows("journal")] == ["b"]
-    assert one.ids() == ["b"]
+            courier.service.pipeline.flush()
+    courier.restart()
+    assert [row[2] for row in courier.rows("journal")] == ["b"]
+    assert courier.ids() == ["b"]
 
 
-def test_what_waits_for_a_journal_that_hears_nothing_is_bounded(life, monkeypatch):
-    one = life(backoff_ms=0, history_max=2)
-    one.put("acked", "dead", "waits")
+def test_pending_changes_are_limited_while_the_journal_is_unavailable(start_courier, monkeypatch):
+    courier = start_courier(backoff_ms=0, attempts_kept_max=2)
+    courier.put("acked", "dead", "waits")
 
     def refuse(*_):
         raise Unavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(one.courier.journal, "apply", refuse)
-        patch.setattr(one.courier.inserts, "_fold_at", 50)
+        patch.setattr(courier.service.journal, "apply", refuse)
+        patch.setattr(courier.service.pipeline, "_compact_at", 50)
         for number in range(1000):
-            one.nack("fail", f"no {number}", most=3)
+            courier.nack("fail", f"no {number}", limit=3)
             with pytest.raises(Unavailable):
-                one.courier.inserts.flush()
-            one.courier.inserts._fold_at = 50
-        assert len(one.courier.queue.changes) <= 50
-        taker, _ = one.take()
-        one.courier.ack(taker, ["acked"])
-        one.courier.nack(taker, ["dead"], "reject", error="never")
-        one.courier.nack(taker, ["waits"], "fail", error="last")
-    one.again()
-    kept = {id_: one.operator.one(ANYBODY, OneQuery(STREAM, id_)) for id_ in ("dead", "waits")}
+                courier.service.pipeline.flush()
+            courier.service.pipeline._compact_at = 50
+        assert len(courier.service.queue.changes) <= 50
+        consumer, _ = courier.take()
+        courier.service.ack(consumer, ["acked"])
+        courier.service.nack(consumer, ["dead"], "reject", error="never")
+        courier.service.nack(consumer, ["waits"], "fail", error="last")
+    courier.restart()
+    kept = {
+        id_: courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, id_))
+        for id_ in ("dead", "waits")
+    }
     assert (kept["dead"].state, kept["dead"].attempts, kept["dead"].error) == (
         "dead",
         1001,
         "never",
     )
     assert (kept["waits"].state, kept["waits"].attempts) == ("ready", 1001)
-    assert [one.error for one in kept["waits"].history] == ["no 999", "last"]
-    assert one.put("acked").duplicates == 1
+    assert [attempt.error for attempt in kept["waits"].history] == ["no 999", "last"]
+    assert courier.put("acked").duplicates == 1
 
 
-def test_a_dead_letter_remembers_when_it_died(life):
-    one = life()
-    one.put("a")
-    one.clock.pass_seconds(60)
-    one.nack("reject", "never")
-    one.courier.inserts.flush()
-    before = one.operator.one(ANYBODY, OneQuery(STREAM, "a"))
-    one.clock.pass_seconds(60)
-    one.again()
-    after = one.operator.one(ANYBODY, OneQuery(STREAM, "a"))
+def test_time_of_a_dead_letter_survives_a_restart(start_courier):
+    courier = start_courier()
+    courier.put("a")
+    courier.clock.pass_seconds(60)
+    courier.nack("reject", "never")
+    courier.service.pipeline.flush()
+    before = courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, "a"))
+    courier.clock.pass_seconds(60)
+    courier.restart()
+    after = courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, "a"))
     assert after.dead_at == before.dead_at != before.enqueued_at
 
 
-def test_a_stream_that_is_forgotten_leaves_nothing_behind(life):
-    one = life(idle_seconds=1.0, recent_seconds=2.0)
-    one.put("a")
-    taker, _ = one.take()
-    one.courier.ack(taker, ["a"])
+def test_forgotten_stream_leaves_no_rows(start_courier):
+    courier = start_courier(idle_seconds=1.0, recent_seconds=2.0)
+    courier.put("a")
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["a"])
     for _ in range(10):
-        one.clock.pass_seconds(1)
-        one.courier.queue.tick(one.courier.now(), 100)
-    assert STREAM not in one.courier.queue.rings
-    one.courier.inserts.flush()
-    assert one.rows("acked") == []
+        courier.clock.pass_seconds(1)
+        courier.service.queue.tick(courier.service.now(), 100)
+    assert STREAM not in courier.service.queue.streams
+    courier.service.pipeline.flush()
+    assert courier.rows("acked") == []
 
 
-def test_a_number_is_given_once_though_its_row_is_gone(life):
-    one = life()
-    one.put("a", "b")
-    given = [row[0] for row in one.rows("journal")]
-    taker, items = one.take()
-    one.courier.ack(taker, [item.id for item in items])
-    one.again()
-    assert one.rows("journal") == []
-    one.put("c")
-    assert [row[0] for row in one.rows("journal")] > given
+def test_row_number_is_not_reused_after_deletion(start_courier):
+    courier = start_courier()
+    courier.put("a", "b")
+    given = [row[0] for row in courier.rows("journal")]
+    consumer, items = courier.take()
+    courier.service.ack(consumer, [item.id for item in items])
+    courier.restart()
+    assert courier.rows("journal") == []
+    courier.put("c")
+    assert [row[0] for row in courier.rows("journal")] > given
 
 
-def test_few_inserts_write_the_sequence(life):
-    one = life()
-    one.put("a")
-    (before,) = one.rows("sqlite_sequence")
-    one.put("b", "c")
-    assert one.rows("sqlite_sequence") == [before]
-    one.put(*(f"d{n}" for n in range(BLOCK // 2)))
-    one.put(*(f"e{n}" for n in range(BLOCK // 2)))
-    assert one.rows("sqlite_sequence") > [before]
+def test_few_inserts_write_the_sequence(start_courier):
+    courier = start_courier()
+    courier.put("a")
+    (before,) = courier.rows("sqlite_sequence")
+    courier.put("b", "c")
+    assert courier.rows("sqlite_sequence") == [before]
+    courier.put(*(f"d{n}" for n in range(BLOCK // 2)))
+    courier.put(*(f"e{n}" for n in range(BLOCK // 2)))
+    assert courier.rows("sqlite_sequence") > [before]

@@ -1,18 +1,18 @@
-"""Triggers: what matches, what they make, and what stops them."""
+"""Triggers: conditions, effects, limits."""
 
 import msgspec
 import pytest
 
-from appliance.courier.trigger import HOPS, SYSTEM, Engine, Rule, check, filled
+from appliance.courier.trigger import HOPS, SYSTEM, TriggerEngine, TriggerRule, check, fill_template
 from tests.support.courier import envelope
 
 
 def rules_of(*rows):
-    return [msgspec.convert(row, Rule) for row in rows]
+    return [msgspec.convert(row, TriggerRule) for row in rows]
 
 
 def engine_of(*rows, hops_max=3):
-    return Engine(rules_of(*rows), hops_max)
+    return TriggerEngine(rules_of(*rows), hops_max)
 
 
 def fire(engine, env, stream="s", now=0.0):
@@ -33,7 +33,7 @@ LOG = {
 }
 
 
-def test_the_specifications_example_notifies_the_architect():
+def test_example_of_the_specification():
     env = envelope("e-1", **{"type": "sprint.log", "from": "agents/Jen/outbox", "corr": "c-42"})
     changed, (effect,) = fire(engine_of(LOG), env)
     assert changed is None
@@ -70,7 +70,7 @@ def test_every_condition_must_hold(when, matches):
     assert bool(effects) is matches
 
 
-def test_cooldown_counts_from_the_last_firing_and_makes_nothing_up():
+def test_cooldown_starts_at_the_last_firing_and_drops_matches():
     engine = engine_of(LOG)
     env = envelope("e", **{"type": "sprint.log", "from": "agents/Jen/outbox"})
     fired = [bool(fire(engine, env, now=now)[1]) for now in (0, 4_999, 5_000, 5_001)]
@@ -78,7 +78,7 @@ def test_cooldown_counts_from_the_last_firing_and_makes_nothing_up():
     assert engine.states["trig.jen.log"].suppressed == 2
 
 
-def test_enrich_is_seen_by_the_effects_behind_it():
+def test_enriched_fields_are_visible_to_later_effects():
     engine = engine_of(
         {
             "id": "r",
@@ -98,7 +98,7 @@ def test_enrich_is_seen_by_the_effects_behind_it():
     assert effect.envelope["headers"] == {"seen": "e", HOPS: 1}
 
 
-def test_rules_that_feed_each_other_end_after_so_many_hops():
+def test_loop_of_rules_ends_at_the_hop_limit():
     engine = engine_of(
         {"id": "a", "when": {"to": "a"}, "do": [{"action": "route", "to": "b"}]},
         {"id": "b", "when": {"to": "b"}, "do": [{"action": "route", "to": "a"}]},
@@ -115,38 +115,38 @@ def test_rules_that_feed_each_other_end_after_so_many_hops():
 
 
 @pytest.mark.parametrize("forged", [-5, "x", None, [], 10**30])
-def test_a_forged_hop_count_breaks_nothing(forged):
+def test_forged_hop_count_raises_nothing(forged):
     engine = engine_of({"id": "a", "when": {"to": "s"}, "do": [{"action": "route", "to": "b"}]})
     fire(engine, envelope("e", headers={HOPS: forged}))
 
 
-def test_rule_that_keeps_failing_rests():
+def test_rule_pauses_after_repeated_failures():
     engine = engine_of({"id": "a", "when": {"to": "s"}, "do": [{"action": "emit", "name": "n"}]})
     for _ in range(5):
-        engine.settle("a", False, 0.0)
+        engine.record_outcome("a", False, 0.0)
     assert fire(engine, envelope("e"), now=1.0)[1] == []
     assert fire(engine, envelope("e"), now=60_001.0)[1]
 
 
-def test_verdicts_change_nothing_and_say_why():
+def test_explain_changes_nothing_and_gives_reasons():
     engine = engine_of(LOG)
     env = envelope("e", **{"type": "sprint.log", "from": "agents/Bo/outbox"})
-    (verdict,) = engine.verdicts("s", env, 0.0)
-    assert not verdict.fires
-    assert verdict.why == "from differs"
-    assert verdict.actions == ["notify"]
+    (match,) = engine.explain("s", env, 0.0)
+    assert not match.fires
+    assert match.why == "from differs"
+    assert match.actions == ["notify"]
     assert engine.states["trig.jen.log"].fired == 0
 
 
-def test_template_alone_keeps_its_type_and_unknown_is_empty():
+def test_whole_template_keeps_its_type_and_unknown_path_is_empty():
     env = envelope("e", payload={"deep": {"n": [1, 2]}})
-    assert filled("${env.payload.deep}", env) == {"n": [1, 2]}
-    assert filled("<${env.payload.deep.n}${env.nothing}>", env) == "<[1,2]>"
-    assert filled({"a": ["${env.id}", 7]}, env) == {"a": ["e", 7]}
-    assert filled("${other.id} $HOME", env) == "${other.id} $HOME"
+    assert fill_template("${env.payload.deep}", env) == {"n": [1, 2]}
+    assert fill_template("<${env.payload.deep.n}${env.nothing}>", env) == "<[1,2]>"
+    assert fill_template({"a": ["${env.id}", 7]}, env) == {"a": ["e", 7]}
+    assert fill_template("${other.id} $HOME", env) == "${other.id} $HOME"
 
 
-def test_check_names_what_is_wrong():
+def test_check_reports_problems():
     rules = rules_of(
         {"id": "a", "do": [{"action": "route", "to": "agents/*"}]},
         {"id": "a", "when": {"to": "x"}, "do": [{"action": "emit", "name": "n"}]},
@@ -154,7 +154,7 @@ def test_check_names_what_is_wrong():
     problems = check(rules, webhooks=True)
     assert len(problems) == 3
     nameless = rules_of({"id": "n", "when": {"to": "x"}, "do": [{"action": "route", "to": "/a"}]})
-    assert check(nameless, webhooks=True) == ["n: route names no stream"]
+    assert check(nameless, webhooks=True) == ["n: route needs the name of a stream"]
     assert check(rules_of(LOG), webhooks=False) == []
 
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from appliance.export.child import Child
+from appliance.export.child import CommandRunner
 from appliance.export.loops import SegmentExporter
-from appliance.export.manifests import Catalogue
+from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import DAY_MS
-from appliance.export.settings import JobsSettings
+from appliance.export.settings import ExportSettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from tests.support.exports import Logged
@@ -25,16 +25,16 @@ def logged(tmp_path):
 
 
 def exporter(logged: Logged, **settings: object) -> SegmentExporter:
-    chosen = JobsSettings(export=True, segment_open_seconds=0.001, **settings)
-    child = Child(logged.datadir, chosen)
+    chosen = ExportSettings(export=True, segment_open_seconds=0.001, **settings)
+    child = CommandRunner(logged.datadir, chosen)
     return SegmentExporter(child, chosen, lambda: logged.last, SystemClock(), Log(io.BytesIO()))
 
 
 def days(logged: Logged) -> int:
-    return len(Catalogue(logged.datadir.dir / "export").paths())
+    return len(SegmentDirectory(logged.datadir.dir / "export").paths())
 
 
-def test_old_days_go_though_nothing_new_is_said(logged):
+def test_retention_runs_without_new_events(logged):
     now_ms = SystemClock().now_ms()
     assert exporter(logged).run_once(now_ms) == {"segments": 3, "removed": 0}
     later = exporter(logged, keep_days=3)  # as after a restart

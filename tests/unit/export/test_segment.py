@@ -1,4 +1,4 @@
-"""When a piece is closed, and what a reader believes, at every moment of a long life."""
+"""When a segment is closed, and which segments readers trust at every moment."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.export import segment
-from appliance.export.segment import Limits, Piece, Run
-from appliance.export.wire import Manifest
+from appliance.export.segment import Piece, Run, SegmentLimits
+from appliance.export.wire import SegmentManifest
 
-LIMITS = Limits(rows_max=100, bytes_max=10_000, open_ms=5_000)
+LIMITS = SegmentLimits(rows_max=100, bytes_max=10_000, open_ms=5_000)
 DAY = "2026-11-20"
 
 
-def manifest(first: int, last: int, **more: Any) -> Manifest:
+def manifest(first: int, last: int, **more: Any) -> SegmentManifest:
     name = segment.stem(first, last)
-    return Manifest(
+    return SegmentManifest(
         **{
             "schema_version": 1,
             "kind": "events",
@@ -36,7 +36,7 @@ def manifest(first: int, last: int, **more: Any) -> Manifest:
     )
 
 
-def test_a_batch_is_cut_at_another_day_and_at_a_jump_and_nowhere_else():
+def test_runs_are_split_only_at_new_days_and_id_jumps():
     far = 3 + segment.JUMP
     days = [DAY, DAY, DAY, "2026-11-21", DAY]
     ids = [1, 3, 4, 5, far + 5]
@@ -55,14 +55,14 @@ def test_a_batch_is_cut_at_another_day_and_at_a_jump_and_nowhere_else():
         min_size=1,
     )
 )
-def test_runs_cover_a_batch_and_each_could_stand_in_one_segment(steps):
+def test_runs_cover_a_batch_and_each_fits_one_segment(steps):
     ids, days, last = [], [], 0
     for step, day in steps:
         last += step
         ids.append(last)
         days.append(day)
     runs = segment.runs(ids, days)
-    assert [place for run in runs for place in range(run.start, run.stop)] == list(range(len(ids)))
+    assert [index for run in runs for index in range(run.start, run.stop)] == list(range(len(ids)))
     for run in runs:
         assert set(days[run.start : run.stop]) == {run.date}
         assert (
@@ -79,12 +79,12 @@ def test_runs_cover_a_batch_and_each_could_stand_in_one_segment(steps):
 
 
 @given(some.integers(1, 300), some.integers(1, 50), some.integers(1, 50))
-def test_a_run_is_cut_where_segments_are_full(rows, room, rows_max):
-    found = segment.pieces(Run(5, 5 + rows, DAY), room, rows_max)
-    assert [n for one in found for n in range(one.start, one.stop)] == list(range(5, 5 + rows))
-    sizes = [one.stop - one.start for one in found]
+def test_run_is_split_where_segments_are_full(rows, first_rows, rows_max):
+    parts = segment.pieces(Run(5, 5 + rows, DAY), first_rows, rows_max)
+    assert [n for part in parts for n in range(part.start, part.stop)] == list(range(5, 5 + rows))
+    sizes = [part.stop - part.start for part in parts]
     assert min(sizes) >= 1
-    assert sizes[0] == min(rows, room)
+    assert sizes[0] == min(rows, first_rows)
     assert all(size == rows_max for size in sizes[1:-1])
     assert all(size <= rows_max for size in sizes[1:])
 
@@ -100,7 +100,7 @@ def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over
     assert segment.is_due(midnight - 1, LIMITS, midnight)
 
 
-def test_names_of_segments_are_known_and_no_others():
+def test_only_names_of_segments_have_a_stem():
     name = segment.stem(1, 22)
     assert name == "segment-00000000000000000001-00000000000000000022"
     for end in (".manifest.json", ".parquet", ".jsonl"):
@@ -109,17 +109,17 @@ def test_names_of_segments_are_known_and_no_others():
         assert segment.stem_of(other) is None
 
 
-def test_the_chain_tells_what_is_missing_and_what_is_there_twice():
+def test_problems_of_a_chain_name_missing_and_repeated_events():
     assert segment.problems_of_chain([manifest(1, 5), manifest(6, 9)]) == []
     assert "events 6 to 7" in segment.problems_of_chain([manifest(1, 5), manifest(8, 9)])[0]
     twice = segment.problems_of_chain([manifest(1, 5), manifest(5, 9)])
-    assert "hold the same events" in twice[0]
+    assert "contain the same events" in twice[0]
     # Undone by a restore to event 3: the new history goes on from there.
     jumped = manifest(4 + segment.JUMP, 9 + segment.JUMP, previous_event_id=3, epoch="b")
     assert segment.problems_of_chain([manifest(1, 5), jumped]) == []
 
 
-def test_only_small_neighbours_of_one_day_epoch_and_format_are_compacted():
+def test_only_small_adjacent_segments_of_one_day_epoch_and_format_are_merged():
     small = [manifest(n, n) for n in range(1, 9)]
     assert segment.compactable(small, LIMITS, 4) == [small]
     assert segment.compactable(small[:3], LIMITS, 4) == []
@@ -139,7 +139,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.there: dict[str, Manifest] = {}
+        self.there: dict[str, SegmentManifest] = {}
         self.last = 0
         self.gone = 0
         self.now = 0
@@ -158,8 +158,10 @@ class Life(RuleBasedStateMachine):
     def compact(self, count_min: int) -> None:
         for group in segment.compactable(segment.live(self.there.values()), LIMITS, count_min):
             self.now += 1
-            replaced = [segment.name_of(one) for one in group]
-            replaced += [name for one in group for name in one.replaces if name in self.there]
+            replaced = [segment.name_of(manifest) for manifest in group]
+            replaced += [
+                name for manifest in group for name in manifest.replaces if name in self.there
+            ]
             self._add(
                 manifest(
                     group[0].first_event_id,
@@ -176,18 +178,22 @@ class Life(RuleBasedStateMachine):
         keep = self._date() if days else ""
         going = segment.removable(list(self.there.values()), self._time(), keep)
         crash = data.draw(some.integers(0, len(going)))
-        for one in going[:crash]:
-            alive = one in segment.live(self.there.values())
-            del self.there[segment.name_of(one)]
+        for manifest in going[:crash]:
+            alive = manifest in segment.live(self.there.values())
+            del self.there[segment.name_of(manifest)]
             if alive:
-                self.gone = max(self.gone, one.last_event_id)
+                self.gone = max(self.gone, manifest.last_event_id)
             self.every_event_once()
 
     @invariant()
     def every_event_once(self) -> None:
         alive = segment.live(self.there.values())
-        found = [n for one in alive for n in range(one.first_event_id, one.last_event_id + 1)]
-        assert found == list(range(self.gone + 1, self.last + 1))
+        ids = [
+            n
+            for manifest in alive
+            for n in range(manifest.first_event_id, manifest.last_event_id + 1)
+        ]
+        assert ids == list(range(self.gone + 1, self.last + 1))
 
     @invariant()
     def the_cursor_is_never_lost(self) -> None:
@@ -198,18 +204,18 @@ class Life(RuleBasedStateMachine):
     def a_client_pages_while_others_compact(self, data: some.DataObject, limit: int) -> None:
         cursor, taken = self.gone, []
         for _ in range(200):
-            found, more = segment.page(list(self.there.values()), cursor, limit)
-            for one in found:
-                taken += range(max(cursor + 1, one.first_event_id), one.last_event_id + 1)
-                cursor = one.last_event_id
+            page, more = segment.page(list(self.there.values()), cursor, limit)
+            for manifest in page:
+                taken += range(max(cursor + 1, manifest.first_event_id), manifest.last_event_id + 1)
+                cursor = manifest.last_event_id
             if not more:
                 break
             if data.draw(some.booleans()):
                 self.compact(2)
         assert taken == list(range(self.gone + 1, self.last + 1))
 
-    def _add(self, one: Manifest) -> None:
-        self.there[segment.name_of(one)] = one
+    def _add(self, manifest: SegmentManifest) -> None:
+        self.there[segment.name_of(manifest)] = manifest
 
     def _date(self) -> str:
         return f"2026-11-{1 + self.now // 1_000_000:02d}"
@@ -222,11 +228,11 @@ Life.TestCase.settings = settings(max_examples=150, stateful_step_count=20, dead
 TestLife = Life.TestCase
 
 
-def test_a_page_continues_from_a_former_segment_where_the_cursor_stands_within_the_new_one():
+def test_page_starts_with_a_replaced_segment_if_the_cursor_is_inside_its_replacement():
     small = [manifest(n, n + 4) for n in range(1, 20, 5)]
     merged = manifest(1, 20, replaces=tuple(map(segment.name_of, small)))
-    found, more = segment.page([*small, merged], 10, 10)
-    assert found == small[2:]
+    page, more = segment.page([*small, merged], 10, 10)
+    assert page == small[2:]
     assert not more
     # Once those are removed, the whole comes: a client takes what is above its cursor.
     assert segment.page([merged], 10, 10) == ([merged], False)

@@ -51,8 +51,8 @@ class FaultyRunner(BatchRunner):
         super().commit()
 
 
-class House:
-    """A hub, what it stands on, and a look at its tables from outside."""
+class HubEnvironment:
+    """A hub with its collaborators, and functions that read its tables from outside."""
 
     alice = Principal("alice", "alice", frozenset({ADMIN}))
     bob = Principal("bob", "bob", frozenset({ADMIN}))
@@ -61,7 +61,7 @@ class House:
     def __init__(self, path, **settings):
         self.clock = FakeClock()
         self.path = path
-        self.told = []
+        self.published = []
         self.settings = msgspec.structs.replace(HubSettings(), **settings)
         self._open()
 
@@ -83,7 +83,7 @@ class House:
         self._open()
 
     def _publish(self, items):
-        self.told += items
+        self.published += items
         self.feed.publish(items)
 
     def rows(self, sql, *parameters):
@@ -125,31 +125,31 @@ def new_file(tmp_path_factory):
 
 
 @pytest.fixture
-def house(new_file, tmp_path):
+def env(new_file, tmp_path):
     FaultyRunner.failure = FaultyRunner.gate = None
-    house = House(Path(shutil.copy(new_file, tmp_path)))
-    yield house
+    env = HubEnvironment(Path(shutil.copy(new_file, tmp_path)))
+    yield env
     FaultyRunner.failure = FaultyRunner.gate = None
-    house.store.close()
+    env.store.close()
 
 
 @pytest.fixture
-def new_house(new_file, tmp_path):
-    """Makes one house with settings of its own."""
+def new_env(new_file, tmp_path):
+    """Makes one `HubEnvironment` with its own settings."""
     FaultyRunner.failure = FaultyRunner.gate = None
-    houses = []
+    environments = []
 
     def make(**settings):
-        houses.append(House(Path(shutil.copy(new_file, tmp_path)), **settings))
-        return houses[-1]
+        environments.append(HubEnvironment(Path(shutil.copy(new_file, tmp_path)), **settings))
+        return environments[-1]
 
     yield make
-    for house in houses:
-        house.store.close()
+    for env in environments:
+        env.store.close()
 
 
 @pytest.fixture
-def gate(house):
+def gate(env):
     """Hold it, and the writer stops before its next commit."""
     FaultyRunner.gate = allocate_lock()
     return FaultyRunner.gate

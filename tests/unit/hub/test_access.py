@@ -6,12 +6,12 @@ import pytest
 from appliance.hub import requests, wire
 from appliance.hub.access import OtherChannel
 from appliance.hub.requests import BY_CHANNEL
-from appliance.hub.sse import EventStream
+from appliance.hub.sse import event_stream
 from appliance.hub.subscription import Filter
 from appliance.kernel.auth import principal_of
 
 
-class Place:
+class ChannelFixture:
     """A channel with a topic and a message."""
 
     def __init__(self, hub, who, name):
@@ -25,12 +25,14 @@ class Place:
 
 
 @pytest.fixture
-def places(house):
-    return Place(house.hub, house.alice, "ours"), Place(house.hub, house.alice, "theirs")
+def channels(env):
+    return ChannelFixture(env.hub, env.alice, "ours"), ChannelFixture(env.hub, env.alice, "theirs")
 
 
-def limited(place):
-    return principal_of("bot", "bot", [f"hub:read@{place.channel}", f"hub:post@{place.channel}"])
+def limited(channel):
+    return principal_of(
+        "bot", "bot", [f"hub:read@{channel.channel}", f"hub:post@{channel.channel}"]
+    )
 
 
 VERBS = {
@@ -51,14 +53,14 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_works_in_the_own_channel_and_nowhere_else(house, places, verb):
-    ours, theirs = places
+def test_limited_token_works_only_in_its_channel(env, channels, verb):
+    ours, theirs = channels
     who = limited(ours)
-    before = house.everything()
+    before = env.everything()
     with pytest.raises(OtherChannel):
-        VERBS[verb](house.hub, theirs, who)
-    assert house.everything() == before
-    VERBS[verb](house.hub, ours, who)
+        VERBS[verb](env.hub, theirs, who)
+    assert env.everything() == before
+    VERBS[verb](env.hub, ours, who)
 
 
 OPERATIONS = {
@@ -78,58 +80,56 @@ def test_every_request_that_looks_at_channels_is_in_the_table():
 
 
 @pytest.mark.parametrize("operation", sorted(requests.OPERATIONS))
-def test_a_request_on_a_socket_reaches_no_other_channel(house, places, operation):
-    """Also one that nobody has written down above: it is closed to who is limited."""
-    ours, theirs = places
+def test_a_request_on_a_socket_reaches_no_other_channel(env, channels, operation):
+    """Also one that is missing above: it is refused for limited principals."""
+    ours, theirs = channels
     data = OPERATIONS.get(operation, lambda _: {})(theirs)
     frame = msgspec.json.encode({"type": "request", "id": 1, "op": operation, "data": data})
-    before = house.everything()
-    answer = requests.Requests(house.hub, lambda _: None).answer([frame], limited(ours))
+    before = env.everything()
+    answer = requests.Requests(env.hub, lambda _: None).answer([frame], limited(ours))
     assert b'"status":403' in answer
-    assert house.everything() == before
+    assert env.everything() == before
 
 
-def test_channels_are_made_by_nobody_who_is_limited(house, places):
+def test_limited_token_cannot_create_channels(env, channels):
     with pytest.raises(OtherChannel):
-        house.hub.create_channel(wire.CreateChannel("new"), limited(places[0]))
+        env.hub.create_channel(wire.CreateChannel("new"), limited(channels[0]))
 
 
-def test_what_does_not_exist_is_answered_as_it_is_for_everybody(house, places):
-    who = limited(places[0])
+def test_missing_topic_is_reported_as_for_every_caller(env, channels):
+    who = limited(channels[0])
     with pytest.raises(wire.NoSuchTopic):
-        house.hub.create_message(wire.CreateMessage("topic_none", "a", "x"), who)
+        env.hub.create_message(wire.CreateMessage("topic_none", "a", "x"), who)
     with pytest.raises(wire.NoSuchMessage):
-        house.hub.patch_message("msg_none", wire.EditMessage("x"), who)
+        env.hub.patch_message("msg_none", wire.EditMessage("x"), who)
 
 
-def test_a_batch_refuses_only_what_goes_elsewhere(house, places):
-    commands = [wire.BatchMessage(place.topic, "a", "x") for place in (*places, places[0])]
-    results = house.hub.create_messages(commands, limited(places[0]), [None] * 3)
+def test_batch_refuses_only_items_of_other_channels(env, channels):
+    commands = [wire.BatchMessage(channel.topic, "a", "x") for channel in (*channels, channels[0])]
+    results = env.hub.create_messages(commands, limited(channels[0]), [None] * 3)
     assert [type(each).__name__ for each in results] == ["Reply", "OtherChannel", "Reply"]
 
 
-def test_lists_and_the_log_show_the_own_channel_only(house, places):
-    ours, _ = places
+def test_lists_and_the_log_show_the_own_channel_only(env, channels):
+    ours, _ = channels
     who = limited(ours)
-    listed = house.hub.list_channels(wire.ChannelsQuery(), who).channels
+    listed = env.hub.list_channels(wire.ChannelsQuery(), who).channels
     assert [each.id for each in listed] == [ours.channel]
     for query in (wire.EventsQuery(), wire.EventsQuery(tail=100)):
-        log = msgspec.json.decode(house.hub.list_events(query, who), type=wire.EventList)
+        log = msgspec.json.decode(env.hub.list_events(query, who), type=wire.EventList)
         assert [event.scope.channel_id for event in log.events] == [ours.channel] * 3
-    everything = msgspec.json.decode(house.hub.list_events(wire.EventsQuery(), house.alice))[
-        "events"
-    ]
+    everything = msgspec.json.decode(env.hub.list_events(wire.EventsQuery(), env.alice))["events"]
     assert len(everything) == 6
 
 
-def test_a_search_finds_in_the_own_channel_only(house, places):
-    found = house.hub.search(wire.SearchQuery("hello"), limited(places[0])).messages
-    assert [each.id for each in found] == [places[0].message]
-    assert len(house.hub.search(wire.SearchQuery("hello"), house.alice).messages) == 2
+def test_a_search_finds_in_the_own_channel_only(env, channels):
+    messages = env.hub.search(wire.SearchQuery("hello"), limited(channels[0])).messages
+    assert [each.id for each in messages] == [channels[0].message]
+    assert len(env.hub.search(wire.SearchQuery("hello"), env.alice).messages) == 2
 
 
 @pytest.mark.parametrize(
-    ("channels", "topics", "heard"),
+    ("channel_names", "topics", "expected"),
     [
         (["ours"], [], 3),
         (["theirs"], [], 0),
@@ -140,83 +140,83 @@ def test_a_search_finds_in_the_own_channel_only(house, places):
         (["one of the future"], [], 0),
     ],
 )
-def test_a_subscription_is_cut_to_what_may_be_heard(house, places, channels, topics, heard):
-    ours, theirs = places
+def test_subscription_is_limited_to_readable_channels(
+    env, channels, channel_names, topics, expected
+):
+    ours, theirs = channels
     ids = {"our topic": ours.topic, "their topic": theirs.topic}
-    asked = house.hub.filter_for(channels, [ids.get(topic, topic) for topic in topics])
-    wanted = house.hub.access.narrow(asked, limited(ours))
+    requested = env.hub.filter_for(channel_names, [ids.get(topic, topic) for topic in topics])
+    wanted = env.hub.access.narrow(requested, limited(ours))
     assert wanted.unresolved == frozenset()
-    pieces, _ = house.hub.read_log(0, house.hub.feed.head, wanted, framed=False)
-    assert pieces.count(b"data: ") == heard
+    pieces, _ = env.hub.read_log(0, env.hub.feed.head, wanted, framed=False)
+    assert pieces.count(b"data: ") == expected
 
 
-def test_everything_means_everything_that_may_be_heard(house, places):
-    ours, _ = places
-    assert house.hub.access.all_events(house.alice) is None
-    assert house.hub.access.all_events(limited(ours)).channels == {ours.channel}
+def test_subscription_to_everything_is_limited_to_readable_channels(env, channels):
+    ours, _ = channels
+    assert env.hub.access.all_events(env.alice) is None
+    assert env.hub.access.all_events(limited(ours)).channels == {ours.channel}
     unlimited = Filter(frozenset({"a"}))
-    assert house.hub.access.narrow(unlimited, house.alice) is unlimited
+    assert env.hub.access.narrow(unlimited, env.alice) is unlimited
 
 
-def test_a_stream_of_server_sent_events_is_cut_too(house, places):
-    ours, theirs = places
+def test_sse_stream_is_limited_to_readable_channels(env, channels):
+    ours, theirs = channels
     who = limited(ours)
-    house.hub.book.replace([("hash", who)])
-    stream = EventStream(house.hub, wire.StreamQuery(after=0), None, who)
+    env.hub.book.replace([("hash", who)])
+    stream = event_stream(env.hub, wire.StreamQuery(after=0), None, who)
     pieces = iter(stream)
-    assert next(pieces) == b"retry: 1000\n\n"
     replayed = next(pieces)
-    house.hub.create_message(wire.CreateMessage(theirs.topic, "a", "secret"), house.alice)
-    house.hub.create_message(wire.CreateMessage(ours.topic, "a", "open"), house.alice)
+    assert replayed.startswith(b"retry: 1000\n\n")
+    env.hub.create_message(wire.CreateMessage(theirs.topic, "a", "secret"), env.alice)
+    env.hub.create_message(wire.CreateMessage(ours.topic, "a", "open"), env.alice)
     live = next(pieces)
     stream.close()
     assert replayed.count(b"data: ") == 3
     assert (b"open" in live, b"secret" in live) == (True, False)
 
 
-def test_a_stream_whose_token_ended_while_it_was_made_ends(house, places):
-    stream = EventStream(house.hub, wire.StreamQuery(after=0), None, limited(places[0]))
-    assert list(stream) == [b"retry: 1000\n\n"]
+def test_a_stream_whose_token_ended_while_it_was_made_ends(env, channels):
+    stream = event_stream(env.hub, wire.StreamQuery(after=0), None, limited(channels[0]))
+    assert list(stream) == []
     stream.close()
 
 
-def test_who_may_only_post_somewhere_reads_like_anybody(house, places):
+def test_token_limited_for_posting_reads_everything(env, channels):
     """On loopback reading is free; a token for posting must not take that away."""
-    who = principal_of("bot", "bot", [f"hub:post@{places[0].channel}"])
-    assert len(house.hub.list_channels(wire.ChannelsQuery(), who).channels) == 2
+    who = principal_of("bot", "bot", [f"hub:post@{channels[0].channel}"])
+    assert len(env.hub.list_channels(wire.ChannelsQuery(), who).channels) == 2
 
 
-def test_an_attachment_names_no_message_of_another_channel(house, places):
-    """Whoever asks: the answer is the same as for a message that does not exist."""
-    ours, theirs = places
-    before = house.everything()
-    for who in (limited(ours), house.alice):
+def test_an_attachment_names_no_message_of_another_channel(env, channels):
+    """For every principal, the answer is the same as for a message that does not exist."""
+    ours, theirs = channels
+    before = env.everything()
+    for who in (limited(ours), env.alice):
         for message_id in (theirs.message, "msg_none"):
             command = wire.AddAttachment("note", {"a": 1}, source_message_id=message_id)
             with pytest.raises(wire.NoSuchMessage) as refused:
-                house.hub.add_attachment(ours.topic, command, who)
+                env.hub.add_attachment(ours.topic, command, who)
             assert refused.value.message == "message not found in the topic's channel"
-    assert house.everything() == before
+    assert env.everything() == before
 
 
-def test_an_attachment_names_a_message_that_moved_within_its_channel(house, places):
-    ours, _ = places
-    made = house.hub.create_topic(wire.CreateTopic(ours.channel, "elsewhere"), house.alice)
+def test_an_attachment_names_a_message_that_moved_within_its_channel(env, channels):
+    ours, _ = channels
+    made = env.hub.create_topic(wire.CreateTopic(ours.channel, "elsewhere"), env.alice)
     elsewhere = msgspec.json.decode(made.body)["topic"]["id"]
-    house.hub.patch_message(ours.message, wire.MoveMessage(elsewhere, "one"), house.alice)
+    env.hub.patch_message(ours.message, wire.MoveMessage(elsewhere, "one"), env.alice)
     command = wire.AddAttachment("note", {"a": 1}, source_message_id=ours.message)
-    assert house.hub.add_attachment(ours.topic, command, limited(ours)).status == 201
+    assert env.hub.add_attachment(ours.topic, command, limited(ours)).status == 201
 
 
-def test_a_page_continues_from_nothing_of_another_place(house, places):
-    ours, theirs = places
-    attached = house.hub.add_attachment(
-        theirs.topic, wire.AddAttachment("note", {"a": 1}), house.alice
-    )
+def test_page_cannot_continue_from_another_channel(env, channels):
+    ours, theirs = channels
+    attached = env.hub.add_attachment(theirs.topic, wire.AddAttachment("note", {"a": 1}), env.alice)
     attachment = msgspec.json.decode(attached.body)["attachment"]["id"]
     who = limited(ours)
     with pytest.raises(wire.NoSuchTopic):
-        house.hub.list_topics(ours.channel, wire.TopicsQuery(before_id=theirs.topic), who)
+        env.hub.list_topics(ours.channel, wire.TopicsQuery(before_id=theirs.topic), who)
     query = wire.AttachmentsQuery(before_id=attachment)
     with pytest.raises(wire.NoSuchAttachment):
-        house.hub.list_attachments(ours.topic, query, who)
+        env.hub.list_attachments(ours.topic, query, who)

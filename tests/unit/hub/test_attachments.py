@@ -16,9 +16,9 @@ LINK = {"url": "https://example.com/a", "title": "Example"}
 
 
 @pytest.fixture
-def place(house):
+def ids(env):
     """A channel, a topic, a message."""
-    hub, who = house.hub, house.alice
+    hub, who = env.hub, env.alice
     channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
     topic = wire.CreateTopic(channel["id"], "first")
     topic = json.loads(hub.create_topic(topic, who).body)["topic"]
@@ -27,101 +27,100 @@ def place(house):
     return channel["id"], topic["id"], message["id"]
 
 
-def add(house, topic, value, kind="url", key=None, dedupe=None, source=None, once=None):
+def add(env, topic, value, kind="url", key=None, dedupe=None, source=None, once=None):
     command = wire.AddAttachment(kind, value, key, dedupe, source)
-    reply = house.hub.add_attachment(topic, command, house.alice, once)
+    reply = env.hub.add_attachment(topic, command, env.alice, once)
     return reply.status, BODY.decode(reply.body)
 
 
-def told(house):
-    return house.rows(
+def logged_attachments(env):
+    return env.rows(
         "SELECT event_id, scope_channel_id, scope_topic_id, entity_type, entity_id, data_json"
         " FROM events WHERE name = 'topic.attachment_added'"
     )
 
 
-def test_a_new_one_is_told_with_both_scopes(house, place):
-    channel, topic, message = place
-    status, added = add(house, topic, LINK, key="docs", source=message)
+def test_new_attachment_is_published_with_both_scopes(env, ids):
+    channel, topic, message = ids
+    status, added = add(env, topic, LINK, key="docs", source=message)
     assert (status, added.deduplicated) == (201, False)
-    one = added.attachment
-    assert (one.kind, one.key, one.value_json, one.source_message_id) == (
-        "url", "docs", LINK, message,
-    )  # fmt: skip
-    assert one.id.startswith("att_")
-    ((event_id, *scopes, data),) = told(house)
+    attachment = added.attachment
+    assert (attachment.kind, attachment.key) == ("url", "docs")
+    assert (attachment.value_json, attachment.source_message_id) == (LINK, message)
+    assert attachment.id.startswith("att_")
+    ((event_id, *scopes, data),) = logged_attachments(env)
     assert event_id == added.event_id
-    assert scopes == [channel, topic, "attachment", one.id]
-    assert json.loads(data) == {"attachment": msgspec.to_builtins(one), "principal": "alice"}
+    assert scopes == [channel, topic, "attachment", attachment.id]
+    assert json.loads(data) == {"attachment": msgspec.to_builtins(attachment), "principal": "alice"}
 
 
-def test_the_same_again_is_the_first_one_and_nobody_hears_of_it(house, place):
-    topic = place[1]
-    _, first = add(house, topic, LINK)
-    before = house.everything()
+def test_equal_attachment_returns_the_first_without_an_event(env, ids):
+    topic = ids[1]
+    _, first = add(env, topic, LINK)
+    before = env.everything()
     for value in (LINK, dict(reversed(LINK.items()))):
-        status, again = add(house, topic, value)
+        status, repeated = add(env, topic, value)
         assert status == 200
-        assert again == wire.AttachmentAdded(first.attachment, None, True)
-    assert house.everything() == before
+        assert repeated == wire.AttachmentAdded(first.attachment, None, True)
+    assert env.everything() == before
 
 
-def test_event_id_is_null_and_not_absent_in_what_is_sent(house, place):
-    add(house, place[1], LINK)
-    body = house.hub.add_attachment(place[1], wire.AddAttachment("url", LINK), house.alice).body
+def test_event_id_is_null_and_not_absent_in_what_is_sent(env, ids):
+    add(env, ids[1], LINK)
+    body = env.hub.add_attachment(ids[1], wire.AddAttachment("url", LINK), env.alice).body
     assert json.loads(body)["event_id"] is None
     assert json.loads(body)["deduplicated"] is True
 
 
-def test_an_empty_key_is_no_key(house, place):
-    _, added = add(house, place[1], LINK, key="", once="one request")
+def test_empty_key_means_none(env, ids):
+    _, added = add(env, ids[1], LINK, key="", once="one request")
     assert added.attachment.key is None
-    assert house.rows("SELECT key FROM topic_attachments") == [(None,)]
-    status, again = add(house, place[1], LINK, key=None)
-    assert (status, again.deduplicated) == (200, True)
-    _, replayed = add(house, place[1], LINK, key=None, once="one request")
+    assert env.rows("SELECT key FROM topic_attachments") == [(None,)]
+    status, repeated = add(env, ids[1], LINK, key=None)
+    assert (status, repeated.deduplicated) == (200, True)
+    _, replayed = add(env, ids[1], LINK, key=None, once="one request")
     assert replayed == added
 
 
-def test_topic_kind_key_and_dedupe_key_tell_them_apart(house, place):
-    channel, topic, _ = place
-    other = house.hub.create_topic(wire.CreateTopic(channel, "second"), house.alice)
+def test_attachments_differ_by_topic_kind_key_and_dedupe_key(env, ids):
+    channel, topic, _ = ids
+    other = env.hub.create_topic(wire.CreateTopic(channel, "second"), env.alice)
     other = json.loads(other.body)["topic"]["id"]
     made = [
-        add(house, topic, LINK),
-        add(house, other, LINK),
-        add(house, topic, LINK, kind="link"),
-        add(house, topic, LINK, key="k"),
-        add(house, topic, LINK, dedupe="mine"),
+        add(env, topic, LINK),
+        add(env, other, LINK),
+        add(env, topic, LINK, kind="link"),
+        add(env, topic, LINK, key="k"),
+        add(env, topic, LINK, dedupe="mine"),
     ]
     assert [status for status, _ in made] == [201] * 5
-    assert add(house, topic, {"url": "https://example.com/b"}, dedupe="mine")[0] == 200
-    assert add(house, topic, LINK, key="")[0] == 200, "no key and an empty one are one"
-    assert len(told(house)) == 5
+    assert add(env, topic, {"url": "https://example.com/b"}, dedupe="mine")[0] == 200
+    assert add(env, topic, LINK, key="")[0] == 200, "no key and an empty one are one"
+    assert len(logged_attachments(env)) == 5
 
 
-def test_of_many_at_once_one_is_new(house, place):
-    adding = [gevent.spawn(add, house, place[1], LINK) for _ in range(20)]
+def test_concurrent_equal_attachments_are_stored_once(env, ids):
+    adding = [gevent.spawn(add, env, ids[1], LINK) for _ in range(20)]
     gevent.joinall(adding, raise_error=True)
     assert sorted(each.value[0] for each in adding) == [200] * 19 + [201]
     assert len({each.value[1].attachment.id for each in adding}) == 1
-    assert len(told(house)) == 1
+    assert len(logged_attachments(env)) == 1
 
 
-def test_an_idempotency_key_repeats_the_first_answer(house, place):
-    first = add(house, place[1], LINK, once="k")
-    assert add(house, place[1], LINK, once="k") == first
+def test_an_idempotency_key_repeats_the_first_answer(env, ids):
+    first = add(env, ids[1], LINK, once="k")
+    assert add(env, ids[1], LINK, once="k") == first
     with pytest.raises(KeyReused):
-        add(house, place[1], {"url": "https://example.com/b"}, once="k")
+        add(env, ids[1], {"url": "https://example.com/b"}, once="k")
 
 
-def test_what_it_points_to_must_exist(house, place):
-    before = house.everything()
+def test_source_message_must_exist(env, ids):
+    before = env.everything()
     with pytest.raises(wire.NoSuchTopic):
-        add(house, "topic_none", LINK)
+        add(env, "topic_none", LINK)
     with pytest.raises(wire.NoSuchMessage):
-        add(house, place[1], LINK, source="msg_none")
-    assert house.everything() == before
+        add(env, ids[1], LINK, source="msg_none")
+    assert env.everything() == before
 
 
 # -- what may be attached ----------------------------------------------------------------------
@@ -138,12 +137,12 @@ def test_what_it_points_to_must_exist(house, place):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["url", "href", "URL", "deep"])
-def test_an_address_that_may_not_be_followed_is_refused(house, place, address, where):
+def test_an_address_that_may_not_be_followed_is_refused(env, ids, address, where):
     value = {"list": [{"HREF ": address}]} if where == "deep" else {where: address}
-    before = house.everything()
+    before = env.everything()
     with pytest.raises(wire.BadUrl):
-        add(house, place[1], value, kind="note")
-    assert house.everything() == before
+        add(env, ids[1], value, kind="note")
+    assert env.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -151,55 +150,55 @@ def test_an_address_that_may_not_be_followed_is_refused(house, place, address, w
     ["http://a", "HTTPS://example.com:8443/x?y=1#z", "file:///tmp/a", "file://host/x",
      "http://[::1]:80/", "https://example.com/ü"],
 )  # fmt: skip
-def test_an_address_that_may_be_followed_is_kept(house, place, address):
-    assert add(house, place[1], {"url": address})[1].attachment.value_json == {"url": address}
+def test_an_address_that_may_be_followed_is_kept(env, ids, address):
+    assert add(env, ids[1], {"url": address})[1].attachment.value_json == {"url": address}
 
 
 @pytest.mark.parametrize("value", [{}, {"href": "https://a"}, {"url": None}])
-def test_kind_url_has_a_url(house, place, value):
+def test_kind_url_has_a_url(env, ids, value):
     with pytest.raises(wire.BadUrl):
-        add(house, place[1], value)
+        add(env, ids[1], value)
 
 
-def test_other_kinds_hold_what_they_like(house, place):
+def test_other_kinds_take_any_value(env, ids):
     value = {"path": "a.py", "line": 7, "text": "<script>javascript:x</script>", "url": None}
-    assert add(house, place[1], value, kind="file")[0] == 201
+    assert add(env, ids[1], value, kind="file")[0] == 201
 
 
-def test_16_kilobytes_fit_and_a_byte_more_does_not(house, place):
+def test_16_kilobytes_fit_and_a_byte_more_does_not(env, ids):
     frame = len(b'{"x":""}')
     for text, character in (("x", 1), ("ü", 2)):
         fits = text * ((wire.VALUE_BYTES_MAX - frame) // character)
-        assert add(house, place[1], {"x": fits}, kind="note")[0] == 201
+        assert add(env, ids[1], {"x": fits}, kind="note")[0] == 201
         with pytest.raises(PayloadTooLarge) as refused:
-            add(house, place[1], {"x": fits + text}, kind="note")
+            add(env, ids[1], {"x": fits + text}, kind="note")
         assert refused.value.code == "PAYLOAD_TOO_LARGE"
         assert refused.value.details["limit"] == 16_384
 
 
-def test_too_deep_a_value_and_nul_are_refused(house, place):
+def test_too_deep_a_value_and_nul_are_refused(env, ids):
     deep = {}
     for _ in range(40):
         deep = {"x": [deep]}
     with pytest.raises(Invalid, match="nested deeper"):
-        add(house, place[1], deep, kind="note")
+        add(env, ids[1], deep, kind="note")
     for value, kind in (({"x": "a\0"}, "note"), ({"a\0": 1}, "note"), ({}, "a\0")):
         with pytest.raises(Invalid, match="U\\+0000"):
-            add(house, place[1], value, kind=kind)
+            add(env, ids[1], value, kind=kind)
 
 
 # -- when two are the same -----------------------------------------------------------------------
 
 
-def same(one, two):
+def same(left, right):
     """Equal as JSON: order of keys and spelling of numbers aside, types kept apart."""
-    if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
-    if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(same, one, two))
-    if isinstance(one, bool) or isinstance(two, bool):
-        return one is two
-    return one == two
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return left == right
 
 
 numbers = st.one_of(
@@ -217,21 +216,21 @@ objects = st.dictionaries(st.sampled_from("abcü"), values, max_size=4)
 
 
 @given(objects, objects)
-def test_keys_are_equal_exactly_when_values_are(one, two):
+def test_keys_are_equal_exactly_when_values_are(left, right):
     """Numbers as a double holds them exactly: there it is the equality of RFC 8785."""
-    keys = attachments.dedupe_key(one), attachments.dedupe_key(two)
-    assert (keys[0] == keys[1]) == same(one, two)
+    keys = attachments.dedupe_key(left), attachments.dedupe_key(right)
+    assert (keys[0] == keys[1]) == same(left, right)
 
 
 @given(objects, st.randoms())
-def test_order_of_keys_at_any_depth_does_not_matter(value, chance):
+def test_order_of_keys_at_any_depth_does_not_matter(value, rng):
     def shuffled(inner):
         if isinstance(inner, list):
             return [shuffled(each) for each in inner]
         if not isinstance(inner, dict):
             return inner
         items = [(name, shuffled(each)) for name, each in inner.items()]
-        chance.shuffle(items)
+        rng.shuffle(items)
         return dict(items)
 
     assert attachments.dedupe_key(shuffled(value)) == attachments.dedupe_key(value)
@@ -246,47 +245,43 @@ def test_spellings_of_one_value_have_one_key():
 # -- listing -------------------------------------------------------------------------------------
 
 
-def test_pages_give_every_attachment_once_newest_first(house, place):
-    topic, made = place[1], []
+def test_pages_give_every_attachment_once_newest_first(env, ids):
+    topic, made = ids[1], []
     for number in range(23):
         if number % 5 == 0:
-            house.clock.pass_seconds(1)
+            env.clock.pass_seconds(1)
         kind = "even" if number % 2 == 0 else "odd"
-        made.append((kind, add(house, topic, {"n": number}, kind=kind)[1].attachment.id))
+        made.append((kind, add(env, topic, {"n": number}, kind=kind)[1].attachment.id))
     for kind in (None, "even", "odd"):
         wanted = [id_ for each, id_ in reversed(made) if kind in (None, each)]
-        found, before = [], None
+        listed, before = [], None
         while True:
-            page = house.hub.list_attachments(
-                topic, wire.AttachmentsQuery(kind, 5, before), house.alice
+            page = env.hub.list_attachments(
+                topic, wire.AttachmentsQuery(kind, 5, before), env.alice
             )
-            found += [each.id for each in page.attachments]
+            listed += [each.id for each in page.attachments]
             before = page.cursor
             if not page.has_more:
                 break
-        assert found == wanted
+        assert listed == wanted
 
 
-def test_an_empty_topic_has_none_and_one_that_is_not_there_is_missing(house, place):
+def test_empty_topic_lists_nothing_and_missing_topic_is_404(env, ids):
     query = wire.AttachmentsQuery()
-    assert house.hub.list_attachments(place[1], query, house.alice) == wire.AttachmentList(
-        [], False
-    )
+    assert env.hub.list_attachments(ids[1], query, env.alice) == wire.AttachmentList([], False)
     with pytest.raises(wire.NoSuchTopic):
-        house.hub.list_attachments("topic_none", query, house.alice)
+        env.hub.list_attachments("topic_none", query, env.alice)
     with pytest.raises(wire.NoSuchAttachment):
-        house.hub.list_attachments(
-            place[1], wire.AttachmentsQuery(before_id="att_none"), house.alice
-        )
+        env.hub.list_attachments(ids[1], wire.AttachmentsQuery(before_id="att_none"), env.alice)
 
 
-def test_attachments_stay_when_their_message_moves(house, place):
+def test_attachments_stay_when_their_message_moves(env, ids):
     """Hub spec §4.6, 8: they belong to the topic they were made in."""
-    channel, topic, message = place
-    other = house.hub.create_topic(wire.CreateTopic(channel, "second"), house.alice)
+    channel, topic, message = ids
+    other = env.hub.create_topic(wire.CreateTopic(channel, "second"), env.alice)
     other = json.loads(other.body)["topic"]["id"]
-    add(house, topic, LINK, source=message)
-    house.hub.patch_message(message, wire.MoveMessage(other, "one"), house.alice)
-    assert house.rows("SELECT topic_id, source_message_id FROM topic_attachments") == [
+    add(env, topic, LINK, source=message)
+    env.hub.patch_message(message, wire.MoveMessage(other, "one"), env.alice)
+    assert env.rows("SELECT topic_id, source_message_id FROM topic_attachments") == [
         (topic, message)
     ]

@@ -1,4 +1,4 @@
-"""Pairs of characters: what is searched for is found wherever it stands, and nowhere else."""
+"""Pairs of characters: a search finds exactly the texts that contain its words."""
 
 import sqlite3
 from contextlib import closing
@@ -14,8 +14,8 @@ def finds(text: str, term: str) -> bool:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE VIRTUAL TABLE t USING fts5(pairs, content='', columnsize=0)")
         connection.execute("INSERT INTO t (rowid, pairs) VALUES (1, ?)", (cjk.pairs(text),))
-        found = connection.execute("SELECT 1 FROM t WHERE t MATCH ?", (cjk.phrase(term),))
-        return found.fetchone() is not None
+        rows = connection.execute("SELECT 1 FROM t WHERE t MATCH ?", (cjk.phrase(term),))
+        return rows.fetchone() is not None
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_word_inside_a_run_is_found(text: str, term: str) -> None:
 @pytest.mark.parametrize(
     ("text", "term"), [("失败", "败失"), ("東京都", "東都"), ("发生error", "生err"), ("ab", "失")]
 )
-def test_what_does_not_stand_there_is_not_found(text: str, term: str) -> None:
+def test_absent_words_are_not_found(text: str, term: str) -> None:
     assert not finds(text, term)
 
 

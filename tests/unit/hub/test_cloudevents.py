@@ -8,8 +8,8 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from cloudevents.core.formats.json import JSONFormat
 
 from appliance.hub import cloudevents, resources, wire
-from appliance.hub.cloudevents import BATCH, SINGLE, asked_for, of_envelope, of_list, origin_of
-from appliance.hub.sse import EventStream
+from appliance.hub.cloudevents import BATCH, SINGLE, is_requested, of_envelope, of_list, origin_of
+from appliance.hub.sse import event_stream
 from appliance.kernel.auth import ANONYMOUS
 from tests.support.http import Client, app_of
 
@@ -43,9 +43,9 @@ ENVELOPE = (
 
 
 @pytest.fixture
-def story(house):
+def story(env):
     """A hub in which every kind of event was written; its client."""
-    hub, who = house.hub, house.alice
+    hub, who = env.hub, env.alice
     channel = json.loads(hub.create_channel(wire.CreateChannel("b"), who).body)["channel"]["id"]
     topic = json.loads(hub.create_topic(wire.CreateTopic(channel, "t"), who).body)["topic"]["id"]
     hub.rename_topic(topic, wire.RenameTopic("t2"), who)
@@ -53,9 +53,9 @@ def story(house):
     message = json.loads(posted.body)["message"]["id"]
     hub.patch_message(message, wire.EditMessage("two"), who)
     hub.patch_message(message, wire.DeleteMessage("ci"), who)
-    house.client = Client(app_of(resources.routes(hub)))
-    house.topic = topic
-    return house
+    env.client = Client(app_of(resources.routes(hub)))
+    env.topic = topic
+    return env
 
 
 def ask(story, path, accept):
@@ -63,8 +63,8 @@ def ask(story, path, accept):
 
 
 def test_the_attributes_of_an_event():
-    told = json.loads(of_envelope(ENVELOPE, ORIGIN))
-    assert told == {
+    event = json.loads(of_envelope(ENVELOPE, ORIGIN))
+    assert event == {
         "specversion": "1.0",
         "id": "e1:7",
         "source": f"urn:uuid:{DB_ID}",
@@ -75,7 +75,7 @@ def test_the_attributes_of_an_event():
         "datacontenttype": "application/json",
         "data": {"message": {"id": "m", "n": 1.5}},
     }
-    jsonschema.validate(told, SCHEMA)
+    jsonschema.validate(event, SCHEMA)
 
 
 def test_data_is_passed_on_byte_for_byte():
@@ -83,20 +83,20 @@ def test_data_is_passed_on_byte_for_byte():
 
 
 def test_an_event_of_a_channel_has_the_channel_as_its_subject():
-    told = of_envelope(ENVELOPE.replace(b',"topic_id":"topic_1"', b""), ORIGIN)
-    assert json.loads(told)["subject"] == "ch_1"
+    event = of_envelope(ENVELOPE.replace(b',"topic_id":"topic_1"', b""), ORIGIN)
+    assert json.loads(event)["subject"] == "ch_1"
 
 
-def test_a_database_of_another_make_still_has_a_source():
+def test_database_with_a_foreign_id_has_a_source():
     assert origin_of("my db/1", "e").source == "/agentlip/my%20db/1"
 
 
 def test_sequences_sort_as_text():
-    told = [
+    event = [
         json.loads(of_envelope(ENVELOPE.replace(b":7,", b":%d," % number), ORIGIN))["sequence"]
         for number in (9, 10, 2**32, 2**63 - 1)
     ]
-    assert told == sorted(told)
+    assert event == sorted(event)
 
 
 def test_the_list_as_a_batch(story):
@@ -127,16 +127,16 @@ def test_the_cursor_leads_through_the_log(story):
 
 
 def test_the_librarys_reader_understands_every_event(story):
-    for told in ask(story, "/api/v1/events", BATCH).json:
-        event = JSONFormat().read(None, json.dumps(told))
-        assert event.get_id() == told["id"]
+    for member in ask(story, "/api/v1/events", BATCH).json:
+        event = JSONFormat().read(None, json.dumps(member))
+        assert event.get_id() == member["id"]
         assert event.get_type().startswith("dev.agentlip.")
-        assert event.get_time().isoformat(timespec="milliseconds") == told["time"].replace(
+        assert event.get_time().isoformat(timespec="milliseconds") == member["time"].replace(
             "Z", "+00:00"
         )
-        assert event.get_data() == told["data"]
-        message = HTTPMessage({"content-type": SINGLE}, json.dumps(told).encode())
-        assert from_http_event(message).get_extension("sequence") == told["sequence"]
+        assert event.get_data() == member["data"]
+        message = HTTPMessage({"content-type": SINGLE}, json.dumps(member).encode())
+        assert from_http_event(message).get_extension("sequence") == member["sequence"]
 
 
 @pytest.mark.parametrize(
@@ -155,16 +155,16 @@ def test_the_librarys_reader_understands_every_event(story):
         (SINGLE, False),
     ],
 )
-def test_who_asks_for_a_batch(accept, wanted):
-    assert asked_for(accept, BATCH) is wanted
+def test_batch_format_is_used_only_if_requested(accept, wanted):
+    assert is_requested(accept, BATCH) is wanted
 
 
 def test_a_stream_of_cloudevents(story):
     query = wire.StreamQuery(after=0, topic_id=[story.topic])
-    stream = EventStream(story.hub, query, None, ANONYMOUS)
-    told = cloudevents.Stream(stream, ORIGIN)
-    pieces = iter(told)
-    text = next(pieces) + next(pieces)
+    stream = event_stream(story.hub, query, None, ANONYMOUS)
+    converted = cloudevents.CloudEventStream(stream, ORIGIN)
+    pieces = iter(converted)
+    text = next(pieces)
     blocks = [block for block in text.decode().split("\n\n") if block]
     assert blocks[0] == "retry: 1000"
     assert [block.split("\n")[0] for block in blocks[1:]] == [f"id: {n}" for n in range(2, 7)]
@@ -173,17 +173,17 @@ def test_a_stream_of_cloudevents(story):
         event = json.loads(data.removeprefix("data: "))
         jsonschema.validate(event, SCHEMA)
         assert event["id"] == f"e1:{number.removeprefix('id: ')}"
-    told.close()
-    assert story.hub.waiting_room.waiting == 0
+    converted.close()
+    assert story.hub.long_polls.waiting == 0
 
 
-def test_the_stream_is_asked_for_by_its_media_type(story):
-    story.hub.feed.close()  # what follows ends once the log is told
+def test_stream_format_is_selected_by_media_type(story):
+    story.hub.feed.close()  # so the streams end after the log
     plain = ask(story, "/api/v1/events/stream", "text/event-stream")
-    retold = ask(story, "/api/v1/events/stream", f"text/event-stream, {SINGLE}")
-    assert plain.headers["content-type"] == retold.headers["content-type"]
+    converted = ask(story, "/api/v1/events/stream", f"text/event-stream, {SINGLE}")
+    assert plain.headers["content-type"] == converted.headers["content-type"]
     assert '"specversion"' not in plain.text
-    assert retold.text.count('"specversion":"1.0"') == 6
+    assert converted.text.count('"specversion":"1.0"') == 6
 
 
 def test_an_empty_list_is_an_empty_batch():
@@ -191,7 +191,7 @@ def test_an_empty_list_is_an_empty_batch():
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "principal"),
     [
         (b'{"principal":"ci"}', "ci"),
         (b'{"principal":null}', None),
@@ -201,6 +201,6 @@ def test_an_empty_list_is_an_empty_batch():
         (b"[1]", None),
     ],
 )
-def test_the_principal_is_an_extension_where_it_is_a_name(data, told):
+def test_principal_is_an_extension_if_valid(data, principal):
     envelope = ENVELOPE[: ENVELOPE.index(b'{"message"')] + data + b"}"
-    assert json.loads(of_envelope(envelope, ORIGIN)).get("principal") == told
+    assert json.loads(of_envelope(envelope, ORIGIN)).get("principal") == principal

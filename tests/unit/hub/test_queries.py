@@ -47,46 +47,46 @@ def wanted(scope, filter_):
 
 def frames(data):
     """The JSON texts in a run of unmasked text frames."""
-    found, at = [], 0
+    events, at = [], 0
     while at < len(data):
         assert data[at] == 0x81
         size, at = data[at + 1], at + 2
         if size == 126:
             size, at = int.from_bytes(data[at : at + 2], "big"), at + 2
-        found.append(json.loads(data[at : at + size]))
+        events.append(json.loads(data[at : at + size]))
         at += size
-    return found
+    return events
 
 
 def replayed(reader, after, until, filter_, limit, bytes_max=1 << 20):
     """Everything a session would send, piece by piece."""
-    found = []
+    events = []
     while after < until:
         data, reached = queries.replay(reader, after, until, filter_, limit, bytes_max, True)
         assert reached > after
-        found += frames(data)
+        events += frames(data)
         after = reached
-    return found
+    return events
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), told=st.lists(scopes, max_size=60), filter_=filters)
-def test_replay_is_exactly_the_filter_in_plain_python(new_bare_log, data, told, filter_):
+@given(data=st.data(), logged=st.lists(scopes, max_size=60), filter_=filters)
+def test_replay_is_exactly_the_filter_in_plain_python(new_bare_log, data, logged, filter_):
     log = new_bare_log()
-    numbers = [log.event(s.channel_id, s.topic_id, s.topic_id2) for s in told]
-    after = data.draw(st.integers(0, len(told) + 2))
-    until = data.draw(st.integers(0, len(told)))
+    numbers = [log.event(s.channel_id, s.topic_id, s.topic_id2) for s in logged]
+    after = data.draw(st.integers(0, len(logged) + 2))
+    until = data.draw(st.integers(0, len(logged)))
     limit = data.draw(st.sampled_from([1, 2, 7, 1000]))
     bytes_max = data.draw(st.sampled_from([1, 300, 1 << 20]))
     expected = [
         number
-        for number, scope in zip(numbers, told, strict=True)
+        for number, scope in zip(numbers, logged, strict=True)
         if after < number <= until and wanted(scope, filter_)
     ]
-    found = replayed(log.reader, after, until, filter_, limit, bytes_max)
-    assert [event["event_id"] for event in found] == expected
-    for event in found:
-        scope = told[event["event_id"] - 1]
+    received = replayed(log.reader, after, until, filter_, limit, bytes_max)
+    assert [event["event_id"] for event in received] == expected
+    for event in received:
+        scope = logged[event["event_id"] - 1]
         sent = {name: value for name, value in vars(scope).items() if value is not None}
         assert event["scope"] == sent
     log.connection.close()
@@ -104,8 +104,8 @@ def test_the_widest_subscription_a_hello_may_carry_is_replayed(bare_log, channel
         for n, number in enumerate(numbers)
         if wanted(Scope(f"ch_{n % 700}", f"topic_{n}", None), filter_)
     ]
-    found = replayed(bare_log.reader, 0, numbers[-1], filter_, 1000)
-    assert [event["event_id"] for event in found] == expected
+    received = replayed(bare_log.reader, 0, numbers[-1], filter_, 1000)
+    assert [event["event_id"] for event in received] == expected
 
 
 def plan(connection, sql, parameters):
@@ -129,7 +129,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_every_replay_is_by_index_and_sorts_nothing(bare_log, shape, analyzed):
+def test_every_replay_uses_an_index_without_sorting(bare_log, shape, analyzed):
     for n in range(500):
         bare_log.event(CHANNELS[n % 3], TOPICS[n % 4])
     if analyzed:
@@ -191,9 +191,9 @@ def test_attachments_are_paged_by_index(bare_log, query):
 
 
 @pytest.mark.parametrize("order", ["id", "rowid"])
-@pytest.mark.parametrize("place", ["channel_id", "topic_id"])
+@pytest.mark.parametrize("scope", ["channel_id", "topic_id"])
 @pytest.mark.parametrize("direction", ["before_id", "after_id"])
-def test_paging_is_by_index_and_sorts_nothing(bare_log, order, place, direction):
+def test_paging_uses_an_index_without_sorting(bare_log, order, scope, direction):
     connection = bare_log.connection
     if order == "rowid":  # what adopting such a workspace makes
         connection.execute("CREATE INDEX x_messages_topic ON messages(topic_id)")
@@ -208,7 +208,7 @@ def test_paging_is_by_index_and_sorts_nothing(bare_log, order, place, direction)
             seen.append(plan(connection, sql, parameters))
             return [], False
 
-    query = wire.MessagesQuery(**{place: "x", direction: "y"})
+    query = wire.MessagesQuery(**{scope: "x", direction: "y"})
     queries.page_messages(Watching(), query, order)
     assert seen[0][0].startswith("SEARCH messages USING INDEX"), seen
     # And of each row its principal, by the key.
@@ -242,12 +242,12 @@ class Messages:
         )
         self.made.append((made, topic_id))
 
-    def of(self, place):
-        return [id_ for id_, topic in self.made if place == "ch_a" or topic == place]
+    def of(self, scope):
+        return [id_ for id_, topic in self.made if scope == "ch_a" or topic == scope]
 
-    def page(self, place, limit, **anchor):
-        column = "channel_id" if place == "ch_a" else "topic_id"
-        query = wire.MessagesQuery(limit=limit, **{column: place}, **anchor)
+    def page(self, scope, limit, **anchor):
+        column = "channel_id" if scope == "ch_a" else "topic_id"
+        query = wire.MessagesQuery(limit=limit, **{column: scope}, **anchor)
         return queries.page_messages(self.log.reader, query, self.order)
 
 
@@ -259,12 +259,10 @@ numbers = st.lists(st.integers(0, 2**128 - 1), unique=True, min_size=1, max_size
 @given(
     data=st.data(),
     numbers=numbers,
-    place=st.sampled_from(["ch_a", "topic_1"]),
+    scope=st.sampled_from(["ch_a", "topic_1"]),
     limit=st.integers(1, 9),
 )
-def test_pages_never_skip_or_repeat_while_messages_come(
-    new_bare_log, order, data, numbers, place, limit
-):
+def test_pages_never_skip_or_repeat_during_writes(new_bare_log, order, data, numbers, scope, limit):
     log = new_bare_log()
     messages = Messages(log, order)
     coming = [(data.draw(st.sampled_from(["topic_1", "topic_2"])), n) for n in numbers]
@@ -272,38 +270,38 @@ def test_pages_never_skip_or_repeat_while_messages_come(
     for topic_id, number in coming[:already]:
         messages.add(topic_id, number)
     coming = coming[already:]
-    old = messages.of(place)
+    old = messages.of(scope)
 
     def somebody_writes():
         for _ in range(data.draw(st.integers(0, min(3, len(coming))))):
             messages.add(*coming.pop(0))
 
-    page = messages.page(place, limit)
-    found = [message.id for message in page.messages]
+    page = messages.page(scope, limit)
+    ids = [message.id for message in page.messages]
     while page.has_more:
         somebody_writes()
-        page = messages.page(place, limit, before_id=page.cursor)
-        found += [message.id for message in page.messages]
-    assert found == old[::-1], "older pages: all that was there, once, newest first"
+        page = messages.page(scope, limit, before_id=page.cursor)
+        ids += [message.id for message in page.messages]
+    assert ids == old[::-1], "older pages: all that was there, once, newest first"
 
     if not old:
         log.connection.close()
         return
-    found, cursor = [old[0]], old[0]
+    ids, cursor = [old[0]], old[0]
     while True:
         somebody_writes()
-        page = messages.page(place, limit, after_id=cursor)
-        found += [message.id for message in page.messages]
+        page = messages.page(scope, limit, after_id=cursor)
+        ids += [message.id for message in page.messages]
         if not page.messages and not coming:
             break
         cursor = page.cursor or cursor
         if not page.messages:
             messages.add(*coming.pop(0))
-    assert found == messages.of(place), "newer pages: all there is in the end, once, in order"
+    assert ids == messages.of(scope), "newer pages: all there is in the end, once, in order"
     log.connection.close()
 
 
-def test_an_anchor_that_is_unknown_is_told_where_it_must_be_looked_up(bare_log):
+def test_unknown_anchor_is_refused_in_rowid_order(bare_log):
     messages = Messages(bare_log, "rowid")
     with pytest.raises(wire.NoSuchMessage):
         messages.page("topic_1", 5, before_id="nobody")
@@ -313,6 +311,6 @@ def test_an_anchor_that_is_unknown_is_told_where_it_must_be_looked_up(bare_log):
     ("query", "error"),
     [({"topic_id": "nobody"}, wire.NoSuchTopic), ({"channel_id": "nobody"}, wire.NoSuchChannel)],
 )
-def test_a_page_of_an_unknown_place_is_not_an_empty_page(bare_log, query, error):
+def test_page_of_a_missing_topic_or_channel_is_404(bare_log, query, error):
     with pytest.raises(error):
         queries.page_messages(bare_log.reader, wire.MessagesQuery(**query), "id")

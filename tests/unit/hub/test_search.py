@@ -8,19 +8,19 @@ from contextlib import closing
 import pytest
 
 from appliance.hub import indexing, queries, search, wire
+from appliance.hub.foreign_schema import drop_search_triggers
 from appliance.hub.search_query import SearchSyntax, parse
-from appliance.kernel.adopt import drop_search_triggers
 from appliance.kernel.errors import Invalid
 from appliance.kernel.reader import ReadCancelled, Reader, ReadTooLong
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 
 
-class Place:
+class SearchFixture:
     """A channel with two topics, and what one does there."""
 
-    def __init__(self, house):
-        self.house, self.hub, self.who = house, house.hub, house.alice
+    def __init__(self, env):
+        self.env, self.hub, self.who = env, env.hub, env.alice
         self.channel = self.made(self.hub.create_channel(wire.CreateChannel("g"), self.who))
         self.topics = [
             self.made(self.hub.create_topic(wire.CreateTopic(self.channel, title), self.who))
@@ -42,7 +42,7 @@ class Place:
     def search(self, q, **more):
         return self.hub.search(wire.SearchQuery(q, **more), self.who)
 
-    def found(self, q, **more):
+    def contents(self, q, **more):
         return [message.content_raw for message in self.search(q, **more).messages]
 
     def index(self, rows=10_000):
@@ -50,9 +50,9 @@ class Place:
         self.hub.store.write(indexing.index_messages, rows)
 
     def check_index(self):
-        """Nothing in it that is not so; what lies above the mark is taken into a copy."""
+        """The index has only true rows; later messages are indexed in a copy."""
         with (
-            closing(sqlite3.connect(self.house.path)) as connection,
+            closing(sqlite3.connect(self.env.path)) as connection,
             closing(sqlite3.connect(":memory:")) as copy,
         ):
             connection.backup(copy)
@@ -65,146 +65,148 @@ class Place:
             )
 
 
-def drop_index(house):
+def drop_index(env):
     """As the hub leaves a file on a machine without FTS5."""
-    with closing(sqlite3.connect(house.path)) as connection, connection:
+    with closing(sqlite3.connect(env.path)) as connection, connection:
         drop_search_triggers(connection)
 
 
 @pytest.fixture
-def place(house):
-    return Place(house)
+def fixture(env):
+    return SearchFixture(env)
 
 
 @pytest.fixture(params=["indexed", "half of it", "not indexed yet", "without an index"])
-def any_place(new_house, request):
+def any_fixture(new_env, request):
     """A place whose searches go each of the four ways."""
-    place = Place(new_house())
-    place.way = request.param
+    fixture = SearchFixture(new_env())
+    fixture.way = request.param
     if request.param == "without an index":
-        drop_index(place.house)
-    return place
+        drop_index(fixture.env)
+    return fixture
 
 
-def settle(place):
-    if place.way == "indexed":
-        place.index()
-    if place.way == "half of it":
-        (count,) = place.house.rows("SELECT count(*) FROM messages")[0]
-        place.index(count // 2)
+def settle(fixture):
+    if fixture.way == "indexed":
+        fixture.index()
+    if fixture.way == "half of it":
+        (count,) = fixture.env.rows("SELECT count(*) FROM messages")[0]
+        fixture.index(count // 2)
 
 
-def test_words_phrases_and_or(any_place):
-    place = any_place
+def test_words_phrases_and_or(any_fixture):
+    fixture = any_fixture
     for text in ("connection refused by peer", "refused connection", "connection reset", "other"):
-        place.send(text)
-    settle(place)
-    assert sorted(place.found("connection refused")) == [
+        fixture.send(text)
+    settle(fixture)
+    assert sorted(fixture.contents("connection refused")) == [
         "connection refused by peer", "refused connection",
     ]  # fmt: skip
-    assert place.found('"connection refused"') == ["connection refused by peer"]
-    assert sorted(place.found("reset OR other")) == ["connection reset", "other"]
-    assert sorted(place.found('"by peer" refused OR other')) == [
+    assert fixture.contents('"connection refused"') == ["connection refused by peer"]
+    assert sorted(fixture.contents("reset OR other")) == ["connection reset", "other"]
+    assert sorted(fixture.contents('"by peer" refused OR other')) == [
         "connection refused by peer", "other",
     ]  # fmt: skip
-    assert place.found("CONNECTION Reset") == ["connection reset"]
-    assert place.found("missing") == []
-    assert place.search("other").fts_used == (place.way != "without an index")
+    assert fixture.contents("CONNECTION Reset") == ["connection reset"]
+    assert fixture.contents("missing") == []
+    assert fixture.search("other").fts_used == (fixture.way != "without an index")
 
 
-def test_filters_and_limits(any_place):
-    place = any_place
-    place.house.clock.pass_seconds(60)
+def test_filters_and_limits(any_fixture):
+    fixture = any_fixture
+    fixture.env.clock.pass_seconds(60)
     for number in range(10):
-        place.send(f"word {number}", sender=f"agent-{number % 2}", topic=number % 5 == 0)
-        place.house.clock.pass_seconds(60)
-    settle(place)
-    times = dict(place.house.rows("SELECT content_raw, created_at FROM messages"))
-    assert len(place.found("word", channel_id=place.channel)) == 10
-    assert sorted(place.found("word", topic_id=place.topics[1])) == ["word 0", "word 5"]
-    assert sorted(place.found("word", sender="agent-1", topic_id=place.topics[1])) == ["word 5"]
+        fixture.send(f"word {number}", sender=f"agent-{number % 2}", topic=number % 5 == 0)
+        fixture.env.clock.pass_seconds(60)
+    settle(fixture)
+    times = dict(fixture.env.rows("SELECT content_raw, created_at FROM messages"))
+    assert len(fixture.contents("word", channel_id=fixture.channel)) == 10
+    assert sorted(fixture.contents("word", topic_id=fixture.topics[1])) == ["word 0", "word 5"]
+    assert sorted(fixture.contents("word", sender="agent-1", topic_id=fixture.topics[1])) == [
+        "word 5"
+    ]
     since, until = times["word 7"], times["word 9"]
-    assert sorted(place.found("word", after=since)) == ["word 7", "word 8", "word 9"]
-    assert sorted(place.found("word", after=since, before=until)) == ["word 7", "word 8"]
-    page = place.search("word", limit=4)
+    assert sorted(fixture.contents("word", after=since)) == ["word 7", "word 8", "word 9"]
+    assert sorted(fixture.contents("word", after=since, before=until)) == ["word 7", "word 8"]
+    page = fixture.search("word", limit=4)
     assert (len(page.messages), page.has_more) == (4, True)
-    page = place.search("word", limit=10)
+    page = fixture.search("word", limit=10)
     assert (len(page.messages), page.has_more) == (10, False)
 
 
-def test_a_message_is_found_whole_with_the_piece_that_matched(any_place):
-    place = any_place
-    message_id = place.send("filler " * 100 + "the Needle here " + "filler " * 100)
-    settle(place)
-    (found,) = place.search("needle").messages
-    (row,) = place.house.rows(f"SELECT {queries.MESSAGE} FROM messages WHERE id = ?", message_id)
-    assert tuple(getattr(found, name) for name in wire.Message.__struct_fields__) == row
-    assert "Needle" in found.snippet
-    assert found.snippet.startswith("…")
-    assert found.snippet.endswith("…")
-    assert len(found.snippet) < 400
+def test_match_includes_the_message_and_a_snippet(any_fixture):
+    fixture = any_fixture
+    message_id = fixture.send("filler " * 100 + "the Needle here " + "filler " * 100)
+    settle(fixture)
+    (hit,) = fixture.search("needle").messages
+    (row,) = fixture.env.rows(f"SELECT {queries.MESSAGE} FROM messages WHERE id = ?", message_id)
+    assert tuple(getattr(hit, name) for name in wire.Message.__struct_fields__) == row
+    assert "Needle" in hit.snippet
+    assert hit.snippet.startswith("…")
+    assert hit.snippet.endswith("…")
+    assert len(hit.snippet) < 400
 
 
-def test_wildcards_of_like_and_fts_are_text(any_place):
-    place = any_place
+def test_wildcards_of_like_and_fts_are_text(any_fixture):
+    fixture = any_fixture
     for text in ("100% sure", "1000 sure", "snake_case", "snakeXcase", "c\\d", "c/d"):
-        place.send(text)
-    settle(place)
-    assert place.found('"100%"') == ["100% sure"]
-    assert "snake_case" in place.found("snake_case")
-    assert "snakeXcase" not in place.found("snake_case")
-    assert "c\\d" in place.found("c\\d")
-    assert place.found("sur*") == []
+        fixture.send(text)
+    settle(fixture)
+    assert fixture.contents('"100%"') == ["100% sure"]
+    assert "snake_case" in fixture.contents("snake_case")
+    assert "snakeXcase" not in fixture.contents("snake_case")
+    assert "c\\d" in fixture.contents("c\\d")
+    assert fixture.contents("sur*") == []
 
 
-def test_tombstones_and_old_texts_are_not_found(any_place):
-    place = any_place
-    gone, changed = place.send("secret one"), place.send("secret two")
-    settle(place)
-    place.patch(gone, wire.DeleteMessage("bob"))
-    place.patch(changed, wire.EditMessage("public two"))
-    assert place.found("secret") == []
-    assert place.found("deleted") == []
-    assert place.found("two") == ["public two"]
-    assert place.found("public") == ["public two"]
+def test_tombstones_and_old_texts_are_not_found(any_fixture):
+    fixture = any_fixture
+    gone, changed = fixture.send("secret one"), fixture.send("secret two")
+    settle(fixture)
+    fixture.patch(gone, wire.DeleteMessage("bob"))
+    fixture.patch(changed, wire.EditMessage("public two"))
+    assert fixture.contents("secret") == []
+    assert fixture.contents("deleted") == []
+    assert fixture.contents("two") == ["public two"]
+    assert fixture.contents("public") == ["public two"]
 
 
-def test_moved_messages_are_found_where_they_are_now(any_place):
-    place = any_place
-    first = place.send("wandering")
-    settle(place)
-    place.patch(first, wire.MoveMessage(place.topics[1], "one"))
-    assert place.found("wandering", topic_id=place.topics[0]) == []
-    assert place.found("wandering", topic_id=place.topics[1]) == ["wandering"]
+def test_moved_messages_are_found_where_they_are_now(any_fixture):
+    fixture = any_fixture
+    first = fixture.send("wandering")
+    settle(fixture)
+    fixture.patch(first, wire.MoveMessage(fixture.topics[1], "one"))
+    assert fixture.contents("wandering", topic_id=fixture.topics[0]) == []
+    assert fixture.contents("wandering", topic_id=fixture.topics[1]) == ["wandering"]
 
 
 @pytest.mark.parametrize("q", ["a OR", "OR", 'a "b', "x" * 2000, " "])
-def test_syntax_is_refused_by_name(any_place, q):
+def test_syntax_is_refused_by_name(any_fixture, q):
     with pytest.raises(SearchSyntax):
-        any_place.search(q)
+        any_fixture.search(q)
 
 
 @pytest.mark.parametrize("q", ["!!!", '"', "***", "😀", "->"])
-def test_symbols_alone_find_nothing_and_are_no_error(any_place, q):
-    any_place.send(f"with {q} inside")
-    settle(any_place)
-    page = any_place.search(q)
+def test_symbols_alone_match_nothing(any_fixture, q):
+    any_fixture.send(f"with {q} inside")
+    settle(any_fixture)
+    page = any_fixture.search(q)
     assert (page.messages, page.has_more) == ([], False)
-    assert page.fts_used == (any_place.way != "without an index")
+    assert page.fts_used == (any_fixture.way != "without an index")
 
 
-def test_words_inside_chinese_japanese_and_korean_text_are_found(any_place):
-    place = any_place
+def test_words_inside_chinese_japanese_and_korean_text_are_found(any_fixture):
+    fixture = any_fixture
     texts = (
         "部署失败了。请重试",
         "東京都庁で会議があります",
         "서버가 응답하지 않습니다",
         "发生error了",
     )
-    ids = [place.send(text) for text in texts]
-    place.send("plain error")
-    settle(place)
-    for q, found in (
+    ids = [fixture.send(text) for text in texts]
+    fixture.send("plain error")
+    settle(fixture)
+    for q, expected in (
         ("失败", texts[:1]),
         ("失败 重试", texts[:1]),
         ("失败 OR 会議", texts[:2]),
@@ -212,43 +214,43 @@ def test_words_inside_chinese_japanese_and_korean_text_are_found(any_place):
         ("서버", texts[2:3]),
         ("败失", []),
     ):
-        assert sorted(place.found(q)) == sorted(found), q
-    assert sorted(place.found("error")) == ["plain error", "发生error了"]
-    place.patch(ids[0], wire.EditMessage("成功上线"))
-    place.patch(ids[1], wire.DeleteMessage("bob"))
-    place.patch(ids[2], wire.EditMessage("all is well"))
-    place.patch(ids[3], wire.EditMessage("又发生了"))
-    for q, found in (
+        assert sorted(fixture.contents(q)) == sorted(expected), q
+    assert sorted(fixture.contents("error")) == ["plain error", "发生error了"]
+    fixture.patch(ids[0], wire.EditMessage("成功上线"))
+    fixture.patch(ids[1], wire.DeleteMessage("bob"))
+    fixture.patch(ids[2], wire.EditMessage("all is well"))
+    fixture.patch(ids[3], wire.EditMessage("又发生了"))
+    for q, expected in (
         ("失败", []), ("上线", ["成功上线"]), ("会議", []), ("서버", []),
         ("well", ["all is well"]), ("error", ["plain error"]), ("又发", ["又发生了"]),
     ):  # fmt: skip
-        assert place.found(q) == found, q
+        assert fixture.contents(q) == expected, q
 
 
-def test_the_index_of_pairs_holds_what_the_messages_say(place):
+def test_index_of_pairs_matches_the_messages(fixture):
     """Edits of programs that know nothing of it are followed too."""
-    ids = [place.send(f"部署失败{number}") for number in range(3)]
-    place.index()
-    with closing(sqlite3.connect(place.house.path)) as connection, connection:
+    ids = [fixture.send(f"部署失败{number}") for number in range(3)]
+    fixture.index()
+    with closing(sqlite3.connect(fixture.env.path)) as connection, connection:
         connection.execute("UPDATE messages SET content_raw = '成功' WHERE id = ?", (ids[0],))
         connection.execute("UPDATE messages SET content_raw = '再试' WHERE id = ?", (ids[0],))
-    assert place.hub.store.read(queries.index_lag) == 1
-    place.index()
-    assert place.hub.store.read(queries.index_lag) == 0
-    assert place.found("再试") == ["再试"]
-    assert place.found("失败") == ["部署失败2", "部署失败1"]
-    ((pairs,),) = place.house.rows(
+    assert fixture.hub.store.read(queries.index_lag) == 1
+    fixture.index()
+    assert fixture.hub.store.read(queries.index_lag) == 0
+    assert fixture.contents("再试") == ["再试"]
+    assert fixture.contents("失败") == ["部署失败2", "部署失败1"]
+    ((pairs,),) = fixture.env.rows(
         "SELECT count(*) FROM x_cjk_messages WHERE x_cjk_messages MATCH '\"失败\"'"
     )
     assert pairs == 2
 
 
-def test_a_page_of_large_messages_is_limited_in_bytes(any_place):
-    place = any_place
+def test_a_page_of_large_messages_is_limited_in_bytes(any_fixture):
+    fixture = any_fixture
     for number in range(40):
-        place.send("bigword " * 8000 + str(number))
-    settle(place)
-    page = place.search("bigword", limit=1000)
+        fixture.send("bigword " * 8000 + str(number))
+    settle(fixture)
+    page = fixture.search("bigword", limit=1000)
     assert page.has_more
     assert 1 <= len(page.messages) < 40
     assert sum(len(message.content_raw) for message in page.messages) <= 1 << 20
@@ -256,12 +258,12 @@ def test_a_page_of_large_messages_is_limited_in_bytes(any_place):
 
 
 @pytest.mark.slow
-def test_a_search_stops_wherever_it_is(any_place):
+def test_search_stops_at_its_deadline(any_fixture):
     """Each check may be the last: in the index, in memory, while ranking, while cutting."""
-    place = any_place
+    fixture = any_fixture
     for number in range(60):
-        place.send(f"bigword 失败 {number} " * 200)
-    settle(place)
+        fixture.send(f"bigword 失败 {number} " * 200)
+    settle(fixture)
     checks = 0
     while True:
         left, checks = checks, checks + 1
@@ -271,140 +273,140 @@ def test_a_search_stops_wherever_it_is(any_place):
             left -= 1
             return left < 0
 
-        with closing(sqlite3.connect(place.house.path, isolation_level=None)) as connection:
-            reader = Reader(connection, place.house.clock)
+        with closing(sqlite3.connect(fixture.env.path, isolation_level=None)) as connection:
+            reader = Reader(connection, fixture.env.clock)
             reader.limit.watch(connection, 100)
             try:
                 with reader.deadline(is_over):
-                    found = search.find(reader, parse("bigword"), wire.SearchQuery("bigword"))
+                    result = search.find(reader, parse("bigword"), wire.SearchQuery("bigword"))
                 break
             except (ReadCancelled, ReadTooLong):
                 continue
-    assert len(found.messages) == 50
-    assert checks > 50, "it was asked often enough"
+    assert len(result.messages) == 50
+    assert checks > 50, "there were enough checks"
 
 
-def test_places_and_times_that_are_none_are_refused(any_place):
-    place = any_place
+def test_unknown_filters_and_invalid_times_are_refused(any_fixture):
+    fixture = any_fixture
     with pytest.raises(wire.NoSuchTopic):
-        place.search("x", topic_id="topic_none")
+        fixture.search("x", topic_id="topic_none")
     with pytest.raises(wire.NoSuchChannel):
-        place.search("x", channel_id="ch_none")
+        fixture.search("x", channel_id="ch_none")
     for text in ("yesterday", "2026-13-01", "0001-01-01T00:00:00+14:00", "1"):
         with pytest.raises(Invalid):
-            place.search("x", after=text)
-    assert place.found("x", after="2026-01-01", before="2026-01-01T00:00:00+05:00") == []
+            fixture.search("x", after=text)
+    assert fixture.contents("x", after="2026-01-01", before="2026-01-01T00:00:00+05:00") == []
 
 
 # -- what is new ---------------------------------------------------------------------------------
 
 
-def test_other_alphabets_and_accents_are_found_before_and_after_indexing(new_house):
-    place = Place(new_house())
+def test_other_alphabets_and_accents_are_found_before_and_after_indexing(new_env):
+    fixture = SearchFixture(new_env())
     for text in ("Müller schrieb", "ПРИВЕТ мир", "plain text", "日本 語"):
-        place.send(text)
+        fixture.send(text)
     for _ in range(2):
-        assert place.found("muller") == ["Müller schrieb"]
-        assert place.found("müller") == ["Müller schrieb"]
-        assert place.found("привет") == ["ПРИВЕТ мир"]
-        assert place.found("日本") == ["日本 語"]
-        assert place.found("pläin") == ["plain text"]
-        place.index()
+        assert fixture.contents("muller") == ["Müller schrieb"]
+        assert fixture.contents("müller") == ["Müller schrieb"]
+        assert fixture.contents("привет") == ["ПРИВЕТ мир"]
+        assert fixture.contents("日本") == ["日本 語"]
+        assert fixture.contents("pläin") == ["plain text"]
+        fixture.index()
 
 
-def test_a_long_tail_is_looked_through_to_its_end(new_house):
-    place = Place(new_house())
-    place.send("needle first")
+def test_all_rows_beyond_the_index_are_searched(new_env):
+    fixture = SearchFixture(new_env())
+    fixture.send("needle first")
     for number in range(1500):
-        place.send(f"hay é {number}")
-    assert place.found("needle") == ["needle first"]
-    assert place.found("hay", limit=3) == ["hay é 1499", "hay é 1498", "hay é 1497"]
+        fixture.send(f"hay é {number}")
+    assert fixture.contents("needle") == ["needle first"]
+    assert fixture.contents("hay", limit=3) == ["hay é 1499", "hay é 1498", "hay é 1497"]
 
 
-def test_searching_writes_nothing(place):
-    place.send("new")
-    place.house.runner.failure = sqlite3.OperationalError("injected")
-    assert place.found("new") == ["new"]
-    assert place.house.rows("SELECT indexed FROM x_fts") == [(0,)]
+def test_searching_writes_nothing(fixture):
+    fixture.send("new")
+    fixture.env.runner.failure = sqlite3.OperationalError("injected")
+    assert fixture.contents("new") == ["new"]
+    assert fixture.env.rows("SELECT indexed FROM x_fts") == [(0,)]
 
 
-def test_the_best_come_first_then_the_newest_however_much_is_indexed(place):
-    place.send("zeta " + "filler " * 50)
-    place.send("zeta zeta zeta")
+def test_order_does_not_depend_on_the_index_progress(fixture):
+    fixture.send("zeta " + "filler " * 50)
+    fixture.send("zeta zeta zeta")
     for number in range(3):
-        place.send(f"zeta {number}")
-    place.send("common zeta")
+        fixture.send(f"zeta {number}")
+    fixture.send("common zeta")
     for _ in range(7):
-        assert place.found("zeta")[0] == "zeta zeta zeta"
-        assert place.found("zeta")[-1].startswith("zeta filler")
-        assert place.found("zeta")[1:5] == ["common zeta", "zeta 2", "zeta 1", "zeta 0"]
-        assert place.found("zeta OR common")[0] == "common zeta", "the rarer word counts more"
-        place.index(1)
+        assert fixture.contents("zeta")[0] == "zeta zeta zeta"
+        assert fixture.contents("zeta")[-1].startswith("zeta filler")
+        assert fixture.contents("zeta")[1:5] == ["common zeta", "zeta 2", "zeta 1", "zeta 0"]
+        assert fixture.contents("zeta OR common")[0] == "common zeta", "the rarer word counts more"
+        fixture.index(1)
 
 
-def test_too_many_to_rank_come_newest_first(place):
+def test_too_many_to_rank_come_newest_first(fixture):
     for number in range(700):
-        place.send(f"often {number}")
+        fixture.send(f"often {number}")
     for _ in range(3):
-        assert place.found("often", limit=3) == ["often 699", "often 698", "often 697"]
-        page = place.search("often", limit=600)
+        assert fixture.contents("often", limit=3) == ["often 699", "often 698", "often 697"]
+        page = fixture.search("often", limit=600)
         assert len({message.id for message in page.messages}) == 600
         assert page.has_more
-        assert not place.search("often", limit=700).has_more
-        place.index(400)
+        assert not fixture.search("often", limit=700).has_more
+        fixture.index(400)
 
 
-def test_too_much_text_to_rank_comes_newest_first(place):
-    place.send("zeta zeta zeta")
+def test_too_much_text_to_rank_comes_newest_first(fixture):
+    fixture.send("zeta zeta zeta")
     for number in range(40):
-        place.send(f"zeta {number} " + "x" * 30_000)
-    place.send("zeta")
-    assert place.found("zeta", limit=2)[0] == "zeta"
-    page = place.search("zeta")
+        fixture.send(f"zeta {number} " + "x" * 30_000)
+    fixture.send("zeta")
+    assert fixture.contents("zeta", limit=2)[0] == "zeta"
+    page = fixture.search("zeta")
     assert page.has_more, "more than a page has bytes"
     assert page.messages[1].content_raw.startswith("zeta 39 ")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_search_tells_the_truth_after_any_story(new_house, seed):
+def test_search_matches_a_model_after_random_changes(new_env, seed):
     """Sends, edits, deletes, moves and indexing in any order; every word asked for again."""
-    chance = random.Random(seed)
-    place = Place(new_house())
+    rng = random.Random(seed)
+    fixture = SearchFixture(new_env())
     ids = []
 
     def text():
-        return " ".join(chance.choices(WORDS, k=chance.randrange(1, 5)))
+        return " ".join(rng.choices(WORDS, k=rng.randrange(1, 5)))
 
     for number in range(250):
-        verb = chance.choice(["send", "send", "edit", "delete", "move", "index"])
+        verb = rng.choice(["send", "send", "edit", "delete", "move", "index"])
         if verb == "index":
-            place.index(chance.randrange(1, 20))
+            fixture.index(rng.randrange(1, 20))
         elif verb == "send" or not ids:
-            ids.append(place.send(text(), topic=chance.randrange(2)))
+            ids.append(fixture.send(text(), topic=rng.randrange(2)))
         elif verb == "edit":
             try:
-                place.patch(chance.choice(ids), wire.EditMessage(text()))
+                fixture.patch(rng.choice(ids), wire.EditMessage(text()))
             except wire.CannotEditDeleted:
                 continue
         elif verb == "delete":
-            place.patch(chance.choice(ids), wire.DeleteMessage("bob"))
+            fixture.patch(rng.choice(ids), wire.DeleteMessage("bob"))
         else:
-            mode = chance.choice(["one", "later", "all"])
-            place.patch(chance.choice(ids), wire.MoveMessage(chance.choice(place.topics), mode))
+            mode = rng.choice(["one", "later", "all"])
+            fixture.patch(rng.choice(ids), wire.MoveMessage(rng.choice(fixture.topics), mode))
         if number % 25 == 0:
-            place.check_index()
-            check_every_word(place)
-    place.check_index()
-    check_every_word(place)
+            fixture.check_index()
+            check_every_word(fixture)
+    fixture.check_index()
+    check_every_word(fixture)
 
 
-def check_every_word(place):
-    rows = place.house.rows(
+def check_every_word(fixture):
+    rows = fixture.env.rows(
         "SELECT id, topic_id, content_raw FROM messages WHERE deleted_at IS NULL"
     )
     for word in WORDS:
-        for topic in (None, *place.topics):
+        for topic in (None, *fixture.topics):
             meant = {row[0] for row in rows if word in row[2].split() and topic in (None, row[1])}
-            found = [each.id for each in place.search(word, topic_id=topic, limit=1000).messages]
-            assert len(found) == len(set(found))
-            assert set(found) == meant
+            ids = [each.id for each in fixture.search(word, topic_id=topic, limit=1000).messages]
+            assert len(ids) == len(set(ids))
+            assert set(ids) == meant

@@ -31,7 +31,7 @@ WORDS = ["one", "two", "three"]
         ("%_\\one", [["%_\\one"]]),
     ],
 )
-def test_what_is_understood(text, alternatives):
+def test_valid_queries(text, alternatives):
     assert [list(terms) for terms in parse(text).alternatives] == alternatives
 
 
@@ -51,7 +51,7 @@ def test_what_is_refused(text):
 
 
 @pytest.mark.parametrize("text", ['"', '""', "!!!", "***", '"->"', "\u0301", "😀 ☕", '!"?"'])
-def test_symbols_alone_are_no_error_and_match_nothing(text):
+def test_query_of_symbols_matches_nothing(text):
     assert parse(text) == Query(())
 
 
@@ -84,7 +84,7 @@ anything = st.text(
 @example('one" OR x MATCH "')
 @example("'; DROP TABLE t; --")
 @given(anything)
-def test_nothing_breaks_sqlite(index, text):
+def test_any_query_is_valid_for_sqlite(index, text):
     try:
         query = parse(text)
     except SearchSyntax:
@@ -104,7 +104,7 @@ texts = st.lists(st.sampled_from([*WORDS, "four"]), max_size=6).map(" ".join)
 
 
 @given(queries, texts)
-def test_match_and_contained_mean_what_is_said(alternatives, text):
+def test_match_and_contained_agree_with_a_model(alternatives, text):
     written = " OR ".join(" ".join(f'"{term}"' for term in each) for each in alternatives)
     query = parse(written)
     assert query == Query(tuple(tuple(each) for each in alternatives))
@@ -122,8 +122,8 @@ odd = st.text(st.one_of(st.sampled_from("aAeE éëÄ.-_ "), st.characters()), ma
 
 
 @given(odd, odd)
-def test_what_match_finds_in_plain_text_was_possible(text, words):
-    """`maybe` may be asked first: of ASCII texts it lets nothing fall."""
+def test_maybe_is_true_for_every_match(text, words):
+    """`maybe` can be checked first: it is true for every ASCII text that matches."""
     try:
         query = parse(words.replace('"', " "))
     except SearchSyntax:

@@ -9,13 +9,13 @@ from appliance.hub.snippet import CHARACTERS_MAX, WINDOW, Snippets
 @pytest.mark.parametrize(("term", "text"), [
     ("needle", "Needle"), ("zoe", "Zoë"), ("two words", "two, words"), ("失败", "部署失败了"),
 ])  # fmt: skip
-def test_the_match_is_shown_wherever_it_stands(before: int, term: str, text: str) -> None:
+def test_snippet_contains_the_match(before: int, term: str, text: str) -> None:
     snippet = Snippets([term]).cut("x " * (before // 2) + text + " y" * 1000)
     assert text[:3] in snippet
     assert len(snippet) <= CHARACTERS_MAX + 2
 
 
-def test_parts_of_words_are_no_match() -> None:
+def test_parts_of_words_do_not_match() -> None:
     text = "needles " * 100 + "needle"
     assert Snippets(["needle"]).cut(text).endswith("needle")
 

@@ -10,7 +10,7 @@ from gevent.lock import RLock
 
 from appliance.hub import wire
 from appliance.hub.requests import Requests
-from appliance.hub.stream import Session
+from appliance.hub.stream import HubSession
 from appliance.web.socket import SocketGone, SocketSettings
 from tests.unit.hub.test_queries import frames
 
@@ -18,12 +18,12 @@ SETTINGS = SocketSettings(queue_max=20, ping_seconds=40.0)
 
 
 class StubSocket:
-    """Takes frames; `held` stops the writing greenlet at its next flush. Not `free`: what is
-    told waits for that greenlet."""
+    """Takes frames; `blocked` stops the writing greenlet at its next flush. Unless it is `free`,
+    frames wait for that greenlet."""
 
     def __init__(self):
         self.sent, self.posted = [], []
-        self.held, self.arrived = RLock(), Event()
+        self.blocked, self.arrived = RLock(), Event()
         self.on_flush = lambda: None
         self.gone = self.free = False
         self.wake = None
@@ -53,7 +53,7 @@ class StubSocket:
 
     def flush(self):
         self.arrived.set()
-        with self.held:
+        with self.blocked:
             pass
         self.on_flush()
         posted, self.posted = self.posted, []
@@ -72,16 +72,16 @@ class StubSocket:
 class Table:
     """A session over a stub, and a hub with two channels to talk in."""
 
-    def __init__(self, house):
-        self.house, self.hub, self.socket = house, house.hub, StubSocket()
+    def __init__(self, env):
+        self.env, self.hub, self.socket = env, env.hub, StubSocket()
         requests = Requests(self.hub, lambda cost: None)
-        self.session = Session(self.socket, self.hub, house.alice, requests, SETTINGS)
+        self.session = HubSession(self.socket, self.hub, env.alice, requests, SETTINGS)
         self.running = gevent.spawn(self.session.run)
         self.topics = {}
         self.make("here")
 
     def make(self, name):
-        who = self.house.alice
+        who = self.env.alice
         made = json.loads(self.hub.create_channel(wire.CreateChannel(name), who).body)
         topic = wire.CreateTopic(made["channel"]["id"], "t")
         self.topics[name] = json.loads(self.hub.create_topic(topic, who).body)["topic"]["id"]
@@ -90,18 +90,18 @@ class Table:
     def say(self, name, count=1):
         message = wire.CreateMessage(self.topics[name], "s", "x")
         for _ in range(count):
-            self.hub.create_message(message, self.house.alice)
+            self.hub.create_message(message, self.env.alice)
 
     def hello(self, **subscriptions):
         wanted = msgspec.convert(subscriptions, wire.Subscriptions) if subscriptions else None
-        hello = wire.Hello(self.house.feed.head, wanted)
+        hello = wire.HubHello(self.env.feed.head, wanted)
         self.socket.on_messages([msgspec.json.encode(hello)])
         self.until(lambda: self.socket.of("hello_ok"))
 
-    def hold(self):
-        """Stop the writing greenlet at its next flush, with what it has taken in its hands."""
+    def block_writer(self):
+        """Stop the writing greenlet at its next flush, with the frames it has taken."""
         self.settle()
-        self.socket.held.acquire()
+        self.socket.blocked.acquire()
         self.socket.arrived.clear()
 
     def arrive(self):
@@ -113,25 +113,25 @@ class Table:
                 gevent.sleep(0.001)
 
     def settle(self):
-        """Until everything told so far was dealt with."""
-        self.until(lambda: self.session._cursor >= self.house.feed.head or self.quiet())
+        """Waits until all events published so far were handled."""
+        self.until(lambda: self.session._cursor >= self.env.feed.head or self.quiet())
 
     def quiet(self):
         subscription = self.session._subscription
         return not subscription._queue and not subscription.lagging
 
-    def told(self):
+    def event_ids(self):
         return [event["event_id"] for event in self.socket.of("event")]
 
     def events_of(self, channel_id):
         sql = "SELECT event_id FROM events WHERE scope_channel_id = ?"
-        return [row[0] for row in self.house.rows(sql, channel_id)]
+        return [row[0] for row in self.env.rows(sql, channel_id)]
 
 
 @pytest.fixture
-def table(house):
+def table(env):
     gevent.get_hub()
-    table = Table(house)
+    table = Table(env)
     gevent.sleep(0)
     yield table
     table.socket.gone = True
@@ -139,57 +139,57 @@ def table(house):
     table.running.join(5)
 
 
-def test_a_name_that_comes_to_be_while_the_client_lags_is_followed(table):
+def test_channel_created_during_lag_is_followed(table):
     table.hello(channels=["later"])
-    table.hold()
+    table.block_writer()
     table.say("here")
     table.arrive()
     channel_id = table.make("later")
     table.say("later", 40)
     assert table.session._subscription.lagging
-    table.socket.held.release()
+    table.socket.blocked.release()
     table.until(lambda: not table.session._subscription.lagging)
     table.say("later", 3)
     expected = table.events_of(channel_id)
-    table.until(lambda: table.told()[-1:] == expected[-1:])
-    assert table.told() == expected
+    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    assert table.event_ids() == expected
 
 
-def test_a_name_that_comes_to_be_lets_nothing_else_through(table):
+def test_channel_created_later_adds_no_other_events(table):
     table.hello(channels=["later"])
-    table.hold()
+    table.block_writer()
     channel_id = table.make("later")
     table.arrive()
     table.say("here", 5)
-    table.socket.held.release()
+    table.socket.blocked.release()
     table.say("later")
     expected = table.events_of(channel_id)
-    table.until(lambda: table.told()[-1:] == expected[-1:])
-    assert table.told() == expected
+    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    assert table.event_ids() == expected
 
 
-def test_a_name_that_comes_to_be_during_hello_is_followed(table):
+def test_channel_created_during_hello_is_followed(table):
     """The channel is made after its name was looked up and before the log is read."""
     looked_up = table.hub.filter_for
 
     def then_somebody_makes_it(channels, topics):
-        found = looked_up(channels, topics)
+        resolved = looked_up(channels, topics)
         if "later" not in table.topics:
             table.made = table.make("later")
             table.say("later", 2)
-        return found
+        return resolved
 
     table.hub.filter_for = then_somebody_makes_it
     table.hello(channels=["later"])
     table.say("later")
     expected = table.events_of(table.made)
-    table.until(lambda: table.told()[-1:] == expected[-1:])
-    assert table.told() == expected
+    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    assert table.event_ids() == expected
 
 
 def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
     table.hello()
-    table.hold()
+    table.block_writer()
     table.socket.wake()
     table.arrive()
     table.say("here", 40)
@@ -197,55 +197,55 @@ def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
     posted = []
 
     def at_the_last_moment():
-        if table.session._cursor == table.house.feed.head and not posted:
+        if table.session._cursor == table.env.feed.head and not posted:
             posted.append(True)
             gevent.spawn(table.socket.post, b'\x81\x13{"type":"response"}')
 
     table.socket.on_flush = at_the_last_moment
-    table.socket.held.release()
+    table.socket.blocked.release()
     with gevent.Timeout(2):
         table.until(lambda: table.socket.of("response"))
-    assert table.told() == list(range(table.told()[0], table.house.feed.head + 1))
+    assert table.event_ids() == list(range(table.event_ids()[0], table.env.feed.head + 1))
 
 
 def test_a_lagging_session_gets_every_event_once(table):
     table.hello()
-    start = table.house.feed.head
+    start = table.env.feed.head
     for _ in range(5):
-        table.hold()
+        table.block_writer()
         table.say("here")
         table.arrive()
         table.say("here", 50)
         assert table.session._subscription.lagging
-        table.socket.held.release()
+        table.socket.blocked.release()
         table.say("here", 10)
-    table.until(lambda: table.told()[-1:] == [table.house.feed.head])
-    assert table.told() == list(range(start + 1, table.house.feed.head + 1))
+    table.until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
+    assert table.event_ids() == list(range(start + 1, table.env.feed.head + 1))
 
 
-def test_a_session_that_waits_is_told_by_whoever_publishes(table):
+def test_idle_session_is_written_by_the_publisher(table):
     table.hello()
     table.settle()
     gevent.sleep(0)
     table.socket.free = True
-    start = table.house.feed.head
-    with table.socket.held:  # the writing greenlet is not needed
+    start = table.env.feed.head
+    with table.socket.blocked:  # the writing greenlet is not needed
         table.say("here", 6)
-        assert table.told() == list(range(start + 1, start + 7))
+        assert table.event_ids() == list(range(start + 1, start + 7))
 
 
-def test_who_is_told_directly_and_then_stalls_gets_every_event_in_order(table):
+def test_stalled_session_gets_every_event_in_order(table):
     table.hello()
-    start = table.house.feed.head
+    start = table.env.feed.head
     for round_ in range(12):
         table.socket.free = round_ % 3 != 2  # its kernel takes no more, for a while
         table.say("here", 1 + round_ % 2)
         if round_ % 4 == 3:
             table.settle()
-    table.until(lambda: table.told()[-1:] == [table.house.feed.head])
-    assert table.told() == list(range(start + 1, table.house.feed.head + 1))
+    table.until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
+    assert table.event_ids() == list(range(start + 1, table.env.feed.head + 1))
 
 
-def test_who_starts_to_wait_when_all_is_over_does_not_wait(house):
-    house.feed.close()
-    assert house.feed.subscribe(1).wait(0), "there is nobody left to wake it"
+def test_long_poll_after_shutdown_returns_at_once(env):
+    env.feed.close()
+    assert env.feed.subscribe(1).wait(0), "there is nobody left to wake it"

@@ -17,9 +17,9 @@ from appliance.kernel.idempotency import Reply
 
 
 @pytest.fixture
-def place(house):
+def ids(env):
     """A channel, a topic, a message."""
-    hub, who = house.hub, house.alice
+    hub, who = env.hub, env.alice
     channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
     topic = wire.CreateTopic(channel["id"], "first")
     topic = json.loads(hub.create_topic(topic, who).body)["topic"]
@@ -29,13 +29,13 @@ def place(house):
     return channel["id"], topic["id"], message["id"]
 
 
-def verbs(house, place):
+def verbs(env, ids):
     """Every mutation there is, ready to be called with an idempotency key."""
-    hub, who = house.hub, house.alice
-    channel_id, topic_id, message_id = place
+    hub, who = env.hub, env.alice
+    channel_id, topic_id, message_id = ids
     edit, delete = wire.EditMessage("changed"), wire.DeleteMessage("alice")
     message = wire.CreateMessage(topic_id, "alice", "again")
-    ((target,),) = house.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
+    ((target,),) = env.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
     return {
         "create_channel": lambda key: hub.create_channel(wire.CreateChannel("new"), who, key),
         "create_topic": lambda key: hub.create_topic(wire.CreateTopic(channel_id, "n"), who, key),
@@ -62,7 +62,7 @@ VERBS = [
 
 
 def failing(call, key=None):
-    """Calls; True if what was asked for was refused or failed as a whole."""
+    """Calls; True if the whole call was refused or failed."""
     try:
         results = call(key)
     except (Unavailable, sqlite3.Error):
@@ -73,67 +73,65 @@ def failing(call, key=None):
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("code", ["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_IOERR_WRITE"])
-def test_a_failing_commit_leaves_neither_row_nor_event(house, place, verb, code):
-    before, told = house.everything(), len(house.told)
+def test_a_failing_commit_leaves_neither_row_nor_event(env, ids, verb, code):
+    before, published = env.everything(), len(env.published)
     failure = sqlite3.OperationalError("injected")
     failure.sqlite_errorname = code
-    house.runner.failure = failure
-    assert failing(verbs(house, place)[verb])
-    house.runner.failure = None
-    assert house.everything() == before
-    assert len(house.told) == told, "nobody hears of what did not happen"
-    house.clock.pass_seconds(5)
-    assert not failing(verbs(house, place)[verb]), "and it goes on by itself"
+    env.runner.failure = failure
+    assert failing(verbs(env, ids)[verb])
+    env.runner.failure = None
+    assert env.everything() == before
+    assert len(env.published) == published, "a failed change is not published"
+    env.clock.pass_seconds(5)
+    assert not failing(verbs(env, ids)[verb]), "and it goes on by itself"
 
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("table", ["events", "x_idempotency"])
 @pytest.mark.parametrize("resolution", ["ABORT", "ROLLBACK"])
-def test_an_error_behind_the_row_takes_the_row_back(house, place, verb, table, resolution):
+def test_error_after_the_row_rolls_it_back(env, ids, verb, table, resolution):
     """The trigger stands for whatever can go wrong between the two inserts."""
-    before, told = house.everything(), len(house.told)
-    trigger(house, f"BEFORE INSERT ON {table} BEGIN SELECT RAISE({resolution}, 'fault'); END")
-    assert failing(verbs(house, place)[verb], "key-1")
-    assert house.everything() == before
-    assert len(house.told) == told
-    untrigger(house)
-    assert not failing(verbs(house, place)[verb], "key-1"), "the key was not used up"
+    before, published = env.everything(), len(env.published)
+    trigger(env, f"BEFORE INSERT ON {table} BEGIN SELECT RAISE({resolution}, 'fault'); END")
+    assert failing(verbs(env, ids)[verb], "key-1")
+    assert env.everything() == before
+    assert len(env.published) == published
+    untrigger(env)
+    assert not failing(verbs(env, ids)[verb], "key-1"), "the key was not used up"
 
 
-def test_one_item_of_a_batch_fails_alone_and_whole(house, place):
+def test_failed_item_of_a_batch_is_rolled_back_alone(env, ids):
     trigger(
-        house,
+        env,
         "BEFORE INSERT ON events WHEN new.data_json LIKE '%poison%'"
         " BEGIN SELECT RAISE(ABORT, 'fault'); END",
     )
     contents = ["a", "poison", "b"]
     writing = [
-        gevent.spawn(
-            house.hub.create_message, wire.CreateMessage(place[1], "s", content), house.alice
-        )
+        gevent.spawn(env.hub.create_message, wire.CreateMessage(ids[1], "s", content), env.alice)
         for content in contents
     ]
     gevent.joinall(writing)
-    assert [one.successful() for one in writing] == [True, False, True]
-    stored = [row[0] for row in house.rows("SELECT content_raw FROM messages ORDER BY id")]
+    assert [write.successful() for write in writing] == [True, False, True]
+    stored = [row[0] for row in env.rows("SELECT content_raw FROM messages ORDER BY id")]
     assert stored == ["hello", "a", "b"]
-    assert_log_explains_state(house)
+    assert_log_explains_state(env)
 
 
-def trigger(house, action):
-    with closing(sqlite3.connect(house.path)) as connection, connection:
+def trigger(env, action):
+    with closing(sqlite3.connect(env.path)) as connection, connection:
         connection.execute(f"CREATE TRIGGER fault {action}")
 
 
-def untrigger(house):
-    with closing(sqlite3.connect(house.path)) as connection, connection:
+def untrigger(env):
+    with closing(sqlite3.connect(env.path)) as connection, connection:
         connection.execute("DROP TRIGGER fault")
 
 
-def assert_log_explains_state(house):
-    """Messages and their events tell the same story."""
+def assert_log_explains_state(env):
+    """Messages and their events agree."""
     state = {}
-    for name, entity, data in house.rows("SELECT name, entity_id, data_json FROM events"):
+    for name, entity, data in env.rows("SELECT name, entity_id, data_json FROM events"):
         data = json.loads(data)
         if name == "message.created":
             assert entity not in state
@@ -145,7 +143,7 @@ def assert_log_explains_state(house):
         elif name == "message.deleted":
             assert data["version"] == state[entity][1] + 1
             state[entity] = (wire.TOMBSTONE, data["version"], data["deleted_by"])
-    stored = house.rows("SELECT id, content_raw, version, deleted_by FROM messages")
+    stored = env.rows("SELECT id, content_raw, version, deleted_by FROM messages")
     assert {row[0]: row[1:] for row in stored} == state
 
 
@@ -153,19 +151,19 @@ def assert_log_explains_state(house):
 
 
 @pytest.mark.parametrize("command", [wire.EditMessage("x", 7), wire.DeleteMessage("bob", 7)])
-def test_another_version_than_expected_changes_nothing(house, place, command):
-    before = house.everything()
+def test_another_version_than_expected_changes_nothing(env, ids, command):
+    before = env.everything()
     with pytest.raises(wire.VersionConflict) as refused:
-        house.hub.patch_message(place[2], command, house.alice)
+        env.hub.patch_message(ids[2], command, env.alice)
     error = refused.value
-    assert error.details == {"message_id": place[2], "expected": 7, "current": 1}
+    assert error.details == {"message_id": ids[2], "expected": 7, "current": 1}
     assert error.extra == {"current_version": 1}
-    assert house.everything() == before
+    assert env.everything() == before
 
 
-def test_of_many_edits_that_expect_the_same_version_one_wins(house, place):
+def test_one_of_many_edits_of_a_version_succeeds(env, ids):
     edits = [
-        gevent.spawn(house.hub.patch_message, place[2], wire.EditMessage(f"{n}", 1), house.alice)
+        gevent.spawn(env.hub.patch_message, ids[2], wire.EditMessage(f"{n}", 1), env.alice)
         for n in range(20)
     ]
     gevent.joinall(edits)
@@ -175,12 +173,12 @@ def test_of_many_edits_that_expect_the_same_version_one_wins(house, place):
     assert {type(error) for error in lost} == {wire.VersionConflict}
     assert {error.extra["current_version"] for error in lost} == {2}
     assert json.loads(won[0].body)["message"]["version"] == 2
-    assert len(house.rows("SELECT 1 FROM events WHERE name = 'message.edited'")) == 1
+    assert len(env.rows("SELECT 1 FROM events WHERE name = 'message.edited'")) == 1
 
 
-def test_edits_that_expect_nothing_all_win_and_the_last_one_stands(house, place):
+def test_unconditional_edits_all_succeed(env, ids):
     edits = [
-        gevent.spawn(house.hub.patch_message, place[2], wire.EditMessage(f"{n}"), house.alice)
+        gevent.spawn(env.hub.patch_message, ids[2], wire.EditMessage(f"{n}"), env.alice)
         for n in range(50)
     ]
     gevent.joinall(edits, raise_error=True)
@@ -189,34 +187,34 @@ def test_edits_that_expect_nothing_all_win_and_the_last_one_stands(house, place)
         for body in (json.loads(edit.value.body) for edit in edits)
     )
     assert [version for _, version, _ in replies] == list(range(2, 52))
-    ((content, version),) = house.rows("SELECT content_raw, version FROM messages")
+    ((content, version),) = env.rows("SELECT content_raw, version FROM messages")
     assert (version, content) == replies[-1][1:]
-    assert_log_explains_state(house)
+    assert_log_explains_state(env)
 
 
-def test_edits_and_deletes_racing_leave_a_story_that_holds(house, place):
-    hub, who, message_id = house.hub, house.alice, place[2]
+def test_concurrent_edits_and_deletes_stay_consistent(env, ids):
+    hub, who, message_id = env.hub, env.alice, ids[2]
     commands = [wire.EditMessage(f"{n}") for n in range(10)]
     commands[5:5] = [wire.DeleteMessage("bob"), wire.DeleteMessage("carol")]
     racing = [gevent.spawn(hub.patch_message, message_id, command, who) for command in commands]
     gevent.joinall(racing)
     for edit in racing:
         assert edit.successful() or isinstance(edit.exception, wire.CannotEditDeleted)
-    assert len(house.rows("SELECT 1 FROM events WHERE name = 'message.deleted'")) == 1
-    assert_log_explains_state(house)
+    assert len(env.rows("SELECT 1 FROM events WHERE name = 'message.deleted'")) == 1
+    assert_log_explains_state(env)
 
 
 # -- tombstones ----------------------------------------------------------------------------
 
 
-def test_versions_end_where_the_database_can_count_no_further(house, place):
-    hub, who, (_, topic_id, message_id) = house.hub, house.alice, place
-    ((target,),) = house.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
-    with closing(sqlite3.connect(house.path)) as connection, connection:
+def test_exhausted_version_number_is_refused(env, ids):
+    hub, who, (_, topic_id, message_id) = env.hub, env.alice, ids
+    ((target,),) = env.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
+    with closing(sqlite3.connect(env.path)) as connection, connection:
         connection.execute("UPDATE messages SET version = ?", (2**63 - 2,))
     reply = hub.patch_message(message_id, wire.EditMessage("the last"), who)
     assert json.loads(reply.body)["message"]["version"] == 2**63 - 1
-    before = house.everything()
+    before = env.everything()
     for command in (
         wire.EditMessage("one too many"),
         wire.DeleteMessage("bob"),
@@ -225,45 +223,45 @@ def test_versions_end_where_the_database_can_count_no_further(house, place):
     ):
         with pytest.raises(wire.VersionsUsedUp):
             hub.patch_message(message_id, command, who)
-    assert house.everything() == before
+    assert env.everything() == before
     stays = hub.patch_message(message_id, wire.MoveMessage(topic_id, "one"), who)
     assert json.loads(stays.body) == {"affected_count": 0, "event_ids": []}
 
 
-def test_a_deleted_message_is_a_tombstone(house, place):
-    house.clock.pass_seconds(1)
-    reply = house.hub.patch_message(place[2], wire.DeleteMessage("bob", 1), house.alice)
+def test_a_deleted_message_is_a_tombstone(env, ids):
+    env.clock.pass_seconds(1)
+    reply = env.hub.patch_message(ids[2], wire.DeleteMessage("bob", 1), env.alice)
     body = msgspec.json.decode(reply.body, type=wire.MessageChanged)
-    (row,) = house.rows(
+    (row,) = env.rows(
         "SELECT content_raw, version, deleted_at, deleted_by, edited_at FROM messages"
     )
     assert row == (wire.TOMBSTONE, 2, body.message.deleted_at, "bob", body.message.edited_at)
     assert row[2] is not None
-    events = house.rows("SELECT event_id, data_json FROM events WHERE name = 'message.deleted'")
-    data = {"message_id": place[2], "deleted_by": "bob", "version": 2, "principal": "alice"}
+    events = env.rows("SELECT event_id, data_json FROM events WHERE name = 'message.deleted'")
+    data = {"message_id": ids[2], "deleted_by": "bob", "version": 2, "principal": "alice"}
     assert events == [(body.event_id, json.dumps(data, separators=(",", ":")))]
 
 
-def test_deleting_it_again_is_a_success_without_an_event(house, place):
-    house.hub.patch_message(place[2], wire.DeleteMessage("bob"), house.alice)
-    before = house.everything()
+def test_deleting_it_again_is_a_success_without_an_event(env, ids):
+    env.hub.patch_message(ids[2], wire.DeleteMessage("bob"), env.alice)
+    before = env.everything()
     for command in (wire.DeleteMessage("carol"), wire.DeleteMessage("bob", 2)):
-        reply = house.hub.patch_message(place[2], command, house.alice)
+        reply = env.hub.patch_message(ids[2], command, env.alice)
         body = json.loads(reply.body)
         assert (reply.status, body["event_id"]) == (200, None)
         assert body["message"]["deleted_by"] == "bob"
     with pytest.raises(wire.VersionConflict):
-        house.hub.patch_message(place[2], wire.DeleteMessage("bob", 1), house.alice)
-    assert house.everything() == before
+        env.hub.patch_message(ids[2], wire.DeleteMessage("bob", 1), env.alice)
+    assert env.everything() == before
 
 
-def test_a_tombstone_cannot_be_edited(house, place):
-    house.hub.patch_message(place[2], wire.DeleteMessage("bob"), house.alice)
-    before = house.everything()
+def test_a_tombstone_cannot_be_edited(env, ids):
+    env.hub.patch_message(ids[2], wire.DeleteMessage("bob"), env.alice)
+    before = env.everything()
     for command in (wire.EditMessage("back"), wire.EditMessage("back", 2)):
         with pytest.raises(wire.CannotEditDeleted):
-            house.hub.patch_message(place[2], command, house.alice)
-    assert house.everything() == before
+            env.hub.patch_message(ids[2], command, env.alice)
+    assert env.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -274,41 +272,41 @@ def test_a_tombstone_cannot_be_edited(house, place):
         "UPDATE events SET name = 'x'",
     ],
 )
-def test_the_database_itself_refuses_to_forget(house, place, statement):
-    before = house.everything()
+def test_database_refuses_to_delete_messages_and_events(env, ids, statement):
+    before = env.everything()
     with (
-        closing(sqlite3.connect(house.path)) as connection,
+        closing(sqlite3.connect(env.path)) as connection,
         pytest.raises(sqlite3.IntegrityError),
     ):
         connection.execute(statement)
-    assert house.everything() == before
+    assert env.everything() == before
 
 
 # -- time --------------------------------------------------------------------------------
 
 
-def test_a_clock_that_goes_back_disturbs_no_order(house, place):
-    hub, who = house.hub, house.alice
+def test_clock_set_back_keeps_the_order(env, ids):
+    hub, who = env.hub, env.alice
     for seconds in (0, 3600, -7200, 365 * 86400, -366 * 86400, 0):
-        house.clock.ms += seconds * 1000
-        hub.create_message(wire.CreateMessage(place[1], "s", f"{seconds}"), who)
-    rows = house.rows("SELECT entity_id FROM events WHERE name = 'message.created' ORDER BY 1")
-    in_order = house.rows("SELECT entity_id FROM events WHERE name = 'message.created'")
+        env.clock.ms += seconds * 1000
+        hub.create_message(wire.CreateMessage(ids[1], "s", f"{seconds}"), who)
+    rows = env.rows("SELECT entity_id FROM events WHERE name = 'message.created' ORDER BY 1")
+    in_order = env.rows("SELECT entity_id FROM events WHERE name = 'message.created'")
     assert rows == in_order, "ids rise with event ids, whatever the clock says"
-    ids = [row[0] for row in in_order]
-    page = hub.page_messages(wire.MessagesQuery(topic_id=place[1]), who)
-    assert [message.id for message in page.messages] == ids[::-1]
-    (head,) = house.rows("SELECT max(event_id) FROM events")
-    assert house.feed.head == head[0]
+    message_ids = [row[0] for row in in_order]
+    page = hub.page_messages(wire.MessagesQuery(topic_id=ids[1]), who)
+    assert [message.id for message in page.messages] == message_ids[::-1]
+    (head,) = env.rows("SELECT max(event_id) FROM events")
+    assert env.feed.head == head[0]
 
 
-def test_an_event_without_a_scope_is_not_written(house):
+def test_an_event_without_a_scope_is_not_written(env):
     def unheard(tx):
         return events.append(tx, "message.created", ("message", "m"), b"{}", channel_id=None)
 
     with pytest.raises(ValueError, match="no scope"):
-        house.store.write(unheard)
-    assert house.rows("SELECT count(*) FROM events") == [(0,)]
+        env.store.write(unheard)
+    assert env.rows("SELECT count(*) FROM events") == [(0,)]
 
 
 SCOPES = {
@@ -323,163 +321,163 @@ SCOPES = {
 }
 
 
-def test_every_event_of_every_mutation_is_in_the_scopes_it_belongs_to(house, place):
-    channel_id, topic_id, _ = place
-    ((target,),) = house.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
-    made = verbs(house, place)
+def test_every_event_of_every_mutation_is_in_the_scopes_it_belongs_to(env, ids):
+    channel_id, topic_id, _ = ids
+    ((target,),) = env.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
+    made = verbs(env, ids)
     renamed = wire.RenameTopic("another title")
-    made["rename_topic"] = lambda _key: house.hub.rename_topic(topic_id, renamed, house.alice)
+    made["rename_topic"] = lambda _key: env.hub.rename_topic(topic_id, renamed, env.alice)
     for verb in VERBS:
         made[verb](None)
     own = {"channel_id": channel_id, "topic_id": topic_id, "topic_id2": target}
-    told = house.rows(
+    rows = env.rows(
         "SELECT name, scope_channel_id, scope_topic_id, scope_topic_id2, entity_id FROM events"
     )
-    assert {row[0] for row in told} == set(SCOPES)
-    for name, *scope, entity_id in told:
-        for place_of, value in zip(own, scope, strict=True):
-            assert (value is not None) == (place_of in SCOPES[name]), (name, place_of)
+    assert {row[0] for row in rows} == set(SCOPES)
+    for name, *scope, entity_id in rows:
+        for column, value in zip(own, scope, strict=True):
+            assert (value is not None) == (column in SCOPES[name]), (name, column)
             made_here = entity_id not in (channel_id, topic_id) and name.endswith("created")
             if value is not None and not (made_here and not name.startswith("message")):
-                assert value == own[place_of], (name, place_of)
+                assert value == own[column], (name, column)
 
 
 # -- names -------------------------------------------------------------------------------
 
 
-def test_a_taken_name_is_refused_and_says_who_has_it(house, place):
-    before = house.everything()
+def test_taken_name_is_refused_with_the_id_of_its_owner(env, ids):
+    before = env.everything()
     with pytest.raises(wire.NameTaken) as taken:
-        house.hub.create_channel(wire.CreateChannel("general"), house.alice)
-    assert taken.value.details == {"channel_id": place[0]}
+        env.hub.create_channel(wire.CreateChannel("general"), env.alice)
+    assert taken.value.details == {"channel_id": ids[0]}
     with pytest.raises(wire.NameTaken) as taken:
-        house.hub.create_topic(wire.CreateTopic(place[0], "first"), house.alice)
-    assert taken.value.details == {"topic_id": place[1]}
-    assert house.everything() == before
+        env.hub.create_topic(wire.CreateTopic(ids[0], "first"), env.alice)
+    assert taken.value.details == {"topic_id": ids[1]}
+    assert env.everything() == before
 
 
-def test_of_many_creating_the_same_name_one_wins(house, place):
+def test_one_of_many_creations_of_a_name_succeeds(env, ids):
     making = [
-        gevent.spawn(house.hub.create_topic, wire.CreateTopic(place[0], "same"), house.alice)
+        gevent.spawn(env.hub.create_topic, wire.CreateTopic(ids[0], "same"), env.alice)
         for _ in range(20)
     ]
     gevent.joinall(making)
-    assert sum(one.successful() for one in making) == 1
-    assert len(house.rows("SELECT 1 FROM events WHERE name = 'topic.created'")) == 3
+    assert sum(write.successful() for write in making) == 1
+    assert len(env.rows("SELECT 1 FROM events WHERE name = 'topic.created'")) == 3
 
 
-def test_renaming_tells_both_titles(house, place):
-    reply = house.hub.rename_topic(place[1], wire.RenameTopic("second"), house.alice)
+def test_rename_event_has_both_titles(env, ids):
+    reply = env.hub.rename_topic(ids[1], wire.RenameTopic("second"), env.alice)
     body = json.loads(reply.body)
-    ((data,),) = house.rows("SELECT data_json FROM events WHERE event_id = ?", body["event_id"])
-    told = {"topic_id": place[1], "old_title": "first", "new_title": "second"}
-    told["principal"] = "alice"
-    assert json.loads(data) == told
+    ((data,),) = env.rows("SELECT data_json FROM events WHERE event_id = ?", body["event_id"])
+    renamed = {"topic_id": ids[1], "old_title": "first", "new_title": "second"}
+    renamed["principal"] = "alice"
+    assert json.loads(data) == renamed
     assert body["topic"]["title"] == "second"
 
 
 # -- keys ----------------------------------------------------------------------------------
 
 
-def message(place, content="once"):
-    return wire.CreateMessage(place[1], "alice", content)
+def message(ids, content="once"):
+    return wire.CreateMessage(ids[1], "alice", content)
 
 
-def test_a_key_gives_the_first_answer_again_byte_for_byte(house, place):
-    first = house.hub.create_message(message(place), house.alice, "k")
-    house.clock.pass_seconds(100)
-    again = house.hub.create_message(message(place), house.alice, "k")
-    assert (again.status, again.body) == (first.status, first.body)
-    assert (first.replayed, again.replayed) == (False, True)
-    assert len(house.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 1
+def test_a_key_gives_the_first_answer_again_byte_for_byte(env, ids):
+    first = env.hub.create_message(message(ids), env.alice, "k")
+    env.clock.pass_seconds(100)
+    repeated = env.hub.create_message(message(ids), env.alice, "k")
+    assert (repeated.status, repeated.body) == (first.status, first.body)
+    assert (first.replayed, repeated.replayed) == (False, True)
+    assert len(env.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 1
 
 
-def test_a_key_with_another_body_is_refused(house, place):
-    house.hub.create_message(message(place), house.alice, "k")
-    before = house.everything()
+def test_a_key_with_another_body_is_refused(env, ids):
+    env.hub.create_message(message(ids), env.alice, "k")
+    before = env.everything()
     with pytest.raises(KeyReused):
-        house.hub.create_message(message(place, "twice"), house.alice, "k")
-    assert house.everything() == before
+        env.hub.create_message(message(ids, "twice"), env.alice, "k")
+    assert env.everything() == before
 
 
-def test_a_key_belongs_to_its_principal_and_its_route(house, place):
-    hub = house.hub
-    hub.create_message(message(place), house.alice, "k")
-    assert not hub.create_message(message(place), house.bob, "k").replayed
-    assert not hub.create_channel(wire.CreateChannel("other"), house.alice, "k").replayed
-    assert len(house.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 2
+def test_a_key_belongs_to_its_principal_and_its_route(env, ids):
+    hub = env.hub
+    hub.create_message(message(ids), env.alice, "k")
+    assert not hub.create_message(message(ids), env.bob, "k").replayed
+    assert not hub.create_channel(wire.CreateChannel("other"), env.alice, "k").replayed
+    assert len(env.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 2
 
 
-def test_a_refused_request_does_not_use_up_its_key(house, place):
+def test_a_refused_request_does_not_use_up_its_key(env, ids):
     nowhere = wire.CreateMessage("topic_nowhere", "alice", "x")
     with pytest.raises(wire.NoSuchTopic):
-        house.hub.create_message(nowhere, house.alice, "k")
-    assert house.hub.create_message(message(place), house.alice, "k").status == 201
+        env.hub.create_message(nowhere, env.alice, "k")
+    assert env.hub.create_message(message(ids), env.alice, "k").status == 201
     with pytest.raises(wire.VersionConflict):
-        house.hub.patch_message(place[2], wire.EditMessage("x", 9), house.alice, "e")
-    assert house.hub.patch_message(place[2], wire.EditMessage("x", 1), house.alice, "e")
+        env.hub.patch_message(ids[2], wire.EditMessage("x", 9), env.alice, "e")
+    assert env.hub.patch_message(ids[2], wire.EditMessage("x", 1), env.alice, "e")
 
 
-def test_a_key_that_is_still_running_is_told_to_come_back(house, place, gate):
+def test_key_in_use_is_refused_with_retry_after(env, ids, gate):
     with gate:
-        first = gevent.spawn(house.hub.create_message, message(place), house.alice, "k")
+        first = gevent.spawn(env.hub.create_message, message(ids), env.alice, "k")
         gevent.sleep(0)
         with pytest.raises(wire.KeyInProgress) as busy:
-            house.hub.create_message(message(place), house.alice, "k")
+            env.hub.create_message(message(ids), env.alice, "k")
         assert busy.value.retry_after > 0
-        other = gevent.spawn(house.hub.create_message, message(place), house.bob, "k")
+        other = gevent.spawn(env.hub.create_message, message(ids), env.bob, "k")
         gevent.sleep(0)
     assert first.get(10).status == 201
     assert other.get(10).status == 201
-    assert house.hub.create_message(message(place), house.alice, "k").replayed
+    assert env.hub.create_message(message(ids), env.alice, "k").replayed
 
 
-def test_a_waiter_that_leaves_frees_its_key_and_loses_nothing(house, place, gate):
+def test_cancelled_request_frees_its_key(env, ids, gate):
     with gate:
-        first = gevent.spawn(house.hub.create_message, message(place), house.alice, "k")
+        first = gevent.spawn(env.hub.create_message, message(ids), env.alice, "k")
         gevent.sleep(0)
         first.kill()
-        again = gevent.spawn(house.hub.create_message, message(place), house.alice, "k")
+        repeated = gevent.spawn(env.hub.create_message, message(ids), env.alice, "k")
         gevent.sleep(0)
-    assert again.get(10).replayed
-    assert len(house.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 1
+    assert repeated.get(10).replayed
+    assert len(env.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 1
 
 
-def test_items_of_a_batch_share_their_keys_with_single_sends(house, place):
-    hub, who = house.hub, house.alice
-    first = hub.create_message(message(place), who, "k1")
-    item = wire.BatchMessage(place[1], "alice", "once")
-    fresh = wire.BatchMessage(place[1], "alice", "fresh")
+def test_items_of_a_batch_share_their_keys_with_single_sends(env, ids):
+    hub, who = env.hub, env.alice
+    first = hub.create_message(message(ids), who, "k1")
+    item = wire.BatchMessage(ids[1], "alice", "once")
+    fresh = wire.BatchMessage(ids[1], "alice", "fresh")
     results = hub.create_messages([item, fresh, item, item], who, ["k1", "k2", None, "k1"])
     assert (results[0].body, results[0].replayed) == (first.body, True)
     assert not results[1].replayed
     assert not results[2].replayed
     assert isinstance(results[3], wire.KeyInProgress), "twice in one batch: it is running"
-    again = hub.create_message(message(place, "fresh"), who, "k2")
-    assert (again.body, again.replayed) == (results[1].body, True)
+    repeated = hub.create_message(message(ids, "fresh"), who, "k2")
+    assert (repeated.body, repeated.replayed) == (results[1].body, True)
     assert isinstance(hub.create_messages([item], who, ["k2"])[0], KeyReused)
 
 
-def test_a_batch_cut_off_between_its_items_frees_their_keys(house, place):
+def test_interrupted_batch_frees_its_keys(env, ids):
     """A limited token's topics are looked up item by item, and its client may leave then."""
     limited = Principal(
-        "carol", "carol", frozenset({"hub:post"}), {"hub:post": frozenset({place[0]})}
+        "carol", "carol", frozenset({"hub:post"}), {"hub:post": frozenset({ids[0]})}
     )
-    item = wire.BatchMessage(place[1], "carol", "once")
-    house.hub.access.topic = Mock(side_effect=[None, gevent.GreenletExit])
+    item = wire.BatchMessage(ids[1], "carol", "once")
+    env.hub.access.check_topic = Mock(side_effect=[None, gevent.GreenletExit])
     with pytest.raises(gevent.GreenletExit):
-        house.hub.create_messages([item, item], limited, ["k1", "k2"])
-    del house.hub.access.topic
-    assert house.hub.create_messages([item], limited, ["k1"])[0].status == 201
+        env.hub.create_messages([item, item], limited, ["k1", "k2"])
+    del env.hub.access.check_topic
+    assert env.hub.create_messages([item], limited, ["k1"])[0].status == 201
 
 
-def test_old_keys_are_forgotten_a_piece_at_a_time(house, place):
+def test_old_keys_are_forgotten_a_piece_at_a_time(env, ids):
     for n in range(10):
-        house.hub.create_message(message(place), house.alice, f"k{n}")
-        house.clock.pass_seconds(1)
-    before = house.clock.now_ms() - 5_500
-    assert house.store.write(idempotency.forget_keys, before, 3) == 3
-    assert house.store.write(idempotency.forget_keys, before, 3) == 2
-    assert house.store.write(idempotency.forget_keys, before, 3) == 0
-    left = {row[0] for row in house.rows("SELECT key FROM x_idempotency")}
+        env.hub.create_message(message(ids), env.alice, f"k{n}")
+        env.clock.pass_seconds(1)
+    before = env.clock.now_ms() - 5_500
+    assert env.store.write(idempotency.forget_keys, before, 3) == 3
+    assert env.store.write(idempotency.forget_keys, before, 3) == 2
+    assert env.store.write(idempotency.forget_keys, before, 3) == 0
+    left = {row[0] for row in env.rows("SELECT key FROM x_idempotency")}
     assert left == {"k5", "k6", "k7", "k8", "k9"}

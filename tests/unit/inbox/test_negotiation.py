@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from appliance.inbox.negotiation import agree
-from appliance.mesh.negotiation import BELOW_FLOOR, PARAM_INVALID, UNAVAILABLE
+from appliance.mesh.negotiation import BELOW_MINIMUM, PARAM_INVALID, UNAVAILABLE
 from tests.support.inbox import SUPPORTED
 
 DEDUPE, POLICY, EPOCH, PAYLOAD = (
@@ -49,11 +49,11 @@ def test_a_good_offer_is_agreed_to():
         ({"request_fingerprint": 1}, PARAM_INVALID, "request_fingerprint"),
         ({"dedupe_retention_days": None}, PARAM_INVALID, "dedupe_retention_days"),
         ({"dedupe_retention_days": "30"}, PARAM_INVALID, "dedupe_retention_days"),
-        ({"dedupe_retention_days": 6}, BELOW_FLOOR, "dedupe_retention_days"),
-        ({"dedupe_retention_days": 0}, BELOW_FLOOR, "dedupe_retention_days"),
+        ({"dedupe_retention_days": 6}, BELOW_MINIMUM, "dedupe_retention_days"),
+        ({"dedupe_retention_days": 0}, BELOW_MINIMUM, "dedupe_retention_days"),
     ],
 )
-def test_a_required_feature_that_is_not_as_it_must_be_ends_it(params, code, reason):
+def test_invalid_required_feature_prevents_the_link(params, code, reason):
     problem = agree(offer(DEDUPE, **params), []).problem
     assert (problem.code, problem.param) == (code, reason)
 
@@ -73,7 +73,7 @@ def test_an_offer_without_parameters_is_invalid(offered):
     assert agree({DEDUPE: offered}, []).problem.code == PARAM_INVALID
 
 
-def test_ids_known_for_ever_need_no_days():
+def test_permanent_ids_need_no_retention_days():
     agreed = agree(offer(DEDUPE, mode="permanent", dedupe_retention_days=None), [])
     assert (agreed.problem, agreed.retention_days) == (None, None)
 
@@ -85,9 +85,9 @@ def test_seven_days_are_enough():
 @pytest.mark.parametrize(
     ("feature", "params", "code"),
     [
-        (PAYLOAD, {"inline_bytes": 1023}, BELOW_FLOOR),
+        (PAYLOAD, {"inline_bytes": 1023}, BELOW_MINIMUM),
         (PAYLOAD, {"blob_bytes": None}, PARAM_INVALID),
-        (EPOCH, {"max_concurrent_epochs": 0}, BELOW_FLOOR),
+        (EPOCH, {"max_concurrent_epochs": 0}, BELOW_MINIMUM),
         (EPOCH, {}, PARAM_INVALID),
         (POLICY, {"default_policy": "coin toss"}, PARAM_INVALID),
         (POLICY, {"version": 2}, PARAM_INVALID),
@@ -97,7 +97,7 @@ def test_an_optional_feature_costs_only_itself(feature, params, code):
     agreed = agree(offer(feature, **params), [])
     assert agreed.problem is None
     assert feature not in agreed.features
-    assert [(one.feature, one.code) for one in agreed.dropped] == [(feature, code)]
+    assert [(dropped.feature, dropped.code) for dropped in agreed.dropped] == [(feature, code)]
 
 
 @pytest.mark.parametrize("policy", ["prefer_newest", "prefer_oldest", "allow_concurrent", None])

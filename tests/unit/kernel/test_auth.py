@@ -10,12 +10,12 @@ from appliance.kernel.auth import (
     Principal,
     TokenBook,
     hash_token,
-    known_tokens,
+    principal_of,
     remember_server_token,
+    valid_tokens,
 )
 from appliance.kernel.ids import secret_token
 from appliance.kernel.migration import load
-from appliance.tokens import epoch
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_scopes():
     assert not ANONYMOUS.allows("hub:read")
 
 
-def test_a_book_finds_by_token_and_forgets_when_replaced():
+def test_token_book_finds_tokens_until_it_is_replaced():
     book = TokenBook([(hash_token("one"), ANONYMOUS)])
     assert book.find("one") is ANONYMOUS
     assert book.find("other") is None
@@ -53,11 +53,11 @@ def test_a_book_finds_by_token_and_forgets_when_replaced():
 def test_the_server_token_is_stored_as_a_hash_and_a_new_one_replaces_it(auth):
     for token in ("first", "second"):
         remember_server_token(auth, token, 1)
-    book = TokenBook(known_tokens(auth, 2))
+    book = TokenBook(valid_tokens(auth, 2))
     assert book.find("first") is None
-    found = book.find("second")
-    assert found is not None
-    assert found.allows("hub:post")
+    principal = book.find("second")
+    assert principal is not None
+    assert principal.allows("hub:post")
     assert "second" not in str(auth.execute("SELECT * FROM tokens").fetchall())
 
 
@@ -68,11 +68,24 @@ def test_revoked_and_expired_tokens_are_not_in_force(auth):
             " VALUES (?, ?, ?, '[\"hub:read\"]', 0, ?, ?)",
             (name, name, hash_token(name), expires, revoked),
         )
-    book = TokenBook(known_tokens(auth, 6))
+    book = TokenBook(valid_tokens(auth, 6))
     assert [book.find(name) is not None for name in ("good", "old", "bad")] == [True, False, False]
 
 
-def test_the_epoch_is_drawn_once(auth):
-    first = epoch.current(auth)
-    assert len(first) == 32
-    assert epoch.current(auth) == first
+@pytest.mark.parametrize(
+    ("scopes", "read", "post"),
+    [
+        (["hub:read"], None, None),
+        (["hub:read@a"], {"a"}, None),
+        (["hub:read@a", "hub:read@b"], {"a", "b"}, None),
+        (["hub:read", "hub:read@a"], None, None),
+        (["admin", "hub:read@a"], None, None),
+        (["hub:read", "hub:post@a"], None, {"a"}),
+    ],
+)
+def test_scopes_with_channels(scopes, read, post):
+    principal = principal_of("t", "t", scopes)
+    assert principal.channels_for("hub:read") == read
+    assert principal.channels_for("hub:post") == post
+    assert all(principal.allows(scope.partition("@")[0]) for scope in scopes)
+    assert (principal.channels is None) == (read is None and post is None)

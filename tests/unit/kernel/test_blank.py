@@ -14,7 +14,7 @@ from appliance.kernel.blank import is_blank
         " \u200b\u3164",
     ],
 )  # fmt: skip
-def test_what_nobody_can_see_is_blank(text):
+def test_invisible_characters_are_blank(text):
     assert is_blank(text)
 
 
@@ -22,5 +22,5 @@ def test_what_nobody_can_see_is_blank(text):
     "text",
     ["a", " a ", "\u200ba", "\u200b\u00e9", "\u4f60", "\U0001f600", "\u0301a", "-", "\u0645\u200c"],
 )  # fmt: skip
-def test_what_shows_something_is_not(text):
+def test_text_with_a_visible_character_is_not_blank(text):
     assert not is_blank(text)

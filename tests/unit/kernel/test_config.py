@@ -6,14 +6,14 @@ import pytest
 from appliance.kernel.config import BadSettings, load, secret
 
 
-class Door(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 1
     name: str = "x"
     hosts: list[str] = []
 
 
-class House(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    door: Door = Door()
+class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    http: Section = Section()
 
 
 class Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,8 +25,8 @@ class Garden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Estate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    door: Door = Door()
-    garden: Garden = Garden()
+    http: Section = Section()
+    limits: Garden = Garden()
 
 
 def file(tmp_path, text):
@@ -35,53 +35,53 @@ def file(tmp_path, text):
     return path
 
 
-def test_without_anything_the_defaults_hold(tmp_path):
-    assert load(House, tmp_path / "none.toml", {}) == House()
+def test_settings_without_sources_are_the_defaults(tmp_path):
+    assert load(Example, tmp_path / "none.toml", {}) == Example()
 
 
-def test_later_sources_win(tmp_path):
-    path = file(tmp_path, "[door]\nport = 2\nname = 'file'\n")
-    environment = {"AGENTLIP_DOOR__PORT": "3", "AGENTLIP_UNRELATED": "x", "OTHER__X": "y"}
-    assert load(House, path, environment).door == Door(3, "file")
-    assert load(House, path, environment, {"door.port": 4, "door.name": None}).door == Door(
+def test_later_source_overrides_an_earlier_one(tmp_path):
+    path = file(tmp_path, "[http]\nport = 2\nname = 'file'\n")
+    environment = {"AGENTLIP_HTTP__PORT": "3", "AGENTLIP_UNRELATED": "x", "OTHER__X": "y"}
+    assert load(Example, path, environment).http == Section(3, "file")
+    assert load(Example, path, environment, {"http.port": 4, "http.name": None}).http == Section(
         4, "file"
     )
 
 
-def test_environment_values_are_json_where_they_parse(tmp_path):
-    environment = {"AGENTLIP_DOOR__HOSTS": '["a","b"]', "AGENTLIP_DOOR__NAME": "plain words"}
-    assert load(House, None, environment).door == Door(1, "plain words", ["a", "b"])
+def test_environment_values_are_read_as_json_if_valid(tmp_path):
+    environment = {"AGENTLIP_HTTP__HOSTS": '["a","b"]', "AGENTLIP_HTTP__NAME": "plain words"}
+    assert load(Example, None, environment).http == Section(1, "plain words", ["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[door]\nprot = 1\n", "prot"),
+        ("[http]\nprot = 1\n", "prot"),
         ("[doors]\n", "doors"),
-        ("[door]\nport = 'x'\n", "$.door.port"),
-        ("door = 3\n", "$.door"),
-        ("[door\n", "agentlip.toml"),
+        ("[http]\nport = 'x'\n", "$.http.port"),
+        ("http = 3\n", "$.http"),
+        ("[http\n", "agentlip.toml"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, text, named):
+def test_error_names_the_wrong_setting(tmp_path, text, named):
     with pytest.raises(BadSettings) as refused:
-        load(House, file(tmp_path, text), {})
+        load(Example, file(tmp_path, text), {})
     assert named in refused.value.message
 
 
 @pytest.mark.parametrize(
     ("text", "suggested"),
     [
-        ("[door]\nprot = 1\n", "; did you mean port?"),
-        ("[dor]\n", "; did you mean door?"),
-        ("[garden]\nport = 1\n", "; did you mean door.port?"),
-        ("[[garden.trees]]\nhigth = 1\n", "; did you mean height?"),
-        ("[door]\nnothing_like_it = 1\n", None),
+        ("[http]\nprot = 1\n", "; did you mean port?"),
+        ("[htp]\n", "; did you mean http?"),
+        ("[limits]\nport = 1\n", "; did you mean http.port?"),
+        ("[[limits.trees]]\nhigth = 1\n", "; did you mean height?"),
+        ("[http]\nnothing_like_it = 1\n", None),
         ("[nothing_like_it]\n", None),
-        ("[door]\nport = 'x'\n", None),
+        ("[http]\nport = 'x'\n", None),
     ],
 )
-def test_an_unknown_key_is_answered_with_one_like_it(tmp_path, text, suggested):
+def test_unknown_key_gets_a_similar_suggestion(tmp_path, text, suggested):
     with pytest.raises(BadSettings) as refused:
         load(Estate, file(tmp_path, text), {})
     if suggested is None:
@@ -90,17 +90,17 @@ def test_an_unknown_key_is_answered_with_one_like_it(tmp_path, text, suggested):
         assert refused.value.message.endswith(suggested)
 
 
-def test_an_unknown_key_of_the_environment_is_answered_with_one_like_it():
+def test_unknown_key_in_the_environment_gets_a_similar_suggestion():
     with pytest.raises(BadSettings, match=r"did you mean port\?$"):
-        load(Estate, None, {"AGENTLIP_DOOR__PROT": "1"})
+        load(Estate, None, {"AGENTLIP_HTTP__PROT": "1"})
 
 
-def test_a_section_is_not_a_value(tmp_path):
+def test_value_in_place_of_a_section_is_refused(tmp_path):
     with pytest.raises(BadSettings):
-        load(House, file(tmp_path, "door = 1"), {"AGENTLIP_DOOR__PORT": "1"})
+        load(Example, file(tmp_path, "http = 1"), {"AGENTLIP_HTTP__PORT": "1"})
 
 
-def test_a_secret_comes_from_its_file(tmp_path):
+def test_secret_is_read_from_its_file(tmp_path):
     path = tmp_path / "secret"
     path.write_text("hush\n")
     assert secret(str(path)) == "hush"

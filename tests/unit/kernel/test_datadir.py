@@ -19,14 +19,14 @@ from appliance.kernel.datadir import (
     WorkspaceNotTrusted,
     WriterLock,
     discover,
-    look_at_lock,
     pid_alive,
+    read_lock,
 )
 from appliance.kernel.errors import StorageFull
 
 ROOT = Path(__file__).parents[3]
 
-# A process that on each word tries the lock and says how it went, and on the next gives it back.
+# A process that on each word tries the lock and prints the result, and on the next releases it.
 CONTENDER = """
 import sys
 from pathlib import Path
@@ -82,7 +82,7 @@ def end(process: subprocess.Popen[str]) -> None:
 # -- finding a workspace -------------------------------------------------------------------
 
 
-def test_the_nearest_workspace_upwards_is_found(tmp_path: Path) -> None:
+def test_nearest_workspace_above_is_found(tmp_path: Path) -> None:
     workspace(tmp_path)
     inner = workspace(tmp_path / "a")
     deep = tmp_path / "a" / "b" / "c"
@@ -90,7 +90,7 @@ def test_the_nearest_workspace_upwards_is_found(tmp_path: Path) -> None:
     assert discover(deep, home=tmp_path).workspace == inner.workspace
 
 
-def test_a_directory_without_a_database_is_passed_by(tmp_path: Path) -> None:
+def test_directory_without_a_database_is_skipped(tmp_path: Path) -> None:
     workspace(tmp_path)
     (tmp_path / "a" / ".agentlip").mkdir(parents=True)
     (tmp_path / "b" / ".agentlip" / "db.sqlite3").mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_a_directory_without_a_database_is_passed_by(tmp_path: Path) -> None:
         assert discover(tmp_path / name, home=tmp_path).workspace == tmp_path
 
 
-def test_home_is_looked_at_but_nothing_above_it(tmp_path: Path) -> None:
+def test_search_ends_at_the_home_directory(tmp_path: Path) -> None:
     workspace(tmp_path)
     home = tmp_path / "home"
     below = home / "project"
@@ -111,7 +111,7 @@ def test_home_is_looked_at_but_nothing_above_it(tmp_path: Path) -> None:
     assert discover(below, home=home).workspace == home
 
 
-def test_the_search_stops_at_the_edge_of_the_file_system(
+def test_search_ends_at_the_edge_of_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace(tmp_path)
@@ -139,7 +139,7 @@ def test_ceiling_directories_and_those_above_are_not_searched(
     assert discover(below, home=tmp_path).workspace == below
 
 
-def test_nothing_found_tells_what_was_searched_and_what_to_do(tmp_path: Path) -> None:
+def test_missing_workspace_error_lists_searched_directories_and_a_hint(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
     with pytest.raises(WorkspaceNotFound) as error:
@@ -151,13 +151,13 @@ def test_nothing_found_tells_what_was_searched_and_what_to_do(tmp_path: Path) ->
     assert "--workspace" in error.value.hint
 
 
-def test_a_start_that_does_not_exist_finds_nothing(tmp_path: Path) -> None:
+def test_search_from_a_missing_directory_finds_nothing(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceNotFound) as error:
         discover(tmp_path / "nowhere", home=tmp_path)
     assert error.value.details["searched"] == [str(tmp_path / "nowhere")]
 
 
-def test_a_start_behind_a_link_searches_where_it_really_is(tmp_path: Path) -> None:
+def test_search_from_a_link_starts_at_its_target(tmp_path: Path) -> None:
     real = workspace(tmp_path / "real")
     (tmp_path / "real" / "inside").mkdir()
     trap = tmp_path / "trap"
@@ -167,14 +167,14 @@ def test_a_start_behind_a_link_searches_where_it_really_is(tmp_path: Path) -> No
     assert discover(trap / "link", home=tmp_path).workspace == real.workspace
 
 
-def test_a_linked_data_directory_of_ones_own_is_taken(tmp_path: Path) -> None:
+def test_own_linked_data_directory_is_accepted(tmp_path: Path) -> None:
     workspace(tmp_path / "disk")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".agentlip").symlink_to(tmp_path / "disk" / ".agentlip")
     assert discover(tmp_path / "a", home=tmp_path).workspace == tmp_path / "a"
 
 
-def test_a_link_in_circles_is_passed_by(tmp_path: Path) -> None:
+def test_circular_link_is_skipped(tmp_path: Path) -> None:
     (tmp_path / ".agentlip").symlink_to(tmp_path / ".agentlip")
     with pytest.raises(WorkspaceNotFound):
         discover(tmp_path, home=tmp_path)
@@ -190,7 +190,7 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("part", ["", "db.sqlite3"])
-def test_a_data_directory_of_somebody_else_is_refused(
+def test_data_directory_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     data = workspace(tmp_path)
@@ -200,7 +200,7 @@ def test_a_data_directory_of_somebody_else_is_refused(
     assert f"--workspace {tmp_path}" in error.value.hint
 
 
-def test_a_link_laid_by_somebody_else_is_refused(
+def test_link_made_by_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace(tmp_path / "mine")
@@ -214,7 +214,7 @@ def test_a_link_laid_by_somebody_else_is_refused(
 # -- private files --------------------------------------------------------------------------
 
 
-def test_a_private_file_is_private_and_whole(tmp_path: Path) -> None:
+def test_private_file_is_complete_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     before = os.umask(0)
     try:
@@ -227,7 +227,7 @@ def test_a_private_file_is_private_and_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in data.dir.iterdir()) == ["db.sqlite3", "locks", "token"]
 
 
-def test_a_private_file_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+def test_private_file_replaces_a_link_and_keeps_its_target(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
@@ -237,7 +237,7 @@ def test_a_private_file_replaces_a_link_and_not_what_it_points_to(tmp_path: Path
     assert not data.token_file.is_symlink()
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rubbish(
+def test_failed_write_keeps_the_old_file_and_removes_the_temporary_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = workspace(tmp_path)
@@ -254,7 +254,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(
     assert not list(data.dir.glob(".token*"))
 
 
-def test_absent_and_empty_tokens_are_none(tmp_path: Path) -> None:
+def test_missing_and_empty_token_files_have_no_token(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     assert data.read_token() is None
     data.token_file.write_text(" \n")
@@ -262,14 +262,14 @@ def test_absent_and_empty_tokens_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"port": "many"}', "\x00"])
-def test_a_server_file_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+def test_invalid_server_file_is_ignored(tmp_path: Path, text: str) -> None:
     data = workspace(tmp_path)
     assert data.read_server() is None
     data.server_file.write_text(text)
     assert data.read_server() is None
 
 
-def test_a_server_file_is_read_with_keys_nobody_knows(tmp_path: Path) -> None:
+def test_unknown_keys_of_the_server_file_are_ignored(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     data.server_file.write_text('{"port": 8080, "auth_token": "abc", "colour": 1}')
     server = data.read_server()
@@ -281,7 +281,7 @@ def test_a_server_file_is_read_with_keys_nobody_knows(tmp_path: Path) -> None:
 # -- the lock ------------------------------------------------------------------------------
 
 
-def test_of_twelve_at_once_exactly_one_wins_every_time(tmp_path: Path) -> None:
+def test_exactly_one_of_twelve_concurrent_locks_succeeds(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     processes = [contender(tmp_path, f"n{i}") for i in range(12)]
     try:
@@ -302,7 +302,7 @@ def test_of_twelve_at_once_exactly_one_wins_every_time(tmp_path: Path) -> None:
             end(process)
 
 
-def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     process = contender(tmp_path, "first")
     say(process, "go")
@@ -318,7 +318,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_the_refusal_names_the_port_of_that_very_hub(tmp_path: Path) -> None:
+def test_refusal_names_the_port_of_the_holder_only(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     lock = WriterLock(data, "first")
     lock.acquire()
@@ -335,7 +335,7 @@ def test_the_refusal_names_the_port_of_that_very_hub(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", '{"pid": 1, "instance_id": "other"}', "[" * 99])
-def test_a_file_left_behind_stops_nobody(tmp_path: Path, text: str) -> None:
+def test_stale_lock_file_does_not_block(tmp_path: Path, text: str) -> None:
     data = workspace(tmp_path)
     data.lock_file.write_text(text)
     lock = WriterLock(data, "new")
@@ -349,21 +349,21 @@ def test_a_file_left_behind_stops_nobody(tmp_path: Path, text: str) -> None:
     assert not data.lock_file.exists()
 
 
-def test_a_file_unlinked_while_waiting_is_not_the_lock(
+def test_lock_on_an_unlinked_file_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = workspace(tmp_path)
     really = module._same_file
     seen: list[bool] = []
 
-    def replaced_before_the_first_look(descriptor: int, path: Path) -> bool:
+    def replaced_before_the_first_check(descriptor: int, path: Path) -> bool:
         if not seen:
             path.unlink()
             path.touch()
         seen.append(really(descriptor, path))
         return seen[-1]
 
-    monkeypatch.setattr(module, "_same_file", replaced_before_the_first_look)
+    monkeypatch.setattr(module, "_same_file", replaced_before_the_first_check)
     lock = WriterLock(data, "new")
     lock.acquire()
     assert seen == [False, True]
@@ -371,7 +371,7 @@ def test_a_file_unlinked_while_waiting_is_not_the_lock(
     lock.release()
 
 
-def test_a_holder_whose_file_was_taken_away_notices_and_takes_none_away(tmp_path: Path) -> None:
+def test_holder_of_a_removed_lock_file_leaves_the_new_file(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     lock = WriterLock(data, "first")
     lock.acquire()
@@ -384,12 +384,12 @@ def test_a_holder_whose_file_was_taken_away_notices_and_takes_none_away(tmp_path
     other.release()
 
 
-def test_looking_takes_nothing_from_anybody(tmp_path: Path) -> None:
+def test_reading_the_lock_does_not_take_it(tmp_path: Path) -> None:
     data = workspace(tmp_path)
-    assert look_at_lock(data) == module.LockView(exists=False, held=False, written=None)
+    assert read_lock(data) == module.LockView(exists=False, held=False, written=None)
     lock = WriterLock(data, "first")
     lock.acquire()
-    view = look_at_lock(data)
+    view = read_lock(data)
     assert view.held
     assert view.written is not None
     assert view.written.instance_id == "first"
@@ -398,7 +398,7 @@ def test_looking_takes_nothing_from_anybody(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_the_lock_outlives_no_parent_in_a_program_it_started(tmp_path: Path) -> None:
+def test_started_program_does_not_keep_the_lock(tmp_path: Path) -> None:
     data = workspace(tmp_path)
     lock = WriterLock(data, "parent")
     lock.acquire()
@@ -444,7 +444,7 @@ sys.stdin.readline()
         "os.execv(sys.executable, [sys.executable, '-c', 'import signal; signal.pause()'])",
     ],
 )
-def test_the_lock_outlives_no_parent_in_a_forked_child(tmp_path: Path, then: str) -> None:
+def test_forked_child_does_not_keep_the_lock(tmp_path: Path, then: str) -> None:
     data = workspace(tmp_path)
     parent = subprocess.Popen(
         [sys.executable, "-c", FORKING.replace("{then}", then), str(tmp_path)],
@@ -455,7 +455,7 @@ def test_the_lock_outlives_no_parent_in_a_forked_child(tmp_path: Path, then: str
     )
     child = int(answer(parent))
     try:
-        assert look_at_lock(data).held
+        assert read_lock(data).held
         parent.kill()
         parent.wait(timeout=10)
         assert pid_alive(child)
@@ -467,7 +467,7 @@ def test_the_lock_outlives_no_parent_in_a_forked_child(tmp_path: Path, then: str
         end(parent)
 
 
-def test_a_full_disk_leaves_the_lock_unsigned_but_held(
+def test_lock_is_held_without_content_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = workspace(tmp_path)
@@ -478,13 +478,13 @@ def test_a_full_disk_leaves_the_lock_unsigned_but_held(
     monkeypatch.setattr(os, "pwrite", full)
     lock = WriterLock(data, "first")
     lock.acquire()
-    assert lock.holder() == module.Holder()
+    assert lock.holder() == module.LockHolder()
     with pytest.raises(HubRunning):
         WriterLock(data, "second").acquire()
     lock.release()
 
 
-def test_a_lock_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+def test_lock_that_cannot_be_created_gives_the_reason(tmp_path: Path) -> None:
     data = DataDir(tmp_path)
     with pytest.raises(DataDirNotWritable, match="No such file"):
         WriterLock(data, "x").acquire()
@@ -495,6 +495,6 @@ def test_a_lock_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_numbers_that_are_no_process_are_not_alive() -> None:
+def test_invalid_process_numbers_are_not_alive() -> None:
     assert pid_alive(os.getpid())
     assert not any(pid_alive(pid) for pid in (0, -1, 2**22 + 1, 2**70))

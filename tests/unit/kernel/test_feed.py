@@ -1,4 +1,4 @@
-"""The feed: everything wanted, in order, bounded; who is too slow is told to read the log."""
+"""The feed delivers matching items in order from bounded queues; slow readers lag."""
 
 import gevent
 from hypothesis import given
@@ -21,7 +21,7 @@ def numbers(taken):
     return [item.number for item in taken]
 
 
-def test_a_subscriber_gets_what_comes_after_it_subscribed():
+def test_subscriber_gets_items_published_after_it_subscribed():
     feed = Feed(head=3)
     feed.publish(items(4))
     subscription = feed.subscribe(10)
@@ -38,7 +38,7 @@ def test_only_wanted_items_are_queued():
     assert numbers(even.take(10)) == [2, 4]
 
 
-def test_a_full_queue_makes_the_subscriber_lag_and_others_do_not_notice():
+def test_full_queue_makes_only_its_subscriber_lag():
     feed = Feed()
     slow, quick = feed.subscribe(2), feed.subscribe(100)
     feed.publish(items(1, 2))
@@ -52,7 +52,7 @@ def test_a_full_queue_makes_the_subscriber_lag_and_others_do_not_notice():
     assert numbers(slow.take(10)) == [5]
 
 
-def test_old_items_are_given_up_when_many_bytes_were_published_behind_them():
+def test_queue_lags_when_too_many_bytes_follow_its_oldest_item():
     feed = Feed(bytes_max=100)
     rare = feed.subscribe(100, lambda item: item.number == 1)
     slow, quick = feed.subscribe(100), feed.subscribe(100)
@@ -60,15 +60,15 @@ def test_old_items_are_given_up_when_many_bytes_were_published_behind_them():
     for number in (2, 3):
         feed.publish([Item(number, b"x" * 50)])
         quick.take(10)
-    assert [one.lagging for one in (rare, slow, quick)] == [False, False, False]
+    assert [subscription.lagging for subscription in (rare, slow, quick)] == [False, False, False]
     feed.publish([Item(4, "x")])
-    assert [one.lagging for one in (rare, slow, quick)] == [True, True, False]
+    assert [subscription.lagging for subscription in (rare, slow, quick)] == [True, True, False]
     rare.recover()
     feed.publish([Item(5, "x" * 1000)])
     assert not rare.lagging
 
 
-def test_waiting_ends_with_an_item_a_wake_or_the_time():
+def test_wait_ends_at_an_item_a_wake_or_the_timeout():
     feed = Feed()
     subscription = feed.subscribe(10)
     assert subscription.wait(0.001) is False
@@ -84,7 +84,7 @@ def test_waiting_ends_with_an_item_a_wake_or_the_time():
     assert feed.closed
 
 
-def test_after_unsubscribing_nothing_comes():
+def test_unsubscribed_queue_gets_no_items():
     feed = Feed()
     subscription = feed.subscribe(10)
     feed.unsubscribe(subscription)
@@ -97,7 +97,7 @@ def test_after_unsubscribing_nothing_comes():
     st.integers(1, 20),
     st.lists(st.one_of(st.integers(1, 8), st.tuples(st.integers(0, 10))), max_size=60),
 )
-def test_with_the_log_behind_it_nobody_ever_misses_anything(queue_max, steps):
+def test_lagging_reader_gets_every_item_from_the_log(queue_max, steps):
     """A reader that takes at random and goes back to the log when it lags sees it all."""
     feed, log, seen = Feed(), [], []
     subscription = feed.subscribe(queue_max)

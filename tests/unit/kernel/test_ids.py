@@ -18,7 +18,7 @@ def test_ids_rise_strictly_while_the_clock_jumps(jumps):
     assert ids == sorted(set(ids))
 
 
-def test_a_restart_goes_on_above_ids_from_the_future():
+def test_ids_after_a_restart_are_above_ids_from_the_future():
     future = FakeClock(2_000_000_000_000)
     last = IdFactory(future).new("msg_")
     restarted = IdFactory(FakeClock())
@@ -43,7 +43,7 @@ def test_encoding_keeps_order_and_length(value):
         assert encode_ulid(value - 1) < text
 
 
-def test_an_id_carries_the_time_it_was_made():
+def test_id_contains_its_creation_time():
     clock = FakeClock(1_770_000_000_123)
     value = ulid_value(IdFactory(clock).new("ch_"))
     assert value is not None

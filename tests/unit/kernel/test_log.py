@@ -66,13 +66,13 @@ def test_an_error_gives_its_type_and_frames_but_not_its_text():
     assert b"planted" not in stream.getvalue()
 
 
-def test_values_json_has_no_word_for_are_written_as_text():
+def test_values_that_json_lacks_are_written_as_text():
     stream = io.BytesIO()
     Log(stream).info("x", path=io.BytesIO)
     assert "BytesIO" in lines(stream)[0]["path"]
 
 
-def test_libraries_log_into_the_same_lines():
+def test_log_records_of_libraries_become_log_lines():
     stream = io.BytesIO()
     record = logging.LogRecord("lib", logging.WARNING, "f.py", 1, "it %s", ("broke",), None)
     StandardLibraryHandler(Log(stream)).emit(record)
@@ -87,8 +87,8 @@ def test_libraries_log_into_the_same_lines():
 class Disk(io.RawIOBase):
     """Takes `room` bytes, then fails as a full disk or a closed pipe does."""
 
-    def __init__(self, room, error=errno.ENOSPC):
-        self.room = room
+    def __init__(self, free, error=errno.ENOSPC):
+        self.free = free
         self.error = error
         self.written = b""
 
@@ -96,11 +96,11 @@ class Disk(io.RawIOBase):
         return True
 
     def write(self, data):
-        if not self.room:
+        if not self.free:
             raise OSError(self.error, os.strerror(self.error))
-        taken = bytes(data[: self.room])
+        taken = bytes(data[: self.free])
         self.written += taken
-        self.room -= len(taken)
+        self.free -= len(taken)
         return len(taken)
 
 
@@ -110,7 +110,7 @@ def test_line_that_cannot_be_written_is_dropped_and_counted(error):
     log = Log(io.BufferedWriter(disk))
     for number in range(3):
         log.info("lost", number=number)
-    disk.room = 1000
+    disk.free = 1000
     log.info("kept")
     assert Dropped.lines == before + 3
     assert [json.loads(line)["msg"] for line in disk.written.splitlines()] == ["kept"]
@@ -121,7 +121,7 @@ def test_line_cut_off_by_a_full_disk_does_not_spoil_the_next_one():
     log = Log(io.BufferedWriter(disk))
     log.info("cut off")
     log.info("lost")
-    disk.room = 1000
+    disk.free = 1000
     log.info("first")
     log.info("second")
     torn, *whole = disk.written.splitlines()

@@ -3,7 +3,7 @@
 from appliance.kernel.page import take_page, text_bytes
 
 
-def test_a_page_ends_at_its_rows_or_its_bytes_and_says_whether_there_is_more() -> None:
+def test_page_ends_at_its_limit_of_rows_or_bytes() -> None:
     assert take_page([1, 1, 1], 3, 100, int) == ([1, 1, 1], False)
     assert take_page([1, 1, 1], 2, 100, int) == ([1, 1], True)
     assert take_page([40, 40, 40], 9, 100, int) == ([40, 40], True)
@@ -22,7 +22,7 @@ def test_one_row_is_read_beyond_the_page() -> None:
     assert list(rows) == [60, 60]
 
 
-def test_texts_count_as_the_json_they_become() -> None:
+def test_size_of_a_text_is_that_of_its_json() -> None:
     assert text_bytes(None) == 0
     assert text_bytes("x" * 1000) == 1002
     assert text_bytes("\x01" * 1000) == 6002

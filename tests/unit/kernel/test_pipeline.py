@@ -8,7 +8,7 @@ from appliance.kernel.pipeline import Pipeline
 
 
 class Piece:
-    """Begun at once, finished when told."""
+    """Begins at once and finishes on request."""
 
     def __init__(self, name, log, error=None):
         self.name = name
@@ -27,7 +27,7 @@ class Piece:
         return self.name
 
 
-def test_the_second_is_begun_while_the_first_is_open_and_told_behind_it():
+def test_second_piece_begins_while_the_first_is_open_and_is_delivered_after_it():
     log = []
     first, second = Piece("first", log), Piece("second", log)
     pipeline = Pipeline(2)
@@ -42,7 +42,7 @@ def test_the_second_is_begun_while_the_first_is_open_and_told_behind_it():
     assert log == ["first begun", "second begun", "first", "second"]
 
 
-def test_without_room_nothing_is_begun():
+def test_full_pipeline_begins_nothing():
     log = []
     first, second = Piece("first", log), Piece("second", log)
     pipeline = Pipeline(1)
@@ -57,7 +57,7 @@ def test_without_room_nothing_is_begun():
     assert log == ["first begun", "first", "second begun", "second"]
 
 
-def test_a_piece_that_fails_takes_no_other_with_it():
+def test_failed_piece_does_not_affect_others():
     log = []
     bad = Piece("bad", log, ValueError("on purpose"))
     good = Piece("good", log)

@@ -5,20 +5,20 @@ from contextlib import closing
 
 import pytest
 
-from appliance.kernel.prefetch import ahead
+from appliance.kernel.prefetch import prefetch
 
 
 def left() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "ahead"]
 
 
-def test_the_same_items_in_the_same_order():
-    assert list(ahead(iter(range(1000)))) == list(range(1000))
-    assert list(ahead(iter([]))) == []
+def test_prefetched_items_keep_their_order():
+    assert list(prefetch(iter(range(1000)))) == list(range(1000))
+    assert list(prefetch(iter([]))) == []
     assert left() == []
 
 
-def test_the_next_item_is_made_while_this_one_is_worked_on():
+def test_next_item_is_made_while_the_current_one_is_processed():
     made = threading.Event()
 
     def items():
@@ -26,25 +26,25 @@ def test_the_next_item_is_made_while_this_one_is_worked_on():
         made.set()
         yield 2
 
-    with closing(ahead(items())) as found:
-        assert next(found) == 1
+    with closing(prefetch(items())) as prefetched:
+        assert next(prefetched) == 1
         assert made.wait(10)
     assert left() == []
 
 
-def test_a_failure_comes_after_the_items_before_it():
+def test_failure_is_raised_after_the_items_before_it():
     def items():
         yield 1
         raise OSError("disk")
 
-    found = ahead(items())
-    assert next(found) == 1
+    prefetched = prefetch(items())
+    assert next(prefetched) == 1
     with pytest.raises(OSError, match="disk"):
-        next(found)
+        next(prefetched)
     assert left() == []
 
 
-def test_who_stops_early_leaves_no_thread():
-    with closing(ahead(iter(range(10**9)))) as found:
-        assert [next(found), next(found)] == [0, 1]
+def test_closed_prefetch_leaves_no_thread():
+    with closing(prefetch(iter(range(10**9)))) as prefetched:
+        assert [next(prefetched), next(prefetched)] == [0, 1]
     assert left() == []

@@ -1,4 +1,4 @@
-"""What can be read of a damaged file of any store is copied, and what was lost is counted."""
+"""Recovery copies the readable rows of a damaged file of any store, and counts lost rows."""
 
 import io
 import random
@@ -89,7 +89,7 @@ def test_an_undamaged_file_is_copied_row_by_row(store):
 
 
 @pytest.mark.parametrize("header_bytes", [16, 100, PAGE_BYTES])
-def test_a_damaged_first_page_loses_nothing_that_stands_elsewhere(store, header_bytes):
+def test_damaged_first_page_loses_no_rows_of_other_pages(store, header_bytes):
     name, datadir = store
     before = content(datadir.database(name))
     with datadir.database(name).open("r+b") as file:
@@ -102,7 +102,7 @@ def test_a_damaged_first_page_loses_nothing_that_stands_elsewhere(store, header_
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_page_of_garbage_loses_the_rows_on_it_and_no_others(store, seed):
+def test_garbage_page_loses_only_its_own_rows(store, seed):
     name, datadir = store
     database, dice = datadir.database(name), random.Random(seed)
     before = content(database)
@@ -122,7 +122,7 @@ def test_a_page_of_garbage_loses_the_rows_on_it_and_no_others(store, seed):
     assert not any(extra.values()), extra
 
 
-def test_a_broken_overflow_chain_loses_one_row_and_says_so(tmp_path):
+def test_broken_overflow_chain_loses_one_row(tmp_path):
     datadir = DataDir(tmp_path)
     schema.create_workspace(datadir, clock=FakeClock(), log=LOG)
     database = datadir.database("inbox")
@@ -143,7 +143,7 @@ def test_a_broken_overflow_chain_loses_one_row_and_says_so(tmp_path):
     assert report["inbox"].rows_lost > 0
 
 
-def test_numbers_that_were_given_are_not_given_again(tmp_path):
+def test_numbers_of_lost_rows_are_not_reused(tmp_path):
     datadir = DataDir(tmp_path)
     schema.create_workspace(datadir, clock=FakeClock(), log=LOG)
     database = datadir.database("inbox")

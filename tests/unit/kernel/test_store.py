@@ -2,10 +2,8 @@
 
 import io
 import os
-import pickle
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import gevent
@@ -15,17 +13,15 @@ from gevent.event import Event
 
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock, look_at_lock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.reader import ReadTooLong
-from appliance.kernel.store import Store, WriterProcessOptions
+from appliance.kernel.store import Store
 from appliance.kernel.store_errors import QueueFull, StoreBusy, StoreClosed, StoreFull, StoreSuspect
 from appliance.kernel.writer import StoreSettings
-from tests.support import jobs
 
 ROOT = Path(__file__).parents[3]
-PF_EXITING = 0x4  # of a process, in linux/sched.h
+PF_EXITING = 0x4  # flag of an exiting process, in linux/sched.h
 
 
 def make_file(path):
@@ -70,7 +66,7 @@ def values(reader):
     return [row[0] for row in reader.rows("SELECT v FROM t ORDER BY id", limit=10_000)]
 
 
-class HeldRunner(BatchRunner):
+class BlockedRunner(BatchRunner):
     """Holds every commit until the test lets go, on native locks."""
 
     gate = None
@@ -86,9 +82,9 @@ class HeldRunner(BatchRunner):
 def gate():
     from appliance.kernel.loop_callbacks import allocate_lock
 
-    HeldRunner.gate = allocate_lock()
-    yield HeldRunner.gate
-    HeldRunner.gate = None
+    BlockedRunner.gate = allocate_lock()
+    yield BlockedRunner.gate
+    BlockedRunner.gate = None
 
 
 def wait_until(true, seconds=10):
@@ -103,7 +99,7 @@ def test_a_write_returns_its_result_and_can_be_read(open_store):
     assert store.read(values) == ["a"]
 
 
-def test_a_refused_write_leaves_nothing_and_stops_nobody(open_store):
+def test_refused_write_leaves_no_rows_and_others_succeed(open_store):
     store = open_store()
     outcomes = store.write_many([(insert, ("a",)), (refuse, ("b",)), (insert, ("c",))])
     assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
@@ -115,7 +111,7 @@ def test_a_refused_write_leaves_nothing_and_stops_nobody(open_store):
 def test_waiting_writes_share_a_commit(open_store, gate):
     commits = []
 
-    class Counting(HeldRunner):
+    class Counting(BlockedRunner):
         def run(self, calls):
             commits.append(len(calls))
             return super().run(calls)
@@ -132,33 +128,54 @@ def test_waiting_writes_share_a_commit(open_store, gate):
     assert len(store.read(values)) == 51
 
 
-def test_subscribers_hear_after_the_commit_and_before_the_reply(open_store, tmp_path):
-    heard = []
+def test_write_alone_shares_no_commit_and_keeps_its_place(open_store, gate):
+    commits = []
+
+    class Counting(BlockedRunner):
+        def run(self, calls):
+            commits.append([call[1][0] for call in calls])
+            return super().run(calls)
+
+    store = open_store(runner=Counting)
+    gate.acquire()
+    writes = [gevent.spawn(store.write, insert, "first")]
+    wait_until(lambda: commits == [["first"]])
+    for write, value in ((store.write, "a"), (store.write_alone, "b"), (store.write, "c")):
+        writes.append(gevent.spawn(write, insert, value))
+        wait_until(lambda: store.facts()["queue_jobs"] == len(writes))
+    gate.release()
+    gevent.joinall(writes, raise_error=True)
+    assert commits == [["first"], ["a"], ["b"], ["c"]]
+    assert [write.value for write in writes] == [1, 2, 3, 4]
+
+
+def test_events_are_published_after_the_commit_and_before_the_reply(open_store, tmp_path):
+    published = []
     path = tmp_path / "store.sqlite3"
 
     def publish(items):
         connection = sqlite3.connect(path)
         stored = {row[0] for row in connection.execute("SELECT id FROM t")}
         connection.close()
-        heard.extend((item, item in stored) for item in items)
+        published.extend((item, item in stored) for item in items)
 
     store = open_store(path=path, publish=publish)
     number = store.write(insert, "a")
-    assert heard == [(number, True)]
+    assert published == [(number, True)]
 
 
-def test_events_are_told_in_commit_order_with_many_writers(open_store):
-    heard = []
-    store = open_store(publish=heard.extend)
+def test_events_are_published_in_commit_order_with_many_writers(open_store):
+    published = []
+    store = open_store(publish=published.extend)
     writers = [
         gevent.spawn(lambda: [store.write(insert, "x") for _ in range(40)]) for _ in range(16)
     ]
     gevent.joinall(writers, raise_error=True)
-    assert heard == list(range(1, 641))
+    assert published == list(range(1, 641))
 
 
-def test_a_failing_commit_fails_everyone_in_the_batch(open_store, gate):
-    class Failing(HeldRunner):
+def test_failing_commit_fails_every_write_of_its_batch(open_store, gate):
+    class Failing(BlockedRunner):
         broken = False
 
         def commit(self):
@@ -167,8 +184,8 @@ def test_a_failing_commit_fails_everyone_in_the_batch(open_store, gate):
                 raise sqlite3.OperationalError("commit failed")
             super_commit()
 
-    heard = []
-    store = open_store(runner=Failing, publish=heard.extend)
+    published = []
+    store = open_store(runner=Failing, publish=published.extend)
     gate.acquire()
     first = gevent.spawn(store.write, insert, "kept")
     wait_until(lambda: store.facts()["queue_jobs"] == 1)
@@ -177,17 +194,17 @@ def test_a_failing_commit_fails_everyone_in_the_batch(open_store, gate):
     gate.release()
     first.join()
     Failing.broken = True
-    results = [outcome for one in gevent.joinall(rest) for outcome in one.get()]
+    results = [outcome for greenlet in gevent.joinall(rest) for outcome in greenlet.get()]
     failed = [outcome for outcome in results if outcome.error is not None]
     Failing.broken = False
     stored = store.read(values)
     assert len(stored) == 1 + len(results) - len(failed)
-    assert len(heard) == len(stored)
+    assert len(published) == len(stored)
     assert store.write(insert, "after")
 
 
-def test_a_full_queue_refuses_at_once_with_a_time_to_come_back(open_store, gate):
-    store = open_store(runner=HeldRunner, queue_max=3)
+def test_full_queue_refuses_at_once_with_retry_after(open_store, gate):
+    store = open_store(runner=BlockedRunner, queue_max=3)
     gate.acquire()
     waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(3)]
     wait_until(lambda: store.facts()["queue_jobs"] == 3)
@@ -199,8 +216,8 @@ def test_a_full_queue_refuses_at_once_with_a_time_to_come_back(open_store, gate)
     assert len(store.read(values)) == 3
 
 
-def test_a_silent_writer_refuses_new_work(open_store, gate):
-    store = open_store(runner=HeldRunner, stall_seconds_max=0.01)
+def test_stalled_writer_refuses_new_writes(open_store, gate):
+    store = open_store(runner=BlockedRunner, stall_seconds_max=0.01)
     gate.acquire()
     waiting = gevent.spawn(store.write, insert, "slow")
     wait_until(lambda: store.stalled_seconds() > 0.01)
@@ -210,8 +227,8 @@ def test_a_silent_writer_refuses_new_work(open_store, gate):
     waiting.join()
 
 
-def test_closing_finishes_what_waits_and_refuses_the_rest(open_store, gate, tmp_path):
-    store = open_store(runner=HeldRunner)
+def test_close_finishes_queued_writes_and_refuses_new_ones(open_store, gate, tmp_path):
+    store = open_store(runner=BlockedRunner)
     gate.acquire()
     waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(20)]
     wait_until(lambda: store.facts()["queue_jobs"] == 20)
@@ -228,7 +245,7 @@ def test_closing_finishes_what_waits_and_refuses_the_rest(open_store, gate, tmp_
 
 
 def test_a_killed_waiter_does_not_stop_the_others(open_store, gate):
-    store = open_store(runner=HeldRunner)
+    store = open_store(runner=BlockedRunner)
     gate.acquire()
     victim = gevent.spawn(store.write, insert, "written all the same")
     other = gevent.spawn(store.write, insert, "b")
@@ -266,7 +283,7 @@ def test_a_read_that_takes_too_long_is_stopped(open_store):
     assert store.read(values) == []
 
 
-def test_the_loop_turns_while_a_read_is_slow(open_store):
+def test_slow_read_does_not_block_the_event_loop(open_store):
     store = open_store()
     turned = Event()
     slow = (
@@ -280,7 +297,7 @@ def test_the_loop_turns_while_a_read_is_slow(open_store):
     assert reading.get() == (3_000_000,)
 
 
-def test_a_damaged_file_stops_the_store_and_leaves_a_mark(open_store, tmp_path):
+def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):
     path = tmp_path / "store.sqlite3"
     store = open_store(path=path)
     store.write_many([(insert, ("v" * 500,))] * 200)
@@ -298,7 +315,7 @@ def test_a_damaged_file_stops_the_store_and_leaves_a_mark(open_store, tmp_path):
     assert path.with_name("store.sqlite3.suspect").exists()
 
 
-def test_too_little_space_pauses_writing_and_reading_goes_on(open_store):
+def test_low_disk_space_refuses_writes_but_not_reads(open_store):
     store = open_store(free_bytes_min=1 << 60)
     with pytest.raises(StoreFull) as refused:
         store.write(insert, "x")
@@ -309,20 +326,22 @@ def test_too_little_space_pauses_writing_and_reading_goes_on(open_store):
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_really_full_disk_refuses_then_recovers_by_itself(open_store, tmp_path):
+def test_full_disk_refuses_writes_until_space_is_free(open_store, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=True)
     try:
-        heard = []
-        store = open_store(path=small / "s.sqlite3", publish=heard.extend, retry_after_seconds=0.01)
+        published = []
+        store = open_store(
+            path=small / "s.sqlite3", publish=published.extend, retry_after_seconds=0.01
+        )
         ballast = small / "ballast"
         outcomes = [store.write_many([(insert, ("x" * 20_000,))])[0] for _ in range(3)]
         while outcomes[-1].error is None and len(outcomes) < 500:
             outcomes += store.write_many([(insert, ("x" * 20_000,))])
         assert isinstance(outcomes[-1].error, StoreFull)
         kept = len(outcomes) - 1
-        assert len(heard) == kept
+        assert len(published) == kept
         assert len(store.read(values)) == kept
         ballast.unlink(missing_ok=True)
         subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
@@ -337,7 +356,7 @@ def test_a_really_full_disk_refuses_then_recovers_by_itself(open_store, tmp_path
         subprocess.run(["umount", "-l", small], check=True)
 
 
-def test_a_long_log_is_cut_when_it_can_be(open_store):
+def test_long_write_ahead_log_is_truncated(open_store):
     store = open_store(checkpoint_jobs=10, wal_bytes_truncate=100_000)
     store.write_many([(insert, ("v" * 1000,))] * 300)
     assert store.wal_bytes() > 100_000
@@ -345,7 +364,7 @@ def test_a_long_log_is_cut_when_it_can_be(open_store):
     assert store.wal_bytes() == 0
 
 
-def test_writes_pause_while_a_reader_keeps_the_log_too_long(open_store, tmp_path):
+def test_writes_are_refused_while_a_reader_keeps_the_log_too_long(open_store, tmp_path):
     store = open_store(wal_bytes_max=50_000, retry_after_seconds=0.01)
     store.write(insert, "first")
     reader = sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)
@@ -372,105 +391,3 @@ def test_a_checkpoint_empties_the_log_beside_writers(open_store):
     before = store.wal_bytes()
     store.write(insert, "small")
     assert store.wal_bytes() == before, "the log is overwritten from its start, not grown"
-
-
-@pytest.fixture
-def apart(tmp_path):
-    """A store whose writer is a process; its job functions are a module's."""
-    path = tmp_path / "apart.sqlite3"
-    make_file(path)
-    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0, retry_after_seconds=0.01)
-    heard, restarts = [], []
-    store = Store(
-        "apart", path, settings, SystemClock(), Log(io.BytesIO()), heard.extend,
-        apart=WriterProcessOptions(None, lambda: restarts.append(store.read(count))),
-    )  # fmt: skip
-    store.heard, store.restarts = heard, restarts
-    yield store
-    store.close()
-
-
-def count(reader):
-    return reader.row("SELECT count(*) FROM t")[0]
-
-
-def test_a_writer_apart_keeps_the_same_promises(apart):
-    outcomes = apart.write_many([(jobs.put, ("a",)), (jobs.refuse, ("b",)), (jobs.put, ("c",))])
-    assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
-    refused = outcomes[1].error
-    assert (refused.message, refused.details) == ("no b", {"value": "b"})
-    assert apart.heard == ["a", "c"]
-    writers = [
-        gevent.spawn(lambda: [apart.write(jobs.put, "x") for _ in range(25)]) for _ in range(8)
-    ]
-    gevent.joinall(writers, raise_error=True)
-    assert apart.read(count) == 202
-    assert len(apart.heard) == 202
-
-
-def test_what_cannot_travel_is_told_and_stops_nobody(apart):
-    with pytest.raises((pickle.PicklingError, AttributeError)):
-        apart.write(lambda tx: None)
-    with pytest.raises(RuntimeError, match="can't be told"):
-        apart.write(jobs.fail_strangely)
-    assert apart.write(jobs.put, "after") == "after"
-
-
-def test_a_killed_writer_is_replaced_and_nothing_told_is_lost(apart):
-    apart.write(jobs.put, "before")
-    victim = apart._writer.pid
-    waiting = gevent.spawn(apart.write_many, [(jobs.hold, ("/nowhere",))])
-    wait_until(lambda: apart.facts()["queue_jobs"] == 1)
-    os.kill(victim, 9)
-    (outcome,) = waiting.get()
-    assert isinstance(outcome.error, StoreBusy)
-    assert "unknown" in outcome.error.message
-    wait_until(lambda: apart.facts()["writer_alive"])
-    assert apart._writer.pid != victim
-    assert apart.restarts == [1]
-    assert apart.write(jobs.put, "after") == "after"
-    assert apart.read(count) == 2
-
-
-def test_the_child_ends_with_its_parent_and_keeps_the_lock_until_then(tmp_path):
-    script = """
-import gevent, io, os, signal, sys
-from pathlib import Path
-from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
-from appliance.kernel.log import Log
-from appliance.kernel.store import WriterProcessOptions, Store
-from appliance.kernel.writer import StoreSettings
-from tests.support import jobs
-datadir = DataDir(Path(sys.argv[1]))
-lock = WriterLock(datadir, "test")
-lock.acquire()
-store = Store("apart", Path(sys.argv[2]), StoreSettings(), SystemClock(), Log(io.BytesIO()),
-              apart=WriterProcessOptions(lock.descriptor, lambda: None))
-store.write(jobs.put, "x")
-print(store._writer.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    path = tmp_path / "apart.sqlite3"
-    make_file(path)
-    datadir = DataDir(tmp_path)
-    datadir.dir.mkdir()
-    run = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(path)],
-        stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    child = int(run.stdout)
-    lock = WriterLock(datadir, "next")
-    wait_until(lambda: not look_at_lock(datadir).held)
-    lock.acquire()
-    assert not is_running(child)
-    lock.release()
-
-
-def is_running(pid):
-    """Runs its own code still: of one that ends, the kernel closes files before it is gone."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return False
-    return state not in "ZX" and not int(fields[5]) & PF_EXITING

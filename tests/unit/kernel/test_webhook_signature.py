@@ -1,4 +1,4 @@
-"""Signatures: the published vector, the specification's library, and what is no secret."""
+"""Webhook signatures: the specification's examples, its library, and invalid secrets."""
 
 import base64
 import json
@@ -19,20 +19,20 @@ def now() -> int:
     return int(datetime.now(UTC).timestamp())
 
 
-def test_the_published_vector():
+def test_signature_equals_the_published_example():
     signature = sign(SECRET, ID, 1614265330, b'{"test": 2432232314}')
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 @given(body=st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
-def test_the_specifications_library_verifies(body):
+def test_reference_library_verifies_the_signature(body):
     secret = new_secret()
     text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     made = headers([secret], "e1:42", now(), text, "application/json")
     assert Webhook(secret).verify(text, made) == json.loads(text)
 
 
-def test_both_secrets_verify_while_one_takes_over():
+def test_both_secrets_verify_during_a_rotation():
     old, new = new_secret(), new_secret()
     made = headers([new, old], "e1:42", now(), b"{}", "application/json")
     for secret in (old, new):
@@ -42,7 +42,7 @@ def test_both_secrets_verify_while_one_takes_over():
 
 
 @pytest.mark.parametrize("changed", ["webhook-id", "webhook-timestamp", "body"])
-def test_nothing_signed_can_be_changed(changed):
+def test_changed_request_does_not_verify(changed):
     made = headers([SECRET], "e1:42", now(), b'{"a":1}', "application/json")
     body = b'{"a":2}' if changed == "body" else b'{"a":1}'
     if changed == "webhook-id":
@@ -77,7 +77,7 @@ def test_new_secrets_are_good_and_differ():
         "whsec_é",
     ],
 )
-def test_what_is_no_secret(secret):
+def test_invalid_secrets_are_refused(secret):
     with pytest.raises(BadSecret) as refused:
         key_of(secret)
     assert secret in ("", "whsec_") or secret not in refused.value.message

@@ -1,6 +1,6 @@
 """A request has one fingerprint, whoever computes it: the published vectors, byte for byte.
 
-Digests stand in halves: whole ones look like tokens to who looks for those.
+Digests stand in halves: whole ones look like tokens to secret scanners.
 """
 
 import json
@@ -46,9 +46,9 @@ VECTORS = {
 @pytest.mark.parametrize("name", VECTORS)
 def test_the_published_vectors_come_out(name):
     kind, ref, reply, priority, meta, body, digest = VECTORS[name]
-    found = fingerprint(kind, ref, body.encode(), reply_to_id=reply, priority=priority, meta=meta)
-    assert found.hex() == digest
-    assert prefix(found) == digest[:16]
+    results = fingerprint(kind, ref, body.encode(), reply_to_id=reply, priority=priority, meta=meta)
+    assert results.hex() == digest
+    assert prefix(results) == digest[:16]
 
 
 def test_canonical_text_is_that_of_the_rfc():

@@ -1,4 +1,4 @@
-"""Houses of an outbox, one for each test."""
+"""Outbox fixtures, one for each test."""
 
 import io
 import shutil
@@ -10,38 +10,38 @@ from appliance.kernel import schema
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from tests.support.clock import FakeClock
-from tests.support.outbox import Faults, House
+from tests.support.outbox import Faults, OutboxFixture
 
 
 @pytest.fixture(scope="session")
 def new_file(tmp_path_factory):
-    """The file of an outbox that nothing was sent by, to be copied."""
+    """An empty outbox database, to be copied."""
     datadir = DataDir(tmp_path_factory.mktemp("new"))
     schema.create_workspace(datadir, clock=FakeClock(), log=Log(io.BytesIO()))
     return datadir.database("outbox")
 
 
 @pytest.fixture
-def new_house(new_file, tmp_path):
-    """Makes a house with settings of its own."""
+def new_outbox(new_file, tmp_path):
+    """Makes an outbox with the given settings."""
     Faults.before = Faults.after = None
-    houses = []
+    fixtures = []
 
     def make(**settings):
-        folder = tmp_path / str(len(houses))
+        folder = tmp_path / str(len(fixtures))
         folder.mkdir()
-        houses.append(House(Path(shutil.copy(new_file, folder)), **settings))
-        return houses[-1]
+        fixtures.append(OutboxFixture(Path(shutil.copy(new_file, folder)), **settings))
+        return fixtures[-1]
 
     yield make
     Faults.before = Faults.after = None
-    for house in houses:
-        house.store.close()
+    for outbox in fixtures:
+        outbox.store.close()
 
 
 @pytest.fixture
-def house(new_house):
-    return new_house()
+def outbox(new_outbox):
+    return new_outbox()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from appliance.outbox import wire
 from appliance.outbox.destination import BadDestination
 from appliance.outbox.mail import MailTarget
 from appliance.outbox.settings import MailSettings
-from appliance.outbox.target import Delivered, Later, Outgoing, Refused
+from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
 from tests.support.mailserver import mail_server
 
 NAME = "mail.example.com"
@@ -21,15 +21,15 @@ OPS = "ops@example.com"
 
 
 @pytest.fixture(scope="module")
-def one_server(tmp_path_factory):
-    with mail_server(tmp_path_factory.mktemp("mail")) as one:
-        yield one
+def shared_server(tmp_path_factory):
+    with mail_server(tmp_path_factory.mktemp("mail")) as mail_process:
+        yield mail_process
 
 
 @pytest.fixture
-def server(one_server):
-    one_server.reset()
-    return one_server
+def server(shared_server):
+    shared_server.reset()
+    return shared_server
 
 
 def target_of(server, resolver=None, tls=None, **settings):
@@ -55,7 +55,7 @@ def send_of(to=OPS, body="grüße\n.dot\n", **more):
     return Outgoing(**values)
 
 
-def test_a_letter_arrives_as_it_was_written_for_all_its_recipients(server):
+def test_mail_arrives_unchanged_at_all_recipients(server):
     result = target_of(server).deliver(send_of(f"{OPS},b@example.com"))
     (mail,) = server.mails
     assert result == Delivered(broker_message_id=mail.id)
@@ -67,7 +67,7 @@ def test_a_letter_arrives_as_it_was_written_for_all_its_recipients(server):
     assert f"MAIL agent@example.org SIZE={len(mail.raw)}" in server.commands
 
 
-def test_the_same_send_is_the_same_letter_again(server):
+def test_retried_mail_has_the_same_bytes(server):
     target = target_of(server)
     target.deliver(send_of())
     target.deliver(send_of(attempt=2))
@@ -82,21 +82,21 @@ def test_the_same_send_is_the_same_letter_again(server):
     ("rules", "kind", "words"),
     [
         ({"data": "250 OK"}, Delivered, ""),
-        ({"data": "451 later please"}, Later, "451: later please"),
-        ({"data": "554 5.7.1 spam"}, Refused, "554: 5.7.1 spam"),
-        ({"data": "530 log in"}, Later, "530"),
-        ({"data": "421 leaving"}, Later, "421"),
-        ({"data": "lose"}, Later, "after the letter"),
-        ({"rcpt": {OPS: "550 no such user"}}, Refused, "550: no such user"),
-        ({"rcpt": {OPS: "450 greylisted"}}, Later, "450: greylisted"),
-        ({"rcpt": {OPS: "421 leaving"}}, Later, "421: leaving"),
-        ({"mail": "550 who are you"}, Later, "550: who are you"),
-        ({"mail": "552 too large"}, Refused, "552: too large"),
-        ({"greet": "554 not today"}, Later, "554: not today"),
-        ({"data": "554 " + "a\x07b" * 300}, Refused, "554: a b"),
+        ({"data": "451 later please"}, RetryLater, "451: later please"),
+        ({"data": "554 5.7.1 spam"}, Undeliverable, "554: 5.7.1 spam"),
+        ({"data": "530 log in"}, RetryLater, "530"),
+        ({"data": "421 leaving"}, RetryLater, "421"),
+        ({"data": "lose"}, RetryLater, "after the mail was sent"),
+        ({"rcpt": {OPS: "550 no such user"}}, Undeliverable, "550: no such user"),
+        ({"rcpt": {OPS: "450 greylisted"}}, RetryLater, "450: greylisted"),
+        ({"rcpt": {OPS: "421 leaving"}}, RetryLater, "421: leaving"),
+        ({"mail": "550 who are you"}, RetryLater, "550: who are you"),
+        ({"mail": "552 too large"}, Undeliverable, "552: too large"),
+        ({"greet": "554 not today"}, RetryLater, "554: not today"),
+        ({"data": "554 " + "a\x07b" * 300}, Undeliverable, "554: a b"),
     ],
 )
-def test_what_answers_mean(server, rules, kind, words):
+def test_smtp_replies_map_to_results(server, rules, kind, words):
     server.rule(**rules)
     result = target_of(server).deliver(send_of())
     assert isinstance(result, kind), result
@@ -109,41 +109,41 @@ def test_what_answers_mean(server, rules, kind, words):
 @pytest.mark.parametrize(
     ("answers", "kind"),
     [
-        ({OPS: "550 unknown"}, Refused),
-        ({"b@example.com": "451 later"}, Later),
-        ({OPS: "451 later", "b@example.com": "550 unknown"}, Refused),
-        ({OPS: "550 unknown", "b@example.com": "451 later"}, Refused),
+        ({OPS: "550 unknown"}, Undeliverable),
+        ({"b@example.com": "451 later"}, RetryLater),
+        ({OPS: "451 later", "b@example.com": "550 unknown"}, Undeliverable),
+        ({OPS: "550 unknown", "b@example.com": "451 later"}, Undeliverable),
     ],
 )
-def test_when_one_recipient_is_refused_nobody_gets_it(server, answers, kind):
+def test_one_refused_recipient_stops_the_mail(server, answers, kind):
     server.rule(rcpt=answers)
     assert isinstance(target_of(server).deliver(send_of(f"{OPS},b@example.com")), kind)
     assert server.mails == []
     assert "DATA" not in server.commands
 
 
-def test_a_letter_without_an_answer_goes_again_under_its_message_id(server):
+def test_mail_without_reply_is_resent_with_the_same_message_id(server):
     target = target_of(server)
     server.rule(data="cut")
     result = target.deliver(send_of())
-    assert isinstance(result, Later)
-    assert "after the letter" in result.reason
+    assert isinstance(result, RetryLater)
+    assert "after the mail was sent" in result.reason
     server.rule()
     assert isinstance(target.deliver(send_of(attempt=2)), Delivered)
     first, second = server.mails
     assert first.id == second.id
 
 
-def test_a_server_that_is_silent_or_not_there_is_tried_again(server):
+def test_silent_or_unreachable_server_is_retried(server):
     server.rule(data="hang")
     result = target_of(server, reply_seconds=0.2).deliver(send_of())
-    assert "in time after the letter" in result.reason
+    assert "in time after the mail was sent" in result.reason
     server.kill()
-    assert "nothing listens" in target_of(server).deliver(send_of()).reason
+    assert "refused the connection" in target_of(server).deliver(send_of()).reason
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         result = target_of(server, port=port, reply_seconds=0.2).deliver(send_of())
-        assert result == Later("the mail server did not answer in time")
+        assert result == RetryLater("the mail server did not respond in time")
 
     def unknown(_host, _port):
         raise socket.gaierror
@@ -160,23 +160,21 @@ def test_a_server_that_is_silent_or_not_there_is_tried_again(server):
         (["127.0.0.1", "93.184.216.34"], {}),  # not without encryption
     ],
 )
-def test_a_server_is_not_called_when_one_of_its_addresses_is_not_allowed(
-    server, addresses, settings
-):
+def test_server_with_a_forbidden_address_is_not_called(server, addresses, settings):
     result = target_of(server, lambda _host, _port: addresses, **settings).deliver(send_of())
-    assert isinstance(result, Later)
+    assert isinstance(result, RetryLater)
     assert server.commands == []
 
 
-def test_the_next_address_is_tried_and_the_name_is_asked_for_once(server):
-    asked = []
+def test_next_address_is_used_without_another_lookup(server):
+    resolved = []
 
     def resolver(host, port):
-        asked.append((host, port))
-        return ["127.0.0.2", "127.0.0.1"]  # nothing listens at the first
+        resolved.append((host, port))
+        return ["127.0.0.2", "127.0.0.1"]  # refused the connection at the first
 
     assert isinstance(target_of(server, resolver).deliver(send_of()), Delivered)
-    assert asked == [(NAME, server.port)]
+    assert resolved == [(NAME, server.port)]
 
 
 # -- TLS and login -----------------------------------------------------------------------------
@@ -197,7 +195,7 @@ def certificate(tmp_path):
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-def test_over_tls_and_logged_in(tmp_path, certificate, security):
+def test_mail_is_sent_over_tls_with_login(tmp_path, certificate, security):
     secret = tmp_path / "password.txt"
     password = "correct horse"
     secret.write_text(f"{password}\n")
@@ -211,14 +209,14 @@ def test_over_tls_and_logged_in(tmp_path, certificate, security):
 
         server.rule(rcpt={OPS: f"550 your password is {password}"})
         result = target.deliver(send_of())
-        assert result == Refused("550: your password is ***", "550")
+        assert result == Undeliverable("550: your password is ***", "550")
         server.rule()
 
-        secret.write_text("another\n")  # it is read anew
+        secret.write_text("another\n")  # the next mail reads it again
         result = target.deliver(send_of())
-        assert result == Later("the mail server did not take our login (535)")
+        assert result == RetryLater("the mail server refused the login (535)")
         secret.unlink()
-        assert target.deliver(send_of()) == Later("mail.password_file can't be read")
+        assert target.deliver(send_of()) == RetryLater("mail.password_file can't be read")
 
         stranger = target_of(server, security=security)
         assert "TLS" in stranger.deliver(send_of()).reason
@@ -228,56 +226,56 @@ def test_over_tls_and_logged_in(tmp_path, certificate, security):
         assert len(server.mails) == 1
 
 
-def test_nothing_is_said_in_the_clear_when_the_server_has_no_starttls(server, tmp_path):
+def test_missing_starttls_stops_before_the_login(server, tmp_path):
     secret = tmp_path / "password.txt"
     secret.write_text("password")
     target = target_of(server, security="starttls", user="a", password_file=str(secret))
     result = target.deliver(send_of())
-    assert isinstance(result, Later)
+    assert isinstance(result, RetryLater)
     assert "STARTTLS" in result.reason
     assert server.commands == []
 
 
-def test_a_login_that_the_server_does_not_offer_is_said(server, tmp_path):
+def test_unsupported_login_is_reported(server, tmp_path):
     secret = tmp_path / "password.txt"
     secret.write_text("password")
     result = target_of(server, user="a", password_file=str(secret)).deliver(send_of())
-    assert "no login that we know" in result.reason
+    assert "no supported login" in result.reason
 
 
 # -- in the outbox -----------------------------------------------------------------------------
 
 
-def test_a_send_to_an_address_goes_by_mail_without_naming_a_target(house, server):
-    house.targets["mail"] = target_of(server)
-    assert house.send("hi", "k", f"mailto:{OPS.upper()}", meta={"subject": "s"})[0] == 202
-    house.round()
+def test_a_send_to_an_address_goes_by_mail_without_naming_a_target(outbox, server):
+    outbox.targets["mail"] = target_of(server)
+    assert outbox.send("hi", "k", f"mailto:{OPS.upper()}", meta={"subject": "s"})[0] == 202
+    outbox.round()
     (mail,) = server.mails
-    row = house.row("k")
+    row = outbox.row("k")
     assert (row.status, row.target, row.to) == ("done", "mail", "mailto:OPS@example.com")
     assert row.broker_message_id == mail.id
-    found = house.outbox.list_sends(wire.ListQuery(to="mailto:OPS@example.com"))
-    assert [one.client_message_id for one in found.sends] == ["k"]
-    assert house.send("hi", "k", "OPS@example.com", meta={"subject": "s"}, target="mail")[0] == 200
+    listed = outbox.service.list_sends(wire.ListQuery(to="mailto:OPS@example.com"))
+    assert [mail_process.client_message_id for mail_process in listed.sends] == ["k"]
+    assert outbox.send("hi", "k", "OPS@example.com", meta={"subject": "s"}, target="mail")[0] == 200
 
 
-def test_refusals_kill_and_the_rest_is_tried_again_as_the_same_letter(house, server):
-    house.targets["mail"] = target_of(server)
+def test_mail_refusals_are_final_and_other_failures_retry(outbox, server):
+    outbox.targets["mail"] = target_of(server)
     server.rule(rcpt={"gone@example.com": "550 5.1.1 no such user"}, data="cut")
-    house.send("a", "k1", "mailto:gone@example.com")
-    house.send("b", "k2", f"mailto:{OPS}")
-    house.round()
-    assert house.statuses() == {"k1": "dead", "k2": "pending"}
-    assert house.row("k1").last_error == "550: 5.1.1 no such user"
+    outbox.send("a", "k1", "mailto:gone@example.com")
+    outbox.send("b", "k2", f"mailto:{OPS}")
+    outbox.round()
+    assert outbox.statuses() == {"k1": "dead", "k2": "pending"}
+    assert outbox.row("k1").last_error == "550: 5.1.1 no such user"
     server.rule()
-    house.clock.pass_seconds(5)
-    house.round()
-    assert house.statuses() == {"k1": "dead", "k2": "done"}
+    outbox.clock.pass_seconds(5)
+    outbox.round()
+    assert outbox.statuses() == {"k1": "dead", "k2": "done"}
     assert len({mail.id for mail in server.mails}) == 1
 
 
-def test_what_no_mail_can_be_is_refused_before_its_id_is_used(house, server):
-    house.targets["mail"] = target_of(server, recipients_max=2, message_bytes_max=10)
+def test_invalid_mail_is_refused_before_its_id_is_used(outbox, server):
+    outbox.targets["mail"] = target_of(server, recipients_max=2, message_bytes_max=10)
     to = f"mailto:{OPS}"
     for words, error in (
         ({"to": "mailto:eve@evil.test"}, wire.MailNotAllowed),
@@ -290,27 +288,27 @@ def test_what_no_mail_can_be_is_refused_before_its_id_is_used(house, server):
         ({"to": to, "message": "x" * 11}, wire.MessageTooLarge),
     ):
         with pytest.raises(error):
-            house.send(**{"message": "hi", "key": "k", **words})
-    assert house.statuses() == {}
-    house.send("hi", "k", to)
+            outbox.send(**{"message": "hi", "key": "k", **words})
+    assert outbox.statuses() == {}
+    outbox.send("hi", "k", to)
     with pytest.raises(Invalid):
-        house.operator.requeue(
+        outbox.admin.requeue(
             wire.Requeue(id="k", auto=True, patch=wire.Patch(meta={"subject": "a\nb"})), "operator"
         )
 
 
-def test_without_a_server_mail_is_refused_with_what_to_do(house):
+def test_mail_without_a_server_is_refused_with_a_hint(outbox):
     with pytest.raises(wire.NoSuchTarget) as refused:
-        house.send("hi", "k", f"mailto:{OPS}")
-    assert "[mail]" in refused.value.hint
+        outbox.send("hi", "k", f"mailto:{OPS}")
+    assert "mail.host" in refused.value.hint
 
 
-def test_an_allow_list_that_became_shorter_holds_for_what_waits(house, server):
-    house.targets["mail"] = target_of(server)
-    house.send("hi", "k", f"mailto:{OPS}")
-    house.targets["mail"] = target_of(server, allow=("b@example.com",))
-    house.round()
-    assert house.statuses() == {"k": "pending"}
+def test_shortened_allow_list_applies_to_pending_mail(outbox, server):
+    outbox.targets["mail"] = target_of(server)
+    outbox.send("hi", "k", f"mailto:{OPS}")
+    outbox.targets["mail"] = target_of(server, allow=("b@example.com",))
+    outbox.round()
+    assert outbox.statuses() == {"k": "pending"}
     assert server.commands == []
 
 
@@ -327,30 +325,30 @@ def test_an_allow_list_that_became_shorter_holds_for_what_waits(house, server):
         {"allow": ("@",)},
     ],
 )
-def test_settings_that_no_mail_can_be_sent_with_are_refused_at_the_start(settings):
+def test_invalid_mail_settings_stop_the_start(settings):
     values = {"host": NAME, "sender": "agent@example.org", **settings}
     with pytest.raises(BadSettings, match=r"mail\."):
         MailTarget(msgspec.structs.replace(MailSettings(), **values), "ws-1")
 
 
-def test_whom_the_settings_allow():
-    def places(to, *allow):
+def test_allow_list_matches_addresses_and_domains():
+    def accepts_address(to, *allow):
         settings = msgspec.structs.replace(
             MailSettings(), host=NAME, sender="a@example.org", allow=allow
         )
         try:
-            return MailTarget(settings, "ws-1").place(to) is not None
+            return MailTarget(settings, "ws-1").resolve(to) is not None
         except wire.MailNotAllowed:
             return False
 
-    assert not places("mailto:a@x.org")
-    assert places("mailto:A@x.org", "a@X.org")
-    assert not places("mailto:b@x.org", "a@x.org")
-    assert places("mailto:b@x.org", "@X.ORG")
-    assert places("mailto:b@x.org", "*")
+    assert not accepts_address("mailto:a@x.org")
+    assert accepts_address("mailto:A@x.org", "a@X.org")
+    assert not accepts_address("mailto:b@x.org", "a@x.org")
+    assert accepts_address("mailto:b@x.org", "@X.ORG")
+    assert accepts_address("mailto:b@x.org", "*")
 
 
-def test_a_slow_domain_keeps_no_other_waiting(server):
+def test_each_domain_has_its_own_route(server):
     target = target_of(server, allow=("*",))
-    assert target.place("mailto:a@example.com,b@x.org")[2] == "mail://example.com"
-    assert target.place("mailto:b@x.org")[2] == "mail://x.org"
+    assert target.resolve("mailto:a@example.com,b@x.org")[2] == "mail://example.com"
+    assert target.resolve("mailto:b@x.org")[2] == "mail://x.org"

@@ -1,4 +1,4 @@
-"""A damaged outbox is refused at the start, and mended by a command: what can be read is saved."""
+"""A damaged outbox stops the start; a command saves what is readable."""
 
 import io
 import random
@@ -9,20 +9,22 @@ from contextlib import closing
 import pytest
 
 from appliance.kernel import schema
-from appliance.kernel.datadir import DataDir, suspect_mark
+from appliance.kernel.datadir import DataDir, suspect_marker
 from appliance.kernel.log import Log
 from appliance.kernel.schema import StoreDamaged
 from appliance.kernel.sqlite_pages import TABLE_LEAF, PageFile
 from appliance.outbox import states, wire, writes
-from appliance.outbox.columns import Row
+from appliance.outbox.columns import SendRow
 from appliance.outbox.recover import CLIENT_ID, LOST, OutboxDamaged, recover, refuse_damaged
 from appliance.outbox.settings import OutboxSettings
 from tests.support.clock import FakeClock
-from tests.support.outbox import House
+from tests.support.outbox import OutboxFixture
 
 SENDS = 400
 PAGE_BYTES = 4096
 LOG = Log(io.BytesIO())
+
+STATES = sorted(set(states.SEND.transitions.values()))
 
 
 def key(number):
@@ -34,13 +36,13 @@ def sent(tmp_path_factory):
     """A workspace whose outbox holds sends in every state, to be copied."""
     datadir = DataDir(tmp_path_factory.mktemp("sent"))
     schema.create_workspace(datadir, clock=FakeClock(), log=LOG)
-    house = House(datadir.database("outbox"))
-    house.outbox.send_many(
+    outbox = OutboxFixture(datadir.database("outbox"))
+    outbox.service.send_many(
         [wire.Send("#a", f"text {n} " * 9, client_message_id=key(n)) for n in range(SENDS)]
     )
     for number in range(0, SENDS, 3):
-        house.set(key(number), states.STATES[number % 5])
-    house.store.close()
+        outbox.set(key(number), STATES[number % 5])
+    outbox.store.close()
     return datadir.dir
 
 
@@ -64,10 +66,10 @@ def pages_of(database, name):
         if head[0] not in (2, 5):
             return [page]
         cells = int.from_bytes(head[3:5])
-        places = [
+        positions = [
             int.from_bytes(content[start + 12 + 2 * n : start + 14 + 2 * n]) for n in range(cells)
         ]
-        children = [int.from_bytes(content[start + at : start + at + 4]) for at in places]
+        children = [int.from_bytes(content[start + at : start + at + 4]) for at in positions]
         children.append(int.from_bytes(head[8:12]))
         return [leaf for child in children for leaf in below(child)]
 
@@ -160,7 +162,7 @@ def readable(before, database, harmed):
         for number in same
         if file.kind(number) == TABLE_LEAF
         for cell in file.cells(number)
-        if cell.complete and len(cell.values) == len(Row._fields)
+        if cell.complete and len(cell.values) == len(SendRow._fields)
     } & before.keys()
 
 
@@ -185,8 +187,8 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("harm", "gone_most"), TABLE)
-def test_a_damaged_outbox_is_refused_and_what_can_be_read_is_saved(datadir, sent, harm, gone_most):
+@pytest.mark.parametrize(("harm", "lost_max"), TABLE)
+def test_damaged_outbox_is_refused_and_readable_sends_are_saved(datadir, sent, harm, lost_max):
     database, settings = datadir.database("outbox"), OutboxSettings()
     before = {row[1]: row for row in rows(database)}
     harm(database)
@@ -207,13 +209,13 @@ def test_a_damaged_outbox_is_refused_and_what_can_be_read_is_saved(datadir, sent
     assert whole | lost == after.keys(), "a send was changed"
     assert (len(whole), len(lost)) == (done.sends, done.ids_lost)
     assert whole == readable(before, sent / "outbox.sqlite3", database.with_name(done.kept_as))
-    assert len(before.keys() - after.keys()) <= gone_most
+    assert len(before.keys() - after.keys()) <= lost_max
     assert done.is_complete == (whole == before.keys()) or harm in (cut_off, empty)
     assert [key for key in before if key in whole] == [key for key in after if key in whole]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_page_of_garbage_loses_more_than_what_was_on_it(datadir, sent, seed):
+def test_garbage_page_loses_only_its_own_sends(datadir, sent, seed):
     """Anywhere, of any content, also what looks like a page of a tree."""
     database, dice = datadir.database("outbox"), random.Random(seed)
     before = {row[1]: row for row in rows(database)}
@@ -230,7 +232,7 @@ def test_no_page_of_garbage_loses_more_than_what_was_on_it(datadir, sent, seed):
     refuse_damaged(datadir, OutboxSettings())
 
 
-def test_ids_of_which_nothing_is_left_are_counted(datadir):
+def test_unknown_lost_ids_are_counted(datadir):
     """A page of the table and the pages of the indexes that name its rows."""
     database = datadir.database("outbox")
     spoil_both(database)
@@ -239,29 +241,29 @@ def test_ids_of_which_nothing_is_left_are_counted(datadir):
     assert not done.is_complete
 
 
-def test_ids_that_were_lost_stay_used_up(datadir):
+def test_ids_of_lost_sends_stay_used(datadir):
     database = datadir.database("outbox")
     spoil_leaf(database)
     assert recover(datadir, OutboxSettings(), FakeClock(), LOG).ids_lost
-    house = House(database)
+    outbox = OutboxFixture(database)
     try:
-        ((lost,), *_) = house.rows(
+        ((lost,), *_) = outbox.rows(
             f"SELECT client_message_id FROM outbox WHERE last_error = '{LOST}'"
         )
         with pytest.raises(wire.IdReused) as refused:
-            house.send("again", key=lost)
+            outbox.send("again", key=lost)
         assert refused.value.extra["conflict"] == "outbox_aborted_fingerprint_mismatch"
-        assert house.send("new", key="new")[0] == 202
+        assert outbox.send("new", key="new")[0] == 202
         for _ in range(4):
-            house.clock.pass_seconds(40)
-            house.round()
-        assert set(house.statuses().values()) <= {"done", "dead", "aborted"}
+            outbox.clock.pass_seconds(40)
+            outbox.round()
+        assert set(outbox.statuses().values()) <= {"done", "dead", "aborted"}
     finally:
-        house.store.close()
+        outbox.store.close()
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_a_whole_outbox_stays_as_it_is(datadir, quick):
+def test_intact_outbox_is_not_changed(datadir, quick):
     database = datadir.database("outbox")
     settings = OutboxSettings(check_bytes_max=1) if quick else OutboxSettings()
     before = rows(database)
@@ -271,7 +273,7 @@ def test_a_whole_outbox_stays_as_it_is(datadir, quick):
     assert list(database.parent.glob("*corrupt*")) == []
 
 
-def test_an_index_that_disagrees_is_found_by_the_whole_look_only(datadir):
+def test_inconsistent_index_is_found_by_the_full_check_only(datadir):
     """Pages are whole; a row is missing in an index: a claim would never see that send."""
     database = datadir.database("outbox")
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -287,7 +289,7 @@ def test_an_index_that_disagrees_is_found_by_the_whole_look_only(datadir):
     refuse_damaged(datadir, OutboxSettings())
 
 
-def test_sends_that_are_in_the_log_only_are_saved(datadir):
+def test_sends_in_the_write_ahead_log_are_saved(datadir):
     """Killed: the last changes are in the write-ahead log, not in the file."""
     database = datadir.database("outbox")
     leaves = pages_of(database, "sqlite_autoindex_outbox_1")[:1]
@@ -303,18 +305,18 @@ def test_sends_that_are_in_the_log_only_are_saved(datadir):
     assert rows(database, "SELECT count(*) FROM outbox WHERE attempts = 7") == [(SENDS,)]
 
 
-def test_a_suspect_mark_goes_when_the_outbox_is_recovered(datadir):
+def test_recovery_removes_the_suspect_marker(datadir):
     database = datadir.database("outbox")
-    suspect_mark(database).write_text("damaged\n")
+    suspect_marker(database).write_text("damaged\n")
     with pytest.raises(StoreDamaged) as refused:
         schema.create_workspace(datadir, clock=FakeClock(), log=LOG, locked=True)
     assert refused.value.hint == "agentlip doctor clear outbox"
     spoil_leaf(database)
     assert recover(datadir, OutboxSettings(), FakeClock(), LOG).kept_as
-    assert not suspect_mark(database).exists()
+    assert not suspect_marker(database).exists()
 
 
-def test_a_recovery_that_broke_off_is_begun_again(datadir, monkeypatch):
+def test_interrupted_recovery_starts_over(datadir, monkeypatch):
     database = datadir.database("outbox")
     spoil_leaf(database)
 
@@ -333,19 +335,19 @@ def test_a_recovery_that_broke_off_is_begun_again(datadir, monkeypatch):
     assert recover(datadir, OutboxSettings(), clock, LOG).sends > SENDS // 2
 
 
-def test_sends_in_flight_are_tried_again_after_a_recovery(datadir):
+def test_inflight_sends_are_retried_after_a_recovery(datadir):
     database = datadir.database("outbox")
     spoil_index(database)
     recover(datadir, OutboxSettings(), FakeClock(), LOG)
-    house = House(database)
+    outbox = OutboxFixture(database)
     try:
-        assert "inflight" not in house.statuses().values()
-        assert house.store.write(writes.reset_inflight, 0, "none is left") == 0
+        assert "inflight" not in outbox.statuses().values()
+        assert outbox.store.write(writes.reset_inflight, 0, "none is left") == 0
     finally:
-        house.store.close()
+        outbox.store.close()
 
 
-def test_a_file_from_before_a_column_was_there_is_saved_too(datadir):
+def test_file_of_an_older_schema_is_recovered(datadir):
     database = datadir.database("outbox")
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("ALTER TABLE outbox DROP COLUMN principal")

@@ -3,52 +3,52 @@
 import pytest
 
 from appliance.outbox import reload, wire
-from appliance.outbox.service import AboveWindow, BelowFloor
-from appliance.outbox.settings import InOrder, OutboxSettings
+from appliance.outbox.service import MaxAgeTooLong, RetentionTooShort
+from appliance.outbox.settings import OrderedDestination, OutboxSettings
 
 
-def read(house, **values):
-    house.changed = values
-    return house.outbox.reload()
+def read(outbox, **values):
+    outbox.changed = values
+    return outbox.service.reload()
 
 
-def test_what_changed_holds_at_once_and_the_rest_is_named(house):
-    assert read(house) == wire.Reloaded([], [])
-    done = read(house, message_bytes_max=4, sends_max=1, concurrency_max=1, mesh="other")
+def test_reload_applies_settings_and_lists_the_others(outbox):
+    assert read(outbox) == wire.Reloaded([], [])
+    done = read(outbox, message_bytes_max=4, sends_max=1, concurrency_max=1, mesh="other")
     assert done == wire.Reloaded(["mesh", "message_bytes_max", "sends_max"], ["concurrency_max"])
-    assert house.outbox.settings.concurrency_max == OutboxSettings().concurrency_max
+    assert outbox.service.settings.concurrency_max == OutboxSettings().concurrency_max
     with pytest.raises(wire.MessageTooLarge):
-        house.send("12345")
-    house.send("1234")
+        outbox.send("12345")
+    outbox.send("1234")
     with pytest.raises(wire.InsufficientStorage):
-        house.send("1234")
-    assert house.rows("SELECT mesh FROM outbox") == [("other",)]
+        outbox.send("1234")
+    assert outbox.rows("SELECT mesh FROM outbox") == [("other",)]
 
 
-def test_sends_are_in_order_where_the_new_settings_say_so(house):
-    assert read(house, in_order=(InOrder(to="#alerts"),)).changed == ["in_order"]
-    house.send("first")
-    assert house.rows("SELECT route LIKE '%order%' FROM outbox") == [(1,)]
+def test_reload_applies_ordered_destinations(outbox):
+    assert read(outbox, in_order=(OrderedDestination(to="#alerts"),)).changed == ["in_order"]
+    outbox.send("first")
+    assert outbox.rows("SELECT route LIKE '%order%' FROM outbox") == [(1,)]
 
 
-def test_the_greatest_age_is_computed_anew_for_every_mesh(house):
-    house.outbox.adopt("ops", 30)
-    assert read(house, max_age_hours=100).changed == ["max_age_hours"]
-    assert house.outbox.max_age_hours("ops") == house.outbox.max_age_hours("other") == 100
+def test_reload_recomputes_the_max_age_of_every_mesh(outbox):
+    outbox.service.set_retention("ops", 30)
+    assert read(outbox, max_age_hours=100).changed == ["max_age_hours"]
+    assert outbox.service.max_age_hours("ops") == outbox.service.max_age_hours("other") == 100
 
 
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        ({"dedupe_retention_days": 6, "mesh": "new"}, BelowFloor),
-        ({"max_age_hours": 10_000, "mesh": "new"}, AboveWindow),
+        ({"dedupe_retention_days": 6, "mesh": "new"}, RetentionTooShort),
+        ({"max_age_hours": 10_000, "mesh": "new"}, MaxAgeTooLong),
     ],
 )
-def test_settings_that_do_not_fit_change_nothing(house, values, kind):
-    before = house.outbox.settings
+def test_reload_with_invalid_settings_changes_nothing(outbox, values, kind):
+    before = outbox.service.settings
     with pytest.raises(kind):
-        read(house, **values)
-    assert house.outbox.settings is before
+        read(outbox, **values)
+    assert outbox.service.settings is before
 
 
 def test_every_setting_that_needs_a_restart_exists():

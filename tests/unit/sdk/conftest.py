@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from appliance.kernel.retry import RetrySettings
 from appliance.sdk import stream_follower
-from appliance.sdk.aio import AsyncAgentlipClient
-from appliance.sdk.client import AgentlipClient
+from appliance.sdk.aio import AsyncClient
+from appliance.sdk.client import Client
 from appliance.sdk.models import Envelope
 
 EVENT_SECONDS_MAX = 30
@@ -33,39 +34,39 @@ class Flavour:
         return taken
 
     def _take_sync(self, count: int, each: Any, handlers: Any, arguments: Any) -> Any:
-        found: list[Envelope] = []
-        with AgentlipClient(**arguments) as self.client:
+        events: list[Envelope] = []
+        with Client(**arguments) as self.client:
             for name, handler in handlers.items():
                 self.client.on(name, handler)
             for event in self.client.events():
-                found.append(event)
+                events.append(event)
                 each(self.client, event)
-                if len(found) == count:
+                if len(events) == count:
                     break
-        return found
+        return events
 
     def _take_async(self, count: int, each: Any, handlers: Any, arguments: Any) -> Any:
         async def run() -> list[Envelope]:
-            found: list[Envelope] = []
-            async with AsyncAgentlipClient(**arguments) as self.client:
+            events: list[Envelope] = []
+            async with AsyncClient(**arguments) as self.client:
                 for name, handler in handlers.items():
                     self.client.on(name, handler)
                 async for event in self.client.events():
-                    found.append(event)
+                    events.append(event)
                     each(self.client, event)
-                    if len(found) == count:
+                    if len(events) == count:
                         break
-            return found
+            return events
 
         return asyncio.run(asyncio.wait_for(run(), EVENT_SECONDS_MAX))
 
     def call(self, verb: str, *values: Any, arguments: dict[str, Any], **more: Any) -> Any:
         if self.name == "sync":
-            with AgentlipClient(**arguments) as client:
+            with Client(**arguments) as client:
                 return getattr(client, verb)(*values, **more)
 
         async def run() -> Any:
-            async with AsyncAgentlipClient(**arguments) as client:
+            async with AsyncClient(**arguments) as client:
                 return await getattr(client, verb)(*values, **more)
 
         return asyncio.run(run())
@@ -79,5 +80,5 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconnecting without the long breaths."""
-    for name in ("FIRST_WAIT_SECONDS", "LONGEST_WAIT_SECONDS", "GOING_AWAY_WAIT_SECONDS"):
-        monkeypatch.setattr(stream_follower, name, 0.02)
+    monkeypatch.setattr(stream_follower, "RECONNECT", RetrySettings(0.02, 0.02))
+    monkeypatch.setattr(stream_follower, "GOING_AWAY_WAIT_SECONDS", 0.02)

@@ -1,4 +1,4 @@
-"""The stdio bridge against a hub that misbehaves: what is told, what is asked again, what ends."""
+"""The stdio bridge against a hub that misbehaves: its errors, retries and ends."""
 
 import io
 import json
@@ -17,7 +17,7 @@ CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
 class Pipe:
-    """An input that ends when told, as a client's does."""
+    """An input that ends on request, as a client's does."""
 
     def __init__(self, *messages: Any) -> None:
         self.lines: queue.Queue[bytes] = queue.Queue()
@@ -45,17 +45,17 @@ def bridged(fake: FakeHttp, *messages: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in target.getvalue().splitlines()]
 
 
-def test_a_request_is_passed_on_as_it_is_with_the_token() -> None:
+def test_request_is_forwarded_unchanged_with_the_token() -> None:
     fake = FakeHttp(OK)
     line = b'{"jsonrpc":"2.0",  "id":1,"method":"tools/list","big":123456789012345678901234567890}'
     assert bridged(fake, line) == [OK[2]]
-    (asked,) = fake.requests
-    assert asked["body"] == line
-    assert asked["headers"]["authorization"] == "Bearer " + "t" * 64
-    assert asked["path"] == "/mcp"
+    (request,) = fake.requests
+    assert request["body"] == line
+    assert request["headers"]["authorization"] == "Bearer " + "t" * 64
+    assert request["path"] == "/mcp"
 
 
-def test_the_headers_of_the_modern_era_are_added() -> None:
+def test_headers_of_the_current_protocol_are_added() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     fake = FakeHttp(OK)
     params = {"name": "grüße", "_meta": meta}
@@ -66,7 +66,7 @@ def test_the_headers_of_the_modern_era_are_added() -> None:
     assert headers["mcp-name"] == "=?base64?Z3LDvMOfZQ==?="
 
 
-def test_the_version_of_a_handshake_is_remembered() -> None:
+def test_version_of_the_handshake_is_sent_with_later_requests() -> None:
     agreed = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18"}}
     fake = FakeHttp((200, {}, agreed), OK)
     target, pipe = io.BytesIO(), Pipe({**CALL, "id": 0, "method": "initialize"})
@@ -89,7 +89,7 @@ def test_the_version_of_a_handshake_is_remembered() -> None:
     assert fake.requests[1]["headers"]["mcp-protocol-version"] == "2025-06-18"
 
 
-def test_notifications_are_not_answered_and_not_passed_on() -> None:
+def test_notifications_are_neither_answered_nor_forwarded() -> None:
     fake = FakeHttp(OK)
     assert bridged(fake, {"jsonrpc": "2.0", "method": "notifications/initialized"}, b"") == []
     assert fake.requests == []
@@ -99,63 +99,63 @@ def test_notifications_are_not_answered_and_not_passed_on() -> None:
     ("line", "code"),
     [(b"{nonsense", -32700), (b"[]", -32600), (b'"text"', -32600), (b'{"id":{}}', -32600)],
 )
-def test_what_is_no_message(line: bytes, code: int) -> None:
-    (told,) = bridged(FakeHttp(OK), line)
-    assert (told["id"], told["error"]["code"]) == (None, code)
+def test_invalid_message_gets_an_error_without_an_id(line: bytes, code: int) -> None:
+    (reply,) = bridged(FakeHttp(OK), line)
+    assert (reply["id"], reply["error"]["code"]) == (None, code)
 
 
-def test_a_line_too_long_is_skipped_whole() -> None:
+def test_too_long_line_is_skipped_entirely() -> None:
     target = io.BytesIO()
     text = b'{"id":1,"x":"' + b"a" * LINE_BYTES_MAX + b'"}\n' + json.dumps(CALL).encode() + b"\n"
     with http_hub(FakeHttp(OK)) as endpoint:
         Bridge(lambda: endpoint, io.BytesIO(text), target, lambda _: None).run()
-    told = [json.loads(line) for line in target.getvalue().splitlines()]
-    assert [each["id"] for each in told] == [None, 1]
-    assert told[0]["error"]["code"] == -32600
+    replies = [json.loads(line) for line in target.getvalue().splitlines()]
+    assert [each["id"] for each in replies] == [None, 1]
+    assert replies[0]["error"]["code"] == -32600
 
 
-def test_the_hubs_refusals_become_errors() -> None:
+def test_http_errors_of_the_hub_become_json_rpc_errors() -> None:
     body = {"error": "rate limit exceeded", "code": "RATE_LIMITED", "hint": "wait"}
-    (told,) = bridged(FakeHttp((429, {}, body)), CALL)
-    assert told["id"] == 1
-    assert told["error"]["message"] == "rate limit exceeded"
-    assert told["error"]["data"]["code"] == "RATE_LIMITED"
+    (reply,) = bridged(FakeHttp((429, {}, body)), CALL)
+    assert reply["id"] == 1
+    assert reply["error"]["message"] == "rate limit exceeded"
+    assert reply["error"]["data"]["code"] == "RATE_LIMITED"
 
 
-def test_errors_of_json_rpc_pass_whatever_their_status() -> None:
+def test_json_rpc_errors_are_forwarded_with_any_http_status() -> None:
     error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "Method not found"}}
     assert bridged(FakeHttp((404, {}, error)), CALL) == [error]
 
 
-def test_who_does_not_know_the_token_is_asked_about_once_more() -> None:
+def test_refused_token_is_read_again_once() -> None:
     refused = (401, {}, {"error": "missing or invalid token", "code": "UNAUTHORIZED"})
     fake = FakeHttp(refused, OK)
     assert bridged(fake, CALL) == [OK[2]]
     fake = FakeHttp(refused)
-    (told,) = bridged(fake, CALL)
+    (reply,) = bridged(fake, CALL)
     assert len(fake.requests) == 2
-    assert told["error"]["data"]["code"] == "UNAUTHORIZED"
+    assert reply["error"]["data"]["code"] == "UNAUTHORIZED"
 
 
-def test_a_broken_connection_is_told_and_not_asked_again() -> None:
+def test_broken_connection_is_reported_and_not_retried() -> None:
     fake = FakeHttp("hang up")
-    (told,) = bridged(fake, {**CALL, "id": "a"})
-    assert told["id"] == "a"
-    assert "look before asking again" in told["error"]["data"]["hint"]
+    (reply,) = bridged(fake, {**CALL, "id": "a"})
+    assert reply["id"] == "a"
+    assert "check before you repeat it" in reply["error"]["data"]["hint"]
     assert len(fake.requests) == 1
 
 
-def test_no_hub_is_told_with_what_to_do() -> None:
+def test_missing_hub_is_reported_with_a_hint() -> None:
     def nowhere() -> Any:
         raise HubNotRunning
 
     target = io.BytesIO()
     source = io.BytesIO(json.dumps(CALL).encode())
-    said: list[str] = []
-    Bridge(nowhere, source, target, said.append).run()
-    told = json.loads(target.getvalue())
-    assert told["error"]["data"]["hint"] == "start one with 'agentlipd up'"
-    assert said == ["no hub is running"]
+    messages: list[str] = []
+    Bridge(nowhere, source, target, messages.append).run()
+    reply = json.loads(target.getvalue())
+    assert reply["error"]["data"]["hint"] == "start one with 'agentlipd up'"
+    assert messages == ["no hub is running"]
 
 
 @pytest.mark.parametrize(
@@ -169,5 +169,5 @@ def test_no_hub_is_told_with_what_to_do() -> None:
         ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
     ],
 )
-def test_values_in_headers_as_the_specification_writes_them(value: str, written: str) -> None:
+def test_header_values_are_encoded_as_the_specification_requires(value: str, written: str) -> None:
     assert header_value(value) == written

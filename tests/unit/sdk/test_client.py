@@ -10,8 +10,8 @@ from websockets.sync.server import ServerConnection
 
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import errors
-from appliance.sdk.aio import AsyncAgentlipClient
-from appliance.sdk.client import AgentlipClient
+from appliance.sdk.aio import AsyncClient
+from appliance.sdk.client import Client
 from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
 from appliance.sdk.discovery import HubNotRunning
 from appliance.sdk.http import Retry
@@ -39,8 +39,8 @@ def ok(socket: ServerConnection, until: int = 0, epoch: str = "e1", instance: st
 # -- events ----------------------------------------------------------------------------------
 
 
-def test_breaks_and_repeats_are_not_seen_by_the_consumer(flavour) -> None:
-    told: list[Any] = []
+def test_consumer_gets_each_event_once_despite_reconnects(flavour) -> None:
+    callbacks: list[Any] = []
     hellos = []
 
     def first(socket: ServerConnection) -> None:
@@ -56,19 +56,19 @@ def test_breaks_and_repeats_are_not_seen_by_the_consumer(flavour) -> None:
         socket.recv()
 
     handlers = {
-        "disconnect": lambda why: told.append(("disconnect", why)),
-        "reconnect": lambda after: told.append(("reconnect", after)),
+        "disconnect": lambda why: callbacks.append(("disconnect", why)),
+        "reconnect": lambda after: callbacks.append(("reconnect", after)),
     }
     with stream_hub(first, second) as endpoint:
-        found = flavour.take(
+        events = flavour.take(
             4, url=endpoint.url, handlers=handlers, subscriptions={"channels": ["a"]}
         )
-    assert [each.event_id for each in found] == [1, 2, 3, 4]
-    assert found[0].data == {"n": 1}
+    assert [each.event_id for each in events] == [1, 2, 3, 4]
+    assert events[0].data == {"n": 1}
     assert [each["after_event_id"] for each in hellos] == [0, 3]
     assert hellos[1]["epoch"] == "e1"
     assert hellos[0]["subscriptions"] == {"channels": ["a"]}
-    assert told == [("disconnect", "connection closed (1011)"), ("reconnect", 3)]
+    assert callbacks == [("disconnect", "connection closed (1011)"), ("reconnect", 3)]
 
 
 def _full(*_: Any) -> None:
@@ -76,8 +76,8 @@ def _full(*_: Any) -> None:
 
 
 @pytest.mark.parametrize("whose", ["disconnect", "reconnect", "cursor", "on_new_history"])
-def test_what_the_callers_own_functions_raise_is_no_broken_connection(flavour, whose) -> None:
-    """An OSError of theirs looks like one of the socket's; it must not be reconnected away."""
+def test_callback_exception_propagates_to_caller(flavour, whose) -> None:
+    """Their OSError looks like one of the socket's; it must not cause a reconnect."""
 
     def first(socket: ServerConnection) -> None:
         ok(socket)
@@ -96,7 +96,7 @@ def test_what_the_callers_own_functions_raise_is_no_broken_connection(flavour, w
         flavour.take(2, url=endpoint.url, **given)
 
 
-def test_unknown_events_and_fields_come_through(flavour) -> None:
+def test_unknown_events_and_fields_are_passed_on(flavour) -> None:
     def part(socket: ServerConnection) -> None:
         ok(socket)
         say(socket, type="notice", event_id=99)
@@ -105,14 +105,14 @@ def test_unknown_events_and_fields_come_through(flavour) -> None:
         socket.recv()
 
     with stream_hub(part) as endpoint:
-        found = flavour.take(2, url=endpoint.url)
-    assert [(each.event_id, each.name) for each in found] == [
+        events = flavour.take(2, url=endpoint.url)
+    assert [(each.event_id, each.name) for each in events] == [
         (1, "new.kind"),
         (2, "message.created"),
     ]
 
 
-def test_going_away_and_normal_close(flavour) -> None:
+def test_close_1001_reconnects_and_a_normal_close_ends_the_stream(flavour) -> None:
     def leaving(socket: ServerConnection) -> None:
         ok(socket)
         socket.close(1001)
@@ -128,8 +128,8 @@ def test_going_away_and_normal_close(flavour) -> None:
 
 @pytest.mark.parametrize("restart", [0, "newest"])
 @pytest.mark.parametrize("sign", ["error", "hello_ok", "shorter"])
-def test_new_history_is_asked_about(flavour, sign, restart) -> None:
-    hellos, asked = [], []
+def test_new_epoch_calls_the_callback(flavour, sign, restart) -> None:
+    hellos, histories = [], []
 
     epoch = "e1" if sign == "shorter" else "e2"
 
@@ -140,25 +140,25 @@ def test_new_history_is_asked_about(flavour, sign, restart) -> None:
         say(socket, type="hello_ok", replay_until=9, instance_id="i", epoch=epoch)
         socket.recv()
 
-    def again(socket: ServerConnection) -> None:
+    def second(socket: ServerConnection) -> None:
         hellos.append(ok(socket, until=9, epoch=epoch))
         event(socket, 10)
         socket.recv()
 
     def decide(history: NewHistory) -> int:
-        asked.append(history)
+        histories.append(history)
         return history.newest if restart == "newest" else 0
 
-    with stream_hub(restored, again) as endpoint:
-        found = flavour.take(
+    with stream_hub(restored, second) as endpoint:
+        events = flavour.take(
             1, url=endpoint.url, after_event_id=50, epoch="e1", on_new_history=decide
         )
-    assert [each.event_id for each in found] == [10]
+    assert [each.event_id for each in events] == [10]
     assert hellos[1]["after_event_id"] == (9 if restart == "newest" else 0)
-    assert [(each.newest, each.after) for each in asked] == [(9, 50)]
+    assert [(each.newest, each.after) for each in histories] == [(9, 50)]
 
 
-def test_a_rotated_token_is_read_again(flavour, tmp_path: Path) -> None:
+def test_rotated_token_is_read_again(flavour, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old\n")
     seen = []
@@ -179,17 +179,17 @@ def test_a_rotated_token_is_read_again(flavour, tmp_path: Path) -> None:
     assert seen == ["Bearer old", "Bearer new"]
 
 
-def test_a_token_refused_twice_is_final(flavour) -> None:
+def test_token_refused_twice_is_an_error(flavour) -> None:
     def refuses(socket: ServerConnection) -> None:
         socket.close(4401)
 
-    told: list[Exception] = []
+    errors: list[Exception] = []
     with stream_hub(refuses, refuses) as endpoint, pytest.raises(TokenRefused):
-        flavour.take(1, url=endpoint.url, token="x", handlers={"error": told.append})
-    assert [type(each) for each in told] == [TokenRefused]
+        flavour.take(1, url=endpoint.url, token="x", handlers={"error": errors.append})
+    assert [type(each) for each in errors] == [TokenRefused]
 
 
-def test_without_a_hub_it_fails_at_once_or_waits(flavour) -> None:
+def test_missing_hub_is_an_error(flavour) -> None:
     with pytest.raises(HubNotRunning):
         flavour.take(1, url="http://127.0.0.1:1")
 
@@ -204,26 +204,26 @@ def three(socket: ServerConnection) -> None:
     socket.recv()
 
 
-def test_the_cursor_is_kept_once_the_next_event_is_asked_for(flavour, tmp_path: Path) -> None:
+def test_the_cursor_is_stored_once_the_next_event_is_requested(flavour, tmp_path: Path) -> None:
     path = tmp_path / "cursor"
     with stream_hub(three, three, three) as endpoint:
         flavour.take(2, url=endpoint.url, cursor=FileCursor(path))
         assert FileCursor(path).load() == Cursor(1, "e1")  # 2 was taken, nobody asked for 3
-        again = flavour.take(1, url=endpoint.url, cursor=FileCursor(path))
-        assert [each.event_id for each in again] == [2]
+        second = flavour.take(1, url=endpoint.url, cursor=FileCursor(path))
+        assert [each.event_id for each in second] == [2]
         assert path.stat().st_size < 100
 
 
-def test_a_function_gets_every_cursor(flavour) -> None:
+def test_cursor_may_be_stored_by_a_function(flavour) -> None:
     kept: list[Cursor] = []
     with stream_hub(three) as endpoint:
         flavour.take(3, url=endpoint.url, cursor=kept.append)
     assert kept == [Cursor(1, "e1"), Cursor(2, "e1")]
 
 
-def test_an_acknowledged_event_does_not_come_again(tmp_path: Path) -> None:
+def test_acknowledged_event_is_stored_as_the_cursor(tmp_path: Path) -> None:
     path = tmp_path / "cursor"
-    with stream_hub(three) as endpoint, AgentlipClient(
+    with stream_hub(three) as endpoint, Client(
         url=endpoint.url, cursor=FileCursor(path)
     ) as client:  # fmt: skip
         for each in client.events():
@@ -232,14 +232,14 @@ def test_an_acknowledged_event_does_not_come_again(tmp_path: Path) -> None:
     assert FileCursor(path).load() == Cursor(1, "e1")
 
 
-def test_a_damaged_cursor_file_is_said(tmp_path: Path) -> None:
+def test_damaged_cursor_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cursor").write_text("{")
     with pytest.raises(BadCursorFile):
-        AgentlipClient(url="http://127.0.0.1:1", cursor=FileCursor(tmp_path / "cursor"))
+        Client(url="http://127.0.0.1:1", cursor=FileCursor(tmp_path / "cursor"))
 
 
-def test_a_slow_consumer_loses_nothing_and_holds_up_the_hub(flavour) -> None:
-    """What the consumer has not taken waits at the hub, not in this process."""
+def test_slow_consumer_loses_no_event_and_slows_the_hub(flavour) -> None:
+    """Events that the consumer has not taken wait at the hub, not in this process."""
     count, sent = 400, []
     blob = "x" * 100_000
 
@@ -262,8 +262,8 @@ def test_a_slow_consumer_loses_nothing_and_holds_up_the_hub(flavour) -> None:
             assert len(sent) < count
 
     with stream_hub(part) as endpoint:
-        found = flavour.take(count, wait_on_the_first, url=endpoint.url)
-    assert [each.event_id for each in found] == list(range(1, count + 1))
+        events = flavour.take(count, wait_on_the_first, url=endpoint.url)
+    assert [each.event_id for each in events] == list(range(1, count + 1))
 
 
 def test_closing_from_another_thread_ends_the_stream() -> None:
@@ -272,36 +272,36 @@ def test_closing_from_another_thread_ends_the_stream() -> None:
         event(socket, 1)
         socket.recv()
 
-    found = []
+    events = []
     with stream_hub(quiet) as endpoint:
-        client = AgentlipClient(url=endpoint.url)
-        thread = threading.Thread(target=lambda: found.extend(client.events()))
+        client = Client(url=endpoint.url)
+        thread = threading.Thread(target=lambda: events.extend(client.events()))
         thread.start()
         until(lambda: client.target.health.db_id and client.cursor.event_id in (0, 1))
         until(lambda: client._follower is not None and client._follower.after == 1)
         client.close()
         thread.join(10)
         assert not thread.is_alive()
-    assert len(found) == 1
+    assert len(events) == 1
 
 
 def test_closing_from_another_task_ends_the_stream() -> None:
     async def story(url: str) -> int:
-        client = AsyncAgentlipClient(url=url)
-        found = []
+        client = AsyncClient(url=url)
+        events = []
 
         async def follow() -> None:
             async for each in client.events():
-                found.append(each)
+                events.append(each)
 
         task = asyncio.create_task(follow())
-        while not found:
+        while not events:
             await asyncio.sleep(0.01)
         await client.close()
         await asyncio.wait_for(task, 10)
         with pytest.raises(ApplianceError):
             await client.list_channels()
-        return len(found)
+        return len(events)
 
     def quiet(socket: ServerConnection) -> None:
         ok(socket)
@@ -312,8 +312,8 @@ def test_closing_from_another_task_ends_the_stream() -> None:
         assert asyncio.run(story(endpoint.url)) == 1
 
 
-def test_a_closed_client_does_nothing_more() -> None:
-    client = AgentlipClient(url="http://127.0.0.1:1")
+def test_closed_client_refuses_calls() -> None:
+    client = Client(url="http://127.0.0.1:1")
     client.close()
     for verb in (lambda: next(client.events()), client.list_channels):
         with pytest.raises(ApplianceError, match="closed"):
@@ -335,7 +335,7 @@ def call(flavour: Any, script: list[Any], verb: str, *values: Any, **more: Any) 
     return result, [each for each in fake.requests if each["path"] != "/health"]
 
 
-def test_a_busy_hub_is_asked_again_with_the_same_key(flavour) -> None:
+def test_request_to_a_busy_hub_is_repeated_with_the_same_key(flavour) -> None:
     busy = (503, {"Retry-After": "0"}, {"error": "x", "code": "STORAGE_FULL"})
     result, requests = call(flavour, [busy, busy, SENT], "send_message", "t", "s", "x")
     assert isinstance(result, MessageChanged)
@@ -344,7 +344,7 @@ def test_a_busy_hub_is_asked_again_with_the_same_key(flavour) -> None:
     assert (len(requests), len(keys)) == (3, 1)
 
 
-def test_a_broken_connection_is_asked_again_with_the_same_key(flavour) -> None:
+def test_request_on_a_broken_connection_is_repeated_with_the_same_key(flavour) -> None:
     result, requests = call(flavour, ["hang up", HEALTH, SENT], "send_message", "t", "s", "x")
     assert isinstance(result, MessageChanged)
     assert len({each["headers"]["idempotency-key"] for each in requests}) == 1
@@ -368,7 +368,7 @@ def test_a_broken_connection_is_asked_again_with_the_same_key(flavour) -> None:
         (500, "INTERNAL_ERROR", errors.Refused, 1),
     ],
 )
-def test_errors_have_classes_and_patience_has_an_end(flavour, status, code, kind, attempts) -> None:
+def test_errors_have_classes_and_retries_are_limited(flavour, status, code, kind, attempts) -> None:
     headers = {"Retry-After": "0"} if attempts > 1 else {}
     answer = (status, headers, {"error": "no", "code": code, "hint": "h"})
     error, requests = call(flavour, [answer], "send_message", "t", "s", "x")
@@ -377,7 +377,7 @@ def test_errors_have_classes_and_patience_has_an_end(flavour, status, code, kind
     assert len(requests) == attempts
 
 
-def test_a_version_conflict_says_the_current_one(flavour) -> None:
+def test_version_conflict_reports_the_current_version(flavour) -> None:
     details = {"message_id": "m", "expected": 2, "current": 4}
     body = {"error": "version conflict", "code": "VERSION_CONFLICT", "details": details}
     error, requests = call(flavour, [(409, {}, body)], "edit_message", "m", "x", 2)
@@ -386,7 +386,7 @@ def test_a_version_conflict_says_the_current_one(flavour) -> None:
     assert b'"expected_version":2' in requests[0]["body"]
 
 
-def test_a_batch_tells_each_item_what_became_of_it(flavour) -> None:
+def test_a_batch_returns_a_result_for_each_item(flavour) -> None:
     refused = {"error": "topic not found", "code": "NOT_FOUND", "details": {}}
     answer = (200, {}, {"results": [SENT[2], refused]})
     items = [NewMessage("t", "s", "x"), NewMessage("u", "s", "x", "mine")]
@@ -397,7 +397,7 @@ def test_a_batch_tells_each_item_what_became_of_it(flavour) -> None:
     assert requests[0]["body"].count(b"idempotency_key") == 2
 
 
-def test_a_refused_token_is_read_again_once(flavour, tmp_path: Path) -> None:
+def test_refused_token_of_a_request_is_read_again_once(flavour, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
     refused = (401, {}, {"error": "x", "code": "UNAUTHORIZED"})
@@ -424,23 +424,23 @@ def test_a_refused_token_is_read_again_once(flavour, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v10.1", "later"])
-def test_another_protocol_is_refused_with_a_sentence(flavour, version) -> None:
+def test_another_protocol_version_is_refused(flavour, version) -> None:
     health = (200, {}, {**HEALTH[2], "protocol_version": version})
     with http_hub(FakeHttp(health)) as endpoint, pytest.raises(ProtocolUnknown, match=version):
         flavour.call("connect", arguments={"url": endpoint.url})
 
 
 @pytest.mark.parametrize("version", ["v1", "v1.9", ""])
-def test_additions_to_the_protocol_are_welcome(flavour, version) -> None:
+def test_compatible_protocol_versions_are_accepted(flavour, version) -> None:
     health = (200, {}, {**HEALTH[2], "protocol_version": version})
     with http_hub(FakeHttp(health)) as endpoint:
         flavour.call("connect", arguments={"url": endpoint.url})
 
 
-def test_another_database_behind_the_same_address_is_refused() -> None:
+def test_other_database_at_the_same_address_is_refused() -> None:
     other = (200, {}, {**HEALTH[2], "db_id": "other"})
     with http_hub(FakeHttp(HEALTH, other)) as endpoint:
-        client = AgentlipClient(url=endpoint.url).connect()
+        client = Client(url=endpoint.url).connect()
         with pytest.raises(OtherDatabase):
             client.connect()
 
@@ -449,11 +449,11 @@ def test_another_database_behind_the_same_address_is_refused() -> None:
     "arguments",
     [{"workspace": "a", "url": "http://b"}, {"url": "http://b", "token": "", "token_file": "x"}],
 )
-def test_what_contradicts_itself_is_refused(arguments) -> None:
+def test_contradictory_arguments_are_refused(arguments) -> None:
     with pytest.raises(ApplianceError):
-        AgentlipClient(**arguments)
+        Client(**arguments)
 
 
-def test_a_token_is_in_no_representation() -> None:
-    client = AgentlipClient(url="http://127.0.0.1:1", token="very-secret")
+def test_token_is_not_in_any_repr() -> None:
+    client = Client(url="http://127.0.0.1:1", token="very-secret")
     assert "very-secret" not in repr(client) + repr(client.target)

@@ -1,4 +1,4 @@
-"""Which hub is meant, and what it must show before it is believed."""
+"""Which hub a client finds, and the proof it needs before it trusts that hub."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ from appliance.sdk.discovery import (
     local,
     remote,
 )
-from appliance.sdk.reader import Reader
-from appliance.sdk.target import Target
+from appliance.sdk.reader import WorkspaceReader
+from appliance.sdk.target import HubTarget
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.workspaces import Filled
 
@@ -82,9 +82,9 @@ def test_sdk_prefers_its_arguments_to_the_environment(
     monkeypatch.setenv("AGENTLIP_TOKEN", "from-variable")
     with http_hub(FakeHttp((200, {}, {"db_id": "db", "protocol_version": "v1"}))) as hub:
         url = f"http://127.0.0.1:{hub.port}"
-        assert Target(url=url).locate().token == "from-variable"
-        assert Target(url=url, token="given").locate().token == "given"
-        assert Target(url=url, token_file=file).locate().token == "from-file"
+        assert HubTarget(url=url).locate().token == "from-variable"
+        assert HubTarget(url=url, token="given").locate().token == "given"
+        assert HubTarget(url=url, token_file=file).locate().token == "from-file"
 
 
 def test_named_workspace_wins_over_an_address(filled: Filled) -> None:
@@ -93,15 +93,15 @@ def test_named_workspace_wins_over_an_address(filled: Filled) -> None:
     assert find_hub(None, {"AGENTLIP_URL": "http://127.0.0.1:1"}).port == 1
 
 
-def test_hub_that_holds_our_database_is_believed(filled: Filled) -> None:
-    with Reader(filled.datadir.database("hub")) as reader:
+def test_hub_that_holds_our_database_is_trusted(filled: Filled) -> None:
+    with WorkspaceReader(filled.datadir.database("hub")) as reader:
         db_id = reader.db_id
     fake = FakeHttp((200, {}, {"status": "ok", "instance_id": "i", "db_id": db_id}))
     with http_hub(fake) as endpoint:
         for host in ("127.0.0.1", "0.0.0.0", ""):
             _announce(filled, port=endpoint.port, host=host)
-            found, health = local(filled.datadir, {})
-            assert found == Endpoint("127.0.0.1", endpoint.port, token="a" * 64)
+            local_endpoint, health = local(filled.datadir, {})
+            assert local_endpoint == Endpoint("127.0.0.1", endpoint.port, token="a" * 64)
             assert health.db_id == db_id
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_show_our_database_is_stale(filled: Filled, answer: object) 
             local(filled.datadir, {})
 
 
-def test_hub_that_tells_strangers_nothing_is_believed_by_its_lock(filled: Filled) -> None:
+def test_hub_without_details_for_strangers_is_trusted_by_its_lock(filled: Filled) -> None:
     """Beyond loopback /health has no details; then who holds the lock decides."""
     import os
 
@@ -132,7 +132,7 @@ def test_hub_that_tells_strangers_nothing_is_believed_by_its_lock(filled: Filled
 
 
 @pytest.mark.parametrize("answer", [(500, {}, {}), (200, {}, b"no json"), "hang up"])
-def test_what_is_no_hub_does_not_count_as_running(filled: Filled, answer: object) -> None:
+def test_server_that_is_not_a_hub_does_not_count_as_running(filled: Filled, answer: object) -> None:
     with http_hub(FakeHttp(answer)) as endpoint:  # type: ignore[arg-type]
         _announce(filled, port=endpoint.port)
         with pytest.raises(HubNotRunning) as raised:

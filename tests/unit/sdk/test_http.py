@@ -25,10 +25,10 @@ class _Pauses(list[float]):
         "hang up",
     ],
 )
-def test_passing_fault_is_asked_again_with_the_same_key(fault: Answer | str) -> None:
+def test_request_is_repeated_with_the_same_key_after_a_passing_fault(fault: Answer | str) -> None:
     fake, pauses = FakeHttp(fault, fault, OK), _Pauses()
     with http_hub(fake) as endpoint:
-        client = HubClient(lambda: endpoint, pause=pauses)
+        client = HubClient(lambda: endpoint, sleep=pauses)
         assert client.post("/api/v1/messages", {"a": 1}) == {"fine": True}
         client.close()
     keys = {request["headers"]["idempotency-key"] for request in fake.requests}
@@ -41,23 +41,23 @@ def test_retry_after_is_honoured_and_the_finer_figure_wins() -> None:
     limited: Answer = (429, {"Retry-After": "1"}, {"error": "x", "details": {"retry_after": 0.25}})
     fake, pauses = FakeHttp(limited, BUSY, OK), _Pauses()
     with http_hub(fake) as endpoint:
-        HubClient(lambda: endpoint, pause=pauses).post("/x", {})
+        HubClient(lambda: endpoint, sleep=pauses).post("/x", {})
     assert pauses == [0.25, 1.0]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 415, 422, 500])
-def test_final_answer_is_told_at_once_in_the_hubs_words(status: int) -> None:
+def test_final_refusal_is_raised_at_once_with_the_message_of_the_hub(status: int) -> None:
     body = {"error": "because", "code": "SOME_CODE", "details": {"x": 1}, "hint": "do that"}
     fake = FakeHttp((status, {}, body))
     with http_hub(fake) as endpoint, pytest.raises(Refused) as raised:
-        HubClient(lambda: endpoint, pause=_Pauses()).post("/x", {})
+        HubClient(lambda: endpoint, sleep=_Pauses()).post("/x", {})
     assert (raised.value.message, raised.value.hint) == ("because", "do that")
     assert raised.value.http_status == status
     assert raised.value.body == body
     assert len(fake.requests) == 1
 
 
-def test_insisting_has_a_limit_in_attempts_and_in_seconds() -> None:
+def test_retries_are_limited_in_attempts_and_seconds() -> None:
     fake, pauses = FakeHttp(BUSY), _Pauses()
     with http_hub(fake) as endpoint:
         with pytest.raises(Refused):
@@ -68,52 +68,52 @@ def test_insisting_has_a_limit_in_attempts_and_in_seconds() -> None:
         assert len(fake.requests) == 4 + 3
 
 
-def test_absurd_retry_after_does_not_hold_us_for_hours() -> None:
+def test_very_long_retry_after_ends_the_retries() -> None:
     fake, pauses = FakeHttp((503, {"Retry-After": "1e9"}, {"error": "x"})), _Pauses()
     with http_hub(fake) as endpoint, pytest.raises(Refused):
-        HubClient(lambda: endpoint, pause=pauses).post("/x", {})
+        HubClient(lambda: endpoint, sleep=pauses).post("/x", {})
     assert pauses == []
 
 
 @pytest.mark.parametrize("header", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "-5"])
-def test_odd_retry_after_does_no_harm(header: str) -> None:
+def test_invalid_retry_after_is_ignored(header: str) -> None:
     fake, pauses = FakeHttp((503, {"Retry-After": header}, {"error": "x"}), OK), _Pauses()
     with http_hub(fake) as endpoint:
-        HubClient(lambda: endpoint, pause=pauses).post("/x", {})
+        HubClient(lambda: endpoint, sleep=pauses).post("/x", {})
     assert 0 < pauses[0] < 5
 
 
-def test_hub_is_located_again_when_it_came_back_elsewhere() -> None:
+def test_hub_is_located_again_after_it_moved() -> None:
     first, second = FakeHttp(OK, "hang up"), FakeHttp(OK)
     with http_hub(first) as old, http_hub(second) as new:
-        places = [old, new]
-        client = HubClient(lambda: places.pop(0), pause=_Pauses())
+        endpoints = [old, new]
+        client = HubClient(lambda: endpoints.pop(0), sleep=_Pauses())
         client.post("/x", {})
         client.post("/x", {})
         client.close()
     assert (len(first.requests), len(second.requests)) == (2, 1)
 
 
-def test_no_hub_is_told_at_once_unless_a_restart_is_waited_for() -> None:
+def test_missing_hub_is_raised_at_once_unless_the_client_waits_for_a_restart() -> None:
     nobody = Endpoint("127.0.0.1", 1)
     pauses = _Pauses()
     with pytest.raises(HubNotRunning):
-        HubClient(lambda: nobody, pause=pauses).get("/x")
+        HubClient(lambda: nobody, sleep=pauses).get("/x")
     assert pauses == []
     fake = FakeHttp(OK)
     with http_hub(fake) as endpoint:
-        places = [nobody, nobody, endpoint]
-        HubClient(lambda: places.pop(0), PATIENT, pauses).get("/x")
+        endpoints = [nobody, nobody, endpoint]
+        HubClient(lambda: endpoints.pop(0), PATIENT, pauses).get("/x")
     assert len(pauses) == 2
 
 
-def test_broken_connection_that_stays_broken_is_told() -> None:
+def test_connection_that_stays_broken_is_raised() -> None:
     fake = FakeHttp("hang up")
     with http_hub(fake) as endpoint, pytest.raises(ConnectionBroken):
-        HubClient(lambda: endpoint, pause=_Pauses()).get("/x")
+        HubClient(lambda: endpoint, sleep=_Pauses()).get("/x")
 
 
-def test_token_goes_into_the_header_and_nowhere_else() -> None:
+def test_token_is_sent_only_in_the_header() -> None:
     fake = FakeHttp(OK)
     with http_hub(fake) as endpoint:
         assert endpoint.token is not None

@@ -9,7 +9,7 @@ import pytest
 from websockets.sync.server import ServerConnection
 
 from appliance.sdk.discovery import Endpoint, HubNotRunning
-from appliance.sdk.listen import Follower, Subscription
+from appliance.sdk.listen import EventSubscription, Follower
 from appliance.sdk.stream_follower import Rejected, StreamBroken, TokenRefused
 from tests.support.fakehub import event, hello, say, stream_hub
 
@@ -18,21 +18,23 @@ class _Watch:
     """Keeps what a follower said and how long it would have waited."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.pauses: list[float] = []
 
     def follower(self, endpoint: Endpoint, **more: Any) -> Follower:
-        return Follower(lambda: endpoint, say=self.said.append, pause=self.pauses.append, **more)
+        return Follower(
+            lambda: endpoint, say=self.messages.append, sleep=self.pauses.append, **more
+        )
 
 
 def _numbers(follower: Follower, count: int) -> list[int]:
-    found: list[int] = []
+    ids: list[int] = []
     for each in follower.events():
         assert each is not None
-        found.append(each.event_id)
-        if len(found) == count:
+        ids.append(each.event_id)
+        if len(ids) == count:
             break
-    return found
+    return ids
 
 
 def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str, Any]:
@@ -41,7 +43,7 @@ def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str
     return received
 
 
-def test_what_the_socket_says_of_its_troubles_is_not_on_standard_error() -> None:
+def test_errors_logged_by_the_socket_are_not_on_standard_error() -> None:
     """A connection cut while the consumer was slow ends with a traceback in that log."""
     program = (
         "from appliance.sdk.stream_follower import socket_options\n"
@@ -54,7 +56,7 @@ def test_what_the_socket_says_of_its_troubles_is_not_on_standard_error() -> None
     assert done.stderr == ""
 
 
-def test_break_is_resumed_after_the_last_event_and_repeats_are_dropped() -> None:
+def test_reconnect_resumes_after_the_last_event_and_drops_repeats() -> None:
     hellos = []
 
     def first(socket: ServerConnection) -> None:
@@ -71,7 +73,7 @@ def test_break_is_resumed_after_the_last_event_and_repeats_are_dropped() -> None
 
     watch = _Watch()
     with stream_hub(first, second) as endpoint:
-        subscription = Subscription(("general",), ("topic_1",))
+        subscription = EventSubscription(("general",), ("topic_1",))
         follower = watch.follower(endpoint, subscription=subscription)
         assert _numbers(follower, 5) == [1, 2, 3, 4, 7]
     assert [each["after_event_id"] for each in hellos] == [0, 3]
@@ -80,7 +82,7 @@ def test_break_is_resumed_after_the_last_event_and_repeats_are_dropped() -> None
     assert len(watch.pauses) == 1
 
 
-def test_nothing_named_means_everything() -> None:
+def test_listening_without_a_filter_gets_all_events() -> None:
     hellos = []
 
     def part(socket: ServerConnection) -> None:
@@ -93,7 +95,7 @@ def test_nothing_named_means_everything() -> None:
     assert "subscriptions" not in hellos[0]
 
 
-def test_waits_double_up_to_the_longest_and_start_over_after_an_event() -> None:
+def test_delay_doubles_up_to_the_maximum_and_resets_after_an_event() -> None:
     def broken(socket: ServerConnection) -> None:
         _ok(socket)
         socket.close(1011)
@@ -113,11 +115,11 @@ def test_waits_double_up_to_the_longest_and_start_over_after_an_event() -> None:
         assert _numbers(watch.follower(endpoint), 2) == [1, 2]
     expected = [1, 2, 4, 8, 16, 30, 30, 1]
     assert len(watch.pauses) == len(expected)
-    for pause, middle in zip(watch.pauses, expected, strict=True):
-        assert middle * 0.75 <= pause <= middle * 1.25
+    for seconds, middle in zip(watch.pauses, expected, strict=True):
+        assert middle * 0.75 <= seconds <= middle * 1.25
 
 
-def test_going_away_is_given_five_seconds() -> None:
+def test_reconnect_after_close_1001_waits_five_seconds() -> None:
     def leaving(socket: ServerConnection) -> None:
         _ok(socket)
         socket.close(1001)
@@ -133,7 +135,7 @@ def test_going_away_is_given_five_seconds() -> None:
     assert watch.pauses == [5.0]
 
 
-def test_normal_close_is_the_end() -> None:
+def test_normal_close_ends_listening() -> None:
     def part(socket: ServerConnection) -> None:
         _ok(socket)
         event(socket, 1)
@@ -144,51 +146,51 @@ def test_normal_close_is_the_end() -> None:
     assert [each.event_id for each in events if each] == [1]
 
 
-def test_cursor_from_the_future_starts_over() -> None:
+def test_cursor_beyond_the_head_starts_from_zero() -> None:
     hellos = []
 
     def behind(socket: ServerConnection) -> None:
         hellos.append(_ok(socket, until=50))
         socket.recv()
 
-    def again(socket: ServerConnection) -> None:
+    def second(socket: ServerConnection) -> None:
         hellos.append(_ok(socket, until=50))
         event(socket, 1)
         socket.recv()
 
     watch = _Watch()
-    with stream_hub(behind, again) as endpoint:
+    with stream_hub(behind, second) as endpoint:
         assert _numbers(watch.follower(endpoint, after=100), 1) == [1]
     assert [each["after_event_id"] for each in hellos] == [100, 0]
     assert watch.pauses == []
-    assert "starting from the beginning" in watch.said[0]
+    assert "starting from the beginning" in watch.messages[0]
 
 
-@pytest.mark.parametrize("told", ["error", "hello_ok"])
-def test_other_epoch_starts_over(told: str) -> None:
+@pytest.mark.parametrize("code", ["error", "hello_ok"])
+def test_another_epoch_starts_from_zero(code: str) -> None:
     hellos = []
 
     def restored(socket: ServerConnection) -> None:
         hellos.append(hello(socket))
-        if told == "error":
+        if code == "error":
             say(socket, type="error", code="EPOCH_CHANGED", error="x", epoch="e2", replay_until=9)
         say(socket, type="hello_ok", replay_until=9, instance_id="i", epoch="e2")
         socket.recv()
 
-    def again(socket: ServerConnection) -> None:
+    def second(socket: ServerConnection) -> None:
         hellos.append(_ok(socket, until=9, epoch="e2"))
         event(socket, 1)
         socket.recv()
 
     watch = _Watch()
-    with stream_hub(restored, again) as endpoint:
+    with stream_hub(restored, second) as endpoint:
         follower = watch.follower(endpoint, after=5, epoch="e1")
         assert _numbers(follower, 1) == [1]
     assert hellos[1]["after_event_id"] == 0
     assert hellos[1]["epoch"] == follower.epoch == "e2"
 
 
-def test_history_that_keeps_changing_is_not_asked_in_a_hurry() -> None:
+def test_repeated_epoch_changes_are_retried_with_backoff() -> None:
     def mad(socket: ServerConnection) -> None:
         hello(socket)
         say(socket, type="error", code="EPOCH_CHANGED", error="x", epoch="?", replay_until=0)
@@ -205,7 +207,7 @@ def test_history_that_keeps_changing_is_not_asked_in_a_hurry() -> None:
     assert len(watch.pauses) >= 2
 
 
-def test_token_is_read_again_once_and_then_it_is_final() -> None:
+def test_refused_token_is_read_again_only_once() -> None:
     def refuses(socket: ServerConnection) -> None:
         socket.close(4401, "who?")
 
@@ -215,7 +217,7 @@ def test_token_is_read_again_once_and_then_it_is_final() -> None:
     assert watch.pauses == [0.0]
 
 
-def test_changed_token_is_found() -> None:
+def test_changed_token_is_read_again() -> None:
     def refuses(socket: ServerConnection) -> None:
         socket.close(4401, "who?")
 
@@ -230,12 +232,12 @@ def test_changed_token_is_found() -> None:
         tokens = ["old", "new"]
         follower = Follower(
             lambda: Endpoint(endpoint.host, endpoint.port, token=tokens.pop(0)),
-            pause=lambda _: None,
+            sleep=lambda _: None,
         )
         assert _numbers(follower, 1) == [1]
 
 
-def test_first_connection_must_work_unless_insisting() -> None:
+def test_failed_first_connection_is_an_error_unless_retries_are_requested() -> None:
     nobody = Endpoint("127.0.0.1", 1)
     with pytest.raises(HubNotRunning):
         _numbers(_Watch().follower(nobody), 1)
@@ -246,12 +248,12 @@ def test_first_connection_must_work_unless_insisting() -> None:
         socket.recv()
 
     with stream_hub(part) as endpoint:
-        places = [nobody, nobody, endpoint]
-        follower = Follower(lambda: places.pop(0), pause=lambda _: None, insist=True)
+        endpoints = [nobody, nobody, endpoint]
+        follower = Follower(lambda: endpoints.pop(0), sleep=lambda _: None, insist=True)
         assert _numbers(follower, 1) == [1]
 
 
-def test_refused_hello_is_final() -> None:
+def test_refused_hello_is_not_retried() -> None:
     def part(socket: ServerConnection) -> None:
         hello(socket)
         say(socket, type="error", code="INVALID_INPUT", error="too many topics")
@@ -261,7 +263,7 @@ def test_refused_hello_is_final() -> None:
         _numbers(_Watch().follower(endpoint), 1)
 
 
-def test_stranger_who_speaks_no_json_is_no_hub() -> None:
+def test_server_that_does_not_send_json_is_not_a_hub() -> None:
     def part(socket: ServerConnection) -> None:
         hello(socket)
         socket.send("good day")
@@ -271,7 +273,7 @@ def test_stranger_who_speaks_no_json_is_no_hub() -> None:
         _numbers(_Watch().follower(endpoint), 1)
 
 
-def test_unknown_frames_are_ignored_and_envelopes_come_through_untouched() -> None:
+def test_unknown_frames_are_ignored_and_envelopes_are_unchanged() -> None:
     text = (
         '{"type":"event","event_id":1,"name":"new.kind","later":{"a":[1]},"data":{"x":"\\u00fc"}}'
     )
@@ -289,7 +291,7 @@ def test_unknown_frames_are_ignored_and_envelopes_come_through_untouched() -> No
     assert first.envelope()["data"] == {"x": "ü"}
 
 
-def test_quiet_stream_yields_nothing_now_and_then() -> None:
+def test_idle_stream_yields_none_periodically() -> None:
     release = threading.Event()
 
     def part(socket: ServerConnection) -> None:

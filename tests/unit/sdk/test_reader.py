@@ -13,9 +13,9 @@ from appliance.sdk.reader import (
     DatabaseUnreadable,
     MessageNotFound,
     QueryTooLong,
-    Reader,
     SchemaUnknown,
     TopicNotFound,
+    WorkspaceReader,
 )
 from tests.support.workspaces import Filled
 
@@ -25,8 +25,8 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Filled:
     return Filled(tmp_path, foreign=request.param, messages=25)
 
 
-def _reader(filled: Filled) -> Reader:
-    return Reader(filled.datadir.database("hub"))
+def _reader(filled: Filled) -> WorkspaceReader:
+    return WorkspaceReader(filled.datadir.database("hub"))
 
 
 def test_tail_gives_newest_first(filled: Filled) -> None:
@@ -55,14 +55,14 @@ def test_paging_forwards_gives_every_message_once(filled: Filled, limit: int) ->
     assert seen == filled.message_ids
 
 
-def test_messages_between_two_known_ones(filled: Filled) -> None:
+def test_page_between_two_messages_contains_those_between_them(filled: Filled) -> None:
     first, last = filled.message_ids[3], filled.message_ids[7]
     with _reader(filled) as reader:
         rows = reader.messages(filled.topic_id, 50, before_id=last, after_id=first)
     assert [row["id"] for row in rows] == filled.message_ids[4:7]
 
 
-def test_message_that_arrives_between_pages_is_not_skipped_and_shifts_nothing(
+def test_message_stored_between_two_pages_is_neither_skipped_nor_repeated(
     filled: Filled,
 ) -> None:
     with _reader(filled) as reader:
@@ -77,7 +77,7 @@ def test_message_that_arrives_between_pages_is_not_skipped_and_shifts_nothing(
     assert [row["content_raw"] for row in newer] == ["late"]
 
 
-def test_unknown_names_are_missing(filled: Filled) -> None:
+def test_unknown_names_raise_not_found(filled: Filled) -> None:
     with _reader(filled) as reader:
         with pytest.raises(TopicNotFound):
             reader.messages("nope")
@@ -125,18 +125,18 @@ def test_unknown_schema_is_refused_with_both_numbers(filled: Filled) -> None:
         _reader(filled)
 
 
-def test_another_file_is_told_as_unreadable(tmp_path: Path) -> None:
+def test_other_file_than_a_database_is_reported_as_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite3"
     path.write_bytes(b"no database at all, but long enough to be looked at" * 20)
     with pytest.raises(DatabaseUnreadable, match="not a database"):
-        Reader(path)
+        WorkspaceReader(path)
 
 
 def test_database_without_our_tables_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite3"
     sqlite3.connect(path).execute("CREATE TABLE t (x)").connection.close()
     with pytest.raises(DatabaseUnreadable, match="no such table: meta"):
-        Reader(path)
+        WorkspaceReader(path)
 
 
 def test_name_with_url_characters_is_only_a_name(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_name_with_url_characters_is_only_a_name(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes owners")
-def test_directory_that_cannot_be_written_is_read_all_the_same(tmp_path: Path) -> None:
+def test_database_in_a_read_only_directory_is_readable(tmp_path: Path) -> None:
     """Another user's read-only workspace: no -shm file can be made beside the database."""
     filled = Filled(tmp_path / "w", messages=3)
     assert not filled.datadir.database("hub").with_name("db.sqlite3-wal").exists()
@@ -183,13 +183,13 @@ class _FastClock:
 
 def test_query_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     filled = Filled(tmp_path, messages=20_000)
-    with Reader(filled.datadir.database("hub"), _FastClock()) as reader:
+    with WorkspaceReader(filled.datadir.database("hub"), _FastClock()) as reader:
         reader._order = "content_raw"  # no index helps
         with pytest.raises(QueryTooLong):
             reader.messages(filled.topic_id)
 
 
-def test_messages_tell_their_principal_where_it_was_recorded(filled: Filled) -> None:
+def test_messages_include_a_recorded_principal(filled: Filled) -> None:
     """A workspace of another program has no table for it, and opens all the same."""
     first = filled.message_ids[0]
     with closing(sqlite3.connect(filled.datadir.database("hub"))) as connection, connection:
@@ -198,6 +198,6 @@ def test_messages_tell_their_principal_where_it_was_recorded(filled: Filled) -> 
         if recorded:
             connection.execute("INSERT INTO x_message_principals VALUES (?, 'ci')", (first,))
     with _reader(filled) as reader:
-        found = {row["id"]: row["principal"] for row in reader.messages(filled.topic_id)}
-    assert found.pop(first) == ("ci" if recorded else None)
-    assert set(found.values()) <= {None}
+        principals = {row["id"]: row["principal"] for row in reader.messages(filled.topic_id)}
+    assert principals.pop(first) == ("ci" if recorded else None)
+    assert set(principals.values()) <= {None}

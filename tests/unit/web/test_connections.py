@@ -75,7 +75,7 @@ def test_the_oldest_wait_is_closed_first(pool: ConnectionPool, opened: Open) -> 
     assert second not in set(pool)
 
 
-def test_idle_connection_with_a_request_under_way_is_spared(
+def test_idle_connection_with_unread_bytes_is_closed_last(
     pool: ConnectionPool, opened: Open
 ) -> None:
     asking, idle = opened(sent=b"GET / HTTP/1.1\r\n"), opened()
@@ -89,14 +89,16 @@ def test_idle_connection_with_a_request_under_way_is_spared(
 def test_work_without_a_token_is_closed_beyond_its_quota(
     pool: ConnectionPool, opened: Open
 ) -> None:
-    known = opened(WORK, authenticated=True)
+    connections = opened(WORK, authenticated=True)
     strangers = [opened(WORK), opened(SEND), opened(WORK)]
     newer = [opened(WORK, authenticated=True), opened(WORK, authenticated=True)]
-    assert set(pool) == {known, strangers[2], *newer}
+    assert set(pool) == {connections, strangers[2], *newer}
     assert opened().reserved
 
 
-def test_reserved_place_is_promoted_when_there_is_room(pool: ConnectionPool, opened: Open) -> None:
+def test_reserved_connection_is_promoted_when_the_pool_has_capacity(
+    pool: ConnectionPool, opened: Open
+) -> None:
     busy = [opened(WORK, authenticated=True) for _ in range(4)]
     new = opened(HEAD)
     assert new.reserved
@@ -107,7 +109,7 @@ def test_reserved_place_is_promoted_when_there_is_room(pool: ConnectionPool, ope
     assert busy[0] not in set(pool)
 
 
-def test_nothing_is_open_beyond_the_reserved_places(pool: ConnectionPool, opened: Open) -> None:
+def test_connection_beyond_the_reserved_ones_is_refused(pool: ConnectionPool, opened: Open) -> None:
     for _ in range(4):
         opened(WORK, authenticated=True)
     first = opened()
@@ -120,13 +122,11 @@ def test_nothing_is_open_beyond_the_reserved_places(pool: ConnectionPool, opened
     assert pool.open(pair[0], ("127.0.0.1", "1")) is None
 
 
-def test_lingering_is_over_after_its_limit_at_the_latest(
-    pool: ConnectionPool, opened: Open
-) -> None:
+def test_lingering_connection_is_closed_at_its_limit(pool: ConnectionPool, opened: Open) -> None:
     lingering, other = opened(LINGER), opened(BODY)
     lingering.wait_for(LINGER)
     other.wait_for(BODY)
-    for _ in range(4):  # of half a second each
+    for _ in range(4):  # half a second each
         pool.sweep()
     assert lingering.sock.recv(1) == b""
     assert not other.sock._sock.getsockopt(1, 4)  # type: ignore[attr-defined]
@@ -142,11 +142,11 @@ def test_body_in_pieces_has_one_limit_for_all(opened: Open) -> None:
             waited.append(connection.sweeps.count - connection.since)
             return b"x"
 
-    class Asked:
+    class RequestedPoll:
         body = Trickle()
         _expected_100_continue = False
 
-    given: Any = Asked()
+    given: Any = RequestedPoll()
     body = Input(connection, given)
     for _ in range(3):
         body.read(1)

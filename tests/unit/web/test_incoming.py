@@ -9,13 +9,13 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
 from appliance.kernel.errors import Invalid
+from appliance.kernel.token_bucket import TokenBucket
 from appliance.web.incoming import (
+    BUFFERED_BYTES_MAX,
     DATA_OPCODES,
-    HELD_BYTES_MAX,
     MESSAGES_MAX,
     SHORT_FRAGMENT_BYTES,
     FrameFlood,
-    FrameQuota,
     Incoming,
     frame_end,
 )
@@ -25,13 +25,13 @@ LIMIT = 90_000
 FRAGMENTS_MAX = 50
 payloads = st.one_of(
     st.binary(max_size=20),
-    st.sampled_from([b"x" * size for size in (125, 126, 127, HELD_BYTES_MAX, 65_535, 65_536)]),
+    st.sampled_from([b"x" * size for size in (125, 126, 127, BUFFERED_BYTES_MAX, 65_535, 65_536)]),
 )
 whole = payloads.map(lambda payload: frame(TEXT, payload))
 fragments = st.lists(st.binary(max_size=9), min_size=2, max_size=4).map(
     lambda parts: b"".join(
-        frame(TEXT if place == 0 else 0, part, fin=place == len(parts) - 1)
-        for place, part in enumerate(parts)
+        frame(TEXT if offset == 0 else 0, part, fin=offset == len(parts) - 1)
+        for offset, part in enumerate(parts)
     )
 )
 pings = st.binary(max_size=125).map(lambda payload: frame(PING, payload))
@@ -42,41 +42,41 @@ odd = st.sampled_from(
         frame(TEXT, b"x" * (LIMIT + 1)), frame(PING, b"cut", fin=False),
     ]
 )  # fmt: skip
-said = st.lists(st.one_of(whole, whole, fragments, pings, odd), max_size=6).map(b"".join)
+streams = st.lists(st.one_of(whole, whole, fragments, pings, odd), max_size=6).map(b"".join)
 
 
 def protocol():
     return Protocol(Side.SERVER, state=State.OPEN, max_size=LIMIT)
 
 
-def receiving(reading=None, *, burst=1000):
-    """An Incoming that allows `burst` control frames and short fragments, and no more."""
-    return Incoming(reading or protocol(), FrameQuota(0, burst), FRAGMENTS_MAX)
+def incoming_of(reading=None, *, burst=1000):
+    """An Incoming that allows at most `burst` control frames and short fragments."""
+    return Incoming(reading or protocol(), TokenBucket(0, burst, 0.0), FRAGMENTS_MAX)
 
 
 def by_the_library(data):
     """Messages, the payload of the last ping, and what it answers beside pongs."""
     reading, messages, parts, ping = protocol(), [], [], None
     reading.receive_data(data)
-    for one in reading.events_received():
-        if isinstance(one, Frame) and one.opcode in DATA_OPCODES:
-            parts.append(bytes(one.data))
-            if one.fin:
+    for event in reading.events_received():
+        if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+            parts.append(bytes(event.data))
+            if event.fin:
                 messages.append(b"".join(parts))
                 parts = []
-        elif isinstance(one, Frame) and one.opcode is Opcode.PING:
-            ping = bytes(one.data)
+        elif isinstance(event, Frame) and event.opcode is Opcode.PING:
+            ping = bytes(event.data)
     answers = [sent for sent in reading.data_to_send() if sent[:1] != b"\x8a"]
     return messages, ping, b"".join(answers), reading.close_rcvd, reading.close_sent
 
 
-@given(data=said, cuts=st.lists(st.integers(0, 1 << 18), max_size=8))
-def test_messages_and_answers_are_the_librarys_wherever_the_bytes_are_cut(data, cuts):
+@given(data=streams, cuts=st.lists(st.integers(0, 1 << 18), max_size=8))
+def test_messages_equal_the_librarys_wherever_the_bytes_are_split(data, cuts):
     reading = protocol()
-    incoming = receiving(reading)
-    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    incoming = incoming_of(reading)
+    offsets = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     messages = [
-        message for start, end in pairwise(places) for message in incoming.take(data[start:end])
+        message for start, end in pairwise(offsets) for message in incoming.take(data[start:end])
     ]
     pong = incoming.take_pong()
     ping = None if pong is None else pong[2:]
@@ -86,33 +86,33 @@ def test_messages_and_answers_are_the_librarys_wherever_the_bytes_are_cut(data, 
     assert incoming.over == (reading.close_sent is not None)
 
 
-def test_one_byte_at_a_time_holds_no_more_than_it_may():
-    incoming = receiving()
-    data = frame(TEXT, b"a" * (3 * HELD_BYTES_MAX)) + frame(TEXT, b"b")
-    held = 0
+def test_single_bytes_are_buffered_up_to_the_limit():
+    incoming = incoming_of()
+    data = frame(TEXT, b"a" * (3 * BUFFERED_BYTES_MAX)) + frame(TEXT, b"b")
+    buffered = 0
     messages = []
-    for place in range(len(data)):
-        messages += incoming.take(data[place : place + 1])
-        held = max(held, len(incoming._held))
-    assert messages == [b"a" * (3 * HELD_BYTES_MAX), b"b"]
-    assert held <= 14
+    for offset in range(len(data)):
+        messages += incoming.take(data[offset : offset + 1])
+        buffered = max(buffered, len(incoming._buffered))
+    assert messages == [b"a" * (3 * BUFFERED_BYTES_MAX), b"b"]
+    assert buffered <= 14
 
 
 def test_a_binary_frame_is_refused():
-    incoming = receiving()
+    incoming = incoming_of()
     with pytest.raises(Invalid):
         incoming.take(frame(BINARY, b"\0"))
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
-def test_the_end_of_a_frame_is_in_its_head(size):
+def test_end_of_a_frame_follows_from_its_header(size):
     data = frame(Opcode.TEXT, b"x" * size)
     assert frame_end(b"??" + data, 2) == len(data) + 2
     assert frame_end(data[:1], 0) is None
 
 
 def test_many_pings_get_one_pong_with_the_last_payload():
-    incoming = receiving()
+    incoming = incoming_of()
     incoming.take(b"".join(frame(PING, b"%d" % number) for number in range(20)))
     assert incoming.take_pong() == b"\x8a\x0219"
     assert incoming.take_pong() is None
@@ -120,21 +120,21 @@ def test_many_pings_get_one_pong_with_the_last_payload():
 
 @pytest.mark.parametrize("opcode", [PING, PONG])
 def test_control_frames_beyond_the_burst_are_refused(opcode):
-    incoming = receiving(burst=10)
+    incoming = incoming_of(burst=10)
     incoming.take(frame(opcode, b"x") * 10)
     with pytest.raises(FrameFlood):
         incoming.take(frame(opcode, b"x"))
 
 
-def test_the_quota_comes_back_with_time_and_does_not_exceed_the_burst():
-    quota = FrameQuota(5, 10)
+def test_quota_refills_up_to_its_burst():
+    quota = TokenBucket(5, 10, 0.0)
     incoming = Incoming(protocol(), quota, FRAGMENTS_MAX)
     incoming.take(frame(PING, b"") * 10)
-    incoming.refill(1.0)
+    incoming.set_time(1.0)
     incoming.take(frame(PING, b"") * 5)
     with pytest.raises(FrameFlood):
         incoming.take(frame(PING, b""))
-    incoming.refill(1000.0)
+    incoming.set_time(1000.0)
     incoming.take(frame(PING, b"") * 10)
     with pytest.raises(FrameFlood):
         incoming.take(frame(PING, b""))
@@ -142,7 +142,7 @@ def test_the_quota_comes_back_with_time_and_does_not_exceed_the_burst():
 
 def test_short_fragments_count_and_long_ones_do_not():
     short, long = b"x" * 10, b"x" * SHORT_FRAGMENT_BYTES
-    incoming = receiving(burst=3)
+    incoming = incoming_of(burst=3)
     incoming.take(frame(TEXT, long, fin=False) + frame(CONT, long, fin=False) * 20)
     assert incoming.take(frame(CONT, b"")) == [long * 21]
     incoming.take(frame(TEXT, short, fin=False) + frame(CONT, short, fin=False) * 2)
@@ -150,9 +150,9 @@ def test_short_fragments_count_and_long_ones_do_not():
         incoming.take(frame(CONT, b"", fin=False))
 
 
-def test_a_message_has_a_limited_number_of_fragments_and_the_next_one_again():
+def test_fragments_are_limited_for_each_message():
     piece = b"x" * SHORT_FRAGMENT_BYTES
-    incoming = receiving()
+    incoming = incoming_of()
     whole = frame(TEXT, piece, fin=False) + frame(CONT, piece, fin=False) * (FRAGMENTS_MAX - 1)
     for _ in range(3):
         assert incoming.take(whole + frame(CONT, b"")) == [piece * FRAGMENTS_MAX]
@@ -162,7 +162,7 @@ def test_a_message_has_a_limited_number_of_fragments_and_the_next_one_again():
 
 
 def test_a_fragment_that_arrives_byte_by_byte_counts_once():
-    incoming = receiving(burst=1)
+    incoming = incoming_of(burst=1)
     messages = []
     for byte in frame(TEXT, b"x" * 300, fin=False) + frame(CONT, b"y"):
         messages += incoming.take(bytes([byte]))
@@ -170,7 +170,7 @@ def test_a_fragment_that_arrives_byte_by_byte_counts_once():
 
 
 def test_messages_are_handed_out_in_limited_portions():
-    incoming = receiving()
+    incoming = incoming_of()
     data = b"".join(frame(TEXT, b"%d" % number) for number in range(3 * MESSAGES_MAX + 1))
     portions = [incoming.take(data)]
     while incoming.has_more:
@@ -180,15 +180,15 @@ def test_messages_are_handed_out_in_limited_portions():
     assert messages == [b"%d" % number for number in range(3 * MESSAGES_MAX + 1)]
 
 
-def test_new_limits_hold_from_the_next_frame_on():
-    incoming = receiving()
-    incoming.limit(100, FrameQuota(0, 1))
+def test_new_limits_apply_from_the_next_frame():
+    incoming = incoming_of()
+    incoming.limit(100, TokenBucket(0, 1, 0.0))
     assert incoming.take(frame(TEXT, b"x" * 100)) == [b"x" * 100]
     incoming.take(frame(PING, b""))
     with pytest.raises(FrameFlood):
         incoming.take(frame(PING, b""))
-    incoming.limit(LIMIT, FrameQuota(0, 10))
+    incoming.limit(LIMIT, TokenBucket(0, 10, 0.0))
     assert incoming.take(frame(TEXT, b"x" * 200)) == [b"x" * 200]
-    incoming.limit(100, FrameQuota(0, 1))
+    incoming.limit(100, TokenBucket(0, 1, 0.0))
     assert incoming.take(frame(TEXT, b"x" * 101)) == []
     assert incoming.over

@@ -27,7 +27,7 @@ def clock() -> StillClock:
     return StillClock(1_700_000_000_000)
 
 
-def test_all_off_admits_everything_without_a_word(clock: StillClock) -> None:
+def test_limiter_without_limits_admits_everything(clock: StillClock) -> None:
     assert limiter(clock).take("c", "p", "a", cost=10**9) is None
 
 
@@ -75,12 +75,12 @@ def test_refused_requests_use_up_nobody_s_budget(clock: StillClock) -> None:
     assert admitted(rates, 10, "late") == 0
 
 
-def test_tightest_limit_is_told(clock: StillClock) -> None:
+def test_headers_show_the_tightest_limit(clock: StillClock) -> None:
     rates = limiter(clock, per_connection=10, global_=12)
-    told = [rates.take(c, "p", "a") for c in "1112"]
-    assert [(t.limit, t.remaining) for t in told if t] == [(10, 9), (10, 8), (10, 7), (12, 8)]
-    assert told[0] is not None
-    assert told[0].reset_iso == "2023-11-14T22:13:21.000Z"
+    allowances = [rates.take(c, "p", "a") for c in "1112"]
+    assert [(t.limit, t.remaining) for t in allowances if t] == [(10, 9), (10, 8), (10, 7), (12, 8)]
+    assert allowances[0] is not None
+    assert allowances[0].reset_iso == "2023-11-14T22:13:21.000Z"
 
 
 def test_anonymous_callers_share_no_token_limit(clock: StillClock) -> None:
@@ -108,17 +108,17 @@ def test_batch_costs_its_items(clock: StillClock) -> None:
     rates.take("c", "p", "a", cost=8)
     with pytest.raises(RateLimited):
         rates.take("c", "p", "a", cost=3)
-    told = rates.take("c", "p", "a", cost=2)
-    assert told is not None
-    assert told.remaining == 0
+    allowances = rates.take("c", "p", "a", cost=2)
+    assert allowances is not None
+    assert allowances.remaining == 0
 
 
-def test_what_was_counted_before_is_not_counted_twice(clock: StillClock) -> None:
+def test_request_is_not_counted_twice(clock: StillClock) -> None:
     rates = limiter(clock, per_connection=10)
     rates.take("c", "p", "a")
-    told = rates.take("c", "p", "a", cost=10, counted=1)
-    assert told is not None
-    assert told.remaining == 0
+    allowances = rates.take("c", "p", "a", cost=10, counted=1)
+    assert allowances is not None
+    assert allowances.remaining == 0
 
 
 def test_oversized_batch_is_admitted_into_a_fresh_window_and_paid_off(clock: StillClock) -> None:
@@ -157,7 +157,7 @@ def test_oversized_batch_waits_for_a_fresh_window(clock: StillClock) -> None:
         rates.take("c", "p", "a", cost=101)
 
 
-def test_memory_is_one_window_s(clock: StillClock) -> None:
+def test_counts_are_kept_for_one_window_only(clock: StillClock) -> None:
     rates = limiter(clock, per_connection=10, per_address=10)
     for n in range(5000):
         rates.take(f"c{n}", "p", f"a{n}")
@@ -257,7 +257,7 @@ def test_remembered_addresses_are_bounded(clock: StillClock) -> None:
     assert failed(rates, 5, "another") == 0
 
 
-def test_what_turns_out_to_be_signed_is_given_back_to_the_share(clock: StillClock) -> None:
+def test_signed_request_does_not_count_against_the_unauthenticated_share(clock: StillClock) -> None:
     rates = limiter(clock, global_=4, unauthenticated_share=0.5)
     rates.uncount("unauthenticated")
     rates.take("c", None, "a")

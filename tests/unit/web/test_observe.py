@@ -1,12 +1,12 @@
 """Observing must not remember what strangers make up."""
 
 from appliance.kernel.log import Log
-from appliance.web.observe import Observe
+from appliance.web.observe import ObserveMiddleware
 from tests.support.http import Lines, StillClock
 
 
-def test_made_up_methods_are_not_remembered() -> None:
-    observe = Observe(Log(Lines()), StillClock(), "instance-1")
+def test_unknown_methods_are_not_cached() -> None:
+    observe = ObserveMiddleware(Log(Lines()), StillClock(), "instance-1")
     for number in range(100):
         observe._observer(f"MADEUP{number}", "/notes", "4")
     assert observe._observers == {}

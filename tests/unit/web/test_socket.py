@@ -1,11 +1,11 @@
-"""What is posted goes out at once if it can, and else in order, whole, and not without limit."""
+"""Posted frames are sent at once if possible, otherwise in order, within limits."""
 
 import gevent
 import pytest
 from gevent import socket as gevent_socket
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.wakeup import Signal
+from appliance.kernel.wakeup import Wakeup
 from appliance.web.frame import text_frame
 from appliance.web.socket import (
     DISCARD_BYTES_MAX,
@@ -26,14 +26,14 @@ class Served:
         raw, self.peer = gevent_socket.socketpair()
         settings = SocketSettings(stall_seconds_max=stall_seconds, close_seconds_max=0.2, **more)
         self.socket = Socket(raw, settings, SystemClock())
-        self.signal = Signal()
+        self.signal = Wakeup()
         self.woken = 0
         self.running = gevent.spawn(
-            self.socket.run, on_messages or self._heard, self._wake, self._body
+            self.socket.run, on_messages or self._ignore, self._wake, self._body
         )
         gevent.sleep(0)
 
-    def _heard(self, messages):
+    def _ignore(self, messages):
         self.socket.post(b"".join(text_frame(message) for message in messages))
 
     def _wake(self):
@@ -47,31 +47,31 @@ class Served:
             self.signal.wait(5)
 
     def read(self, size):
-        found = b""
+        data = b""
         with gevent.Timeout(10):
-            while len(found) < size:
-                piece = self.peer.recv(size - len(found))
+            while len(data) < size:
+                piece = self.peer.recv(size - len(data))
                 assert piece, "the connection has ended"
-                found += piece
-        return found
+                data += piece
+        return data
 
 
 @pytest.fixture
 def served():
-    one = Served()
-    yield one
-    one.peer.close()
-    one.running.join(10)
+    served = Served()
+    yield served
+    served.peer.close()
+    served.running.join(10)
 
 
-def test_what_the_client_takes_at_once_wakes_nobody(served):
+def test_complete_write_does_not_wake_the_writing_greenlet(served):
     for number in range(100):
         served.socket.post(b"%03d" % number)
     assert served.woken == 0
     assert served.read(300) == b"".join(b"%03d" % number for number in range(100))
 
 
-def test_what_is_cut_goes_on_where_it_was_cut(served):
+def test_partial_write_continues_where_it_stopped(served):
     pieces = [bytes([65 + number]) * BIG for number in range(10)]
     for piece in pieces:
         served.socket.post(piece)
@@ -80,7 +80,7 @@ def test_what_is_cut_goes_on_where_it_was_cut(served):
     begun = served.peer._sock.recv(1 << 20)  # room, and nobody else has had a turn yet
     served.socket.post(b"end")
     assert begun + served.read(10 * BIG + 3 - len(begun)) == b"".join(pieces) + b"end"
-    assert served.socket.has_room(0)
+    assert served.socket.wait_for_capacity(0)
 
 
 def test_nothing_is_written_into_a_frame_that_stalled():
@@ -111,7 +111,7 @@ def test_a_flood_of_frames_without_a_message_is_closed(piece):
         assert served.running.get() == POLICY_VIOLATION
 
 
-def test_pongs_that_nobody_reads_take_the_place_of_each_other():
+def test_newer_pong_replaces_an_unsent_one():
     served = Served(stall_seconds=60, control_frames_burst=100_000)
     served.socket.post(b"x" * 10_000_000)  # more than the kernel takes
     with gevent.Timeout(10):
@@ -125,13 +125,13 @@ def test_pongs_that_nobody_reads_take_the_place_of_each_other():
     served.running.join(10)
 
 
-def test_what_is_posted_is_bounded_and_its_client_closed():
+def test_client_with_too_many_posted_bytes_is_closed():
     served = Served(stall_seconds=60, posted_bytes_max=1_000_000)
-    most = 0
+    limit = 0
     for _ in range(100):
         served.socket.post(b"x" * BIG)
-        most = max(most, sum(map(len, served.socket._posted)))
-    assert most <= 1_000_000 + BIG
+        limit = max(limit, sum(map(len, served.socket._posted)))
+    assert limit <= 1_000_000 + BIG
     assert served.socket.is_closing
     with gevent.Timeout(10):
         while served.peer.recv(1 << 20):
@@ -139,7 +139,7 @@ def test_what_is_posted_is_bounded_and_its_client_closed():
         assert served.running.get() == POLICY_VIOLATION
 
 
-def test_an_answer_waits_for_room_and_is_not_refused(served):
+def test_reply_waits_for_capacity(served):
     pieces = [bytes([65 + number]) * 3_000_000 for number in range(6)]
     answering = gevent.spawn(lambda: [served.socket.answer(piece) for piece in pieces])
     assert served.read(18_000_000) == b"".join(pieces)
@@ -170,10 +170,10 @@ class Endless:
 
 
 @pytest.mark.parametrize("size", [1, 40_000])
-def test_a_client_that_never_stops_sending_leaves_others_their_turn(size):
+def test_constant_sender_does_not_block_other_clients(size):
     piece = frame(TEXT, b"x" * size)
     raw = Endless(piece * max(1, RECEIVE_BYTES // len(piece)))
-    signal, turns = Signal(), []
+    signal, turns = Wakeup(), []
     socket = Socket(raw, SocketSettings(), SystemClock())
 
     def body():
@@ -187,7 +187,7 @@ def test_a_client_that_never_stops_sending_leaves_others_their_turn(size):
     assert len(turns) == 20
 
 
-def test_what_is_sent_after_the_end_is_dropped_up_to_a_limit():
+def test_bytes_after_the_close_are_dropped_up_to_a_limit():
     raw = Endless(b"x" * RECEIVE_BYTES)
     socket = Socket(raw, SocketSettings(), SystemClock())
     others = []
@@ -205,7 +205,7 @@ def test_what_is_sent_after_the_end_is_dropped_up_to_a_limit():
     assert len(others) > 1
 
 
-def test_a_goodbye_behind_what_closes_the_socket_is_still_answered():
+def test_close_frame_after_a_closing_message_is_answered():
     served = Served(on_messages=lambda _messages: served.socket.close(1009, "too large"))
     served.peer.sendall(frame(TEXT, b"x") + frame(CLOSE, b"\x03\xe8"))
     assert served.read(4) == b"\x88\x02\x03\xe8"

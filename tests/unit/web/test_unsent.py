@@ -1,4 +1,4 @@
-"""What waits for all clients together is limited; the largest and oldest make room."""
+"""Unsent bytes of all clients are limited; the largest and oldest shares are cut off."""
 
 import pytest
 
@@ -26,80 +26,80 @@ def cut():
 
 
 @pytest.fixture
-def hold(clock, cut):
+def share_of(clock, cut):
     """Begins to hold bytes under a name; the share."""
     budget = UnsentBudget(100, clock)
 
     def begin(name, size):
         share = budget.share("http", lambda: cut.append(name))
-        share.hold(size)
+        share.set_size(size)
         return share
 
     begin.budget = budget
     return begin
 
 
-def test_the_total_follows_what_is_held(hold):
-    one, two = hold("one", 40), hold("two", 30)
-    one.hold(10)
-    assert hold.budget.total == 40
-    two.hold(0)
-    assert hold.budget.total == 10
-    one.hold(0)
-    assert hold.budget.total == 0
+def test_total_is_the_sum_of_all_shares(share_of):
+    first, second = share_of("one", 40), share_of("two", 30)
+    first.set_size(10)
+    assert share_of.budget.total == 40
+    second.set_size(0)
+    assert share_of.budget.total == 10
+    first.set_size(0)
+    assert share_of.budget.total == 0
 
 
-def test_the_largest_that_waits_longest_is_cut_off_first(hold, clock, cut):
-    hold("old and small", 10)
-    hold("old and large", 50)
+def test_largest_and_oldest_share_is_cut_off_first(share_of, clock, cut):
+    share_of("old and small", 10)
+    share_of("old and large", 50)
     clock.seconds = 10
-    hold("new and large", 40)
+    share_of("new and large", 40)
     assert cut == []
-    hold("new", 30)
+    share_of("new", 30)
     assert cut == ["old and large"]
-    assert hold.budget.total == 80
+    assert share_of.budget.total == 80
 
 
-def test_reading_a_little_does_not_make_a_client_young_again(hold, clock, cut):
-    dripping = hold("dripping", 60)
+def test_slow_reading_does_not_reset_the_age_of_a_share(share_of, clock, cut):
+    dripping = share_of("dripping", 60)
     clock.seconds = 10
-    hold("newer", 40)
-    dripping.hold(59)
+    share_of("newer", 40)
+    dripping.set_size(59)
     clock.seconds = 11
-    hold("newest", 40)
+    share_of("newest", 40)
     assert cut == ["dripping"]
 
 
-def test_as_many_as_needed_are_cut_off_and_hold_nothing_afterwards(hold, clock, cut):
-    shares = [hold(number, 25) for number in range(4)]
+def test_clients_are_cut_off_until_the_total_fits(share_of, clock, cut):
+    shares = [share_of(number, 25) for number in range(4)]
     clock.seconds = 5
-    hold("large", 90)
+    share_of("large", 90)
     assert sorted(cut) == [0, 1, 2, 3]
     for share in shares:
-        share.hold(50)
-    assert hold.budget.total == 90
+        share.set_size(50)
+    assert share_of.budget.total == 90
     assert len(cut) == 4
 
 
-def test_a_single_client_is_not_cut_off(hold, cut):
-    hold("alone", 1000)
+def test_a_single_client_is_not_cut_off(share_of, cut):
+    share_of("alone", 1000)
     assert cut == []
 
 
-def test_an_answer_is_refused_until_somebody_has_waited_long_enough(hold, clock, cut):
-    hold("one", 60)
-    hold("two", 40)
+def test_large_response_is_refused_until_a_client_has_waited_long_enough(share_of, clock, cut):
+    share_of("one", 60)
+    share_of("two", 40)
     with pytest.raises(TooManyUnsentBytes) as refused:
-        hold.budget.admit(50)
+        share_of.budget.admit(50)
     assert (refused.value.retry_after, cut) == (1.0, [])
     clock.seconds = 2
-    hold.budget.admit(50)
+    share_of.budget.admit(50)
     assert cut == ["one"]
-    assert hold.budget.total == 40
+    assert share_of.budget.total == 40
 
 
-def test_an_answer_larger_than_the_limit_passes_when_nothing_waits(hold):
-    hold.budget.admit(1000)
+def test_response_above_the_limit_is_sent_when_nothing_waits(share_of):
+    share_of.budget.admit(1000)
 
 
 class Sized:
@@ -114,9 +114,9 @@ class Sized:
     on_post = on_get
 
 
-def test_only_large_answers_to_reads_are_refused(clock):
+def test_only_large_responses_to_reads_are_refused(clock):
     budget = UnsentBudget(LARGE_BYTES, clock)
-    budget.share("http", lambda: None).hold(LARGE_BYTES)
+    budget.share("http", lambda: None).set_size(LARGE_BYTES)
     read = Operation(OPEN, "reads")
     routes = [
         Route("/large", Sized(LARGE_BYTES + 1), {"GET": read, "POST": Operation(OPEN, "changes")}),

@@ -1,2 +1,2 @@
-"""Plugins that come with the appliance. One file each, and nothing but the standard library, so
-that a batch job elsewhere can be given the very same file."""
+"""Built-in plugins: one file each that uses only the standard library, so that batch jobs
+elsewhere can run the same file."""

@@ -1,15 +1,15 @@
-"""Linkifier: paths of files in a message, with the lines they speak of.
+"""Linkifier: paths of files in a message, with line numbers.
 
     src/app.py:12      kind code_ref    {"path": "src/app.py", "line": 12}
     app.py#L12-L20     kind code_ref    {"path": "app.py", "line": 12, "end_line": 20}
     docs/intro.md      kind file_path   {"path": "docs/intro.md"}
 
 config:
-    url         makes a link: "https://git.example.com/repo/blob/main/{path}#L{line}"
-    extensions  of files that are known without a folder before them
-    most        references of one message (default 50)
+    url         template of a link: "https://git.example.com/repo/blob/main/{path}#L{line}"
+    extensions  file extensions recognised without a folder in the path
+    most        limit of references in one message (default 50)
 
-Nothing is looked up. Needs nothing but the standard library.
+The files are not opened. Uses only the standard library.
 """
 
 import re
@@ -32,21 +32,23 @@ _REFERENCE = re.compile(
 
 
 def enrich(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, Any]]:
-    known = {one.lower().lstrip(".") for one in config.get("extensions", EXTENSIONS)}
+    extensions = {
+        extension.lower().lstrip(".") for extension in config.get("extensions", EXTENSIONS)
+    }
     template = config.get("url")
-    most = int(config.get("most", 50))
-    found: list[dict[str, Any]] = []
+    findings_max = int(config.get("most", 50))
+    findings: list[dict[str, Any]] = []
     for token in _TOKEN.finditer(message["content_raw"]):
         text = token.group().rstrip(".:!?")
         match = _REFERENCE.fullmatch(text) if len(text) <= LENGTH_MAX else None
-        if match is None or "://" in text or len(found) >= most:
+        if match is None or "://" in text or len(findings) >= findings_max:
             continue
         path = match["path"]
-        if "/" not in path and match["extension"].lower() not in known:
+        if "/" not in path and match["extension"].lower() not in extensions:
             continue
         span = {"start": token.start(), "end": token.start() + len(text)}
-        found.append(_finding(match, path, span, template))
-    return found
+        findings.append(_finding(match, path, span, template))
+    return findings
 
 
 def _finding(

@@ -1,12 +1,12 @@
 """Extractor: the web addresses in a message, as attachments of its topic.
 
 config:
-    allow_domains  only these hosts and those below them (default: all)
-    block_domains  never these and those below them, also when allowed
-    most           addresses of one message (default 50)
+    allow_domains  only these hosts and their subdomains (default: all)
+    block_domains  never these hosts and their subdomains, even if allowed
+    most           limit of addresses in one message (default 50)
 
-Addresses with a name and password in them are left alone: they are somebody's secret.
-Nothing is fetched. Needs nothing but the standard library.
+Addresses that contain credentials are skipped. Nothing is fetched. Uses only the standard
+library.
 """
 
 import hashlib
@@ -25,24 +25,24 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 def extract(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, Any]]:
     allow = _domains(config, "allow_domains")
     block = _domains(config, "block_domains")
-    most = int(config.get("most", 50))
-    found: dict[str, dict[str, Any]] = {}
+    attachments_max = int(config.get("most", 50))
+    attachments: dict[str, dict[str, Any]] = {}
     for match in _URL.finditer(message["content_raw"]):
         url = trimmed(match.group())
         parts = _split(url)
-        if parts is None or len(found) >= most:
+        if parts is None or len(attachments) >= attachments_max:
             continue
         host = (parts.hostname or "").rstrip(".")
         if (allow and not _is_below(host, allow)) or _is_below(host, block):
             continue
         key = dedupe_key(parts)
-        found.setdefault(key, {"kind": "url", "value_json": {"url": url}, "dedupe_key": key})
-    return list(found.values())
+        attachments.setdefault(key, {"kind": "url", "value_json": {"url": url}, "dedupe_key": key})
+    return list(attachments.values())
 
 
 def trimmed(url: str) -> str:
-    """Without the punctuation of the sentence that it stands in; a bracket stays if it was
-    opened inside."""
+    """Without trailing punctuation of the sentence; a closing bracket stays if it was opened in
+    the address."""
     end = len(url)
     unopened = {last: url.count(last) - url.count(first) for last, first in _PAIRS.items()}
     while end and (url[end - 1] in ".,;:!?*_~|" or unopened.get(url[end - 1], 0) > 0):
@@ -53,19 +53,19 @@ def trimmed(url: str) -> str:
 
 
 def dedupe_key(parts: SplitResult) -> str:
-    """The same for addresses that differ in the case of the host or name the usual port."""
+    """The same key for addresses that differ in the case of the host or in the default port."""
     host, port = parts.hostname or "", parts.port
     if ":" in host:
         host = f"[{host}]"
-    place = host if port in (None, DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
-    normal = urlunsplit((parts.scheme, place, parts.path or "/", parts.query, parts.fragment))
+    netloc = host if port in (None, DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
+    normal = urlunsplit((parts.scheme, netloc, parts.path or "/", parts.query, parts.fragment))
     if len(normal) + 4 > KEY_LENGTH_MAX:
         return "url:sha256:" + hashlib.sha256(normal.encode("utf-8", "replace")).hexdigest()
     return "url:" + normal
 
 
 def _split(url: str) -> SplitResult | None:
-    """None for what is no address, too long, or holds credentials."""
+    """None if it is not an address, too long, or contains credentials."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -78,9 +78,9 @@ def _split(url: str) -> SplitResult | None:
 
 def _domains(config: dict[str, Any], name: str) -> list[str]:
     given = config.get(name, [])
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise ValueError(f"{name} is a list of names")
-    return [one.lower().strip(".") for one in given]
+    if not isinstance(given, list) or not all(isinstance(domain, str) for domain in given):
+        raise ValueError(f"{name} must be a list of names")
+    return [domain.lower().strip(".") for domain in given]
 
 
 def _is_below(host: str, domains: list[str]) -> bool:

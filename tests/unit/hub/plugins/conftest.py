@@ -11,9 +11,9 @@ import pytest
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.hub.plugins.source import Source
+from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.subsystem import PluginsSubsystem
-from appliance.hub.plugins.worker import Worker
+from appliance.hub.plugins.worker import PluginWorker
 from appliance.kernel.errors import ApplianceError
 
 SECONDS_MAX = 20.0
@@ -38,11 +38,11 @@ def extract(message, config):
 """
 
 
-class Workshop:
-    """Plugins by name; their runners are asked for rounds by the test."""
+class PluginEnvironment:
+    """Plugins by name; the test calls their runners for each round."""
 
-    def __init__(self, house, folder):
-        self.house, self.hub, self.clock, self.store = house, house.hub, house.clock, house.store
+    def __init__(self, env, folder):
+        self.env, self.hub, self.clock, self.store = env, env.hub, env.clock, env.store
         self.folder = folder
         self.data_dir = folder / ".agentlip"
         self.data_dir.mkdir(parents=True)
@@ -53,8 +53,8 @@ class Workshop:
         self.log = SimpleNamespace(lines=[])
         for level in ("debug", "info", "warning", "error"):
             setattr(self.log, level, self._logger(level))
-        self.parts = None
-        self.channel_id, self.topic_id = self.place("one")
+        self.subsystem = None
+        self.channel_id, self.topic_id = self.channel_with_topic("one")
 
     def _logger(self, level):
         def write(message, error=None, **fields):
@@ -62,14 +62,14 @@ class Workshop:
 
         return write
 
-    def place(self, name):
-        made = self.hub.create_channel(hub_wire.CreateChannel(name), self.house.alice)
+    def channel_with_topic(self, name):
+        made = self.hub.create_channel(hub_wire.CreateChannel(name), self.env.alice)
         channel = json.loads(made.body)["channel"]["id"]
         return channel, self.topic("t", channel)
 
     def topic(self, title, channel=None):
         command = hub_wire.CreateTopic(channel or self.channel_id, title)
-        return json.loads(self.hub.create_topic(command, self.house.alice).body)["topic"]["id"]
+        return json.loads(self.hub.create_topic(command, self.env.alice).body)["topic"]["id"]
 
     # -- plugins -----------------------------------------------------------------------------
 
@@ -80,22 +80,22 @@ class Workshop:
     def use(self, *plugins, **settings):
         """Put plugins to work: PluginSettings, or (name, type, source)."""
         own = [
-            one
-            if isinstance(one, PluginSettings)
+            plugin
+            if isinstance(plugin, PluginSettings)
             else PluginSettings(
-                one[0], one[1], module=self.module(one[0], one[2]),
+                plugin[0], plugin[1], module=self.module(plugin[0], plugin[2]),
                 config={"gate": str(self.gate)}, read=("plugins",),
             )
-            for one in plugins
+            for plugin in plugins
         ]  # fmt: skip
         given = {"require_isolation": False, "urls": False, "cursor_seconds": 1e-9, **settings}
-        found = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
-        if self.parts is not None:
-            self.parts.close(5)
-        self.parts = PluginsSubsystem(
-            found, self.hub, self.folder, self.data_dir, self.clock, self.log
+        settings_ = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
+        if self.subsystem is not None:
+            self.subsystem.close(5)
+        self.subsystem = PluginsSubsystem(
+            settings_, self.hub, self.folder, self.data_dir, self.clock, self.log
         )
-        for runner in self.parts.runners:
+        for runner in self.subsystem.runners:
             if not runner.plugin.broken:
                 runner.run_once(self.clock.now_ms())
         return self
@@ -104,14 +104,16 @@ class Workshop:
         return self.use((name, type_, MARKS), **settings)
 
     def runner(self, name=None):
-        return next(one for one in self.parts.runners if name in (None, one.plugin.name))
+        return next(
+            runner for runner in self.subsystem.runners if name in (None, runner.plugin.name)
+        )
 
     def round(self, name=None):
         return self.runner(name).run_once(self.clock.now_ms())
 
     def rounds(self):
         """Until nobody has anything left to do now."""
-        for runner in self.parts.runners:
+        for runner in self.subsystem.runners:
             while any(runner.run_once(self.clock.now_ms()).values()):
                 pass
 
@@ -129,7 +131,7 @@ class Workshop:
         """Until the plugin's process has been given a message."""
         plugin = self.runner(name).plugin
         with gevent.Timeout(SECONDS_MAX):
-            while not (plugin.turn.taken and plugin.worker.running and plugin.worker.isolation):
+            while not (plugin.lock.locked and plugin.worker.running and plugin.worker.isolation):
                 gevent.sleep(0.005)
             gevent.sleep(0.05)
 
@@ -137,10 +139,10 @@ class Workshop:
 
     def post(self, content="say !hi", topic=None):
         command = hub_wire.CreateMessage(topic or self.topic_id, "ci", content)
-        return json.loads(self.hub.create_message(command, self.house.alice).body)["message"]["id"]
+        return json.loads(self.hub.create_message(command, self.env.alice).body)["message"]["id"]
 
     def patch(self, message_id, command):
-        return json.loads(self.hub.patch_message(message_id, command, self.house.alice).body)
+        return json.loads(self.hub.patch_message(message_id, command, self.env.alice).body)
 
     def edit(self, message_id, content):
         return self.patch(message_id, hub_wire.EditMessage(content))
@@ -153,45 +155,45 @@ class Workshop:
 
     # -- what came of it -----------------------------------------------------------------------
 
-    def found(self, message_id):
+    def words(self, message_id):
         """Words of the enrichments that the rows hold."""
-        rows = self.house.rows(
+        rows = self.env.rows(
             "SELECT data_json FROM enrichments WHERE message_id = ? ORDER BY rowid", message_id
         )
         return [json.loads(data)["word"] for (data,) in rows]
 
-    def shown(self, message_id):
-        listed = self.parts.plugins.enrichments(message_id)
-        return [json.loads(bytes(one.data))["word"] for one in listed.enrichments]
+    def listed(self, message_id):
+        rows = self.subsystem.plugins.enrichments(message_id)
+        return [json.loads(bytes(row.data))["word"] for row in rows.enrichments]
 
     def attached(self, topic=None):
-        rows = self.house.rows(
+        rows = self.env.rows(
             "SELECT value_json FROM topic_attachments WHERE topic_id = ? ORDER BY id",
             topic or self.topic_id,
         )
         return [json.loads(value)["word"] for (value,) in rows]
 
-    def told(self, name="message.enriched"):
-        rows = self.house.rows("SELECT data_json FROM events WHERE name = ? ORDER BY 1", name)
+    def published(self, name="message.enriched"):
+        rows = self.env.rows("SELECT data_json FROM events WHERE name = ? ORDER BY 1", name)
         return [json.loads(data) for (data,) in rows]
 
     def cursor(self, name="marks"):
-        return self.house.rows("SELECT cursor FROM x_plugin_cursors WHERE plugin = ?", name)[0][0]
+        return self.env.rows("SELECT cursor FROM x_plugin_cursors WHERE plugin = ?", name)[0][0]
 
     def ask(self, what, command):
         try:
-            return getattr(self.parts.plugins, what)(command)
+            return getattr(self.subsystem.plugins, what)(command)
         except ApplianceError as error:
             return error
 
     def close(self):
-        if self.parts is not None:
-            self.parts.close(5)
+        if self.subsystem is not None:
+            self.subsystem.close(5)
 
 
 @pytest.fixture
-def workshop(house, tmp_path):
-    made = Workshop(house, tmp_path / "workspace")
+def plugin_env(env, tmp_path):
+    made = PluginEnvironment(env, tmp_path / "workspace")
     yield made
     made.close()
     gevent.sleep(0.05)
@@ -199,13 +201,13 @@ def workshop(house, tmp_path):
 
 # -- a plugin that tries ---------------------------------------------------------------------
 
-# Every line of `tries` is done by the plugin; it answers with what came of each.
-TRIES = """
+# every line of `attempts` is done by the plugin; it answers with what came of each.
+ATTEMPTS = """
 import json, os, socket, sys, ctypes, shutil
-data, tries, appliance = {data!r}, {tries!r}, {appliance}
+data, attempts, appliance = {data!r}, {attempts!r}, {appliance}
 def enrich(message, config):
     out = {{}}
-    for name, code in tries.items():
+    for name, code in attempts.items():
         try:
             exec(code, {{**globals()}})
             out[name] = "done"
@@ -231,17 +233,19 @@ def run(data):
     """Runs the tries in a plugin's process; what came of each, and its worker."""
     made = []
 
-    def do(tries, *, seconds=5.0, general=None, **own):
+    def do(attempts, *, seconds=5.0, general=None, **own):
         plugin = PluginSettings("bad", "linkifier", module="bad.py", **own)
         settings = PluginsSettings(
             timeout_seconds=seconds, require_isolation=False, **(general or {})
         )
-        source = Source(TRIES.format(data=str(data), tries=tries, appliance=os.getpid()), "")
-        made.append(Worker(plugin, source, settings, data))
-        said = made[-1].ask(b'{"content_raw":"x"}')
-        return msgspec.json.decode(said)[0], made[-1]
+        source = PluginSource(
+            ATTEMPTS.format(data=str(data), attempts=attempts, appliance=os.getpid()), ""
+        )
+        made.append(PluginWorker(plugin, source, settings, data))
+        reply = made[-1].ask(b'{"content_raw":"x"}')
+        return msgspec.json.decode(reply)[0], made[-1]
 
     yield do
-    for one in made:
-        one.stop()
+    for worker in made:
+        worker.stop()
     gevent.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A plugin that tries: what its process may do here, and that nothing else is claimed."""
+"""A hostile plugin: the calls its process may make, and isolation reported only where it holds."""
 
 import ctypes.util
 import importlib.util
@@ -13,8 +13,8 @@ import pytest
 
 from appliance.hub.plugins import syscalls, wire, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.hub.plugins.source import Source
-from appliance.hub.plugins.worker import Failure, Worker
+from appliance.hub.plugins.source import PluginSource
+from appliance.hub.plugins.worker import PluginFailure, PluginWorker
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 LANDLOCK = syscalls.landlock_version()
@@ -59,18 +59,18 @@ needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="this kernel has no Lan
 
 
 @needs_landlock
-def test_a_plugin_that_tries_to_write_into_the_data_directory_fails(run, data):
+def test_plugin_cannot_write_into_the_data_directory(run, data):
     before = contents(data)
-    found, by = run(WRITES)
-    assert {name for name, came in found.items() if came == "done"} == set()
+    results, by = run(WRITES)
+    assert {name for name, came in results.items() if came == "done"} == set()
     assert contents(data) == before
     assert by.isolation.write == "denied"
 
 
 @needs_landlock
 def test_a_plugin_reads_no_secret_of_the_appliance(run):
-    found, by = run(READS)
-    assert {name for name, came in found.items() if came == "done"} == set()
+    results, by = run(READS)
+    assert {name for name, came in results.items() if came == "done"} == set()
     assert by.isolation.read == "denied"
 
 
@@ -83,7 +83,7 @@ def test_a_plugin_reads_libraries_and_what_the_settings_name(run, data):
     for name in ("notes", "private"):
         (data.parent / name).mkdir()
         (data.parent / name / "file").write_text("x")
-    tries = {
+    attempts = {
         "named": "open(os.path.dirname(data) + '/notes/file').read()",
         "neighbour": "open(os.path.dirname(data) + '/private/file').read()",
         "workspace": "os.listdir(os.path.dirname(data))",
@@ -96,46 +96,46 @@ def test_a_plugin_reads_libraries_and_what_the_settings_name(run, data):
         "library": "import xml.etree.ElementTree",
         "null": "open('/dev/null', 'w').write('x')",
     }
-    found, by = run(tries, read=("notes",))
-    assert {name for name, came in found.items() if came == "done"} == {
+    results, by = run(attempts, read=("notes",))
+    assert {name for name, came in results.items() if came == "done"} == {
         *("named", "system", "itself", "library", "null")
     }
     assert by.isolation.files == "denied"
-    found, by = run(tries, read=(".",))  # all of it, still without .agentlip/
-    assert found["neighbour"] == "done"
+    results, by = run(attempts, read=(".",))  # all of it, still without .agentlip/
+    assert results["neighbour"] == "done"
     assert by.isolation.read == "denied"
-    found, _ = run(READS, read=(".", ".agentlip", ".agentlip/token", "/"))
-    assert {name for name, came in found.items() if came == "done"} == set()
+    results, _ = run(READS, read=(".", ".agentlip", ".agentlip/token", "/"))
+    assert {name for name, came in results.items() if came == "done"} == set()
 
 
 @needs_landlock
-def test_a_link_beside_the_data_directory_opens_no_way_into_it(run, data):
+def test_link_beside_the_data_directory_grants_no_access(run, data):
     (data.parent / "door").symlink_to(data)
-    found, _ = run(
+    results, _ = run(
         {
             "read": "open(os.path.dirname(data) + '/door/token').read()",
             "write": "open(os.path.dirname(data) + '/door/token', 'w')",
         },
         read=(".", "door"),
     )
-    assert set(found.values()) == {"PermissionError"}
+    assert set(results.values()) == {"PermissionError"}
 
 
 @needs_filter
-def test_without_being_allowed_a_plugin_connects_to_nobody(run):
+def test_plugin_without_permission_cannot_connect(run):
     with gevent.socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
-        tries = {"connect": f"socket.create_connection({listener.getsockname()!r})"}
-        closed, by = run(tries)
+        attempts = {"connect": f"socket.create_connection({listener.getsockname()!r})"}
+        closed, by = run(attempts)
         assert closed == {"connect": "PermissionError"}
         assert by.isolation.network == "denied"
-        allowed, by = run(tries, network=True)
+        allowed, by = run(attempts, network=True)
         assert allowed == {"connect": "done"}
         assert by.isolation.network == "open"
 
 
-def test_what_is_begun_on_the_network_ends_with_the_time_of_the_plugin(data):
+def test_network_wait_ends_with_the_timeout(data):
     """By its own `timeout_seconds`; the connection goes with the process."""
     with gevent.socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -146,12 +146,12 @@ def test_what_is_begun_on_the_network_ends_with_the_time_of_the_plugin(data):
         )
         own = PluginSettings("patient", "linkifier", network=True, timeout_seconds=0.3)
         settings = PluginsSettings(timeout_seconds=600.0, require_isolation=False)
-        one = Worker(own, Source(text, ""), settings, data)
+        worker = PluginWorker(own, PluginSource(text, ""), settings, data)
         with gevent.Timeout(30):
-            with pytest.raises(Failure) as failed:
-                one.ask(b"{}")
+            with pytest.raises(PluginFailure) as failed:
+                worker.ask(b"{}")
             assert failed.value.outcome == "timeout"
-            assert not one.running
+            assert not worker.running
             connection, _ = listener.accept()
             assert connection.recv(1) == b""
             connection.close()
@@ -159,7 +159,7 @@ def test_what_is_begun_on_the_network_ends_with_the_time_of_the_plugin(data):
 
 @needs_filter
 def test_a_plugin_signals_and_makes_no_process(run):
-    found, by = run(
+    results, by = run(
         {
             "parent": "os.kill(appliance, 0)",
             "all": "os.kill(-1, 0)",
@@ -178,14 +178,14 @@ def test_a_plugin_signals_and_makes_no_process(run):
             "pair": "socket.socketpair()",
         }
     )
-    assert {name for name, came in found.items() if came == "done"} == {
+    assert {name for name, came in results.items() if came == "done"} == {
         *("pair", "own_limit", "flags")
     }
     assert by.isolation.subprocesses == "denied"
 
 
 def test_limits_hold(run):
-    found, _ = run(
+    results, _ = run(
         {
             "memory": "bytearray(10**9)",
             "files": "[open('/dev/null') for _ in range(1000)]",
@@ -193,14 +193,14 @@ def test_limits_hold(run):
             "raise": "import resource; resource.setrlimit(resource.RLIMIT_AS, (10**10, 10**10))",
         }
     )
-    assert found["memory"] == "MemoryError"
-    assert found["files"] == "OSError"
-    assert found["core"] == "done"
+    assert results["memory"] == "MemoryError"
+    assert results["files"] == "OSError"
+    assert results["core"] == "done"
 
 
 def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
     monkeypatch.setenv("A_SECRET_OF_THE_APPLIANCE", "x")
-    found, _ = run(
+    results, _ = run(
         {
             "environment": "assert set(os.environ) <= {'PATH', 'LANG', 'LC_CTYPE'}, os.environ",
             "descriptors": "assert len(os.listdir('/proc/self/fd')) <= 5",
@@ -210,34 +210,36 @@ def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
             "path": "assert not any(one.endswith('hub/plugins') for one in sys.path)",
         }
     )
-    assert set(found.values()) == {"done"}, found
+    assert set(results.values()) == {"done"}, results
 
 
 def test_a_plugin_that_uses_up_its_processor_time_is_ended(run):
-    source = Source("def enrich(m, c):\n    while True: pass\n", "")
+    source = PluginSource("def enrich(m, c):\n    while True: pass\n", "")
     settings = PluginsSettings(timeout_seconds=20.0, cpu_seconds=1, require_isolation=False)
-    busy = Worker(PluginSettings("busy", "linkifier"), source, settings, Path("/nowhere/.agentlip"))
-    with pytest.raises(Failure) as failed:
+    busy = PluginWorker(
+        PluginSettings("busy", "linkifier"), source, settings, Path("/nowhere/.agentlip")
+    )
+    with pytest.raises(PluginFailure) as failed:
         busy.ask(b"{}")
     assert failed.value.outcome == "crashed"
     assert not busy.running
 
 
-def test_the_process_ends_with_the_one_that_asks(data, tmp_path):
+def test_process_ends_with_its_parent(data, tmp_path):
     """PDEATHSIG: also a parent that is killed leaves none behind."""
     script = tmp_path / "parent.py"
     script.write_text(
         "import sys, time\n"
         "from pathlib import Path\n"
         "from appliance.hub.plugins.settings import PluginSettings, PluginsSettings\n"
-        "from appliance.hub.plugins.source import Source\n"
-        "from appliance.hub.plugins.worker import Worker\n"
+        "from appliance.hub.plugins.source import PluginSource\n"
+        "from appliance.hub.plugins.worker import PluginWorker\n"
         "own = PluginSettings('p', 'linkifier')\n"
         "settings = PluginsSettings(require_isolation=False)\n"
-        "source = Source('def enrich(m, c): return []', '')\n"
-        f"one = Worker(own, source, settings, Path({str(data)!r}))\n"
-        "one.start()\n"
-        "print(one._child.pid, flush=True)\n"
+        "source = PluginSource('def enrich(m, c): return []', '')\n"
+        f"worker = PluginWorker(own, source, settings, Path({str(data)!r}))\n"
+        "worker.start()\n"
+        "print(worker._child.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
     root = Path(__file__).parents[4]
@@ -278,10 +280,10 @@ def bare(monkeypatch, version, *, filtered=True, root=worker.ROOT):
 
 def test_without_landlock_and_another_user_nothing_is_claimed(run, data, monkeypatch):
     bare(monkeypatch, 0)
-    found, by = run({"write": "open(data + '/db.sqlite3', 'a')"}, seconds=5.0)
+    results, by = run({"write": "open(data + '/db.sqlite3', 'a')"}, seconds=5.0)
     if by.isolation.user is not None:
         pytest.skip("as root with a Python that others may read there is another user")
-    assert found == {"write": "done"}  # the plugin could, and that is what is said
+    assert results == {"write": "done"}  # the plugin could, and that is what is said
     assert (by.isolation.write, by.isolation.landlock) == ("open", 0)
     assert by.isolation.read == "open"
 
@@ -289,11 +291,11 @@ def test_without_landlock_and_another_user_nothing_is_claimed(run, data, monkeyp
 @needs_landlock
 @needs_filter
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_old_landlock_does_with_the_filter(run, data, monkeypatch, version):
+def test_old_landlock_suffices_with_the_filter(run, data, monkeypatch, version):
     bare(monkeypatch, version)
     before = contents(data)
-    found, by = run({**WRITES, **READS})
-    assert {name for name, came in found.items() if came == "done"} == set()
+    results, by = run({**WRITES, **READS})
+    assert {name for name, came in results.items() if came == "done"} == set()
     assert contents(data) == before
     assert (by.isolation.write, by.isolation.landlock) == ("denied", version)
 
@@ -302,40 +304,40 @@ def test_an_old_landlock_does_with_the_filter(run, data, monkeypatch, version):
 def test_an_old_landlock_without_the_filter_is_not_trusted(run, data, monkeypatch):
     """It lets a process cut off a file by its name."""
     bare(monkeypatch, 2, filtered=False)
-    found, by = run({"truncate": "os.truncate(data + '/db.sqlite3', 0)"})
+    results, by = run({"truncate": "os.truncate(data + '/db.sqlite3', 0)"})
     if by.isolation.user is None:
-        assert found == {"truncate": "done"}
+        assert results == {"truncate": "done"}
         assert (by.isolation.write, by.isolation.landlock) == ("open", 2)
         assert not by.isolation.seccomp
 
 
 @needs_landlock
-def test_a_new_landlock_does_without_the_filter(run, data, monkeypatch):
+def test_new_landlock_suffices_without_the_filter(run, data, monkeypatch):
     bare(monkeypatch, LANDLOCK, filtered=False)
     before = contents(data)
     meta = {"modes", "times", "owner", "attribute"}  # which only the filter keeps it from
-    found, by = run({name: code for name, code in WRITES.items() if name not in meta})
+    results, by = run({name: code for name, code in WRITES.items() if name not in meta})
     if LANDLOCK >= 3:
-        assert {name for name, came in found.items() if came == "done"} == set()
+        assert {name for name, came in results.items() if came == "done"} == set()
         assert contents(data) == before
         assert by.isolation.write == "denied"
     assert by.isolation.network == "open"  # not claimed of Landlock alone
 
 
-def test_where_isolation_is_required_the_module_never_gets_there(data, tmp_path, monkeypatch):
+def test_module_is_not_sent_without_required_isolation(data, tmp_path, monkeypatch):
     bare(monkeypatch, 0)
     mark = tmp_path / "it-ran"
-    source = Source(f"open({str(mark)!r}, 'w')\ndef enrich(m, c): return []", "")
+    source = PluginSource(f"open({str(mark)!r}, 'w')\ndef enrich(m, c): return []", "")
     plugin = PluginSettings("bad", "linkifier")
-    shut = Worker(plugin, source, PluginsSettings(require_isolation=True), data)
-    with pytest.raises(Failure) as failed:
+    shut = PluginWorker(plugin, source, PluginsSettings(require_isolation=True), data)
+    with pytest.raises(PluginFailure) as failed:
         shut.start()
     if os.geteuid() == 0 and shut.isolation is not None and shut.isolation.user is not None:
         pytest.skip("another user")
     assert failed.value.outcome == "unisolated"
     assert not mark.exists()
     assert not shut.running
-    loose = Worker(plugin, source, PluginsSettings(require_isolation=False), data)
+    loose = PluginWorker(plugin, source, PluginsSettings(require_isolation=False), data)
     loose.start()
     assert mark.exists()
     loose.stop()
@@ -368,11 +370,11 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
     user = (
         "assert os.getresuid() == (65534,) * 3 and os.getresgid() == (65534,) * 3, os.getresuid()"
     )
-    found, by = run(
+    results, by = run(
         {**WRITES, **READS, "back": "os.setuid(0)", "fork": "os.fork()", "who": user,
          "groups": "assert os.getgroups() == []"}
     )  # fmt: skip
-    assert {name for name, came in found.items() if came == "done"} == {"who", "groups"}
+    assert {name for name, came in results.items() if came == "done"} == {"who", "groups"}
     assert contents(data) == before
     assert (by.isolation.user, by.isolation.write, by.isolation.read) == (65534, "denied", "denied")
     assert by.isolation.subprocesses == "denied"
@@ -385,11 +387,11 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
 
 
 def test_a_descendant_does_not_outlive_its_plugin(run, tmp_path):
-    found, by = run(
+    results, by = run(
         {"fork": "globals()['pid'] = os.fork()\nif pid == 0:\n    import time; time.sleep(60)"},
         subprocesses=True,
     )
-    assert found == {"fork": "done"}
+    assert results == {"fork": "done"}
     group = by._child.pid
     by.stop()
     with gevent.Timeout(10):

@@ -4,8 +4,8 @@ import gevent
 import pytest
 
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.hub.plugins.source import Source
-from appliance.hub.plugins.worker import Failure, Worker
+from appliance.hub.plugins.source import PluginSource
+from appliance.hub.plugins.worker import PluginFailure, PluginWorker
 
 
 @pytest.fixture
@@ -16,39 +16,39 @@ def worker(tmp_path):
     def make(text, type_="linkifier", **settings):
         own = PluginSettings("p", type_)
         general = PluginsSettings(require_isolation=False, **settings)
-        made.append(Worker(own, Source(text, ""), general, tmp_path / ".agentlip"))
+        made.append(PluginWorker(own, PluginSource(text, ""), general, tmp_path / ".agentlip"))
         return made[-1]
 
     yield make
-    for one in made:
-        one.stop()
+    for process in made:
+        process.stop()
     gevent.sleep(0.05)
 
 
 def failing(worker, message=b"{}"):
-    with pytest.raises(Failure) as failed:
+    with pytest.raises(PluginFailure) as failed:
         worker.ask(message)
     return failed.value
 
 
-def test_nothing_runs_before_there_is_work_and_nothing_long_after_it(workshop):
-    workshop.marks(idle_seconds=60.0)
-    process = workshop.runner().plugin.worker
+def test_process_runs_only_while_there_is_work(plugin_env):
+    plugin_env.marks(idle_seconds=60.0)
+    process = plugin_env.runner().plugin.worker
     assert not process.running
-    workshop.post("!word")
-    workshop.rounds()
-    workshop.clock.pass_seconds(59)
-    workshop.round()
+    plugin_env.post("!word")
+    plugin_env.rounds()
+    plugin_env.clock.pass_seconds(59)
+    plugin_env.round()
     assert process.running
-    workshop.clock.pass_seconds(2)
-    workshop.round()
+    plugin_env.clock.pass_seconds(2)
+    plugin_env.round()
     assert not process.running
-    message = workshop.post("!again")
-    workshop.rounds()
-    assert workshop.found(message) == ["!again"]
+    message = plugin_env.post("!again")
+    plugin_env.rounds()
+    assert plugin_env.words(message) == ["!again"]
 
 
-def test_one_that_used_up_half_of_its_time_is_replaced_between_two_messages(worker):
+def test_process_is_replaced_after_half_of_its_cpu_time(worker):
     text = (
         "import time\ndef enrich(message, config):\n"
         "    until = time.process_time() + 0.6\n"
@@ -62,22 +62,22 @@ def test_one_that_used_up_half_of_its_time_is_replaced_between_two_messages(work
         assert not busy.running
 
 
-def test_what_it_does_to_its_arguments_and_globals_stays_its_own(worker):
+def test_arguments_are_fresh_for_each_message(worker):
     text = (
         "count = 0\ndef enrich(message, config):\n"
         "    global count; count += 1\n"
         "    message['a'] = config['b'] = 1\n"
         "    return [count, len(message), len(config)]\n"
     )
-    one = worker(text)
-    assert bytes(one.ask(b'{"x":1}')) == b"[1,2,1]"
-    assert bytes(one.ask(b'{"x":1}')) == b"[2,2,1]"
+    process = worker(text)
+    assert bytes(process.ask(b'{"x":1}')) == b"[1,2,1]"
+    assert bytes(process.ask(b'{"x":1}')) == b"[2,2,1]"
 
 
 def test_its_version_is_shown(worker):
-    one = worker("VERSION = '1.2'\ndef enrich(message, config): return []")
-    one.start()
-    assert one.version == "1.2"
+    process = worker("VERSION = '1.2'\ndef enrich(message, config): return []")
+    process.start()
+    assert process.version == "1.2"
 
 
 FAULTS = {
@@ -94,17 +94,17 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("code", "outcome", "kind"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_told_by_class_and_line_and_not_by_text(worker, code, outcome, kind):
-    one = worker(f"def enrich(message, config):\n    {code}\n")
-    failure = failing(one, b'{"content_raw":"a secret"}')
+def test_error_is_reported_by_class_and_line_only(worker, code, outcome, kind):
+    process = worker(f"def enrich(message, config):\n    {code}\n")
+    failure = failing(process, b'{"content_raw":"a secret"}')
     assert failure.outcome == outcome
     assert not failure.passing
     assert failure.where.get("error_type") == kind
-    assert "secret" not in failure.sentence
-    assert "\n" not in failure.sentence
+    assert "secret" not in failure.message
+    assert "\n" not in failure.message
 
 
-def test_one_that_answers_by_itself_is_not_believed(worker):
+def test_unrequested_response_is_refused(worker):
     """It can find the line, and then hurts only itself."""
     text = (
         "import os, stat\ndef enrich(message, config):\n"
@@ -112,29 +112,42 @@ def test_one_that_answers_by_itself_is_not_believed(worker):
         "    os.write(line, b'rubbish\\n')\n"
         "    return []\n"
     )
-    one = worker(text)
-    assert failing(one).outcome == "invalid"
-    assert not one.running
+    process = worker(text)
+    assert failing(process).outcome == "invalid"
+    assert not process.running
 
 
-def test_a_second_answer_is_called_what_it_is(worker):
-    """Not too much output: it wrote a line of its own before the one it was asked for."""
+def test_second_response_is_refused(worker):
+    """Not too much output: it wrote its own line before the requested one."""
     text = (
         "import os, stat\ndef enrich(message, config):\n"
         "    line = next(n for n in range(3, 64) if stat.S_ISSOCK(os.fstat(n).st_mode))\n"
         "    os.write(line, b'{}\\n{}\\n')\n"
         "    return []\n"
     )
-    one = worker(text)
-    assert bytes(one.ask(b"{}")) == b"[]"
-    failure = failing(one)
+    process = worker(text)
+    assert bytes(process.ask(b"{}")) == b"[]"
+    failure = failing(process)
     assert failure.outcome == "invalid"
-    assert "without being asked" in failure.sentence
-    assert not one.running
+    assert "without a request" in failure.message
+    assert not process.running
 
 
-def test_a_module_that_never_ends_loading_is_given_up(worker):
-    one = worker("while True: pass", load_seconds=0.5)
-    failure = failing(one)
+def test_module_that_hangs_while_loading_times_out(worker):
+    process = worker("while True: pass", load_seconds=0.5)
+    failure = failing(process)
     assert (failure.outcome, failure.passing) == ("timeout", True)
-    assert not one.running
+    assert not process.running
+
+
+def test_pauses_double_up_to_their_limit(plugin_env):
+    text = "def enrich(message, config): raise ValueError"
+    plugin_env.use(
+        ("bad", "linkifier", text), failures_max=1, pause_seconds=30.0, pause_seconds_max=100.0
+    )
+    breaker = plugin_env.runner().plugin.breaker
+    for pause in (30, 60, 100, 100):
+        plugin_env.post("!word")
+        plugin_env.round()
+        assert breaker.seconds_left(plugin_env.clock.monotonic()) == pause
+        plugin_env.clock.pass_seconds(pause)

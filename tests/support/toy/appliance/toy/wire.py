@@ -21,5 +21,5 @@ class Notes(Struct, frozen=True):
 
 class TooManyNotes(Exhausted):
     code = "TOO_MANY_NOTES"
-    sentence = "there are too many notes"
-    advice = "raise toy.notes_max"
+    default_message = "there are too many notes"
+    default_hint = "raise toy.notes_max"

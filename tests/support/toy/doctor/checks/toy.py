@@ -2,14 +2,29 @@
 
 from collections.abc import Iterator
 
-from doctor.check import Check, Context, Finding, Severity
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
 
 
 def _full(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("toy"):
         (count,) = connection.execute("SELECT count(*) FROM note").fetchone()
         if count >= 2:
-            yield Finding(Severity.WARNING, "toy", f"there are {count} notes", "agentlip doctor")
+            yield Finding(
+                Severity.WARNING,
+                "toy",
+                f"there are {count} notes",
+                "agentlip doctor",
+                problem="full",
+            )
 
 
-CHECKS = (Check(name="toy.room", inspects="there is room for notes", find=_full),)
+CHECKS = (
+    Check(
+        name="toy.room",
+        inspects="there is room for notes",
+        reads="all notes",
+        problems=(Problem("full", "No note can be added.", "Remove a note."),),
+        find=_full,
+    ),
+)

@@ -1,0 +1,416 @@
+"""Administration of streams: statistics, inspection, pauses, redrives, purges, trigger tests."""
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Any
+
+import msgspec
+
+from appliance.courier import wire
+from appliance.courier.access import OPERATE, READ, SUBSCRIBE, is_allowed, require
+from appliance.courier.envelope import as_dict, meta_of, parse
+from appliance.courier.fair_dispatch import dispatch
+from appliance.courier.item import DELAYED, FOREVER, StreamItem
+from appliance.courier.live_view import row_filter, row_json
+from appliance.courier.service import Courier
+from appliance.courier.stream import Stream
+from appliance.courier.trigger import RuleMatch
+from appliance.courier.view import INFLIGHT
+from appliance.kernel.auth import Principal
+from appliance.kernel.clock import iso
+from appliance.kernel.errors import Invalid
+from appliance.kernel.lease import DEAD, LEASED, READY
+from appliance.kernel.page import take_page
+from appliance.kernel.threads import yield_to_loop
+from appliance.kernel.token_bucket import TokenBucket
+
+IDS_LISTED_MAX = 1_000
+PURGE_BATCH = 1_000  # envelopes purged before other greenlets run
+STATS_BATCH = 100  # streams reported before other greenlets run
+ROW_OVERHEAD_BYTES = 200  # added to each row, more than enough for the rest of the page
+REDRIVES_MAX = 100
+PAUSE_SECONDS_MAX = 366 * 86_400.0
+FACTS_MAX_AGE_MS = 2_000.0
+NEARLY_FULL = 0.9
+FACTS = (
+    "streams",
+    "full",  # streams that are NEARLY_FULL
+    "paused",
+    "dead",  # dead letters
+    "memory_envelopes",  # envelopes that a restart would lose
+    "memory_parked",  # streams with such envelopes and without consumers
+    "oldest_ready_seconds",
+)
+_encode = msgspec.json.Encoder().encode
+
+
+class RunningRedrive:
+    """A redrive at a rate that still runs. `ids` are the dead letters left."""
+
+    def __init__(self, stream: Stream, ids: deque[str], rate: float, now: float) -> None:
+        self.stream = stream
+        self.ids = ids
+        self.bucket = TokenBucket(rate, rate, now / 1000)
+
+
+class CourierAdmin:
+    def __init__(self, courier: Courier) -> None:
+        self._courier = courier
+        self._queue = courier.queue
+        self._redrives: list[RunningRedrive] = []
+        self._inflight_leases: dict[
+            str, tuple[int, float]
+        ] = {}  # as in the view: delivery number, deadline
+        self._facts: dict[str, float] = {}
+        self._facts_ms = float("-inf")
+
+    # -- statistics -------------------------------------------------------------------
+
+    def stats(self, who: Principal, name: str) -> wire.StreamStatsReply:
+        require_visible(who, name)
+        stream = self._queue.streams.get(name)
+        if stream is None:
+            raise wire.NoSuchStream(details={"stream": name})
+        return self._stats(stream)
+
+    def all_stats(self, who: Principal) -> wire.AllStats:
+        rows = []
+        for index, (name, stream) in enumerate(sorted(self._queue.streams.items())):
+            if index % STATS_BATCH == STATS_BATCH - 1:
+                yield_to_loop()  # there can be thousands of streams
+            if is_visible(who, name):
+                rows.append(wire.NamedStats(name, self._stats(stream)))
+        return wire.AllStats(rows, self._courier.boot_id)
+
+    def _stats(self, stream: Stream) -> wire.StreamStatsReply:
+        now = self._courier.now()
+        stats, counts = stream.stats, stream.counts()
+        rate_in, rate_out = stats.rates(now)
+        p50, p95 = stats.percentiles()
+        fit = self._courier.pipeline.contexts.get(stream.name)
+        return wire.StreamStatsReply(
+            depth=stream.depth,
+            inflight=stream.leased,
+            rate_in=round(rate_in, 2),
+            rate_out=round(rate_out, 2),
+            lat_p50=round(p50, 3),
+            lat_p95=round(p95, 3),
+            last_ts=iso(fit.last_ms) if fit is not None and fit.last_ms else None,
+            ready=counts["ready"],
+            delayed=counts["delayed"],
+            dead=counts["dead"],
+            bytes=stream.bytes,
+            oldest_ready_ms=round(stream.oldest_ready_ms(now), 1),
+            subscribers=len(stream.subscriptions),
+            credit=sum(subscription.consumer.credit for subscription in stream.subscriptions),
+            paused=stream.paused,
+            paused_until=self._clock_time(stream.paused_until),
+            durable=stream.policy.durable,
+            enqueued=stats.enqueued,
+            delivered=stats.delivered,
+            acked=stats.acked,
+            nacked=stats.failed + stats.rejected + stats.released,
+            redelivered=stats.redelivered,
+            duplicates=stats.duplicates,
+            dropped=stats.dropped,
+            boot_id=self._courier.boot_id,
+        )
+
+    def facts(self) -> dict[str, float]:
+        """Facts for the doctor, at most FACTS_MAX_AGE_MS old."""
+        now = self._courier.now()
+        if now - self._facts_ms >= FACTS_MAX_AGE_MS:
+            self._facts_ms = now
+            self._facts = self._collect_facts(now)
+        return self._facts
+
+    def _collect_facts(self, now: float) -> dict[str, float]:
+        facts = dict.fromkeys(FACTS, 0.0)
+        for stream in self._queue.streams.values():
+            policy, count = stream.policy, len(stream.items)
+            facts["streams"] += 1
+            facts["paused"] += stream.paused
+            facts["dead"] += len(stream.dead)
+            facts["full"] += (
+                count >= policy.depth_max * NEARLY_FULL
+                or stream.bytes >= policy.bytes_max * NEARLY_FULL
+            )
+            if count and not policy.durable:
+                facts["memory_envelopes"] += count
+                facts["memory_parked"] += not stream.subscriptions
+            oldest = stream.oldest_ready_ms(now) / 1000
+            facts["oldest_ready_seconds"] = max(facts["oldest_ready_seconds"], oldest)
+        return facts
+
+    # -- inspection ----------------------------------------------------------------------
+
+    def peek(self, who: Principal, query: wire.PeekQuery) -> wire.EnvelopePage:
+        stream = self._courier.existing_stream(who, SUBSCRIBE, query.stream)
+        limit = min(query.limit, self._courier.settings.page_max)
+        envelopes: list[wire.EnvelopeDetails] = []
+        left = self._courier.settings.delivery_bytes_max
+        skipping = query.after is not None
+        for item in stream.listed(query.state):
+            if skipping:
+                skipping = item.id != query.after
+                continue
+            details = self._details(item)
+            left -= _bytes(details)  # the history can be larger than the envelope
+            if envelopes and (len(envelopes) == limit or left < 0):
+                return wire.EnvelopePage(envelopes, True, self._courier.boot_id)
+            envelopes.append(details)
+        if skipping:
+            raise wire.NoSuchEnvelope(
+                "the envelope in `after` is no longer in the stream",
+                details={"field": "after", "id": query.after, "stream": query.stream},
+                hint="start again without after",
+            )
+        return wire.EnvelopePage(envelopes, False, self._courier.boot_id)
+
+    def envelope(self, who: Principal, query: wire.EnvelopeQuery) -> wire.EnvelopeDetails:
+        stream = self._courier.existing_stream(who, SUBSCRIBE, query.stream)
+        item = stream.find(query.id)
+        if item is None:
+            raise wire.NoSuchEnvelope(details={"id": query.id, "stream": query.stream})
+        return self._details(item)
+
+    def _details(self, item: StreamItem) -> wire.EnvelopeDetails:
+        waits = item.state in (DELAYED, LEASED)
+        return wire.EnvelopeDetails(
+            id=item.id,
+            stream=item.stream.name,
+            state=item.state,
+            envelope=msgspec.Raw(item.body),
+            enqueued_at=self._clock_time(item.at) or "",
+            attempts=item.attempts,
+            failures=item.failures,
+            priority=item.priority,
+            partition_key=item.key,
+            due_at=self._clock_time(item.deadline) if waits else None,
+            expires_at=None if item.expires == FOREVER else self._clock_time(item.expires),
+            consumer=item.consumer.name if item.consumer is not None else None,
+            reason=item.reason if item.state == DEAD else None,
+            error=item.error or None,
+            dead_at=self._clock_time(item.since) if item.state == DEAD else None,
+            history=[
+                wire.FailedDelivery(self._clock_time(at) or "", consumer, outcome, error)
+                for at, consumer, outcome, error in item.history or ()
+            ],
+        )
+
+    def _clock_time(self, at: float | None) -> str | None:
+        """The wall-clock time of an instant of the queue's monotonic clock."""
+        if at is None:
+            return None
+        return iso(int(self._courier.clock.now_ms() + at - self._courier.now()))
+
+    # -- views ----------------------------------------------------------------------------
+
+    def snapshot(self, who: Principal, query: wire.ViewQuery) -> wire.ViewSnapshot:
+        require(who, READ, query.view)
+        view = self._courier.views.get(query.view)
+        if view is None:
+            raise wire.NoSuchView(details={"view": query.view})
+        if query.view == INFLIGHT:
+            self.refresh_inflight()
+        limit = min(query.limit, self._courier.settings.view_rows_max)
+        wanted, after = row_filter(query.filter), query.after
+        rows = view.snapshot(
+            lambda key: (after is None or key > after) and wanted(key), len(view.rows)
+        )
+        rows.sort(key=lambda row: row[0])  # `after` is an address
+        page, more = take_page(
+            (wire.ViewRow(key, row_json(row)) for key, row in rows),
+            limit,
+            self._courier.settings.delivery_bytes_max,
+            _bytes,
+        )
+        return wire.ViewSnapshot(view.name, page, more, view.version, self._courier.boot_id)
+
+    def refresh_inflight(self) -> None:
+        """Update the view `inflight`. Only called while it is watched or read."""
+        view = self._courier.views[INFLIGHT]
+        current = {
+            f"{item.stream.name}#{item.id}": item
+            for item in self._queue.leases()[: self._courier.settings.view_rows_max]
+        }
+        for key in [key for key in view.rows if key not in current]:
+            view.remove(key)
+            self._inflight_leases.pop(key, None)
+        for key, item in current.items():
+            lease = (item.delivered, item.deadline)
+            if self._inflight_leases.get(key) == lease:
+                continue
+            self._inflight_leases[key] = lease
+            row = {
+                "id": item.id,
+                "stream": item.stream.name,
+                "holder": item.consumer.name,
+                "attempt": item.delivered,
+                "until": self._clock_time(item.deadline),
+            }
+            view.put(key, row)
+
+    # -- pausing ---------------------------------------------------------------------------
+
+    def pause(self, who: Principal, command: wire.Pause) -> wire.Paused:
+        seconds = self._pause_seconds(command)
+        stream = self._courier.open_stream(who, OPERATE, command.stream)
+        now = self._courier.now()
+        until = None if seconds is None else now + seconds * 1000
+        self._queue.pause(stream, until, now)
+        return wire.Paused(stream.name, True, self._clock_time(until), self._courier.boot_id)
+
+    def _pause_seconds(self, command: wire.Pause) -> float | None:
+        """The length of the pause, from `seconds` or from `until`; without a zone that is UTC."""
+        if command.until is None:
+            return command.seconds
+        zone = command.until.tzinfo or UTC
+        at = command.until.replace(tzinfo=zone).timestamp()
+        seconds = at - self._courier.clock.now_ms() / 1000
+        if command.seconds is not None or not 0 < seconds <= PAUSE_SECONDS_MAX:
+            raise Invalid(
+                "until: must be within the next year, and without seconds",
+                details={"field": "until"},
+            )
+        return seconds
+
+    def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:
+        stream = self._courier.existing_stream(who, OPERATE, command.stream)
+        self._queue.resume(stream, self._courier.now())
+        return wire.Paused(stream.name, False, None, self._courier.boot_id)
+
+    # -- redrive and purge --------------------------------------------------------------------
+
+    def redrive(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
+        """Make matching dead letters ready again, all at once or at a rate."""
+        stream = self._courier.existing_stream(who, OPERATE, command.stream)
+        ids = [item.id for item in selected(stream, DEAD, command)]
+        if command.dry_run or not ids:
+            return self._changed(ids, len(ids), command)
+        now = self._courier.now()
+        if command.rate is not None:
+            if len(self._redrives) >= REDRIVES_MAX:
+                raise wire.WaitLimitReached(f"too many redrives are running: {REDRIVES_MAX}")
+            rate = min(command.rate, self._courier.settings.redrive_rate)
+            started = RunningRedrive(stream, deque(ids), rate, now)
+            self._redrives.append(started)
+            self._queue.timers.wake()
+            self.tick(now)
+            left = len(started.ids)
+            return self._changed(ids, len(ids) - left, command, left)
+        done = self._redrive_next(stream, deque(ids), len(ids), now)
+        return self._changed(ids, done, command, len(ids) - done)
+
+    @property
+    def is_redriving(self) -> bool:
+        return bool(self._redrives)
+
+    def tick(self, now: float) -> int:
+        """Continue running redrives; how many dead letters were redriven."""
+        moved = 0
+        for redrive in self._redrives:
+            while redrive.ids and not redrive.bucket.take(1, now / 1000):
+                if not self._redrive_next(redrive.stream, redrive.ids, 1, now):
+                    break
+                moved += 1
+        self._redrives = [redrive for redrive in self._redrives if redrive.ids]
+        return moved
+
+    def _redrive_next(self, stream: Stream, ids: deque[str], limit: int, now: float) -> int:
+        done = 0
+        while ids and done < limit and stream.has_capacity(1, 0):
+            item = stream.dead.get(ids.popleft())
+            if item is not None:
+                stream.redrive(item, now)
+            done += 1
+        dispatch(stream, now)
+        return done
+
+    def purge(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
+        """Remove matching envelopes permanently. Leased ones can't be selected."""
+        stream = self._courier.existing_stream(who, OPERATE, command.stream)
+        states = [READY, DELAYED] if command.state is None else [command.state]
+        items = [item for state in states for item in selected(stream, state, command)]
+        if not command.dry_run:
+            items = list(self._purge_each(stream, items))
+            dispatch(stream, self._courier.now())
+            self._courier.pipeline.notify_capacity(stream)
+        return self._changed([item.id for item in items], len(items), command)
+
+    def _purge_each(self, stream: Stream, items: list[StreamItem]) -> Iterator[StreamItem]:
+        for index, item in enumerate(items):
+            if index % PURGE_BATCH == PURGE_BATCH - 1:
+                yield_to_loop()  # envelopes that are leased meanwhile stay
+            if stream.purge(item):
+                yield item
+
+    def _changed(
+        self, ids: list[str], count: int, command: wire.Selection, left: int = 0
+    ) -> wire.SelectionResult:
+        return wire.SelectionResult(
+            count, ids[:IDS_LISTED_MAX], command.dry_run, self._courier.boot_id, left
+        )
+
+    # -- triggers ---------------------------------------------------------------------------
+
+    def dry_run(self, who: Principal, command: wire.DryRun) -> list[RuleMatch]:
+        """Which rules this envelope would fire. Nothing is enqueued."""
+        require(who, OPERATE, command.to)
+        limit = self._courier.settings.envelope_bytes_max
+        parsed = parse(command.envelope, command.to, limit)
+        env = as_dict(parsed.body)
+        return self._courier.engine.explain(command.to, env, self._courier.now())
+
+    def rules(self, who: Principal) -> list[dict[str, Any]]:
+        """All rules. They contain webhook URLs, so the scope must cover all streams."""
+        require(who, OPERATE, "*")
+        engine = self._courier.engine
+        return [
+            {
+                "rule": msgspec.to_builtins(rule),
+                "fired": engine.states[rule.id].fired,
+                "suppressed": engine.states[rule.id].suppressed,
+            }
+            for rule in engine.rules
+        ]
+
+
+def selected(stream: Stream, state: str, command: wire.Selection) -> Iterator[StreamItem]:
+    """The envelopes in one state that match a selection, in order."""
+    wanted = set(command.ids)
+    left = command.limit if command.limit is not None else -1
+    for item in list(stream.listed(state)):
+        if left == 0:
+            return
+        if (wanted and item.id not in wanted) or not matches_selection(item, command):
+            continue
+        left -= 1
+        yield item
+
+
+def matches_selection(item: StreamItem, command: wire.Selection) -> bool:
+    if command.reason is not None and (item.state != DEAD or item.reason != command.reason):
+        return False
+    if command.type is None and command.from_ is None and command.tag is None:
+        return True
+    meta = meta_of(item.body)
+    return (
+        (command.type is None or meta.type == command.type)
+        and (command.from_ is None or meta.sender == command.from_)
+        and (command.tag is None or command.tag in (meta.tags or ()))
+    )
+
+
+def _bytes(row: wire.EnvelopeDetails | wire.ViewRow) -> int:
+    return len(_encode(row)) + ROW_OVERHEAD_BYTES
+
+
+def is_visible(who: Principal, stream: str) -> bool:
+    return any(is_allowed(who, verb, stream) for verb in ("subscribe", "enqueue", "admin"))
+
+
+def require_visible(who: Principal, stream: str) -> None:
+    if not is_visible(who, stream):
+        require(who, SUBSCRIBE, stream)

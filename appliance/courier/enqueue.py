@@ -1,0 +1,465 @@
+"""Enqueuing: rate limit, capacity, triggers, journal, stream, view, dispatch; in this order.
+
+Most envelopes take the short path: a stream in memory with capacity and without triggers.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.courier import metrics, wire
+from appliance.courier.envelope import ParsedEnvelope, as_dict, encode, parse
+from appliance.courier.fair_dispatch import dispatch
+from appliance.courier.item import StreamItem
+from appliance.courier.journal import Journal, JournalRow, compact
+from appliance.courier.policy import is_name, matches
+from appliance.courier.queue import Queue
+from appliance.courier.settings import CourierSettings
+from appliance.courier.stream import Stream
+from appliance.courier.trigger import NO_OUTBOX, Effect, TriggerEngine, TriggerRule, of_type
+from appliance.courier.view import View, is_inbox
+from appliance.courier.writes import Entry
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
+from appliance.kernel.lease import DEAD
+from appliance.kernel.log import Log
+from appliance.kernel.token_bucket import TokenBucket
+from appliance.kernel.wakeup import Wakeup
+
+WebhookSink = Callable[[str, str, dict[str, Any]], None]
+"""(url, key, payload). Calls with the same key are one webhook, which is sent once."""
+
+RETRY_SECONDS = 1.0
+CHANGES_MAX = 5_000  # changes in one transaction of the journal
+COMPACT_AT = 100_000  # pending changes above which they are compacted
+
+
+class StreamContext:
+    """Facts of a stream that enqueuing needs. `last_ms`: the time of the last envelope."""
+
+    __slots__ = ("bucket", "inbox", "last_ms", "rules")
+
+    def __init__(
+        self, rules: tuple[TriggerRule, ...], inbox: bool, bucket: TokenBucket | None
+    ) -> None:
+        self.rules = rules
+        self.inbox = inbox
+        self.bucket = bucket
+        self.last_ms = 0
+
+
+class EnqueuePipeline:
+    def __init__(
+        self,
+        queue: Queue,
+        engine: TriggerEngine,
+        latest: View,
+        settings: CourierSettings,
+        clock: Clock,
+        log: Log,
+        journal: Journal | None,
+        webhooks: WebhookSink | None = None,
+    ) -> None:
+        """`webhooks` accepts webhooks of triggers durably, or raises."""
+        self.contexts: dict[str, StreamContext] = {}
+        self._queue = queue
+        self._engine = engine
+        self._latest = latest
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._journal = journal
+        self._webhooks = webhooks
+        self._waiting: dict[str, set[Wakeup]] = {}  # blocked producers by stream
+        self._bytes = 0  # upper bound of the bytes in all streams; forget_unused() counts them
+        self._closed = False
+        self._compact_at = COMPACT_AT
+
+    def now(self) -> float:
+        return self._clock.monotonic() * 1000
+
+    # -- streams ---------------------------------------------------------------------------
+
+    def open(self, name: str) -> Stream:
+        """The stream with this name, created if the settings allow it."""
+        stream = self._queue.streams.get(name)
+        if stream is not None:
+            return stream
+        check_name(name)
+        settings = self._settings
+        if settings.declared_only and settings.pattern_of(name) == "other":
+            raise wire.NoSuchStream(
+                "unknown stream, and only declared streams are allowed (courier.declared_only)",
+                details={"stream": name},
+            )
+        if len(self._queue.streams) >= settings.streams_max:
+            raise wire.StreamLimitReached(retry_after=RETRY_SECONDS)
+        stream = self._queue.open(name, self.now())
+        if stream.policy.durable and self._journal is None:
+            raise Unavailable("the journal of durable streams is not open")
+        self._make_context(stream)
+        return stream
+
+    def _make_context(self, stream: Stream) -> StreamContext:
+        policy = stream.policy
+        bucket = None
+        if policy.rate:
+            burst = max(policy.burst, policy.rate)
+            bucket = TokenBucket(policy.rate, burst, self._clock.monotonic())
+        context = StreamContext(self._engine.for_stream(stream.name), is_inbox(stream.name), bucket)
+        self.contexts[stream.name] = context
+        return context
+
+    def forget_unused(self) -> None:
+        """Forget the streams that the queue has forgotten, and count the bytes again."""
+        for name in [name for name in self.contexts if name not in self._queue.streams]:
+            del self.contexts[name]
+        self._bytes = sum(stream.bytes for stream in self._queue.streams.values())
+
+    # -- envelopes ---------------------------------------------------------------------------
+
+    def enqueue(self, stream: Stream, parsed: Sequence[ParsedEnvelope]) -> int:
+        """Enqueue in order and dispatch. Returns the number of duplicates."""
+        context = self.contexts.get(stream.name) or self._make_context(stream)
+        size = 0
+        for envelope in parsed:
+            size += len(envelope.body)
+        if context.bucket is not None:
+            wait = context.bucket.take(len(parsed), self._clock.monotonic())
+            if wait:
+                raise wire.RateExceeded(
+                    details={"scope": "stream", "stream": stream.name}, retry_after=wait
+                )
+        self._ensure_capacity(stream, parsed, size)
+        effects: list[tuple[Effect, str]] = []
+        if context.rules:
+            parsed, effects = self._apply_rules(stream, context.rules, parsed)
+        if stream.policy.durable:
+            duplicates = self._put_durable(stream, parsed)
+        else:
+            duplicates = self._put(stream, parsed)
+        if effects:
+            self._run_effects(effects)
+        return duplicates
+
+    def _put(
+        self, stream: Stream, parsed: Sequence[ParsedEnvelope], rows: Sequence[int] = ()
+    ) -> int:
+        now, put = self.now(), stream.put
+        duplicates, last = 0, None
+        for index, envelope in enumerate(parsed):
+            item = put(envelope.id, envelope.body, now, envelope.options)
+            if item is None:
+                duplicates += 1
+                if rows:
+                    stream.changes.append(("gone", rows[index]))
+                continue
+            last = envelope
+            if rows:
+                item.row = rows[index]
+        context = self.contexts.get(stream.name) or self._make_context(stream)
+        context.last_ms = self._clock.now_ms()
+        if context.inbox and last is not None:
+            self._update_latest(stream, last.body)
+        if stream.ready_queue.available and stream.subscriptions:
+            dispatch(stream, now)
+        if self._settings.event_log:
+            ids = [envelope.id for envelope in parsed[:100]]
+            self._log.info("courier", event="enqueue", stream=stream.name, ids=ids)
+        return duplicates
+
+    def _update_latest(self, stream: Stream, body: bytes) -> None:
+        unseen = self._latest.put(stream.name, body)
+        if unseen and self._journal is not None:
+            self._queue.changes += [("unseen", name) for name in unseen]
+
+    def _put_durable(self, stream: Stream, parsed: Sequence[ParsedEnvelope]) -> int:
+        """Write the journal first, with capacity reserved in the stream until it is written."""
+        new: dict[str, ParsedEnvelope] = {}
+        for envelope in parsed:
+            if not stream.has_id(envelope.id):
+                new.setdefault(envelope.id, envelope)
+        fresh = list(new.values())
+        if not fresh or self._journal is None:
+            return self._put(stream, parsed)
+        entries = [self._journal_entry(stream, envelope) for envelope in fresh]
+        stream.reserved += len(fresh)
+        try:
+            rows = self._journal.append(entries, is_inbox(stream.name))
+        finally:
+            stream.reserved -= len(fresh)
+        return len(parsed) - len(fresh) + self._put(stream, fresh, rows)
+
+    def _journal_entry(self, stream: Stream, envelope: ParsedEnvelope) -> Entry:
+        now_ms, options = self._clock.now_ms(), envelope.options
+        ttl_ms = options.ttl_ms or stream.policy.ttl_ms
+        return (
+            stream.name, envelope.id, envelope.body, options.priority, options.key, now_ms,
+            now_ms + int(options.delay_ms) if options.delay_ms else None,
+            now_ms + int(ttl_ms) if ttl_ms else None,
+        )  # fmt: skip
+
+    # -- capacity ------------------------------------------------------------------------------
+
+    def _ensure_capacity(self, stream: Stream, parsed: Sequence[ParsedEnvelope], size: int) -> None:
+        """Make sure that all of them fit, or raise."""
+        total_max = self._settings.bytes_total_max
+        self._bytes += size
+        if self._bytes > total_max:
+            self.forget_unused()
+            if self._bytes + size > total_max:
+                raise wire.MemoryFull(details={"limit": total_max}, retry_after=RETRY_SECONDS)
+            self._bytes += size
+        if stream.has_capacity(len(parsed), size):
+            return
+        parsed = [envelope for envelope in parsed if not stream.has_id(envelope.id)]
+        size = sum(len(envelope.body) for envelope in parsed)
+        policy = stream.policy
+        if policy.overflow_policy == "drop_oldest" and stream.could_free_capacity(
+            len(parsed), size
+        ):
+            now = self.now()
+            while not stream.has_capacity(len(parsed), size):
+                if not stream.drop_oldest(now):
+                    break
+        elif policy.overflow_policy == "block" and len(parsed) <= policy.depth_max:
+            self._wait_for_capacity(stream, len(parsed), size)
+        if parsed and not stream.has_capacity(len(parsed), size):
+            raise wire.StreamFull(
+                details={"stream": stream.name, "depth": stream.depth, "limit": policy.depth_max},
+                retry_after=RETRY_SECONDS,
+            )
+
+    def _wait_for_capacity(self, stream: Stream, count: int, size: int) -> None:
+        waiting = self._waiting.setdefault(stream.name, set())
+        if sum(map(len, self._waiting.values())) >= self._settings.waiting_max:
+            raise wire.WaitLimitReached
+        wakeup = Wakeup()
+        waiting.add(wakeup)
+        deadline = self.now() + stream.policy.block_ms
+        try:
+            while not stream.has_capacity(count, size) and not self._closed:
+                left = deadline - self.now()
+                if left <= 0 or not wakeup.wait(left / 1000):
+                    return
+                wakeup.clear()
+        finally:
+            waiting.discard(wakeup)
+            if not waiting:
+                self._waiting.pop(stream.name, None)
+
+    def notify_capacity(self, stream: Stream) -> None:
+        """Wake blocked producers: an envelope has left the stream."""
+        for wakeup in tuple(self._waiting.get(stream.name, ())):
+            wakeup.set()
+
+    # -- triggers ------------------------------------------------------------------------------
+
+    def _apply_rules(
+        self, stream: Stream, rules: tuple[TriggerRule, ...], parsed: Sequence[ParsedEnvelope]
+    ) -> tuple[list[ParsedEnvelope], list[tuple[Effect, str]]]:
+        """The envelopes after enrichment, and the effects to run once they are enqueued."""
+        out: list[ParsedEnvelope] = []
+        effects: list[tuple[Effect, str]] = []
+        seen: set[str] = set()
+        for envelope in parsed:
+            matching = of_type(rules, envelope.type)
+            if not matching or envelope.id in seen or stream.has_id(envelope.id):
+                out.append(envelope)
+                continue
+            seen.add(envelope.id)
+            try:
+                env = as_dict(envelope.body)
+            except wire.InvalidEnvelope as error:
+                metrics.triggers.labels("read", "failed").inc()
+                self._log.warning("triggers can't read an envelope", code=error.code)
+                out.append(envelope)
+                continue
+            changed, wanted = self._engine.fire(matching, stream.name, env, self.now())
+            effects += [(effect, envelope.id) for effect in wanted]
+            out.append(
+                envelope if changed is None else self._parse_enriched(stream, envelope, changed)
+            )
+        return out, effects
+
+    def _parse_enriched(
+        self, stream: Stream, envelope: ParsedEnvelope, env: dict[str, Any]
+    ) -> ParsedEnvelope:
+        """The enriched envelope if it is valid, otherwise the original."""
+        try:
+            new = parse(encode(env), stream.name, self._settings.envelope_bytes_max)
+        except ApplianceError as error:
+            metrics.triggers.labels("enrich", "failed").inc()
+            self._log.warning(
+                "a trigger made an envelope invalid; it was not applied", code=error.code
+            )
+            return envelope
+        metrics.triggers.labels("enrich", "done").inc()
+        return new
+
+    def _run_effects(self, effects: Sequence[tuple[Effect, str]]) -> None:
+        """Run effects and the effects of their envelopes, at most `cascade_max`. Count failures."""
+        waiting = deque(effects)
+        left = self._settings.cascade_max
+        while waiting:
+            effect, source_id = waiting.popleft()
+            if left <= 0:
+                metrics.triggers.labels(effect.action, "suppressed").inc()
+                continue
+            left -= 1
+            outcome, began, envelope_at_fault = "done", self.now(), False
+            try:
+                waiting.extend(self._run_effect(effect, source_id))
+            except ApplianceError as error:
+                # An error that the envelope itself causes doesn't count as a failure of the rule.
+                outcome, envelope_at_fault = "failed", isinstance(error, Invalid | Forbidden)
+                self._log.warning(
+                    "a trigger failed", rule=effect.rule, action=effect.action, code=error.code
+                )
+            if not envelope_at_fault:
+                self._engine.record_outcome(effect.rule, outcome == "done", self.now())
+            metrics.triggers.labels(effect.action, outcome).inc()
+            if self._settings.event_log:
+                event = "trigger.run" if outcome == "done" else "trigger.fail"
+                self._log.info(
+                    "courier", event=event, rule=effect.rule, action=effect.action,
+                    source_id=source_id, ms=round(self.now() - began, 3),
+                )  # fmt: skip
+
+    def _run_effect(self, effect: Effect, source_id: str) -> list[tuple[Effect, str]]:
+        if effect.action == "emit":
+            metrics.emitted.labels(effect.to).inc()
+            return []
+        if effect.action == "webhook":
+            if self._webhooks is None:
+                raise Unavailable(NO_OUTBOX)
+            self._webhooks(effect.to, f"courier-{effect.rule}-{source_id}", effect.envelope)
+            return []
+        if not any(matches(glob, effect.to) for glob in self._settings.trigger_targets):
+            raise Forbidden("courier.trigger_targets does not include that stream")
+        stream = self.open(effect.to)
+        parsed = [parse(encode(effect.envelope), effect.to, self._settings.envelope_bytes_max)]
+        if stream.policy.overflow_policy != "block":
+            self._ensure_capacity(stream, parsed, len(parsed[0].body))
+        elif not stream.has_capacity(1, len(parsed[0].body)):
+            raise wire.StreamFull(details={"stream": stream.name})
+        context = self.contexts.get(stream.name) or self._make_context(stream)
+        more: list[tuple[Effect, str]] = []
+        if context.rules:
+            parsed, more = self._apply_rules(stream, context.rules, parsed)
+        if stream.policy.durable:
+            self._put_durable(stream, parsed)
+        else:
+            self._put(stream, parsed)
+        return more
+
+    # -- durable streams -----------------------------------------------------------------------
+
+    def recover(self, journal: Journal) -> None:
+        """Restore everything from the journal. Envelopes that were leased are ready again."""
+        now, now_ms = self.now(), self._clock.now_ms()
+        state = journal.load_state(now_ms - int(self._settings.recent_seconds * 1000))
+        by_stream: dict[str, list[tuple[int, str]]] = {}
+        for stream, index, id_ in state.acked:
+            by_stream.setdefault(stream, []).append((index, id_))
+        for stream, acked in by_stream.items():
+            self._open_durable(stream).recent_ids.restore(
+                [id_ for _, id_ in acked], acked[-1][0] + 1
+            )
+        self.restore_rows(journal.read_new_rows(), state.attempts)
+        for stream, body in state.latest:
+            unseen = self._latest.put(stream, body)
+            self._queue.changes += [("unseen", each) for each in unseen]
+        for stream, until_ms in state.paused:
+            until = None if until_ms is None else now + until_ms - now_ms
+            self._queue.set_paused(self._open_durable(stream), until)
+
+    def _open_durable(self, name: str) -> Stream:
+        """A stream in the journal. It stays durable until it is forgotten, even if the settings no
+        longer declare it durable."""
+        stream = self._queue.streams.get(name)
+        if stream is None:
+            stream = self._queue.open(name, self.now())
+            stream.policy = msgspec.structs.replace(stream.policy, durable=True)
+            self._make_context(stream)
+        return stream
+
+    def restore_rows(self, rows: Sequence[JournalRow], attempts: Mapping[int, list[Any]]) -> None:
+        """Put envelopes from the journal into their streams."""
+        now, now_ms = self.now(), self._clock.now_ms()
+        for row in rows:
+            stream = self._open_durable(row.stream)
+            if stream.has_id(row.id):  # its producer got no answer and sent it again
+                stream.changes.append(("gone", row.number))
+                continue
+            item = StreamItem(stream, row.id, row.body, 0, now - max(0, now_ms - row.accepted_ms))
+            item.row, item.key, item.priority = row.number, row.key, row.priority
+            item.attempts, item.failures, item.error = row.attempts, row.failures, row.error
+            item.delivered = row.attempts
+            if row.number in attempts:
+                item.history = [
+                    (now + at - now_ms, *message) for at, *message in attempts[row.number]
+                ]
+            if row.reason is not None:
+                item.state, item.reason = DEAD, row.reason
+                if row.due_ms is not None:
+                    item.since = now + row.due_ms - now_ms
+            if row.expires_ms is not None:
+                item.expires = now + row.expires_ms - now_ms
+            stream.restore(item, 0.0 if row.due_ms is None else row.due_ms - now_ms, now)
+        if rows:
+            self._log.info("durable streams recovered", envelopes=len(rows))
+
+    def reload_journal(self) -> None:
+        """Read envelopes that a writer process stored before it died without reporting them. The
+        error for their producers says that the outcome is unknown."""
+        if self._journal is None:
+            return
+        rows = self._journal.read_new_rows()
+        self.restore_rows(rows, {})
+        for name in {row.stream for row in rows}:
+            dispatch(self._queue.streams[name], self.now())
+
+    def flush(self) -> int:
+        """Write pending changes to the journal, at most CHANGES_MAX. Returns how many."""
+        if self._journal is None:
+            return 0
+        changes = self._queue.changes
+        batch = changes[:CHANGES_MAX]
+        if not batch:
+            return 0
+        del changes[: len(batch)]
+        try:
+            return self._journal.apply(batch)
+        except ApplianceError:
+            changes[:0] = batch  # tried again later, in the same order
+            if len(changes) > self._compact_at:
+                changes[:] = compact(changes)
+                self._compact_at = max(COMPACT_AT, 2 * len(changes))
+            raise
+
+    def stop_waiting(self) -> None:
+        """Wake all blocked producers, and block no more."""
+        self._closed = True
+        for signals in self._waiting.values():
+            for wakeup in signals:
+                wakeup.set()
+
+    def close(self) -> None:
+        """Write all pending changes to the journal."""
+        try:
+            while self.flush():
+                pass
+        except ApplianceError as error:
+            self._log.error("the last acks were not written to the journal", code=error.code)
+
+
+def check_name(stream: str) -> None:
+    if not is_name(stream):
+        raise Invalid(
+            "to: a stream's name must be printable, without `*` and without empty parts",
+            details={"field": "to", "stream": stream[:100]},
+            hint="use a name such as agents/Jen/inbox",
+        )

@@ -1,0 +1,200 @@
+"""Live views: changes of a view, as server-sent events or on a WebSocket.
+
+    data: {"connected": true, "view": …, "watermark": 41, "boot_id": …}
+    data: {"addr": "agents/Jen/inbox", "env": {…}, "op": "update", "watermark": 42}
+
+Clients can limit what they get with credit: `?credit=N`, and on the socket `{"credit": N}`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appliance.courier import metrics, wire
+from appliance.courier.access import READ, require
+from appliance.courier.envelope import encode
+from appliance.courier.policy import matches
+from appliance.courier.service import Courier
+from appliance.courier.sockets import decode_frame, error_frame
+from appliance.courier.view import View, Watcher
+from appliance.kernel.auth import Principal
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.wakeup import Wakeup
+from appliance.web.frame import text_frame
+from appliance.web.socket import TOO_BIG, Socket, SocketSettings
+
+BATCH_MAX = 500
+CHANGES_STEP = 20  # changes encoded before their bytes are counted
+HEARTBEAT_SECONDS = 15.0
+
+
+class CreditGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    credit: int
+
+
+_decode_grant = msgspec.json.Decoder(CreditGrant).decode
+
+
+class LiveView:
+    """One watched view, independent of the transport."""
+
+    def __init__(self, courier: Courier, who: Principal, query: wire.LiveQuery) -> None:
+        require(who, READ, query.view)
+        view = courier.views.get(query.view)
+        if view is None:
+            raise wire.NoSuchView(details={"view": query.view})
+        limit = courier.settings.credit_max
+        if query.credit is not None and query.credit > limit:
+            raise wire.CreditTooHigh(details={"field": "credit", "limit": limit})
+        self.courier = courier
+        self.wakeup = Wakeup()
+        self.view: View = view
+        self._wants = row_filter(query.filter)
+        self.watcher = Watcher(self.wakeup.set, self._wants, query.credit)
+        self._snapshot = query.snapshot
+
+    def start(self) -> list[bytes]:
+        """Start watching. Returns the first messages."""
+        rows = []
+        if self._snapshot:
+            rows = self.view.snapshot(self._wants, self.courier.settings.view_rows_max)
+        version = self.view.watch(self.watcher)
+        for key, row in rows:
+            self.watcher.add_change(key, version, "add", row)
+        hello = {
+            "connected": True,
+            "view": self.view.name,
+            "watermark": version,
+            "boot_id": self.courier.boot_id,
+        }
+        return [encode(hello)]
+
+    def take(self) -> list[bytes]:
+        messages: list[bytes] = []
+        size, bytes_max = 0, self.courier.settings.delivery_bytes_max
+        while len(messages) < BATCH_MAX and size < bytes_max:
+            changes = self.watcher.take(CHANGES_STEP)
+            messages += [
+                encode({"addr": key, "env": row_json(row), "op": change, "watermark": version})
+                for key, version, change, row in changes
+            ]
+            size = sum(map(len, messages))
+            if len(changes) < CHANGES_STEP:
+                break
+        return messages
+
+    def stop(self) -> None:
+        self.view.unwatch(self.watcher)
+
+
+class LiveViewEvents:
+    """The events of one server-sent event stream (`EventSource` of `SseStream`)."""
+
+    def __init__(self, live: LiveView) -> None:
+        if live.courier.waiting >= live.courier.settings.waiting_max:
+            raise wire.WaitLimitReached
+        live.courier.waiting += 1
+        self._live = live
+        metrics.sessions.labels("live_sse").inc()
+
+    @property
+    def closed(self) -> bool:
+        return self._live.courier.closed
+
+    def begin(self) -> list[bytes]:
+        return [sse_event(message) for message in self._live.start()]
+
+    def take(self) -> list[bytes] | None:
+        self._live.wakeup.clear()  # before reading, so that no later change is missed
+        return [sse_event(message) for message in self._live.take()] or None
+
+    def wait(self, seconds: float) -> bool:
+        return self._live.wakeup.wait(seconds)
+
+    def wake(self) -> None:
+        self._live.wakeup.set()
+
+    def end(self) -> None:
+        self._live.stop()
+        self._live.courier.waiting -= 1
+        metrics.sessions.labels("live_sse").dec()
+
+
+class LiveViewSocket:
+    """A live view on a WebSocket."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        courier: Courier,
+        who: Principal,
+        query: wire.LiveQuery,
+        settings: SocketSettings,
+    ) -> None:
+        self._socket = socket
+        self._settings = settings
+        try:
+            self._live = LiveView(courier, who, query)
+        except ApplianceError as error:
+            socket.send(error_frame(error))
+            raise
+
+    def run(self) -> int:
+        live = self._live
+        with metrics.sessions.labels("live").track_inprogress():
+            try:
+                return self._socket.run(self._on_messages, live.wakeup.set, self._write)
+            finally:
+                live.stop()
+
+    def _write(self) -> None:
+        live = self._live
+        self._socket.send(text_frames(live.start()))
+        while True:
+            live.wakeup.clear()
+            messages = live.take()
+            self._socket.flush()
+            if messages:
+                self._socket.send(text_frames(messages))
+            else:
+                live.wakeup.wait(self._settings.ping_seconds / 4)
+
+    def _on_messages(self, messages: list[bytes]) -> None:
+        watcher = self._live.watcher
+        for message in messages:
+            if len(message) > self._settings.frame_bytes_max:
+                self._socket.close(TOO_BIG, "the frame is too large")
+                break
+            try:
+                credit = decode_frame(_decode_grant, message).credit
+                limit = self._live.courier.settings.credit_max
+                if credit < 0 or (watcher.credit or 0) + credit > limit:
+                    raise wire.CreditTooHigh(details={"field": "credit", "limit": limit})
+            except ApplianceError as error:
+                self._socket.answer(error_frame(error))
+            else:
+                watcher.credit = (watcher.credit or 0) + credit
+                self._live.wakeup.set()
+
+
+def row_filter(glob: str | None) -> Callable[[str], bool]:
+    """A filter of rows by a pattern for their address; without one, all rows."""
+    if glob is None:
+        return lambda _: True
+    return lambda key: matches(glob, key)
+
+
+def row_json(row: Any) -> Any:
+    """A row for encoding as JSON: an envelope's bytes are used unchanged."""
+    return msgspec.Raw(row) if isinstance(row, bytes) else row
+
+
+def sse_event(message: bytes) -> bytes:
+    # A newline would end the event. Between JSON tokens a space means the same, and JSON strings
+    # contain no newlines.
+    return b"data: %b\n\n" % message.replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def text_frames(messages: list[bytes]) -> bytes:
+    return b"".join([text_frame(message) for message in messages])

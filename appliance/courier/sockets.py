@@ -1,0 +1,361 @@
+"""WebSockets of the courier: `/v1/subscribe` for consumers, `/v1/publish` for producers.
+
+    consumer sends   {"credit": 10}  {"ack": "e-1"}  {"ack": ["e-1", "e-2"]}  {"nack": "e-1",
+                     "delayMs": 500, "mode": "fail"}  {"extend": "e-1", "leaseMs": 60000}
+    server sends     {"deliver": {…}, "attempt": 2}
+                     or, with ?batch=N,  {"deliver": [{…}, …], "attempts": [2, …]}
+    producer sends   {"seq": 7, "to": "agents/Jen/inbox", "envelope": {…}}  or an array of them
+    server sends     {"accepted": 7}: everything up to 7 that got no error frame
+    to both          {"error": {"code": 409, "message": …, "name": …}}
+
+An invalid frame gets an error frame and changes nothing. Only a frame that is too large, or a
+client that doesn't read, ends the connection.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from appliance.courier import metrics, wire
+from appliance.courier.access import ENQUEUE
+from appliance.courier.envelope import ParsedEnvelope, encode, parse
+from appliance.courier.item import StreamItem
+from appliance.courier.service import Courier
+from appliance.courier.stream import Stream
+from appliance.kernel.auth import Principal
+from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
+from appliance.kernel.wakeup import Wakeup
+from appliance.web.body import refuse_field
+from appliance.web.frame import text_frame
+from appliance.web.socket import TOO_BIG, Socket, SocketSettings
+
+WRITE_MAX = 2_000  # deliveries joined into one write
+_decode_control = msgspec.json.Decoder(wire.ConsumerFrame).decode
+_decode_publishes = msgspec.json.Decoder(wire.PublishFrame | list[wire.PublishFrame]).decode
+_decode_publish = msgspec.json.Decoder(wire.PublishFrame).decode
+_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_sequence = msgspec.json.Decoder(wire.SequenceOnly).decode
+
+
+class ConsumerSocket:
+    """A WebSocket that delivers envelopes to a consumer while it has credit."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        courier: Courier,
+        who: Principal,
+        query: wire.SubscribeQuery,
+        settings: SocketSettings,
+    ) -> None:
+        self._socket = socket
+        self._courier = courier
+        self._who = who
+        self._query = query
+        self._settings = settings
+        self._wakeup = Wakeup()
+        self._consumer = courier.make_consumer(
+            query.name or who.id, self._wakeup.set, query.lease_ms
+        )
+        self._acks: list[str] = []
+        self._credit = 0
+
+    def run(self) -> int:
+        courier, consumer = self._courier, self._consumer
+        try:
+            courier.subscribe(self._who, consumer, self._query.stream)
+            if self._query.credit:
+                courier.grant(consumer, self._query.credit)
+        except ApplianceError as error:
+            self._socket.send(error_frame(error))
+            courier.disconnect(consumer)
+            raise
+        with metrics.sessions.labels("subscribe").track_inprogress():
+            try:
+                return self._socket.run(self._on_messages, self._wakeup.set, self._write)
+            finally:
+                courier.disconnect(consumer)
+
+    # -- the writing greenlet -------------------------------------------------------------
+
+    def _write(self) -> None:
+        consumer, socket = self._consumer, self._socket
+        batch = self._query.batch
+        while True:
+            # Clear first: dispatching while the lines below write sets it again.
+            self._wakeup.clear()
+            items = consumer.outgoing
+            count = count_fitting(items, self._courier.settings.delivery_bytes_max)
+            consumer.outgoing = items[count:]
+            if consumer.outgoing:
+                items = items[:count]
+                self._wakeup.set()
+            socket.flush()
+            if items:
+                # A lease can have expired or been released since it was dispatched.
+                still_leased = [item for item in items if item.consumer is consumer]
+                self._courier.log_deliveries(consumer, still_leased)
+                socket.send(
+                    batch_frames(still_leased, batch) if batch else delivery_frames(still_leased)
+                )
+            else:
+                self._wakeup.wait(self._settings.ping_seconds / 4)
+
+    # -- the reading greenlet ---------------------------------------------------------------
+
+    def _on_messages(self, messages: list[bytes]) -> None:
+        for message in messages:
+            if len(message) > self._settings.frame_bytes_max:
+                self._socket.close(TOO_BIG, "the frame is too large")
+                break
+            try:
+                self._handle(decode_frame(_decode_control, message))
+            except ApplianceError as error:
+                self._send_error(error)
+        self._apply()
+
+    def _handle(self, frame: wire.ConsumerFrame) -> None:
+        ack, credit = frame.ack, frame.credit
+        if ack is not UNSET:
+            if isinstance(ack, str):
+                self._acks.append(ack)
+            else:
+                self._acks += ack
+        if frame.nack is not UNSET or frame.extend is not UNSET:
+            self._apply()
+            self._nack(frame)
+        elif ack is UNSET and credit is UNSET:
+            raise Invalid(
+                "unknown operation",
+                hint="send credit, ack, nack or extend; see docs/reference/courier.md",
+            )
+        if credit is not UNSET:
+            credit_left = self._courier.settings.credit_max - self._consumer.credit - self._credit
+            if credit > credit_left:
+                self._apply()
+                self._courier.grant(self._consumer, credit)
+            else:
+                self._credit += credit
+
+    def _nack(self, frame: wire.ConsumerFrame) -> None:
+        lost: list[str] = []
+        if frame.nack is not UNSET:
+            lost += self._courier.nack(
+                self._consumer, as_list(frame.nack), frame.mode, frame.delay_ms, frame.error
+            )
+        if frame.extend is not UNSET:
+            lost += self._courier.extend(self._consumer, as_list(frame.extend), frame.lease_ms)
+        self._report_lost(lost)
+
+    def _apply(self) -> None:
+        """Apply the acks and the credit of all frames that were read together."""
+        acks, credit = self._acks, self._credit
+        self._acks, self._credit = [], 0
+        if credit:  # before the acks, so that one dispatch uses both
+            self._consumer.grant(credit, self._courier.now())
+        if acks:
+            self._report_lost(self._courier.ack(self._consumer, acks))
+        if credit:
+            self._courier.grant(self._consumer, 0)
+
+    def _report_lost(self, ids: Sequence[str]) -> None:
+        for id_ in ids:
+            self._send_error(wire.LeaseLost(), id=id_[:200])
+
+    def _send_error(self, error: ApplianceError, **more: Any) -> None:
+        self._socket.answer(error_frame(error, **more))
+
+
+class ProducerSocket:
+    """A WebSocket on which a producer sends envelopes and gets cumulative confirmations."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        courier: Courier,
+        who: Principal,
+        charge: Callable[[int], None],
+        settings: SocketSettings,
+    ) -> None:
+        self._socket = socket
+        self._courier = courier
+        self._who = who
+        self._charge = charge
+        self._settings = settings
+        self._wakeup = Wakeup()
+        self._accepted: int | None = None
+        self._stream: Stream | None = None
+        self._pending: list[ParsedEnvelope] = []
+        self._seqs: list[int] = []
+
+    def run(self) -> int:
+        with metrics.sessions.labels("publish").track_inprogress():
+            return self._socket.run(self._on_messages, self._wakeup.set, self._write)
+
+    def _write(self) -> None:
+        while True:
+            self._wakeup.clear()
+            self._socket.flush()
+            self._wakeup.wait(self._settings.ping_seconds / 4)
+
+    def _on_messages(self, messages: list[bytes]) -> None:
+        self._stream = None
+        bytes_max = self._courier.settings.envelope_bytes_max
+        for message in messages:
+            if len(message) > self._settings.frame_bytes_max:
+                self._socket.close(TOO_BIG, "the frame is too large")
+                break
+            for envelope in self._read(message):
+                self._handle(envelope, bytes_max)
+        self._insert()
+        if self._accepted is not None:
+            self._socket.answer(text_frame(b'{"accepted":%d}' % self._accepted))
+            self._accepted = None
+
+    def _read(self, message: bytes) -> list[wire.PublishFrame]:
+        """The frames in a message. In an array, only the invalid ones get errors."""
+        try:
+            frame = decode_frame(_decode_publishes, message)
+        except ApplianceError as error:
+            return self._read_each(message, error)
+        if not isinstance(frame, list):
+            return [frame]
+        if len(frame) > self._courier.settings.batch_max:
+            self._refuse_array(len(frame), {"seq": frame[0].seq})
+            return []
+        return frame
+
+    def _read_each(self, message: bytes, error: ApplianceError) -> list[wire.PublishFrame]:
+        try:
+            parts = _decode_array(message)
+        except (msgspec.DecodeError, RecursionError):
+            parts = []
+        if not parts:
+            self._send_error(error, **seq_of(message))
+            return []
+        if len(parts) > self._courier.settings.batch_max:
+            self._refuse_array(len(parts), seq_of(parts[0]))
+            return []
+        frames = []
+        for part in parts:
+            try:
+                frames.append(decode_frame(_decode_publish, part))
+            except ApplianceError as problem:
+                self._send_error(problem, **seq_of(part))
+        return frames
+
+    def _handle(self, frame: wire.PublishFrame, bytes_max: int) -> None:
+        try:
+            if self._stream is None or self._stream.name != frame.to:
+                self._insert()
+                self._stream = self._courier.open_stream(self._who, ENQUEUE, frame.to)
+            self._pending.append(parse(frame.envelope, frame.to, bytes_max))
+            self._seqs.append(frame.seq)
+        except ApplianceError as error:
+            self._send_error(error, seq=frame.seq)
+
+    def _insert(self) -> None:
+        """Enqueue what was read together for one stream; if it doesn't fit, one by one."""
+        parsed, seqs, stream = self._pending, self._seqs, self._stream
+        self._pending, self._seqs = [], []
+        if not parsed or stream is None:
+            return
+        try:
+            self._put(stream, parsed, seqs)
+        except Exhausted as error:
+            if len(parsed) == 1:
+                self._send_error(error, seq=seqs[0])
+                return
+            for envelope, seq in zip(parsed, seqs, strict=True):
+                try:
+                    self._put(stream, [envelope], [seq])
+                except ApplianceError as refusal:
+                    self._send_error(refusal, seq=seq)
+        except ApplianceError as error:
+            for seq in seqs:
+                self._send_error(error, seq=seq)
+
+    def _put(self, stream: Stream, parsed: Sequence[ParsedEnvelope], seqs: Sequence[int]) -> None:
+        self._charge(len(parsed))
+        self._courier.enqueue_parsed(self._who, stream, parsed)
+        self._accepted = seqs[-1]
+
+    def _refuse_array(self, count: int, first: dict[str, int]) -> None:
+        """Send one error for an array beyond the limit. None of it is enqueued."""
+        limit = self._courier.settings.batch_max
+        error = Invalid(
+            f"more than {limit} envelopes in an array (courier.batch_max)",
+            hint=f"send at most {limit} in one array, or raise courier.batch_max",
+        )
+        self._send_error(error, **first, count=count, limit=limit)
+
+    def _send_error(self, error: ApplianceError, **more: Any) -> None:
+        self._socket.answer(error_frame(error, **more))
+
+
+def count_fitting(items: Sequence[StreamItem], bytes_max: int) -> int:
+    """How many deliveries fit into one write; at least one, if there are any."""
+    size = 0
+    for count, item in enumerate(items[:WRITE_MAX]):
+        size += len(item.body)
+        if size > bytes_max:
+            return max(count, 1)
+    return min(len(items), WRITE_MAX)
+
+
+def delivery_frames(items: Sequence[StreamItem]) -> bytes:
+    """One frame for each delivery, joined."""
+    frames = []
+    for item in items:
+        if item.delivered > 1:
+            frame = b'{"deliver":%b,"attempt":%d}' % (item.body, item.delivered)
+        else:
+            frame = b'{"deliver":%b}' % item.body
+        frames.append(text_frame(frame))
+    return b"".join(frames)
+
+
+def batch_frames(items: Sequence[StreamItem], limit: int) -> bytes:
+    """Frames with up to `limit` deliveries each, joined."""
+    return b"".join(
+        text_frame(batch_frame(items[at : at + limit])) for at in range(0, len(items), limit)
+    )
+
+
+def batch_frame(items: Sequence[StreamItem]) -> bytes:
+    envelopes = b",".join([item.body for item in items])
+    attempts = [item.delivered for item in items]
+    if max(attempts) == 1:
+        return b'{"deliver":[%b]}' % envelopes
+    return b'{"deliver":[%b],"attempts":%b}' % (envelopes, encode(attempts))
+
+
+def seq_of(part: bytes | msgspec.Raw) -> dict[str, int]:
+    """The `seq` of an invalid frame, if it is readable."""
+    try:
+        seq = _decode_sequence(part).seq
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return {} if seq is UNSET else {"seq": seq}
+
+
+def as_list(ids: str | list[str]) -> list[str]:
+    return [ids] if isinstance(ids, str) else ids
+
+
+def decode_frame(decode: Callable[[Any], Any], message: bytes | msgspec.Raw) -> Any:
+    """The decoded frame. Raises Invalid, which names the field."""
+    try:
+        return decode(message)
+    except msgspec.ValidationError as error:
+        refuse_field(str(error))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Invalid("the frame is not valid JSON") from None
+
+
+def error_frame(error: ApplianceError, **more: Any) -> bytes:
+    frame = wire.error_body(error, **more)
+    metrics.errors.labels(str(frame["code"])).inc()
+    return text_frame(encode({"error": frame}))

@@ -1,0 +1,486 @@
+"""One bounded stream: its envelopes, their states and transitions. Pure: no clock, no I/O.
+
+`now` is in milliseconds of a monotonic clock. The states are drawn in `__init__.py`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from appliance.courier.item import DELAYED, FOREVER, GONE, DeliveryOptions, Expiry, StreamItem
+from appliance.courier.policy import StreamPolicy
+from appliance.courier.ready_queue import ReadyQueue
+from appliance.courier.recent_ids import RecentIds
+from appliance.courier.stream_stats import StreamStats
+from appliance.courier.timers import Timers
+from appliance.kernel.lease import (
+    ACK,
+    DEAD,
+    EXHAUST,
+    EXPIRE,
+    LEASE,
+    LEASED,
+    NACK,
+    READY,
+    REJECT,
+    RELEASE,
+    renewed_until,
+)
+
+NO_OPTIONS = DeliveryOptions()
+
+
+class ConsumerLeases(Protocol):
+    """What a stream needs of a consumer; see `Consumer`."""
+
+    inflight: dict[str, StreamItem]
+    same_id_items: dict[str, list[StreamItem]]
+
+
+class Stream:
+    """`items` are the ready, delayed and leased envelopes, `dead` the dead letters."""
+
+    def __init__(
+        self,
+        name: str,
+        policy: StreamPolicy,
+        timers: Timers,
+        deferred_streams: set["Stream"] | None = None,
+        changes: list[tuple[Any, ...]] | None = None,
+    ) -> None:
+        """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer. A
+        durable one adds to `changes` what is to be written to the journal (writes.py)."""
+        self.name = name
+        self.policy = policy
+        self.items: dict[str, StreamItem] = {}
+        self.dead: dict[str, StreamItem] = {}
+        self.ready_queue = ReadyQueue(policy.aging_ms)
+        self.leased = 0
+        self.delayed = 0
+        self.bytes = 0
+        self.dead_bytes = 0  # the part of `bytes` in dead letters
+        self.reserved = 0  # envelopes that are being written to the journal
+        self.paused = False
+        self.paused_until: float | None = None
+        self.stats = StreamStats()
+        self.recent_ids = RecentIds(policy.recent_max, policy.recent_seconds)
+        self.changes: list[tuple[Any, ...]] = [] if changes is None else changes
+        self.subscriptions: list[Any] = []
+        self.min_served = 0
+        self.deferred_streams: set[Stream] = set() if deferred_streams is None else deferred_streams
+        self._timers = timers
+        self._order = 0
+
+    # -- enqueue --------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        return len(self.items)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is anything that forgetting the stream would lose."""
+        return bool(self.items or self.dead or self.paused or self.reserved)
+
+    def has_capacity(self, count: int, size: int) -> bool:
+        policy = self.policy
+        return (
+            len(self.items) + self.reserved + count <= policy.depth_max
+            and self.bytes + size <= policy.bytes_max
+        )
+
+    def could_free_capacity(self, count: int, size: int) -> bool:
+        """Whether dropping ready envelopes would free enough; if not, none should be dropped."""
+        stuck = len(self.items) - self.ready_queue.ready_count + self.reserved
+        policy = self.policy
+        return stuck + count <= policy.depth_max and self.dead_bytes + size <= policy.bytes_max
+
+    def has_id(self, id_: str) -> bool:
+        """Whether the id is in the stream or was acked recently."""
+        return id_ in self.items or id_ in self.recent_ids or id_ in self.dead
+
+    def find(self, id_: str) -> StreamItem | None:
+        return self.items.get(id_) or self.dead.get(id_)
+
+    def oldest_ready_ms(self, now: float) -> float:
+        oldest = self.ready_queue.oldest()
+        return 0.0 if oldest is None else now - oldest.since
+
+    def put(
+        self, id_: str, body: bytes, now: float, options: DeliveryOptions = NO_OPTIONS
+    ) -> StreamItem | None:
+        """Add an envelope; None if its id is a duplicate. The caller has checked the capacity."""
+        if id_ in self.items or id_ in self.recent_ids or id_ in self.dead:
+            self.stats.duplicates += 1
+            return None
+        self._order += 1
+        item = StreamItem(self, id_, body, self._order, now)
+        self.items[id_] = item
+        self.bytes += len(body)
+        self.stats.enqueued += 1
+        item.priority = options.priority
+        item.key = options.key
+        ttl_ms = options.ttl_ms or self.policy.ttl_ms
+        if ttl_ms:
+            self._set_expiry(item, now + ttl_ms)
+        if options.delay_ms:
+            self._delay(item, now + options.delay_ms)
+        else:
+            self.ready_queue.add(item)
+        return item
+
+    def _set_expiry(self, item: StreamItem, at: float) -> None:
+        item.expires = at
+        item.expiry = Expiry(item)
+        self._timers.set(item.expiry, at)
+
+    def drop_oldest(self, now: float) -> bool:
+        """Drop the oldest available envelope. False if there is none."""
+        oldest = self.ready_queue.oldest()
+        if oldest is None:
+            return False
+        self._drop_waiting(oldest, "full")
+        return True
+
+    # -- deliver ---------------------------------------------------------------------
+
+    def defer_dispatch(self) -> None:
+        """Dispatch again in the next tick, which comes soon."""
+        self.deferred_streams.add(self)
+        self._timers.wake()
+
+    def claim(
+        self, limit: int, consumer: ConsumerLeases, now: float, lease_ms: int
+    ) -> list[StreamItem]:
+        """Lease the next envelopes, at most `limit`, until `now + lease_ms`."""
+        if self.paused:
+            return []
+        taken = self.ready_queue.take(limit, now)
+        deadline = now + lease_ms
+        bucket = self._timers.lease_bucket(lease_ms)
+        inflight, name = consumer.inflight, self.name
+        any_expired = False
+        for item in taken:
+            if item.expires <= now:
+                any_expired = True
+                continue
+            item.state = LEASED
+            item.consumer = consumer
+            item.leased_at = now
+            item.attempts += 1
+            item.delivered += 1
+            item.lease_bucket = bucket
+            if bucket is None:
+                self._timers.set(item, deadline)
+            else:
+                item.deadline = deadline
+                bucket[item] = None
+            key = item.id
+            if key in inflight:
+                consumer.same_id_items.setdefault(key, []).append(item)
+                key = f"{key}\0{name}"
+            inflight[key] = item
+        if any_expired:
+            taken = self._without_expired(taken, now)
+        self.leased += len(taken)
+        self.stats.record_deliveries(taken, now)
+        return taken
+
+    def _without_expired(self, taken: list[StreamItem], now: float) -> list[StreamItem]:
+        for item in taken:
+            if item.state == READY:
+                self.ready_queue.unblock_key(item)
+                self._expire(item, now)
+        return [item for item in taken if item.state == LEASED]
+
+    # -- end of a lease ------------------------------------------------------------------
+
+    def ack(self, item: StreamItem) -> None:
+        """The envelope is done: remove it."""
+        self._end_lease(item, ACK)
+        self.stats.acked += 1
+        if self.policy.durable:
+            ordinal = self.recent_ids.total
+            change = ("acked", item.row, self.name, ordinal, self.policy.recent_max, item.id)
+            self.changes.append(change)
+        self.recent_ids.add(item.id)
+        self._remove(item)
+        if item.key is not None:
+            self.ready_queue.unblock_key(item)
+
+    def release(self, item: StreamItem, now: float, delay_ms: float = 0) -> None:
+        """Return the envelope without counting the attempt."""
+        self._end_lease(item, RELEASE)
+        item.attempts -= 1
+        self.stats.released += 1
+        self._requeue(item, now, delay_ms)
+
+    def fail(
+        self, item: StreamItem, now: float, error: str = "", delay_ms: float | None = None
+    ) -> bool:
+        """Count a failed attempt and redeliver. True if it became a dead letter instead."""
+        self._record_attempt(item, now, "failed", error)
+        item.failures += 1
+        item.error = error
+        self.stats.failed += 1
+        return self._retry(item, now, NACK, "max_deliveries", delay_ms)
+
+    def reject(self, item: StreamItem, now: float, error: str = "") -> None:
+        """Make the envelope a dead letter at once."""
+        self._record_attempt(item, now, "rejected", error)
+        self._end_lease(item, REJECT)
+        item.error = error
+        self.stats.rejected += 1
+        self._dead_letter(item, now, "rejected")
+
+    def extend(self, item: StreamItem, now: float, lease_ms: int) -> float:
+        """Let the lease end `lease_ms` from now, within its total limit. Returns the new end."""
+        if item.lease_bucket is not None:
+            item.lease_bucket.pop(item, None)
+            item.lease_bucket = None
+        until = renewed_until(item.leased_at, now, lease_ms, self.policy.lease_total_ms_max)
+        self._timers.set(item, until)
+        return until
+
+    def _record_attempt(self, item: StreamItem, now: float, outcome: str, error: str) -> None:
+        """Add a failed attempt to the history."""
+        limit = self.policy.attempts_kept_max
+        if not limit:
+            return
+        history = item.history = item.history or []
+        consumer = item.consumer.name
+        history.append((now, consumer, outcome, error))
+        if len(history) > limit:
+            del history[0]
+        if self.policy.durable:
+            self.changes.append(("failed_attempt", item.row, limit, consumer, outcome, error))
+
+    def _end_lease(self, item: StreamItem, event: str) -> None:
+        """Raises IllegalTransition if it is not leased."""
+        item.state = LEASE.after(item.state, event)
+        if item.lease_bucket is not None:
+            item.lease_bucket.pop(item, None)
+            item.lease_bucket = None
+        else:
+            self._timers.cancel(item)
+        self.leased -= 1
+        consumer = item.consumer
+        inflight = consumer.inflight
+        item.consumer = None
+        if inflight.get(item.id) is item:
+            del inflight[item.id]
+            return
+        del inflight[f"{item.id}\0{self.name}"]
+        same_id = consumer.same_id_items[item.id]
+        same_id.remove(item)
+        if not same_id:
+            del consumer.same_id_items[item.id]
+
+    def _retry(
+        self,
+        item: StreamItem,
+        now: float,
+        event: str,
+        reason: str,
+        delay_ms: float | None = None,
+    ) -> bool:
+        """End the lease with `event`, or with a dead letter if no attempts are left."""
+        retry_ms = self.policy.retry_delay_ms(item.attempts)
+        if retry_ms is None:
+            self._end_lease(item, EXHAUST)
+            self._dead_letter(item, now, reason)
+            return True
+        self._end_lease(item, event)
+        self._requeue(item, now, retry_ms if delay_ms is None else delay_ms)
+        return False
+
+    def _requeue(self, item: StreamItem, now: float, delay_ms: float) -> None:
+        """Return it to the tail, or to the head of its key, now or after `delay_ms`."""
+        if item.expires <= now:
+            self.ready_queue.unblock_key(item)
+            self._expire(item, now)
+            return
+        self._order += 1
+        item.order = self._order
+        if self.policy.durable:
+            self.changes.append(("returned", item.row, item.attempts, item.failures, delay_ms))
+        if delay_ms > 0:
+            self._delay(item, now + delay_ms)
+        else:
+            item.since = now
+            self.ready_queue.put_back(item)
+
+    # -- time ------------------------------------------------------------------------------
+
+    def _delay(self, item: StreamItem, until: float) -> None:
+        item.state = DELAYED
+        self.delayed += 1
+        self._timers.set(item, until)
+
+    def on_timer(self, item: StreamItem, now: float) -> str:
+        """The lease or the delay of `item` is over. Returns what happened, or an empty string."""
+        if item.state == LEASED:
+            item.lease_bucket = None
+            self._record_attempt(item, now, "lease_expired", "")
+            self.stats.expired_leases += 1
+            self._retry(item, now, EXPIRE, "lease_expired")
+            return "lease_expired"
+        if item.state == DELAYED:
+            self.delayed -= 1
+            item.state, item.since = READY, now
+            if item.expires <= now:
+                self.ready_queue.unblock_key(item)
+                self._expire(item, now)
+                return "expired"
+            self._order += 1
+            item.order = self._order
+            self.ready_queue.put_back(item)
+            return "due"
+        return ""
+
+    def on_expiry(self, item: StreamItem, now: float) -> bool:
+        """Its time to live is over. A leased envelope expires when it comes back."""
+        if item.state not in (READY, DELAYED):
+            return False
+        self._withdraw(item)
+        self._expire(item, now)
+        return True
+
+    def _expire(self, item: StreamItem, now: float) -> None:
+        """Drop it or make it a dead letter. It is not in the ready queue and has no timer."""
+        self.stats.expired += 1
+        if self.policy.ttl_action == "dead":
+            self._dead_letter(item, now, "expired")
+        else:
+            item.state = GONE
+            self._drop(item, "expired")
+
+    # -- dead letters ----------------------------------------------------------------------
+
+    def _dead_letter(self, item: StreamItem, now: float, reason: str) -> None:
+        self.ready_queue.unblock_key(item)
+        del self.items[item.id]
+        self._cancel_expiry(item)
+        item.state = DEAD
+        item.reason = reason
+        item.since = now
+        self.dead[item.id] = item
+        self.dead_bytes += len(item.body)
+        self.stats.dead_lettered += 1
+        if self.policy.durable:
+            self.changes.append(("dead", item.row, item.attempts, reason, item.error))
+        while len(self.dead) > self.policy.dead_max:
+            self._drop_dead_letter(next(iter(self.dead.values())), "dead_full")
+
+    def redrive(self, item: StreamItem, now: float) -> StreamItem:
+        """Make a dead letter ready again, at the tail and with no attempts counted."""
+        del self.dead[item.id]
+        self.dead_bytes -= len(item.body)
+        item.state = GONE
+        self._order += 1
+        fresh = StreamItem(self, item.id, item.body, self._order, now)
+        fresh.priority, fresh.key, fresh.row = item.priority, item.key, item.row
+        fresh.history = item.history
+        self.items[fresh.id] = fresh
+        self.ready_queue.add(fresh)
+        self.stats.redriven += 1
+        if self.policy.durable:
+            self.changes.append(("redrive", item.row))
+        return fresh
+
+    # -- administration-----------------------------------------------------------------------
+
+    def listed(self, state: str | None) -> Iterator[StreamItem]:
+        """Envelopes in one state, or all, in the order of arrival."""
+        if state != DEAD:
+            yield from (i for i in self.items.values() if state is None or i.state == state)
+        if state in (None, DEAD):
+            yield from self.dead.values()
+
+    def purge(self, item: StreamItem) -> bool:
+        """Remove an envelope permanently. False if it is leased."""
+        if item.state == DEAD:
+            self._drop_dead_letter(item, "purged")
+            return True
+        if item.state in (READY, DELAYED):
+            self._drop_waiting(item, "purged")
+            return True
+        return False
+
+    def pause(self, until: float | None) -> None:
+        self.paused, self.paused_until = True, until
+
+    def resume(self) -> None:
+        self.paused, self.paused_until = False, None
+
+    def counts(self) -> dict[str, int]:
+        return {
+            READY: self.ready_queue.ready_count,
+            DELAYED: self.delayed,
+            LEASED: self.leased,
+            DEAD: len(self.dead),
+        }
+
+    def restore(self, item: StreamItem, delay_ms: float, now: float) -> None:
+        """Add an envelope from the journal. Called in the order in which they were written."""
+        self._order += 1
+        item.order = self._order
+        self.bytes += len(item.body)
+        self.stats.enqueued += 1
+        if item.state == DEAD:
+            self.dead[item.id] = item
+            self.dead_bytes += len(item.body)
+            return
+        self.items[item.id] = item
+        if item.expires != FOREVER:
+            self._set_expiry(item, item.expires)
+        if delay_ms <= 0:
+            self.ready_queue.add(item)
+            return
+        if item.attempts:  # it failed, so others of its key must wait
+            self.ready_queue.block_key(item)
+        self._delay(item, now + delay_ms)
+
+    # -- removal --------------------------------------------------------------------------------
+
+    def _drop_waiting(self, item: StreamItem, reason: str) -> None:
+        self._withdraw(item)
+        item.state = GONE
+        self.ready_queue.unblock_key(item)
+        self._drop(item, reason)
+
+    def _drop(self, item: StreamItem, reason: str) -> None:
+        self.stats.record_drop(reason)
+        self._remove(item)
+        if self.policy.durable:
+            self.changes.append(("gone", item.row))
+
+    def _withdraw(self, item: StreamItem) -> None:
+        """Remove it from the ready queue or end its delay. The caller sets its new state."""
+        if item.state == READY:
+            item.state = GONE
+            self.ready_queue.remove(item)
+        elif item.state == DELAYED:
+            self.delayed -= 1
+            self._timers.cancel(item)
+            item.state = GONE
+            self.ready_queue.unblock_key(item)
+
+    def _drop_dead_letter(self, item: StreamItem, reason: str) -> None:
+        del self.dead[item.id]
+        item.state = GONE
+        self.bytes -= len(item.body)
+        self.dead_bytes -= len(item.body)
+        self.stats.record_drop(reason)
+        if self.policy.durable:
+            self.changes.append(("gone", item.row))
+
+    def _cancel_expiry(self, item: StreamItem) -> None:
+        if item.expiry is not None:
+            self._timers.cancel(item.expiry)
+            item.expiry = None
+
+    def _remove(self, item: StreamItem) -> None:
+        del self.items[item.id]
+        if item.expiry is not None:
+            self._cancel_expiry(item)
+        self.bytes -= len(item.body)

@@ -1,0 +1,181 @@
+"""A broker elsewhere: signed HTTP requests of a member, each limited in time and size."""
+
+import ssl
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from appliance.inbox import broker_pages, wire
+from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.kernel.clock import Clock
+from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.mesh.request_signing import RequestSigner
+from appliance.mesh.signing import Signer, rotation_text
+
+T = TypeVar("T")
+
+MESHES = "/broker/v1/meshes"
+ROWS_MAX = 10_000  # rows used of one page, even if the broker sends more
+TEXT_MAX = 255  # characters of a name or key in a row
+NOT_FOUND = 404
+
+
+class HttpBrokerClient:
+    """The BrokerClient of one mesh. `send_frame` sends a frame if the broker is connected."""
+
+    def __init__(
+        self,
+        endpoint: BrokerEndpoint,
+        signer: Signer,
+        settings: InboxSettings,
+        clock: Clock,
+        send_frame: Callable[[dict[str, Any]], None],
+    ) -> None:
+        limits = HttpLimits(settings.ask_seconds, settings.ask_seconds, settings.answer_bytes_max)
+        tls = (
+            None
+            if endpoint.ca_file is None
+            else ssl.create_default_context(cafile=endpoint.ca_file)
+        )
+        self._http = HttpClient(endpoint.url, limits, "the mesh's broker", tls)
+        self._base = f"{MESHES}/{quote(endpoint.mesh, safe='')}"
+        self._mesh = endpoint.mesh
+        self._signer = signer
+        self._signing = RequestSigner(clock, endpoint.broker_id)
+        self._send_frame = send_frame
+
+    def subscribe(self, topic: str) -> None:
+        self._request("PUT", self._subscription(topic))
+
+    def unsubscribe(self, topic: str) -> None:
+        try:
+            self._request("DELETE", self._subscription(topic))
+        except wire.BrokerRefused as refusal:
+            if refusal.details.get("status") != NOT_FOUND:
+                raise  # a topic that does not exist has no subscribers
+
+    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
+        own = self._signer.public_hex
+
+        def parse(row: dict[str, Any]) -> tuple[str, bool]:
+            return _text(row, "name"), own in row.get("subscribers", ())
+
+        fetch = self._page_fetcher("topics", "places", parse)
+        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.topic_bytes)
+
+    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[wire.Peer], str]:
+        own = self._signer.public_hex
+
+        def parse(row: dict[str, Any]) -> wire.Peer:
+            key = _text(row, "pubkey")
+            connected = bool(row.get("connected"))
+            return wire.Peer(key, _text(row, "name"), _text(row, "state"), connected, key == own)
+
+        fetch = self._page_fetcher("members", "members", parse)
+        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.peer_bytes)
+
+    def set_status(self, status: str, visible: bool, summary: str) -> None:
+        del visible, summary  # brokers only have a status
+        self._send_frame({"type": "status", "status": status})
+
+    def rename(self, name: str) -> None:
+        path = f"{self._base}/members/{self._signer.public_hex}"
+        self._request("PATCH", path, {"name": name})
+
+    def rotate(self, new: Signer) -> None:
+        """Have the broker take the key of `new` for ours; signed with the one in force.
+
+        Asked again after an answer was lost, the old key is unknown and the new one a member.
+        """
+        old = self._signer.public_hex
+        proof = new.sign(rotation_text(self._mesh, old, new.public_hex)).hex()
+        self._request(
+            "POST", f"{self._base}/members/{old}/rotate",
+            {"pubkey": new.public_hex, "proof": proof},
+        )  # fmt: skip
+
+    def accepts_key(self, signer: Signer) -> bool:
+        """Whether the broker accepts this key as a member's."""
+        try:
+            self._request("GET", self._base, signer=signer)
+        except (wire.BrokerRefused, wire.BrokerNotReached):
+            return False
+        return True
+
+    def _subscription(self, topic: str) -> str:
+        return f"{self._base}/topics/{quote(topic, safe='')}/subscribers/{self._signer.public_hex}"
+
+    def _page_fetcher(
+        self, path: str, name: str, parse: Callable[[dict[str, Any]], T]
+    ) -> broker_pages.FetchPage[T]:
+        """A function that requests one page of a list; brokers limit pages in bytes too."""
+
+        def fetch(after: str, limit: int) -> tuple[list[T], str]:
+            parameters = {"after": after, "limit": limit if limit < ROWS_MAX else ""}
+            query = urlencode({key: value for key, value in parameters.items() if value})
+            answer = self._request("GET", f"{self._base}/{path}", query=query)
+            rows = [parse(row) for row in _rows_of(answer, name)[:ROWS_MAX]]
+            return rows, _text(answer, "next") if answer.get("has_more") is True else ""
+
+        return fetch
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        signer: Signer | None = None,
+        query: str = "",
+    ) -> Any:
+        """The body of a successful reply. Repeats the request if the broker's id was learned."""
+        body = b"" if content is None else msgspec.json.encode(content)
+        status, reply = self._exchange(method, path, body, signer or self._signer, query)
+        if self._signing.learn(status, reply):
+            status, reply = self._exchange(method, path, body, signer or self._signer, query)
+        if 200 <= status < 300:
+            return reply
+        if status in (408, 425, 429) or status >= 500:
+            raise wire.BrokerNotReached(
+                f"the broker returned status {status}", details={"mesh": self._mesh}
+            )
+        error = reply.get("error")
+        raise wire.BrokerRefused(
+            f"the broker refused: {error}" if isinstance(error, str) else None,
+            details={"mesh": self._mesh, "status": status, "code": reply.get("code")},
+        )
+
+    def _exchange(
+        self, method: str, path: str, body: bytes, signer: Signer, query: str
+    ) -> tuple[int, dict[str, Any]]:
+        # Requests over kept connections may be repeated, and a rotation can't be.
+        headers = {"Accept": "application/json", "Connection": "close"}
+        if body:
+            headers["Content-Type"] = "application/json"
+        headers |= self._signing.headers(signer, method, path, query, body)
+        target = f"{self._http.prefix}{path}"
+        if query:
+            target += f"?{query}"
+        try:
+            reply = self._http.request(method, target, lambda: headers, body)
+        except Unreachable as error:
+            raise wire.BrokerNotReached(str(error), details={"mesh": self._mesh}) from None
+        return reply.status, _decoded(reply.body)
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    try:
+        reply = msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return reply if isinstance(reply, dict) else {}
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    return str(row.get(name))[:TEXT_MAX]
+
+
+def _rows_of(answer: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    rows = answer.get(name)
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

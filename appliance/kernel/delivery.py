@@ -1,0 +1,74 @@
+"""Deliveries to receivers that may be down: which may start, and what became of them. Pure.
+
+Two delivery loops use these rules: the outbox's, whose sends have an end, and the broker's, whose
+rows wait until their webhook is disabled. Times are seconds of one monotonic clock.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct
+
+from appliance.kernel.circuit_breaker import CircuitBreaker
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CallOutcome = Literal["delivered", "failed", "gone"]
+"""`failed`: try again later. `gone`: the receiver wants no more calls."""
+
+
+class CallResult(Struct, frozen=True):
+    """The result of one call. `reason` is stored, so it must not contain secrets."""
+
+    outcome: CallOutcome
+    reason: str = ""
+    retry_after_seconds: float | None = None
+
+
+class Receiver:
+    """The running calls and the circuit breaker of one receiver."""
+
+    __slots__ = ("breaker", "running")
+
+    def __init__(self, failures_max: int) -> None:
+        self.breaker = CircuitBreaker(failures_max)
+        self.running = 0
+
+    def free(self, now: float, running_max: int) -> int:
+        """How many more calls may start now: none while the breaker is open, then one probe."""
+        free = max(0, running_max - self.running)
+        state = self.breaker.state(now)
+        return 0 if state == "open" else min(1, free) if state == "half-open" else free
+
+    def begin(self) -> None:
+        self.breaker.begin()
+        self.running += 1
+
+
+class Outcomes(Generic[T]):
+    """Outcomes that are not recorded yet. Those of a failed write are recorded with later ones."""
+
+    def __init__(self) -> None:
+        self._items: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, *outcomes: T) -> None:
+        self._items += outcomes
+
+    def record(self, write: Callable[[list[T]], R]) -> R:
+        """Pass all outcomes to `write`; if it raises, they are kept, in their order."""
+        batch, self._items = self._items, []
+        try:
+            return write(batch)
+        except BaseException:
+            self._items = batch + self._items
+            raise
+
+
+def in_turn(items: Sequence[T], turn: int) -> Iterator[T]:
+    """All items, beginning with another one each turn, so that none is always the last."""
+    for index in range(len(items)):
+        yield items[(index + turn) % len(items)]

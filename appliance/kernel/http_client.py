@@ -1,0 +1,164 @@
+"""Requests to one server by urllib3, over connections that are kept, all of it limited: time to
+connect, each wait for bytes, the request as a whole, and the bytes of the response.
+
+Redirects are not followed, and nothing is decompressed.
+"""
+
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import urllib3
+from msgspec import Struct
+from urllib3 import exceptions
+from urllib3.util import Timeout
+
+from appliance.kernel.pool import time_limit
+
+_CHUNK_BYTES = 65_536
+
+
+class Unreachable(Exception):
+    """There was no complete response. The message names the kind of failure, never an address."""
+
+
+class NotConnected(Unreachable):
+    """No connection was made, so nothing was sent."""
+
+
+class HttpLimits(Struct, frozen=True):
+    connect_seconds: float
+    reply_seconds: float  # from the request to the last byte of the response
+    reply_bytes_max: int
+    idle_max: int = 1  # connections that are kept while they are idle, at least 1
+
+
+class HttpResponse(Struct, frozen=True):
+    status: int
+    headers: Mapping[str, str]  # case doesn't matter
+    body: bytes
+
+
+class HttpClient:
+    """The server of `url`. Safe for many greenlets.
+
+    peer     the server in messages of errors: "the broker"
+    address  connect to this address; TLS and the header Host keep the name in `url`
+    prefix   the path of `url`, which the caller puts before its own
+    """
+
+    def __init__(
+        self,
+        url: str,
+        limits: HttpLimits,
+        peer: str,
+        tls: ssl.SSLContext | None = None,
+        address: str | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        self.prefix = parts.path.rstrip("/")
+        self._limits = limits
+        self._peer = peer
+        self._host = parts.netloc.rpartition("@")[2]
+        timeout = Timeout(connect=limits.connect_seconds, read=limits.reply_seconds)
+        host = address or parts.hostname or ""
+        self._pool: urllib3.HTTPConnectionPool
+        if parts.scheme == "https":
+            self._pool = urllib3.HTTPSConnectionPool(
+                host, parts.port, timeout, limits.idle_max,
+                ssl_context=tls or ssl.create_default_context(), server_hostname=parts.hostname,
+            )  # fmt: skip
+        else:
+            self._pool = urllib3.HTTPConnectionPool(host, parts.port, timeout, limits.idle_max)
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        headers: Callable[[], Mapping[str, str]],
+        body: bytes = b"",
+        *,
+        status_only: bool = False,
+    ) -> HttpResponse:
+        """`target`: path and query. Raises Unreachable. With `status_only` a response whose body is
+        too large or never ends is complete too, and its body is dropped.
+
+        A connection that the server closed while it was idle is replaced once, so requests must be
+        safe to repeat. `headers` is called for each attempt, so each can have its own signature.
+        """
+        limits = self._limits
+        try:
+            with time_limit(limits.connect_seconds + limits.reply_seconds):
+                opened = self._pool.num_connections
+                try:
+                    return self._exchange(method, target, headers(), body, status_only)
+                except exceptions.ProtocolError as error:
+                    kept = self._pool.num_connections == opened
+                    if not kept or not isinstance(_reason(error), ConnectionError):
+                        raise
+                    return self._exchange(method, target, headers(), body, status_only)
+        except (exceptions.HTTPError, OSError, UnicodeError) as error:
+            raise _failure(error, self._peer) from None
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, status_only: bool
+    ) -> HttpResponse:
+        response = self._pool.urlopen(
+            method, target, body or None, {"Host": self._host, **headers},
+            retries=False, redirect=False, assert_same_host=False,
+            preload_content=False, decode_content=False,
+        )  # fmt: skip
+        whole = False
+        try:
+            if status_only:
+                _drain(response, self._limits.reply_bytes_max)
+                return HttpResponse(response.status, response.headers, b"")
+            content = self._read(response)
+            whole = True
+            return HttpResponse(response.status, response.headers, content)
+        finally:
+            if whole:
+                response.release_conn()
+            else:
+                response.close()
+
+    def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
+        chunks, total = [], 0
+        while chunk := response.read(_CHUNK_BYTES):
+            total += len(chunk)
+            if total > self._limits.reply_bytes_max:
+                limit = self._limits.reply_bytes_max
+                raise Unreachable(f"the response of {self._peer} has more than {limit:,} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> None:
+    """Read some of the body, so that a server that is still writing gets no reset."""
+    with suppress(exceptions.HTTPError, OSError):
+        response.read1(bytes_max)
+
+
+def _reason(error: Exception) -> object:
+    """What urllib3 wrapped: it passes the original error as the last argument, or as its cause."""
+    return next((arg for arg in error.args if isinstance(arg, Exception)), error.__cause__)
+
+
+def _failure(error: Exception, peer: str) -> Unreachable:
+    reason = _reason(error)
+    if isinstance(error, exceptions.NewConnectionError):
+        if isinstance(reason, ConnectionRefusedError):
+            return NotConnected(f"{peer} refused the connection")
+        return NotConnected(f"the connection to {peer} failed: {type(reason).__name__}")
+    if isinstance(error, exceptions.ConnectTimeoutError):
+        return NotConnected(f"{peer} did not respond in time")
+    if isinstance(error, TimeoutError | exceptions.TimeoutError):
+        return Unreachable(f"{peer} did not respond in time")
+    if isinstance(error, exceptions.SSLError):
+        why = getattr(reason, "reason", None) or "unknown reason"
+        return NotConnected(f"the TLS handshake with {peer} failed: {why}")
+    return Unreachable(f"the connection to {peer} failed: {type(reason or error).__name__}")

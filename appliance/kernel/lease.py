@@ -1,0 +1,53 @@
+"""Leases: work taken exclusively for a time, by one holder. Pure.
+
+    ready ──claim──▶ leased ──ack──▶ done
+      ▲                │ renew: leased until later
+      ├──release───────┤ not counted as an attempt
+      ├──nack, expire──┤ after a delay, while attempts are left
+      │                └──reject, or no attempts left──▶ dead ──redrive──▶ ready
+
+A claim counts an attempt. So the number of attempts differs for each claim of the same work, and is
+its fencing token: a request with an older number can't end the lease of a newer claim. The token
+is needed where one holder can claim the same work twice, as a webhook of the broker whose call was
+interrupted for longer than its lease. A connection or consumer has a name of its own, settles only
+what it holds, and loses what it holds when it ends. Courier applies these rules to envelopes in
+memory, the broker to rows of its delivery queue.
+"""
+
+from appliance.kernel.retry import RetrySettings, delay_seconds
+from appliance.kernel.state_machine import StateMachine
+
+READY, LEASED, DONE, DEAD = "ready", "leased", "done", "dead"
+CLAIM, RENEW, ACK, RELEASE, NACK, REJECT, EXPIRE, REDRIVE, EXHAUST = (
+    "claim", "renew", "ack", "release", "nack", "reject", "expire", "redrive", "exhaust",
+)  # fmt: skip
+
+LEASE = StateMachine({
+    (READY, CLAIM): LEASED,
+    (LEASED, RENEW): LEASED,
+    (LEASED, ACK): DONE,
+    (LEASED, RELEASE): READY,
+    (LEASED, NACK): READY,
+    (LEASED, EXPIRE): READY,
+    (LEASED, REJECT): DEAD,
+    (LEASED, EXHAUST): DEAD,
+    (DEAD, REDRIVE): READY,
+})  # fmt: skip
+
+
+def renewed_until(claimed_at: float, now: float, lease_time: float, total_max: float) -> float:
+    """The end of a lease that is renewed at `now`: `lease_time` from now, but no later than
+    `total_max` after the claim. All four in one unit."""
+    return min(now + lease_time, claimed_at + total_max)
+
+
+def retry_delay_seconds(
+    attempts: int, attempts_max: int, retry: RetrySettings, random_unit: float = 0.5
+) -> float | None:
+    """Seconds until work whose `attempts`-th attempt failed is ready again; None: no more attempts.
+
+    `attempts_max` 0 means that there is no limit.
+    """
+    if attempts_max and attempts >= attempts_max:
+        return None
+    return delay_seconds(retry, attempts, random_unit)

@@ -1,0 +1,38 @@
+"""The table `meta` that every store has: names and values, both text."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Protocol
+
+SET = (
+    "INSERT INTO meta (key, value) VALUES (?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+class Executor(Protocol):
+    """A connection, a transaction or a reader: anything that runs a statement."""
+
+    @property
+    def execute(self) -> Callable[..., sqlite3.Cursor]: ...
+
+
+def read(connection: sqlite3.Connection, key: str) -> str | None:
+    """The value of `key`; None also where there is no such table."""
+    return value(connection, key) if exists(connection, "meta") else None
+
+
+def value(connection: Executor, key: str) -> str | None:
+    """The value of `key` in a store, which has the table."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def exists(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the database has a table, index or trigger of that name."""
+    query = "SELECT 1 FROM sqlite_schema WHERE name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
+
+
+def has_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None

@@ -1,0 +1,38 @@
+"""How long to wait between attempts: exponential backoff with jitter. Pure."""
+
+import msgspec
+
+EXPONENT_MAX = 64  # beyond it every delay is the longest one, and the power stays a finite number
+
+
+class RetrySettings(msgspec.Struct, frozen=True):
+    """The delays of one kind of retry, in seconds.
+
+    initial_seconds  delay after the first failure
+    max_seconds      the longest delay, before jitter
+    factor           how much longer each delay is than the one before
+    jitter           the share of a delay by which it varies, 0 to 1, so that clients that failed
+                     together don't come back together
+    """
+
+    initial_seconds: float = 1.0
+    max_seconds: float = 60.0
+    factor: float = 2.0
+    jitter: float = 0.0
+
+
+def delay_seconds(
+    retry: RetrySettings, failures: int, random_unit: float = 0.5, retry_after_seconds: float = 0.0
+) -> float:
+    """Seconds to wait after the `failures`-th failure in a row; 1 and below are the first.
+
+    `random_unit` is a random number in [0, 1): 0.5 gives the delay without jitter. A peer that
+    asked for a delay (`Retry-After`) gets at least that much, and its jitter only adds to it. The
+    caller limits `retry_after_seconds`.
+    """
+    steps = min(max(failures, 1) - 1, EXPONENT_MAX)
+    delay = min(retry.initial_seconds * retry.factor**steps, retry.max_seconds)
+    delay *= 1 + retry.jitter * (2 * random_unit - 1)
+    if retry_after_seconds > 0:
+        delay = max(delay, retry_after_seconds * (1 + retry.jitter * random_unit))
+    return delay

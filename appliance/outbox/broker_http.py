@@ -1,0 +1,167 @@
+"""Delivery to a remote broker: signed HTTP requests over kept-alive connections.
+
+Connecting, each read, the whole response and its size are limited. Requests can be repeated
+safely, because each send has an id.
+"""
+
+import ssl
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.mesh.request_signing import PROBE, RequestSigner
+from appliance.mesh.signing import Signer
+from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.target import (
+    KEY_REFUSALS,
+    TRANSIENT_STATUSES,
+    BatchTarget,
+    Outgoing,
+    Result,
+    RetryLater,
+    is_broker_refusal,
+    item_of,
+    result_of,
+)
+from appliance.web.webhook_caller import seconds_of
+
+ACCEPT = "/broker/v1/accept"
+BATCH = "/broker/v1/accept/batch"
+
+
+class BrokerResponse(msgspec.Struct, frozen=True):
+    status: int
+    body: Any
+    retry_after: float | None
+
+
+class HttpBrokerTarget(BatchTarget):
+    """One broker. Safe to use from many greenlets: each delivery has its own connection."""
+
+    name = "broker"
+
+    def __init__(
+        self,
+        url: str,
+        signer: Signer | None,
+        clock: Clock,
+        settings: OutboxSettings,
+        ca_file: str | None = None,
+        broker_id: str | None = None,
+    ) -> None:
+        limits = HttpLimits(
+            settings.connect_seconds,
+            settings.reply_seconds,
+            settings.reply_bytes_max,
+            settings.concurrency_max,
+        )
+        tls = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        self._http = HttpClient(url, limits, "the broker", tls)
+        self._signer = signer
+        self._signing = RequestSigner(clock, broker_id)
+        self._supports_batches = True
+
+    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
+        """Deliver all in one request. If the broker refuses the whole batch, deliver each send by
+        itself, because the refusal may concern only one of them."""
+        if len(sends) == 1 or not self._supports_batches:
+            return self._deliver_each(sends)
+        try:
+            response = self._call(BATCH, {"items": [item_of(send) for send in sends]})
+        except Unreachable as error:
+            return [RetryLater(str(error)) for _ in sends]
+        if response.status == 200:
+            return _results_of(sends, response)
+        if isinstance(response.body, dict) and response.body.get("code") in KEY_REFUSALS:
+            return [result_of(send, response.status, response.body) for send in sends]
+        permanent = 400 <= response.status < 500 and response.status not in TRANSIENT_STATUSES
+        if permanent and is_broker_refusal(response.body):
+            if response.status in (404, 405):
+                self._supports_batches = False
+            return self._deliver_each(sends)
+        reason = f"the broker responded with {response.status}"
+        return [RetryLater(reason, response.retry_after) for _ in sends]
+
+    def _deliver_each(self, sends: Sequence[Outgoing]) -> list[Result]:
+        """Stops at the first send that does not reach the broker."""
+        results: list[Result] = []
+        try:
+            for send in sends:
+                results.append(self._single(send))
+        except Unreachable as error:
+            results += [RetryLater(str(error))] * (len(sends) - len(results))
+        return results
+
+    def _single(self, send: Outgoing) -> Result:
+        response = self._call(ACCEPT, item_of(send))
+        return result_of(send, response.status, response.body, response.retry_after)
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- one exchange --------------------------------------------------------------------
+
+    def _call(self, path: str, content: Any) -> BrokerResponse:
+        """POST `content`. Further requests are made only to learn the broker's id."""
+        body = msgspec.json.encode(content)
+        signing = self._signing
+        if self._signer is not None and not signing.broker_id:
+            response = self._request("GET", PROBE, b"")
+            signing.learn(response.status, response.body)
+            if not signing.broker_id:
+                return response
+        response = self._request("POST", path, body)
+        if signing.learn(response.status, response.body):
+            response = self._request("POST", path, body)
+        return response
+
+    def _request(self, method: str, path: str, body: bytes) -> BrokerResponse:
+        headers = partial(self._headers, method, path, body)
+        try:
+            response = self._http.request(method, self._http.prefix + path, headers, body)
+        except Unreachable:
+            self._signing.forget()
+            raise
+        return BrokerResponse(
+            response.status,
+            _decoded(response.body),
+            seconds_of(response.headers.get("Retry-After")),
+        )
+
+    def _headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        if body:
+            headers["Content-Type"] = "application/json"
+        if self._signer is not None:
+            headers |= self._signing.headers(self._signer, method, path, "", body)
+        return headers
+
+
+def _results_of(sends: Sequence[Outgoing], response: BrokerResponse) -> list[Result]:
+    results = response.body.get("results") if isinstance(response.body, dict) else None
+    if not isinstance(results, list) or len(results) != len(sends):
+        return [RetryLater("the broker's response does not match the batch") for _ in sends]
+    return [_result_of(send, result) for send, result in zip(sends, results, strict=True)]
+
+
+def _result_of(send: Outgoing, result: Any) -> Result:
+    if not isinstance(result, dict) or not isinstance(result.get("status"), int):
+        return RetryLater("the broker's response does not match the batch")
+    body = result.get("body")
+    fields = body if isinstance(body, dict) else {}
+    details = fields.get("details")
+    retry_after = fields.get("retry_after")
+    if retry_after is None and isinstance(details, dict):
+        retry_after = details.get("retry_after")
+    return result_of(send, result["status"], fields, seconds_of(retry_after))
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(content) if content else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""How the process is started, found, watched and stopped."""

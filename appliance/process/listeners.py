@@ -1,0 +1,109 @@
+"""Opens the listening sockets: a port, and `.agentlip/sock`.
+
+Without a configured port it is 7464, or the next free one, and the workspace keeps it. A port is
+free if it can be bound, so concurrent starts get different ports.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.errors import Conflict
+from appliance.kernel.log import Log
+
+DEFAULT_PORT = 7464
+PORT_ATTEMPTS_MAX = 100  # then any free port
+BACKLOG = 1024
+PORT_CHANGED = "PORT_CHANGED"
+
+
+class PortTaken(Conflict):
+    code = "PORT_TAKEN"
+    default_message = "the port is in use"
+    default_hint = "choose another with --port; 0 means any free port"
+
+
+def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT) -> Iterator[int]:
+    """The ports to try, in order; 0 is any free one. `wanted`: the port in the settings."""
+    if wanted:
+        yield wanted
+        return
+    if remembered:
+        yield remembered
+    if wanted is None:
+        last = min(default + PORT_ATTEMPTS_MAX, 65_536)
+        yield from (port for port in range(default, last) if port != remembered)
+    yield 0
+
+
+def bind(
+    host: str, wanted: int | None, datadir: DataDir, log: Log, default: int = DEFAULT_PORT
+) -> socket.socket:
+    """Opens the listening socket and stores its port for the next start."""
+    first = 0
+    for port in candidates(wanted, remembered_port(datadir), default):
+        first = first or port
+        try:
+            listener = listen(host, port)
+        except OSError as error:
+            if wanted or error.errno != errno.EADDRINUSE:
+                raise PortTaken(
+                    f"can't listen on {host}:{port}: {error.strerror}",
+                    details={"host": host, "port": port},
+                ) from error
+            continue
+        bound = int(listener.getsockname()[1])
+        if first not in (0, bound):
+            log.warning(
+                f"port {first} is in use: listening on port {bound}, also after a restart",
+                code=PORT_CHANGED,
+            )
+        datadir.write_private(datadir.dir / "port", f"{bound}\n")
+        return listener
+    raise PortTaken(details={"host": host})
+
+
+def remembered_port(datadir: DataDir) -> int:
+    """The stored port; 0 if there is none."""
+    try:
+        port = int((datadir.dir / "port").read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port < 65_536 else 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        # Two sockets can be bound to a port as long as neither listens.
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def listen_on_file(datadir: DataDir) -> socket.socket:
+    """Opens `.agentlip/sock`, for this user only. Call with the writer lock held."""
+    path = datadir.socket_file
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise PortTaken(
+            f"can't listen on {path.name}: {error.strerror or error}",
+            hint="the path of a socket has at most 107 bytes; use a workspace with a shorter path,"
+            " or set http.unix_socket = false",
+        ) from error
+    finally:
+        os.umask(before)
+    return listener

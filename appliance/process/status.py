@@ -1,0 +1,178 @@
+"""The state of a workspace's hub, for machines and for people."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from appliance.cli_support import EXIT_UNAVAILABLE
+from appliance.kernel.datadir import DataDir, read_lock
+from appliance.kernel.errors import ApplianceError
+from appliance.sdk.discovery import (
+    Endpoint,
+    Health,
+    HubNotRunning,
+    StaleServerFile,
+    ask_ready,
+    find_workspace,
+    local,
+)
+from appliance.sdk.reader import WorkspaceReader
+
+State = dict[str, Any]
+
+
+def workspace_state(workspace: Path | None) -> State:
+    """The state of the hub of a workspace. Does not fail if no hub runs."""
+    return hub_state(find_workspace(workspace))
+
+
+def hub_state(datadir: DataDir) -> State:
+    state: State = {"status": "stopped", "workspace": str(datadir.workspace)}
+    try:
+        endpoint, health = local(datadir, os.environ)
+        state |= _running(datadir, endpoint, health)
+        state |= _readiness(endpoint)
+    except StaleServerFile as error:
+        state |= {"status": "stale", "reason": error.message, "hint": error.hint}
+    except HubNotRunning as error:
+        state |= {"reason": error.message, "hint": error.hint}
+    lock = read_lock(datadir)
+    if state["status"] != "running" and lock.held:
+        state |= {"status": "unresponsive", "pid": lock.written.pid if lock.written else 0}
+        state |= {"reason": "the writer lock is held, but no server responds"}
+        state |= {"hint": "agentlip doctor"}
+    if state["status"] != "running" or state["db_id"]:
+        state |= _log_facts(datadir)
+    return state
+
+
+def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
+    server = datadir.read_server()
+    return {
+        "status": "running",
+        "instance_id": health.instance_id or (server.instance_id if server else ""),
+        "db_id": health.db_id or (server.db_id if server else ""),
+        "schema_version": health.schema_version,
+        "protocol_version": health.protocol_version,
+        "host": server.host if server else endpoint.host,
+        "port": endpoint.port,
+        "url": endpoint.url,
+        "pid": health.pid or (server.pid if server else 0),
+        "uptime_seconds": health.uptime_seconds,
+        "token_file": str(datadir.token_file),
+    }
+
+
+def _readiness(endpoint: Endpoint) -> State:
+    """The result of `/-/ready`: whether the hub serves requests, and if not, why."""
+    readiness = ask_ready(endpoint)
+    if readiness.ready:
+        return {"ready": True, "failing": []}
+    reasons = [f"{each.check}: {each.subject}: {each.message}" for each in readiness.critical]
+    reason = "; ".join(reasons) or ", ".join(readiness.failing) or "/-/ready does not respond"
+    hints = [each.hint for each in readiness.critical if each.hint]
+    return {
+        "ready": False,
+        "failing": readiness.failing,
+        "reason": reason,
+        "hint": hints[0] if hints else "agentlip doctor",
+    }
+
+
+def exit_code(state: State) -> int:
+    """0 if the hub runs and is ready, otherwise 3."""
+    return 0 if state["status"] == "running" and state["ready"] else EXIT_UNAVAILABLE
+
+
+def _log_facts(datadir: DataDir) -> State:
+    try:
+        with WorkspaceReader(datadir.database("hub")) as reader:
+            return reader.counts()
+    except ApplianceError:
+        return {}  # the state is useful without them
+
+
+def summary_line(state: State) -> str:
+    """One line, for a prompt or a log: `running http://127.0.0.1:7464 events=42 messages=17`."""
+    facts = [state["status"]]
+    if not state.get("ready", True):
+        facts += [f"not-ready={','.join(state['failing']) or 'unknown'}"]
+    facts += [state["url"]] if "url" in state else []
+    facts += [f"events={state['last_event_id']}"] if "last_event_id" in state else []
+    facts += [f"messages={state['messages']}"] if "messages" in state else []
+    return " ".join([*facts, f"workspace={state['workspace']}"])
+
+
+def describe(state: State) -> str:
+    if state["status"] != "running":
+        lines = [f"Status: {state['status']}", f"Workspace: {state['workspace']}"]
+        lines += [f"Reason: {state['reason']}"] if "reason" in state else []
+        lines += [f"Hint: {state['hint']}"] if "hint" in state else []
+        return "\n".join(lines)
+    lines = ["Status: running"]
+    if not state["ready"]:
+        lines = ["Status: running, not ready"]
+        lines += [f"Reason: {state['reason']}", f"Hint: {state['hint']}"]
+    return "\n".join(
+        [
+            *lines,
+            f"Instance ID: {state['instance_id']}",
+            f"Port: {state['port']}",
+            f"PID: {state['pid']}",
+            f"Uptime: {spell_seconds(state['uptime_seconds'])}",
+            *([f"Schema version: {state['schema_version']}"] if state["db_id"] else []),
+            f"Protocol version: {state['protocol_version']}",
+            f"URL: {state['url']}",
+            f"Workspace: {state['workspace']}",
+        ]
+    )
+
+
+def welcome(state: State) -> str:
+    """The text after a start: address, token file and three commands."""
+    there = f" --workspace {shlex.quote(state['workspace'])}"
+    agentlip = command_name()
+    began = "already running" if state.get("already_running") else "running"
+    not_ready = [] if state["ready"] else [f"  It is not ready: {state['reason']}"]
+    commands = [
+        f"  {agentlip} channel create general{there}",
+        f"  {agentlip} topic create --channel general hello{there}",
+        f"  {agentlip} msg send --channel general --topic hello --sender me"
+        f" --content 'Hello'{there}",
+    ]
+    if not state["db_id"]:  # the hub is switched off
+        commands = [f"  {agentlip} status{there}"]
+    return "\n".join(
+        [
+            f"Agentlip is {began} (pid {state['pid']}).",
+            *not_ready,
+            *([f"  {state['notice']}"] if "notice" in state else []),
+            f"  API    {state['url']}",
+            f"  token  {state['token_file']}",
+            "Try:",
+            *commands,
+        ]
+    )
+
+
+def command_name() -> str:
+    """The `agentlip` command for this installation: the bare name if the shell finds it."""
+    ours = Path(sys.executable).parent / "agentlip"
+    on_path = shutil.which("agentlip")
+    if not ours.exists() or (on_path is not None and ours.samefile(on_path)):
+        return "agentlip"
+    return shlex.quote(str(ours))
+
+
+def spell_seconds(seconds: float) -> str:
+    """A duration in its two largest units: `59s`, `1h 23m`, `2d 3h`."""
+    left = int(seconds)
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0s"

@@ -1,0 +1,49 @@
+"""Connects only to addresses that were checked, which protects against DNS rebinding.
+
+A name is resolved once, each of its addresses must be allowed, and the connection goes to one of
+them. A second lookup could return other addresses.
+"""
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from appliance.kernel.http_client import Unreachable
+from appliance.web.address import AddressRules, check_address
+
+ADDRESSES_MAX = 4  # addresses of one name to try
+T = TypeVar("T")
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""Returns the addresses of a host in the order to try them; raises OSError."""
+
+
+def resolve(host: str, port: int) -> list[str]:
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+def allowed_addresses(
+    resolver: Resolve, host: str, port: int, rules: AddressRules
+) -> Sequence[str]:
+    """All addresses of the host. Raises Unreachable, or BadWebhookUrl if any is not allowed."""
+    try:
+        addresses = resolver(host, port)
+    except (OSError, UnicodeError):
+        raise Unreachable("the receiver's name can't be resolved") from None
+    if not addresses:
+        raise Unreachable("the receiver's name has no address")
+    for address in addresses:
+        check_address(address, rules)
+    return addresses
+
+
+def connect_first(addresses: Sequence[str], connect: Callable[[str], T]) -> T:
+    """The connection to the first address that accepts one; raises OSError."""
+    last_error: OSError = ConnectionRefusedError()
+    for address in addresses[:ADDRESSES_MAX]:
+        try:
+            return connect(address)
+        except OSError as error:
+            last_error = error
+    raise last_error

@@ -1,0 +1,100 @@
+"""A response of server-sent events: first what is stored, then what happens.
+
+WHATWG HTML, "Server-sent events". The subsystem supplies the events as bytes (`EventSource`);
+reconnecting, heartbeats, joining small events into larger writes and ending are here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from appliance.kernel.errors import Invalid
+from appliance.web.frame import pieces
+
+RETRY_LINE = b"retry: 1000\n\n"  # milliseconds until a client reconnects
+HEARTBEAT_LINE = b": still here\n\n"
+ID_DIGITS_MAX = 18
+
+
+class EventSource(Protocol):
+    """Where the events of one response come from."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more events will come, for instance because the appliance stops."""
+        ...
+
+    def begin(self) -> Iterable[bytes]:
+        """What is sent first: RETRY_LINE, then the stored events after the client's cursor."""
+        ...
+
+    def take(self) -> Iterable[bytes] | None:
+        """The events since the last call, without waiting; None if there are none."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an event; False after `seconds` without one."""
+        ...
+
+    def wake(self) -> None:
+        """End a running `wait` now."""
+        ...
+
+    def end(self) -> None:
+        """Release what the source holds. Called once."""
+        ...
+
+
+class SseStream:
+    """The bytes of one text/event-stream response. The server calls `close` when it is over."""
+
+    def __init__(self, source: EventSource, heartbeat_seconds: float) -> None:
+        self._source = source
+        self._heartbeat_seconds = heartbeat_seconds
+        self._open, self._closed = True, False
+        self._unwatch: Callable[[], None] = _nothing
+
+    def end_with(self, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """End the response when a token does: `watch(callback)` returns how to stop watching."""
+        self._unwatch = watch(self.stop)
+
+    def __iter__(self) -> Iterator[bytes]:
+        source = self._source
+        yield from self._joined(source.begin())
+        while self._open and not source.closed:
+            events = source.take()
+            if events is not None:
+                yield from self._joined(events)
+            elif not source.wait(self._heartbeat_seconds):
+                yield HEARTBEAT_LINE
+
+    def stop(self) -> None:
+        """Send nothing more; the response ends."""
+        self._open = False
+        self._source.wake()
+
+    def close(self) -> None:
+        """Release everything. A second call does nothing."""
+        if not self._closed:
+            self._closed, self._open = True, False
+            self._unwatch()
+            self._source.end()
+            self._source.wake()
+
+    def _joined(self, events: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces(events):
+            if not self._open:
+                return
+            yield piece
+
+
+def _nothing() -> None:
+    pass
+
+
+def last_event_id(header: str | None) -> int | None:
+    """The cursor of a `Last-Event-ID` header; None without one. Raises Invalid."""
+    if not header:
+        return None
+    if not (header.isascii() and header.isdigit() and len(header) <= ID_DIGITS_MAX):
+        raise Invalid("Last-Event-ID is not an event id", details={"header": "Last-Event-ID"})
+    return int(header)

@@ -1,0 +1,118 @@
+"""Calls webhooks: one POST to a checked address, and its result.
+
+The name is resolved here, all its addresses are checked, and the connection goes to one of them.
+Redirects are not followed, because they would bypass the check.
+"""
+
+import ssl
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from appliance.kernel.delivery import CallResult
+from appliance.kernel.http_client import HttpClient, HttpLimits, NotConnected, Unreachable
+from appliance.kernel.pool import time_limit
+from appliance.web import safe_connect
+from appliance.web.address import BadWebhookUrl, Rules, check_url
+from appliance.web.safe_connect import Resolve
+
+ANSWER_BYTES_MAX = 65_536  # how much of a response is read; its content is ignored
+RETRY_AFTER_SECONDS_MAX = 86_400.0
+_USER_AGENT = "agentlip-webhook/1"
+
+
+class WebhookCaller:
+    """`rules` say which addresses are allowed. Safe for many greenlets."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        connect_seconds: float,
+        reply_seconds: float,
+        resolver: Resolve = safe_connect.resolve,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._rules = rules
+        self._connect_seconds = connect_seconds
+        self._reply_seconds = reply_seconds
+        self._resolve = resolver
+        self._tls = tls or ssl.create_default_context()
+
+    @property
+    def seconds_max(self) -> float:
+        """The longest time that a call takes."""
+        return self._connect_seconds + self._reply_seconds
+
+    def check(self, url: str) -> None:
+        """Raises BadWebhookUrl if the URL is not allowed."""
+        check_url(url, self._rules)
+
+    def call(self, url: str, headers: dict[str, str], body: str) -> CallResult:
+        """One POST and its result; failures of the receiver are returned, not raised."""
+        try:
+            with time_limit(self.seconds_max):
+                status, retry_after = self._post(url, headers, body.encode())
+        except BadWebhookUrl as error:
+            return _failed(error.message)
+        except Unreachable as error:
+            return _failed(str(error))
+        except TimeoutError:
+            return _failed("the receiver did not respond in time")
+        except UnicodeError as error:
+            return _failed(f"the connection to the receiver failed: {type(error).__name__}")
+        return result_of(status, retry_after)
+
+    def _post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
+        url_parts = urlsplit(url)
+        path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
+        all_headers = {**headers, "user-agent": _USER_AGENT, "connection": "close"}
+        limits = HttpLimits(self._connect_seconds, self._reply_seconds, ANSWER_BYTES_MAX)
+        last = NotConnected("the receiver refused the connection")
+        for address in self._addresses(url)[: safe_connect.ADDRESSES_MAX]:
+            client = HttpClient(url, limits, "the receiver", self._tls, address)
+            try:
+                reply = client.request("POST", path, lambda: all_headers, body, status_only=True)
+            except NotConnected as error:
+                last = error
+            else:
+                return reply.status, seconds_of(reply.headers.get("Retry-After"))
+            finally:
+                client.close()
+        raise last
+
+    def _addresses(self, url: str) -> Sequence[str]:
+        """The addresses of the URL's host; all of them are allowed."""
+        check_url(url, self._rules)
+        url_parts = urlsplit(url)
+        host, secure = url_parts.hostname or "", url_parts.scheme == "https"
+        port = url_parts.port or (443 if secure else 80)
+        addresses = safe_connect.allowed_addresses(self._resolve, host, port, self._rules)
+        if not secure and not self._rules.allow_http:  # the name may be local, the address not
+            for address in addresses:
+                check_url(f"http://[{address}]/" if ":" in address else f"http://{address}/",
+                          self._rules)  # fmt: skip
+        return addresses
+
+
+def result_of(status: int, retry_after: float | None) -> CallResult:
+    """2xx is delivered, 410 is final, everything else is retried."""
+    if 200 <= status < 300:
+        return CallResult("delivered")
+    if status == 410:
+        return CallResult("gone", "the receiver responded with 410 Gone")
+    if 300 <= status < 400:
+        return _failed(f"the receiver responded with {status}; redirects are not followed")
+    return _failed(f"the receiver responded with {status}", retry_after)
+
+
+def seconds_of(value: Any) -> float | None:
+    """Seconds of a Retry-After; None for a date or an invalid value."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return None
+    return min(seconds, RETRY_AFTER_SECONDS_MAX) if seconds > 0 else None
+
+
+def _failed(reason: str, retry_after: float | None = None) -> CallResult:
+    return CallResult("failed", reason, retry_after)

@@ -1,0 +1,197 @@
+"""ACTIONS: everything that a repair can do, by name.
+
+An action can be applied twice with the result of once, and is atomic: a change of a database is
+one transaction, a change of a file is one rename, chmod or unlink. So a step that was interrupted
+has either happened or not begun.
+
+No action deletes rows, changes tokens or keys, follows a link, or leaves the workspace.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from appliance.kernel import manifest
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import FOLDERS, DataDir, sync_directory
+from appliance.kernel.errors import Conflict
+from doctor import message_rows, store_actions
+from doctor.checks.store import integrity
+from doctor.context import open_read_only
+
+_BUSY_SECONDS = 5.0
+Arguments = Mapping[str, str]
+
+
+class StepFailed(Conflict):
+    code = "STEP_FAILED"
+    default_message = "a step of the repair failed"
+    default_hint = "agentlip doctor"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The workspace that an action may change."""
+
+    datadir: DataDir
+    clock: Clock
+
+    def path(self, name: str) -> Path:
+        """A path of the workspace, by its name relative to it. Raises StepFailed for any other."""
+        parts = PurePosixPath(name)
+        if not name or parts.is_absolute() or ".." in parts.parts:
+            raise StepFailed(f"{name}: not a path in the workspace")
+        path = self.datadir.workspace / parts
+        for each in (path, *path.parents):
+            if each == self.datadir.workspace:
+                break
+            if each.is_symlink() and each != self.datadir.dir:
+                raise StepFailed(f"{name}: it is a link; change what it leads to by hand")
+        return path
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """apply          makes the change and says what it did; raises OSError, sqlite3.Error or
+                   ApplianceError
+    beside_owner   harmless while an appliance uses the workspace
+    by_owner       a running appliance does it itself (`live_changes.LIVE`)
+    store          it changes the store in the argument `store`, which must not be damaged
+    mends_indexes  it may change a store whose indexes are damaged, and whose tables are not
+    """
+
+    apply: Callable[[Target, Arguments], str]
+    beside_owner: bool = False
+    by_owner: bool = False
+    store: bool = False
+    mends_indexes: bool = False
+
+
+def _set_mode(target: Target, arguments: Arguments) -> str:
+    path, mode = target.path(arguments["path"]), int(arguments["mode"], 8)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        return "it is gone"
+    try:
+        before = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.fchmod(descriptor, before & mode)
+    finally:
+        os.close(descriptor)
+    return f"mode {before:04o} is now {before & mode:04o}"
+
+
+def _remove_file(target: Target, arguments: Arguments) -> str:
+    path = target.path(arguments["path"])
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return "it is gone"
+    sync_directory(path.parent)
+    return "removed"
+
+
+def _remove_lock(_target: Target, _arguments: Arguments) -> str:
+    """Nothing is left to do: the repair took the lock, and releasing it removes the file."""
+    return "the lock was free; its file is removed when the repair ends"
+
+
+def _make_folder(target: Target, arguments: Arguments) -> str:
+    path = target.path(arguments["path"])
+    if path.parent != target.datadir.dir or path.name not in FOLDERS:
+        raise StepFailed(f"{arguments['path']}: not a folder of the appliance")
+    path.mkdir(mode=0o700, exist_ok=True)
+    sync_directory(path.parent)
+    return "created"
+
+
+def _checkpoint(target: Target, arguments: Arguments) -> str:
+    database = target.datadir.database(arguments["store"])
+    with closing(_connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    log = database.with_name(database.name + "-wal")
+    left = log.stat().st_size if log.exists() else 0
+    if left:
+        raise StepFailed(
+            f"a reader keeps {left} bytes of the write-ahead log",
+            hint=f"find the program: fuser -v {database}",
+        )
+    return "the write-ahead log is empty"
+
+
+def _write_record(target: Target, arguments: Arguments) -> str:
+    manifest.remember(target.datadir, tuple(arguments["stores"].split(",")))
+    return f"wrote {manifest.FILE}"
+
+
+def _clear_suspect(target: Target, arguments: Arguments) -> str:
+    """Only a complete check says that a store is not damaged."""
+    store = arguments["store"]
+    with closing(open_read_only(target.datadir.database(store))) as connection:
+        problems = [finding.message for finding in integrity(store, connection)]
+    if problems:
+        raise StepFailed(f"{store}: {problems[0]}")
+    marker = target.datadir.suspect_file(store)
+    marker.unlink(missing_ok=True)
+    sync_directory(marker.parent)
+    return "a complete check found no damage; the mark is removed"
+
+
+def _on_store(change: store_actions.Change) -> Callable[[Target, Arguments], str]:
+    """An action that is one transaction on the store in the argument `store`."""
+
+    def apply(target: Target, arguments: Arguments) -> str:
+        with closing(_connect(target.datadir.database(arguments["store"]))) as connection:
+            done = store_actions.in_transaction(connection, change, arguments, target.clock)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return done
+
+    return apply
+
+
+def _vacuum(target: Target, arguments: Arguments) -> str:
+    with closing(_connect(target.datadir.database(arguments["store"]))) as connection:
+        done = store_actions.vacuum(connection, arguments, target.clock)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return done
+
+
+def _connect(database: Path) -> sqlite3.Connection:
+    """A connection that writes, and never creates a file."""
+    uri = f"{database.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+ACTIONS: dict[str, Action] = {
+    "set-mode": Action(apply=_set_mode, beside_owner=True),
+    "remove-file": Action(apply=_remove_file),
+    "remove-lock": Action(apply=_remove_lock),
+    "make-folder": Action(apply=_make_folder, beside_owner=True),
+    "checkpoint": Action(apply=_checkpoint, beside_owner=True),
+    "write-record": Action(apply=_write_record),
+    "clear-suspect": Action(apply=_clear_suspect),
+    "vacuum": Action(apply=_vacuum, store=True),
+    "reindex": Action(
+        apply=_on_store(store_actions.reindex), by_owner=True, store=True, mends_indexes=True
+    ),
+    "recreate-object": Action(
+        apply=_on_store(store_actions.recreate_object),
+        by_owner=True,
+        store=True,
+        mends_indexes=True,
+    ),
+    "rebuild-fts": Action(
+        apply=_on_store(store_actions.rebuild_fts), by_owner=True, store=True, mends_indexes=True
+    ),
+    "fill-event-scopes": Action(
+        apply=_on_store(store_actions.fill_event_scopes), by_owner=True, store=True
+    ),
+    "restore-message": Action(apply=_on_store(message_rows.restore_message), store=True),
+    "set-message-channel": Action(apply=_on_store(message_rows.set_channel), store=True),
+}

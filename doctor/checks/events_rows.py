@@ -1,0 +1,379 @@
+"""Checks of rows against their events: replayed, they must give what is stored now.
+
+The cheap checks read the newest events and a random sample; the expensive one reads all.
+"""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from appliance.kernel import meta
+from appliance.kernel.clock import utc
+from doctor import event_replay
+from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.context import Context
+from doctor.event_replay import Break, ReplayedEvent, State
+
+EPOCH_JUMP = 2**32  # a restore raises event ids by this much
+_EPOCHS_MAX = 100
+_BYTES_MAX = 32 * 1024 * 1024
+_REPAIR = "agentlip doctor repair --run events.rows --data"
+_REPAIR_ALL = "agentlip doctor repair --run events.rows-all --data"
+_ALL = "agentlip doctor --run events.rows-all"
+_HINTS_OF_ALL = {_REPAIR: _REPAIR_ALL, _ALL: ""}
+"""Hint of the cheap checks → hint of the check that reads everything."""
+FROM = f"SELECT {event_replay.COLUMNS} FROM events WHERE event_id >= ? ORDER BY event_id LIMIT 1"
+FIRST_AFTER = "SELECT min(event_id) FROM events WHERE event_id > ?"
+LAST_BEFORE = "SELECT max(event_id) FROM events WHERE event_id < ?"
+_SEQUENCE = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+_WORDS = {
+    "content_raw": "text",
+    "created_at": "creation time",
+    "deleted": "deleted or not",
+    "deleted_by": "name of the member who deleted it",
+    "topic_id": "topic",
+    "channel_id": "channel",
+    "value_json": "value",
+}
+Key = tuple[str, str]
+_WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
+
+
+class _Window:
+    """The states and breaks of the newest events, and the highest id given out then."""
+
+    def __init__(self, events: list[ReplayedEvent], sequence: int | None) -> None:
+        self.events = events
+        self.sequence = sequence
+        self.last = events[-1].event_id if events else 0
+        self.states: dict[Key, State] = {}
+        self.breaks: list[tuple[Key, Break]] = []
+        for event in events:
+            if event.kind in event_replay.KINDS:
+                key = (event.kind, event.entity_id)
+                self.states[key], broken = event_replay.apply(self.states.get(key), event)
+                if broken is not None:
+                    self.breaks.append((key, broken))
+
+
+def _rows(context: Context) -> Iterator[Finding]:
+    for connection in _hub(context):
+        window = _WINDOWS[context] = _window(context, connection)
+        for (kind, entity_id), state in window.states.items():
+            row = event_replay.row_of(connection, kind, entity_id)
+            yield from _compare(kind, entity_id, state, row)
+        for event in _sample(connection, context.settings.sampled_rows):
+            key = (event.kind, event.entity_id)
+            if event.kind in event_replay.KINDS and key not in window.states:
+                yield from _compare_one(connection, event)
+
+
+def _compare(
+    kind: str, entity_id: str, state: State, row: State | None, only: frozenset[str] | None = None
+) -> Iterator[Finding]:
+    if row is None:
+        yield Finding(
+            Severity.ERROR,
+            f"{kind} {entity_id}",
+            f"its events exist, but the {kind} is missing",
+            _ALL,
+            problem="missing",
+        )
+        return
+    names = event_replay.differences(state, row, only)
+    if names:
+        words = ", ".join(_WORDS.get(name, name) for name in names)
+        yield Finding(
+            Severity.ERROR,
+            f"{kind} {entity_id}",
+            f"the stored {kind} differs from its events: {words}",
+            _REPAIR if kind == "message" else _ALL,
+            problem="differs",
+        )
+
+
+def _compare_one(connection: sqlite3.Connection, event: ReplayedEvent) -> Iterator[Finding]:
+    """Compares with one event. Later ones may have changed the row, unless the versions agree."""
+    state, _ = event_replay.apply(None, event)
+    row = event_replay.row_of(connection, event.kind, event.entity_id)
+    current = row is None or event.kind in ("channel", "attachment")
+    if event.kind == "message" and row is not None:
+        current = "version" in state and state["version"] == row["version"]
+    only = None if current else event_replay.UNCHANGING
+    yield from _compare(event.kind, event.entity_id, state, row, only)
+
+
+def _sample(connection: sqlite3.Connection, count: int) -> Iterator[ReplayedEvent]:
+    """Random events. Ids have large gaps where a restore raised them."""
+    ranges: list[tuple[int, int]] = []
+    (first,) = connection.execute(FIRST_AFTER, (-1,)).fetchone()
+    while first is not None and len(ranges) < _EPOCHS_MAX:
+        (last,) = connection.execute(LAST_BEFORE, (first + EPOCH_JUMP,)).fetchone()
+        ranges.append((first, last))
+        (first,) = connection.execute(FIRST_AFTER, (last,)).fetchone()
+    sizes = [last - first + 1 for first, last in ranges]
+    chosen = random.choices(ranges, sizes, k=count) if ranges else []
+    for first, last in chosen:
+        row = connection.execute(FROM, (random.randint(first, last),)).fetchone()
+        if row is not None:
+            yield ReplayedEvent._make(row)
+
+
+# -- order and gaps ----------------------------------------------------------------------------
+
+
+def _order(context: Context) -> Iterator[Finding]:
+    for window in _windows(context):
+        yield from _breaks(window.breaks, "mixed")
+        yield from _backwards(context, window.events)
+        if window.sequence is not None and window.last > window.sequence:
+            yield Finding(
+                Severity.ERROR,
+                "events",
+                f"event {window.last} is above the highest id that was given out,"
+                f" {window.sequence}",
+                _ALL,
+                problem="above-sequence",
+            )
+
+
+def _deleted(context: Context) -> Iterator[Finding]:
+    for window in _windows(context):
+        yield from _breaks(window.breaks, "gap")
+        if window.sequence is not None and 0 < window.sequence - window.last < EPOCH_JUMP:
+            yield Finding(
+                Severity.ERROR,
+                "events",
+                f"the newest events are missing: ids up to {window.sequence} were given out, the"
+                f" last event is {window.last}",
+                _ALL,
+                problem="end",
+            )
+
+
+def _breaks(breaks: list[tuple[Key, Break]], problem: str) -> Iterator[Finding]:
+    for (kind, entity_id), broken in breaks:
+        if broken.problem == problem:
+            yield Finding(
+                Severity.ERROR,
+                f"{kind} {entity_id}",
+                f"event {broken.event_id}: {broken.message}",
+                _ALL,
+                problem=problem,
+            )
+
+
+def _backwards(context: Context, events: list[ReplayedEvent]) -> Iterator[Finding]:
+    """Events whose time is before that of the event before them, by more than ordinary
+    corrections of a clock."""
+    before: float | None = None
+    for event in events:
+        moment = _seconds(event.ts)
+        if moment is None:
+            continue
+        if before is not None and before - moment > context.settings.clock_behind_warning_seconds:
+            yield Finding(
+                Severity.WARNING,
+                f"event {event.event_id}",
+                f"its time, {event.ts}, is {before - moment:.0f} s before that of the event before"
+                " it: the clock was set back, or another program changed the log",
+                _ALL,
+                problem="time",
+            )
+        before = moment
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(utc(text)).timestamp()
+    except ValueError:
+        return None
+
+
+# -- everything --------------------------------------------------------------------------------
+
+
+def _everything(context: Context) -> Iterator[Finding]:
+    for finding in _of_whole_log(context):
+        hint = _HINTS_OF_ALL.get(finding.hint, finding.hint)
+        yield msgspec.structs.replace(finding, hint=hint)
+
+
+def _of_whole_log(context: Context) -> Iterator[Finding]:
+    """Folds the whole log into a temporary file, then compares every row."""
+    for connection in _hub(context):
+        with closing(sqlite3.connect("", isolation_level=None)) as states:
+            states.execute(
+                "CREATE TABLE state (kind TEXT, id TEXT, facts BLOB, PRIMARY KEY (kind, id))"
+                " WITHOUT ROWID"
+            )
+            states.execute("BEGIN")
+            last: ReplayedEvent | None = None
+            for events in event_replay.all_events(connection):
+                yield from _breaks_of_all(_fold(states, events))
+                yield from _backwards(context, [*([last] if last else []), *events])
+                last = events[-1]
+            yield from _compare_all(connection, states)
+
+
+def _breaks_of_all(breaks: list[tuple[Key, Break]]) -> Iterator[Finding]:
+    yield from _breaks(breaks, "mixed")
+    yield from _breaks(breaks, "gap")
+
+
+def _fold(states: sqlite3.Connection, events: list[ReplayedEvent]) -> list[tuple[Key, Break]]:
+    changed: dict[Key, State | None] = {}
+    breaks = []
+    for event in events:
+        if event.kind not in event_replay.KINDS:
+            continue
+        key = (event.kind, event.entity_id)
+        if key not in changed:
+            row = states.execute("SELECT facts FROM state WHERE kind = ? AND id = ?", key)
+            stored = row.fetchone()
+            changed[key] = None if stored is None else msgspec.msgpack.decode(stored[0])
+        changed[key], broken = event_replay.apply(changed[key], event)
+        if broken is not None:
+            breaks.append((key, broken))
+    states.executemany(
+        "INSERT OR REPLACE INTO state VALUES (?, ?, ?)",
+        [(*key, msgspec.msgpack.encode(_short(state or {}))) for key, state in changed.items()],
+    )
+    return breaks
+
+
+def _short(state: State) -> State:
+    text = state.get("content_raw")
+    return {**state, "content_raw": event_replay.digest(text)} if isinstance(text, str) else state
+
+
+def _compare_all(connection: sqlite3.Connection, states: sqlite3.Connection) -> Iterator[Finding]:
+    for kind, entity_id, facts in states.execute("SELECT kind, id, facts FROM state"):
+        row = event_replay.row_of(connection, kind, entity_id)
+        yield from _compare(kind, entity_id, msgspec.msgpack.decode(facts), row)
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def _window(context: Context, connection: sqlite3.Connection) -> _Window:
+    rows_max = context.settings.newest_rows_max
+    row = connection.execute(_SEQUENCE).fetchone()
+    events = event_replay.newest(connection, rows_max, _BYTES_MAX)
+    return _Window(events, None if row is None else row[0])
+
+
+def _windows(context: Context) -> Iterator[_Window]:
+    """The window that another check of the same run has read, or a new one."""
+    if context in _WINDOWS:
+        yield _WINDOWS[context]
+        return
+    for connection in _hub(context):
+        yield _WINDOWS.setdefault(context, _window(context, connection))
+
+
+def _hub(context: Context) -> Iterator[sqlite3.Connection]:
+    """The hub's store if it has all tables, in one transaction: events and rows fit together."""
+    needed = ("events", "x_message_principals", *event_replay.TABLES.values())
+    for _, connection in context.opened("hub"):
+        if all(meta.exists(connection, table) for table in needed):
+            with _snapshot(connection):
+                yield connection
+
+
+@contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _differs(repair: str) -> Problem:
+    return Problem(
+        "differs",
+        "Another program changed the row: its text, sender, topic or another fact is not what the"
+        " event log says. Clients that follow the log and clients that read rows see different"
+        " things.",
+        f"`{repair}` writes messages as their events say, after it saved the store.",
+    )
+
+
+_MISSING = Problem(
+    "missing",
+    "Another program deleted the row. Clients that read the log still know it.",
+    "The events have the content: `agentlip doctor repair salvage hub`, or restore a snapshot.",
+)
+_MIXED = Problem(
+    "mixed",
+    "Events are not in the order in which they happened, so clients that follow the log come to"
+    " wrong results.",
+    "The log is never rewritten. Restore a snapshot if there is one from before.",
+)
+_TIME = Problem(
+    "time",
+    "The clock was set back while the hub ran, or another program changed the log. The order of"
+    " events is that of their ids.",
+    "Let the system synchronize the clock. The times of events are never rewritten.",
+)
+_GAP = Problem(
+    "gap",
+    "Events of a message are missing, so its history is incomplete.",
+    "Restore a snapshot if there is one from before.",
+)
+_NEWEST = "the newest `doctor.newest_rows_max` events"
+CHECKS = (
+    Check(
+        name="events.rows",
+        inspects="rows are as their events say: the newest ones and a random sample",
+        find=_rows,
+        reads=f"{_NEWEST}, `doctor.sampled_rows` random ones, and their rows",
+        problems=(_differs(_REPAIR), _MISSING),
+    ),
+    Check(
+        name="events.order",
+        inspects="the newest events are in the order in which they happened",
+        find=_order,
+        reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
+        problems=(
+            _MIXED,
+            _TIME,
+            Problem(
+                "above-sequence",
+                "Another program changed the counter of ids. SQLite continues above the highest"
+                " event, so nothing is lost.",
+                "Nothing has to be done. Find the program that writes to the store.",
+            ),
+        ),
+    ),
+    Check(
+        name="events.deleted",
+        inspects="none of the newest events was deleted",
+        find=_deleted,
+        reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
+        problems=(
+            _GAP,
+            Problem(
+                "end",
+                "The newest events were deleted. Clients that have read them know more than the"
+                " hub.",
+                "Restore a snapshot if there is one; otherwise the events are lost.",
+            ),
+        ),
+    ),
+    Check(
+        name="events.rows-all",
+        inspects="every row is as its events say, and every event follows from those before",
+        cost=Cost.EXPENSIVE,
+        includes="events.rows",
+        find=_everything,
+        reads="the whole event log, and the rows of channels, topics, messages and attachments",
+        problems=(_differs(_REPAIR_ALL), _MISSING, _MIXED, _TIME, _GAP),
+    ),
+)

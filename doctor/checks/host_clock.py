@@ -1,0 +1,107 @@
+"""Checks of the machine's clock: it is not behind stored times, and was not set lately."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime
+
+from appliance.kernel import meta
+from appliance.kernel.clock import iso, utc
+from appliance.kernel.clock_jump import CLOCK_KEY, ClockWatch, decoded
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+DAY_MS = 86_400_000
+# The newest time of each store, by an index or a small table.
+NEWEST = {
+    "auth": "SELECT max(created_ms) FROM tokens",
+    "courier": "SELECT accepted_ms FROM journal ORDER BY number DESC LIMIT 1",
+    "hub": "SELECT ts FROM events ORDER BY event_id DESC LIMIT 1",
+    "inbox": "SELECT max(received_at) FROM inbox",
+    "outbox": "SELECT enqueued_at FROM outbox ORDER BY id DESC LIMIT 1",
+}
+_SET = "timedatectl; date -u"
+
+
+def _clock(context: Context) -> Iterator[Finding]:
+    now_ms = context.clock.now_ms()
+    ahead = [
+        (newest, store)
+        for store, connection in context.opened(*NEWEST)
+        if (newest := _newest_ms(connection, NEWEST[store])) is not None
+        and newest - now_ms > context.settings.clock_behind_warning_seconds * 1000
+    ]
+    if ahead:
+        newest, store = max(ahead)
+        minutes = (newest - now_ms) / 60_000
+        yield Finding(
+            Severity.WARNING,
+            "clock",
+            f"this machine's clock ({iso(now_ms)}) is {minutes:.0f} minutes behind the newest time"
+            f" in the store {store} ({iso(newest)}); or it was ahead when that was written",
+            _SET,
+            problem="past",
+        )
+    yield from _jumped(context)
+
+
+def _newest_ms(connection: sqlite3.Connection, sql: str) -> int | None:
+    try:
+        row = connection.execute(sql).fetchone()
+    except sqlite3.OperationalError:  # a table or column is missing: another check reports it
+        return None
+    if row is None or not isinstance(row[0], str):
+        return None if row is None else row[0]
+    try:
+        return int(datetime.fromisoformat(utc(row[0])).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def _jumped(context: Context) -> Iterator[Finding]:
+    """The jump that a store noted last; and one that no running appliance has noted yet."""
+    now_ms = context.clock.now_ms()
+    jumps: dict[str, int] = {}
+    for _, connection in context.opened():
+        note = decoded(meta.read(connection, CLOCK_KEY))
+        if note is None:
+            continue
+        if note.jumped_at is not None and iso(now_ms - DAY_MS) < note.jumped_at:
+            jumps[note.jumped_at] = note.jump_ms
+        since = ClockWatch(context.clock).jump_since_ms(note.reading)
+        if since:
+            jumps[iso(now_ms)] = since
+    for jumped_at, jump_ms in sorted(jumps.items())[-1:]:
+        far = abs(jump_ms) > context.settings.clock_jump_warning_seconds * 1000
+        yield Finding(
+            Severity.WARNING if far else Severity.INFO,
+            "clock",
+            f"the clock was set by {jump_ms / 1000:+.0f} s, noticed at {jumped_at}",
+            _SET,
+            problem="jumped",
+        )
+
+
+CHECKS = (
+    Check(
+        name="host.clock",
+        inspects="the clock is not behind stored times, and was not set within a day",
+        find=_clock,
+        reads="the newest time in each store, and the notes of the clock in their tables `meta`",
+        problems=(
+            Problem(
+                "past",
+                "New events and messages get earlier times than existing ones, deadlines come too"
+                " late, and tokens that have expired may be accepted.",
+                "Correct the clock and let the system synchronize it. If it was ahead before,"
+                " nothing has to be done: the finding ends when that time has come.",
+            ),
+            Problem(
+                "jumped",
+                "The clock was set. The appliance moves the times of waiting sends and deliveries"
+                " with it; times of events stay as they were written.",
+                "Nothing has to be done. If it happens again, let the system synchronize the"
+                " clock.",
+            ),
+        ),
+    ),
+)

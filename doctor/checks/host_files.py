@@ -1,0 +1,371 @@
+"""Checks of the files in the data directory: their permissions, their owners, and the logs."""
+
+import grp
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.export.settings import ExportSettings
+from appliance.kernel import config, manifest, meta
+from appliance.kernel.datadir import FOLDERS, STORES
+from appliance.kernel.migration import load
+from doctor import schema_model
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+from doctor.ownership import user_name
+
+_MIB = 1024 * 1024
+_OTHERS = 0o077
+_OTHERS_WRITE = 0o022
+_OTHERS_ENTER = 0o011
+_LOG = "agentlipd.log"
+_CHECKED_ELSEWHERE = ("token", "server.json", "identity")
+
+
+class Entry(NamedTuple):
+    """A file or directory, with its state. `name`: relative to the workspace."""
+
+    name: str
+    path: Path
+    state: os.stat_result
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.state.st_mode)
+
+
+class _ExportSection(msgspec.Struct, frozen=True):
+    """Only [export]; another check reports other mistakes in the file."""
+
+    export: ExportSettings = ExportSettings()
+
+
+# -- permissions ------------------------------------------------------------------------------
+
+
+def _private(context: Context) -> Iterator[Finding]:
+    origin = _origin(context)
+    if origin is None:
+        return
+    folder = context.datadir.dir
+    reachable = bool(folder.stat().st_mode & _OTHERS_ENTER & _of_others(folder.stat()))
+    exported = _export_folders(context)
+    running = context.lock().held
+    for entry in _entries(context):
+        open_to = entry.state.st_mode & _of_others(entry.state)
+        if not open_to or _may_be_open(entry, folder, exported):
+            continue
+        if not running and _exists_while_open(entry.path):
+            continue
+        mode = stat.S_IMODE(entry.state.st_mode)
+        writable = open_to & _OTHERS_WRITE and reachable
+        severity = Severity.ERROR if writable else Severity.WARNING
+        kind = "directory" if entry.is_folder else "file"
+        verb = "read or change" if open_to & _OTHERS_WRITE else "read"
+        protected = "" if reachable else "; now only the data directory's own mode prevents it"
+        yield Finding(
+            severity if origin == "own" else Severity.INFO,
+            entry.name,
+            f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
+            f"chmod go= {entry.path}",
+            problem="too-open",
+        )
+
+
+def _of_others(state: os.stat_result) -> int:
+    """The bits of a mode that give rights to other users. Those of the group don't if nobody else
+    is in it: many systems give each user such a group, and `umask 002` with it."""
+    try:
+        owner, group = pwd.getpwuid(state.st_uid).pw_name, grp.getgrgid(state.st_gid)
+    except KeyError:  # unknown to the system, as in some containers
+        return _OTHERS
+    private = group.gr_name == owner and not {*group.gr_mem} - {owner}
+    return _OTHERS & ~stat.S_IRWXG if private else _OTHERS
+
+
+def _may_be_open(entry: Entry, folder: Path, exported: frozenset[Path]) -> bool:
+    """Files that other checks report, marks without content, exports, read-only mounts, and
+    directories that are mounts of their own, whose mode is the mount's."""
+    if entry.path == folder:
+        # Another check reports a directory that all can write to.
+        return bool(entry.state.st_mode & stat.S_IWOTH) or _is_mount(folder)
+    first = entry.path.relative_to(folder).parts[0]
+    if first in _CHECKED_ELSEWHERE or entry.name.endswith(".suspect"):
+        return True
+    if entry.path.parent == folder / "locks" and not entry.state.st_mode & _OTHERS_WRITE:
+        return True  # only a process id; its directory is checked
+    if stat.S_ISLNK(entry.state.st_mode) or exported & {entry.path, *entry.path.parents}:
+        return True
+    return _read_only(entry.path) or (entry.is_folder and _is_mount(entry.path))
+
+
+def _is_mount(folder: Path) -> bool:
+    """Also if it is a part of the same file system that is mounted there (`mount --bind`)."""
+    if folder.is_mount():
+        return True
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return False
+    # The fifth word is the mount point; spaces in it are written in octal.
+    points = {line.split(" ", 5)[4] for line in mounts.splitlines()}
+    return str(folder.resolve()).replace(" ", "\\040") in points
+
+
+def _exists_while_open(path: Path) -> bool:
+    """Whether it belongs to an empty write-ahead log: the doctor's own reads create it with the
+    mode of the database, and it is removed when they end."""
+    database, separator, suffix = path.name.rpartition("-")
+    if not separator or suffix not in ("wal", "shm"):
+        return False
+    try:
+        return path.with_name(f"{database}-wal").stat().st_size == 0
+    except OSError:
+        return False
+
+
+def _origin(context: Context) -> str | None:
+    """`own` for a workspace of this program; `adopted` if another program made its messages;
+    None if this program has not been started in it."""
+    if not (context.datadir.dir / manifest.FILE).exists() and not any(
+        meta.read(connection, "x_schema") for _, connection in context.opened()
+    ):
+        return None
+    for _, connection in context.opened("hub"):
+        if not schema_model.is_own(connection, load("hub")[0]):
+            return "adopted"
+    return "own"
+
+
+def _export_folders(context: Context) -> frozenset[Path]:
+    try:
+        settings = config.load(_ExportSection, context.datadir.settings_file, os.environ).export
+    except config.BadSettings:
+        settings = ExportSettings()
+    workspace = context.datadir.workspace
+    return frozenset({workspace / settings.export_dir, workspace / settings.gold_dir})
+
+
+def _read_only(path: Path) -> bool:
+    """Whether it is on a read-only mount, as secrets in containers are."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+# -- owners -----------------------------------------------------------------------------------
+
+
+def _owner(context: Context) -> Iterator[Finding]:
+    """Without root, asks the system. As root, everything can be used: there it compares with the
+    owner of the stores, who is the user that the appliance runs as."""
+    if context.disk_problem == "read-only":
+        return
+    owner = _owner_of_stores(context)
+    own = os.geteuid() or owner
+    if own is None or own == 0:
+        return
+    usable = (os.access(context.datadir.database(name), os.R_OK | os.W_OK) for name in STORES)
+    if owner not in (None, own) and not any(usable):
+        yield from _other_user(context, user_name(own), user_name(owner or 0))
+        return
+    groups = groups_of(own)
+    for entry in _entries(context):
+        if entry.state.st_uid == own or stat.S_ISLNK(entry.state.st_mode):
+            continue
+        needed = os.R_OK if _only_read(context, entry) else os.R_OK | os.W_OK
+        if own == os.geteuid():
+            allowed = os.access(entry.path, needed)
+        else:
+            allowed = may_use(entry.state, own, groups, needed)
+        if not allowed:
+            yield Finding(
+                Severity.ERROR if own == os.geteuid() else Severity.WARNING,
+                entry.name,
+                f"it belongs to {user_name(entry.state.st_uid)}, so {user_name(own)}, whose"
+                " appliance this is, can't use it",
+                f"sudo chown -R {own} {context.datadir.dir}",
+                problem="foreign",
+            )
+
+
+def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
+    """The stores belong to another user and none can be used: the doctor runs as the wrong one."""
+    needed = [
+        (entry, os.R_OK if _only_read(context, entry) else os.R_OK | os.W_OK)
+        for entry in _entries(context)
+        if not stat.S_ISLNK(entry.state.st_mode)
+    ]
+    denied = [entry for entry, rights in needed if not os.access(entry.path, rights)]
+    if denied:
+        yield Finding(
+            Severity.ERROR,
+            context.datadir.dir.name,
+            f"it belongs to {owner}, and {own} can't use {len(denied)} files in it, so this report"
+            " is incomplete",
+            f"sudo -u {owner} agentlip doctor"
+            f" --workspace {shlex.quote(str(context.datadir.workspace))}",
+            problem="other-user",
+        )
+
+
+def _owner_of_stores(context: Context) -> int | None:
+    for store in context.stores:
+        with suppress(OSError):
+            return context.datadir.database(store).stat().st_uid
+    return None
+
+
+def _only_read(context: Context, entry: Entry) -> bool:
+    """Files that the appliance only reads: a mounted token, keys, snapshots."""
+    first = entry.path.relative_to(context.datadir.dir).parts[:1]
+    secret = not entry.is_folder and first in (("token",), ("identity",), (".gitignore",))
+    return secret or first == ("backups",) or _read_only(entry.path)
+
+
+def may_use(state: os.stat_result, uid: int, groups: frozenset[int], needed: int) -> bool:
+    """Whether the mode gives that user the rights in `needed`, a sum of os.R_OK and os.W_OK."""
+    shift = 6 if state.st_uid == uid else 3 if state.st_gid in groups else 0
+    return (state.st_mode >> shift) & needed == needed
+
+
+def groups_of(uid: int) -> frozenset[int]:
+    """The groups of a user; none if the system doesn't know the user, as in some containers."""
+    try:
+        user = pwd.getpwuid(uid)
+        return frozenset(os.getgrouplist(user.pw_name, user.pw_gid))
+    except (KeyError, OSError):
+        return frozenset()
+
+
+# -- logs --------------------------------------------------------------------------------------
+
+
+def _logs(context: Context) -> Iterator[Finding]:
+    folder = context.datadir.logs
+    if not folder.is_dir():
+        if _origin(context) is not None:
+            yield Finding(
+                Severity.WARNING,
+                folder.name,
+                "the directory of the logs is missing",
+                "agentlipd restart",
+                problem="missing",
+            )
+        return
+    if context.disk_problem != "read-only":
+        for path, needed in ((folder, os.W_OK | os.X_OK), (folder / _LOG, os.W_OK)):
+            if path.exists() and not (os.access(path, needed) and path.stat().st_mode & 0o200):
+                yield Finding(
+                    Severity.WARNING,
+                    path.name,
+                    f"{user_name(os.geteuid())} can't write to it, so an appliance that is started"
+                    " in the background does not start",
+                    f"chmod u+rwX {path}; ls -ld {path}",
+                    problem="not-writable",
+                )
+                return
+    yield from _too_large(context, folder)
+
+
+def _too_large(context: Context, folder: Path) -> Iterator[Finding]:
+    sizes = [entry.state.st_size for entry in _entries(context, folder) if not entry.is_folder]
+    limit = context.settings.logs_warning_bytes
+    if sum(sizes) > limit:
+        yield Finding(
+            Severity.WARNING,
+            folder.name,
+            f"the logs take {sum(sizes) / _MIB:.0f} MiB in {len(sizes)} files, more than"
+            f" {limit / _MIB:.0f}",
+            f"ls -lS {folder}; then delete old files, except agentlipd.log",
+            problem="too-large",
+        )
+
+
+def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
+    """The directory and everything below it, each directory before its content, at most
+    `files_max`. Links are not followed."""
+    workspace = context.datadir.workspace
+    waiting = [folder or context.datadir.dir]
+    left = context.settings.files_max
+    while waiting and left > 0:
+        path = waiting.pop()
+        try:
+            entry = Entry(str(path.relative_to(workspace)), path, path.lstat())
+        except OSError:
+            continue  # removed meanwhile, or its directory can't be read and is an entry itself
+        if entry.is_folder:
+            with suppress(OSError):
+                waiting += sorted(path.iterdir(), reverse=True)
+        left -= 1
+        yield entry
+
+
+_WALK = "owners and modes of the files in `.agentlip`, at most `doctor.files_max` of them"
+CHECKS = (
+    Check(
+        name="host.private",
+        inspects="only the owner can read and change the files in the data directory",
+        find=_private,
+        reads=_WALK,
+        problems=(
+            Problem(
+                "too-open",
+                "Other users of this machine can read or change messages, keys or logs. A group"
+                " that has the owner's name and no other member is not counted.",
+                "`agentlip doctor repair` takes the permissions away from group and others.",
+            ),
+        ),
+    ),
+    Check(
+        name="host.owner",
+        inspects="the files in the data directory belong to the user who runs the appliance",
+        find=_owner,
+        reads=_WALK,
+        problems=(
+            Problem(
+                "foreign",
+                "The appliance, or a command, was run as another user, often with sudo. The files"
+                " that it made can't be used by the first one.",
+                "Give the files back: the hint names the command. Then always use one user.",
+            ),
+            Problem(
+                "other-user",
+                "The doctor was run as a user who may not use the workspace. Files that it"
+                " can't read are not checked.",
+                "Run the doctor as the owner: the hint names the command.",
+            ),
+        ),
+    ),
+    Check(
+        name="host.logs",
+        inspects="the directory of the logs exists, can be written, and is not too large",
+        find=_logs,
+        reads="`.agentlip/logs` and the sizes of its files",
+        problems=(
+            Problem(
+                "missing",
+                "`agentlipd up` has no directory for its log.",
+                f"The next start creates it, as it does {', '.join(FOLDERS)}.",
+            ),
+            Problem(
+                "not-writable",
+                "`agentlipd up` can't write its log and does not start.",
+                "Make the directory writable for the user who runs the appliance.",
+            ),
+            Problem(
+                "too-large",
+                "The logs use space that the stores may need.",
+                "Delete old files. A start renames a log of more than 10 MiB.",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,131 @@
+"""Checks that the member key is the only copy, and that it belongs to this workspace."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from appliance.kernel import meta
+from appliance.kernel.clock import iso, utc
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+T = TypeVar("T")
+_FILE_BYTES_MAX = 256 * 1024
+DIRECTORY, KEYPAIR, ARCHIVE = "identity", "keypair.json", "keypair-archive.json"
+_KNOWN = (KEYPAIR, "keypair-next.json", ARCHIVE, "host_fingerprint.json")
+OWN = (
+    "SELECT sender_pubkey, received_at FROM (SELECT sender_pubkey, received_at, own FROM inbox"
+    " ORDER BY number DESC LIMIT :newest) WHERE own = 1 LIMIT 1"
+)
+
+
+# The doctor also runs where the libraries of keys are not installed, so it reads the files itself.
+class StoredKeyPair(msgspec.Struct, frozen=True):
+    ed25519_pubkey: str
+    ed25519_seed: str
+    created_at: str
+
+
+class StoredArchiveEntry(msgspec.Struct, frozen=True):
+    ed25519_pubkey: str
+
+
+class StoredKeyArchive(msgspec.Struct, frozen=True):
+    keys: tuple[StoredArchiveEntry, ...] = ()
+
+
+def _copied(context: Context) -> Iterator[Finding]:
+    folder = context.datadir.dir / DIRECTORY
+    keys = _decoded(folder / KEYPAIR, StoredKeyPair)
+    if keys is None:
+        return
+    yield from _second_files(context, keys)
+    for _, connection in context.opened("inbox"):
+        if meta.exists(connection, "inbox"):
+            yield from _other_workspace(context, connection, folder, keys)
+
+
+def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
+    """Copies that somebody made in the data directory, for example by hand before a change."""
+    seed = keys.ed25519_seed.encode()
+    folders = (context.datadir.dir, context.datadir.dir / DIRECTORY, context.datadir.backups)
+    for folder in folders:
+        for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+            if folder.name == DIRECTORY and path.name in _KNOWN:
+                continue
+            if seed in _text(path):
+                yield Finding(
+                    Severity.WARNING,
+                    str(path.relative_to(context.datadir.workspace)),
+                    "the file is a copy of the member key: its readers can send as this appliance",
+                    f"rm {path}",
+                    problem="second-file",
+                )
+
+
+def _other_workspace(
+    context: Context, connection: sqlite3.Connection, folder: Path, keys: StoredKeyPair
+) -> Iterator[Finding]:
+    """The newest of our own messages was signed with another key, though this one existed."""
+    row = connection.execute(OWN, {"newest": context.settings.newest_ids_max}).fetchone()
+    archive = _decoded(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
+    known = {keys.ed25519_pubkey, *(each.ed25519_pubkey for each in archive.keys)}
+    if row is None or row[0] in known:
+        return
+    try:
+        made_ms = datetime.fromisoformat(utc(keys.created_at)).timestamp() * 1000
+    except ValueError:
+        return
+    if made_ms < row[1]:  # a key that was made later replaced the other one
+        yield Finding(
+            Severity.WARNING,
+            KEYPAIR,
+            f"the key was not the one of this workspace at {iso(row[1])}: then it was"
+            f" {row[0][:16]}, and this key is older; it was copied from another workspace",
+            "agentlip identity show",
+            problem="other-workspace",
+        )
+
+
+def _decoded(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(_text(path), type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+def _text(path: Path) -> bytes:
+    """The content of a small file; nothing of a large one, or one that can't be read."""
+    try:
+        if not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
+            return b""
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+CHECKS = (
+    Check(
+        name="identity.copied",
+        inspects="the member key exists once, and is the one with which this workspace sent",
+        find=_copied,
+        reads="small files in `.agentlip`, and the own newest message in `inbox.sqlite3`",
+        problems=(
+            Problem(
+                "second-file",
+                "Any reader of the copy can send messages as this appliance.",
+                "Remove the copy. If others may have read it, rotate the key.",
+            ),
+            Problem(
+                "other-workspace",
+                "Two workspaces send with the same key, so each may take messages of the other.",
+                "Restore the key of this workspace, or make a new one:"
+                " `agentlip identity remint --yes`.",
+            ),
+        ),
+    ),
+)

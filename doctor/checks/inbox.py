@@ -1,0 +1,113 @@
+"""Checks of the inbox: ids and times of messages, and meshes that revoked the member key."""
+
+import sqlite3
+from collections.abc import Iterator
+
+from appliance.kernel import meta
+from appliance.kernel.clock import iso
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+FUTURE_MS = 60_000
+NO_IDS = (
+    "SELECT number FROM (SELECT number, client_message_id, broker_message_id, sender_pubkey"
+    " FROM inbox ORDER BY number DESC LIMIT :newest) WHERE client_message_id = ''"
+    " OR broker_message_id = '' OR length(sender_pubkey) <> 64 ORDER BY number"
+)
+FUTURE = "SELECT count(*), max(received_at) FROM inbox WHERE received_at > :newest"
+
+
+def _ids(context: Context) -> Iterator[Finding]:
+    for connection in _opened(context, "inbox"):
+        rows = connection.execute(NO_IDS, {"newest": context.settings.newest_ids_max}).fetchmany(
+            context.settings.findings_max + 1
+        )
+        for (number,) in rows:
+            yield Finding(
+                Severity.ERROR,
+                f"inbox row {number}",
+                "the message lacks its send id, its receipt from the broker, or its sender's key:"
+                " another program wrote it",
+                "agentlip inbox list",
+                problem="no-id",
+            )
+
+
+def _clock(context: Context) -> Iterator[Finding]:
+    for connection in _opened(context, "inbox"):
+        (count, latest_ms) = connection.execute(
+            FUTURE, {"newest": context.clock.now_ms() + FUTURE_MS}
+        ).fetchone()
+        if count:
+            yield Finding(
+                Severity.WARNING,
+                "inbox",
+                f"{count} messages were received in the future, up to {iso(latest_ms)}: the clock"
+                " was ahead when they arrived, so they are kept longer",
+                "timedatectl; date -u",
+                problem="future",
+            )
+
+
+def _revoked(context: Context) -> Iterator[Finding]:
+    for connection in _opened(context, "revoked"):
+        for mesh, key, since_ms in connection.execute(
+            "SELECT mesh, pubkey, since_ms FROM revoked ORDER BY mesh"
+        ).fetchmany(context.settings.findings_max + 1):
+            yield Finding(
+                Severity.WARNING,
+                f"mesh {mesh}",
+                f"the broker has revoked this appliance's key {key[:16]} since {iso(since_ms)};"
+                " sends to the mesh are refused",
+                "agentlip identity show",
+                problem="revoked",
+            )
+
+
+def _opened(context: Context, table: str) -> Iterator[sqlite3.Connection]:
+    for _, connection in context.opened("inbox"):
+        if meta.exists(connection, table):
+            yield connection
+
+
+CHECKS = (
+    Check(
+        name="inbox.ids",
+        inspects="the newest messages have a send id, a receipt and a sender",
+        find=_ids,
+        reads="the newest `doctor.newest_ids_max` messages in `inbox.sqlite3`",
+        problems=(
+            Problem(
+                "no-id",
+                "A repetition of the message isn't recognized, or its sender can't be named.",
+                "There is no automatic repair. Find the program that writes to the store.",
+            ),
+        ),
+    ),
+    Check(
+        name="inbox.clock",
+        inspects="no message was received in the future",
+        find=_clock,
+        reads="the times of the messages in `inbox.sqlite3`, by an index",
+        problems=(
+            Problem(
+                "future",
+                "The clock was ahead when the messages arrived. They are removed too late.",
+                "Let the system synchronize the clock. Nothing has to be repaired.",
+            ),
+        ),
+    ),
+    Check(
+        name="inbox.revoked",
+        inspects="no mesh has revoked this appliance's member key",
+        find=_revoked,
+        reads="the table `revoked` in `inbox.sqlite3`",
+        problems=(
+            Problem(
+                "revoked",
+                "The mesh no longer accepts messages of this appliance, and delivers none to it.",
+                "Ask an administrator of the mesh to add the key that the hint shows.",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,113 @@
+"""Checks of space that nothing uses: unused pages of stores, and files of interrupted programs."""
+
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+from doctor.store_actions import FREE_SHARE_MIN, free_share
+
+_MIB = 1024 * 1024
+FREE_BYTES_MIN = 64 * _MIB  # less is not worth the copy that VACUUM makes
+# A program that still writes its temporary file has not taken longer than this.
+AGE_SECONDS_MIN = 3600
+TEMPORARY = re.compile(
+    r"\..+\.[0-9a-f]{16}|\..+\.(new|recovered)(-journal|-wal|-shm)?|.+\.partial(-journal|-wal|-shm)?"
+)
+"""Names of files that are renamed when they are complete."""
+_FOLDERS = ("", "backups", "locks")
+
+
+def _free_pages(context: Context) -> Iterator[Finding]:
+    for store, connection in context.opened():
+        try:
+            share = free_share(connection)
+            size = context.datadir.database(store).stat().st_size
+        except (OSError, sqlite3.Error):
+            continue  # store.opens reports it
+        if share >= FREE_SHARE_MIN and share * size >= FREE_BYTES_MIN:
+            yield Finding(
+                Severity.INFO,
+                store,
+                f"{share * size / _MIB:.0f} MiB of its file ({share:.0%}) are unused",
+                "agentlip doctor repair --run store.free-pages",
+                problem="unused",
+            )
+
+
+def _leftovers(context: Context) -> Iterator[Finding]:
+    """Nothing while a process holds the lock: it may be writing them."""
+    if context.lock().held:
+        return
+    now_seconds = context.clock.now_ms() / 1000
+    for folder in _FOLDERS:
+        yield from _in_folder(context, context.datadir.dir / folder, now_seconds)
+
+
+def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[Finding]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        try:
+            state = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        name = str(path.relative_to(context.datadir.workspace))
+        if path == context.datadir.socket_file and stat.S_ISSOCK(state.st_mode):
+            yield _left(name, "the socket of an appliance that no longer runs", "socket")
+        elif (
+            stat.S_ISREG(state.st_mode)
+            and TEMPORARY.fullmatch(entry.name)
+            and now_seconds - state.st_mtime > AGE_SECONDS_MIN
+        ):
+            yield _left(name, "an incomplete file of an interrupted program", "incomplete")
+
+
+def _left(name: str, message: str, problem: str) -> Finding:
+    hint = "agentlip doctor repair --run host.leftovers"
+    return Finding(Severity.INFO, name, message, hint, problem=problem)
+
+
+CHECKS = (
+    Check(
+        name="host.leftovers",
+        inspects="no files of interrupted programs are left",
+        reads="the names and ages of files in .agentlip, backups and locks",
+        problems=(
+            Problem(
+                "socket",
+                "An appliance ended without removing its socket. The next start replaces it.",
+                "`agentlip doctor repair` removes it.",
+            ),
+            Problem(
+                "incomplete",
+                "A program ended before a file was complete. The file has another name until then,"
+                " so nothing reads it.",
+                "`agentlip doctor repair` removes it, after a copy.",
+            ),
+        ),
+        find=_leftovers,
+    ),
+    Check(
+        name="store.free-pages",
+        inspects="no store consists of unused pages by more than a quarter",
+        reads="the header of each store",
+        problems=(
+            Problem(
+                "unused",
+                "Rows were removed, and their space stays in the file. It is used again, but it is"
+                " not returned to the disk.",
+                "`agentlip doctor repair` rewrites the file without them, which takes as much space"
+                " again meanwhile.",
+            ),
+        ),
+        find=_free_pages,
+    ),
+)

@@ -1,0 +1,101 @@
+"""Checks of the outbox: claims of ended processes, and sends near their limit."""
+
+import os
+from collections.abc import Iterator
+
+import msgspec
+
+from appliance.kernel import config, meta
+from appliance.outbox.settings import OutboxSettings
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+_NEAR = 0.8
+_REFUSED = 0.95  # new sends are refused from here
+CLAIMED = "SELECT count(*), min(id) FROM outbox WHERE status = 'inflight'"
+OPEN = (
+    "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending')"
+    " + (SELECT count(*) FROM outbox WHERE status = 'inflight')"
+)
+
+
+class _OutboxSection(msgspec.Struct, frozen=True):
+    """Only [outbox]; another check reports other mistakes in the file."""
+
+    outbox: OutboxSettings = OutboxSettings()
+
+
+def _claims(context: Context) -> Iterator[Finding]:
+    """While an appliance runs, claims are its own."""
+    if context.lock().held:
+        return
+    for _, connection in context.opened("outbox"):
+        if not meta.exists(connection, "outbox"):
+            continue
+        count, first = connection.execute(CLAIMED).fetchone()
+        if count:
+            yield Finding(
+                Severity.INFO,
+                f"send {first}",
+                f"{count} sends were being delivered when the appliance ended; the next start"
+                " delivers them again, and receivers recognize them by their ids",
+                "agentlipd up",
+                problem="left-behind",
+            )
+
+
+def _room(context: Context) -> Iterator[Finding]:
+    try:
+        settings = config.load(_OutboxSection, context.datadir.settings_file, os.environ).outbox
+    except config.BadSettings:
+        return
+    for store, connection in context.opened("outbox"):
+        if not meta.exists(connection, "outbox"):
+            continue
+        (count,) = connection.execute(OPEN).fetchone()
+        size = context.datadir.database(store).stat().st_size
+        for used, limit, words in (
+            (count, settings.sends_max, "undelivered sends"),
+            (size, settings.bytes_max, "bytes of the database file"),
+        ):
+            share = used / limit
+            if share >= _NEAR:
+                refused = "; new sends are refused" if share >= _REFUSED else ""
+                yield Finding(
+                    Severity.ERROR if refused else Severity.WARNING,
+                    "outbox",
+                    f"{used} of at most {limit} {words}{refused}",
+                    "agentlip outbox status",
+                    problem="full",
+                )
+
+
+CHECKS = (
+    Check(
+        name="outbox.claims",
+        inspects="no ended process left sends that it was delivering",
+        find=_claims,
+        reads="the sends with the state `inflight` in `outbox.sqlite3`, if no appliance runs",
+        problems=(
+            Problem(
+                "left-behind",
+                "The appliance was killed while it delivered. Nothing is lost.",
+                "Nothing has to be done: the next start returns the sends to the queue.",
+            ),
+        ),
+    ),
+    Check(
+        name="outbox.room",
+        inspects="undelivered sends and the file are below 80 % of their limits",
+        find=_room,
+        reads="the number of open sends, the size of `outbox.sqlite3`, and the section [outbox]",
+        problems=(
+            Problem(
+                "full",
+                "From 95 % of a limit on, the outbox refuses new sends.",
+                "Repair what keeps sends from being delivered, or raise `outbox.sends_max` or"
+                " `outbox.bytes_max`.",
+            ),
+        ),
+    ),
+)

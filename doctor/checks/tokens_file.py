@@ -1,0 +1,152 @@
+"""Checks of the token file, and of tokens in ways that their table should not allow."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+
+from appliance.kernel import meta
+from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
+from appliance.kernel.clock import iso
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+TOLERANCE_MS = 60_000
+_NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
+
+
+def _file(context: Context) -> Iterator[Finding]:
+    """An empty or missing file is reported by host.token."""
+    token = context.datadir.read_token()
+    for connection in _opened(context):
+        row = connection.execute(
+            "SELECT hash FROM tokens WHERE id = ?", (SERVER_TOKEN_ID,)
+        ).fetchone()
+        if token is None or row is None or row[0] == hash_token(token):
+            return
+        if context.lock().held:
+            yield Finding(
+                Severity.ERROR,
+                context.datadir.token_file.name,
+                f"the running hub does not know {_kind(connection, token)}; clients that read it"
+                " receive 401",
+                _NEW_TOKEN,
+                problem="foreign",
+            )
+        else:
+            yield Finding(
+                Severity.WARNING,
+                context.datadir.token_file.name,
+                f"the file holds {_kind(connection, token)}; the next start accepts it in place of"
+                " the former token",
+                _NEW_TOKEN,
+                problem="foreign",
+            )
+
+
+def _kind(connection: sqlite3.Connection, token: str) -> str:
+    digest = hash_token(token)
+    if connection.execute("SELECT 1 FROM tokens WHERE hash = ?", (digest,)).fetchone():
+        return "another token of this workspace"
+    if meta.exists(connection, "retired") and (
+        connection.execute("SELECT 1 FROM retired WHERE hash = ?", (digest,)).fetchone()
+    ):
+        return "a token that was rotated"
+    return "a token that this workspace has not issued"
+
+
+def _admin(context: Context) -> Iterator[Finding]:
+    now_ms = context.clock.now_ms()
+    for connection in _opened(context):
+        rows = connection.execute(
+            "SELECT scopes, expires_ms, revoked_ms FROM tokens LIMIT 10000"
+        ).fetchall()
+        if rows and not any(
+            ADMIN in _scopes(scopes) and revoked is None and (expires or now_ms + 1) > now_ms
+            for scopes, expires, revoked in rows
+        ):
+            yield Finding(
+                Severity.ERROR,
+                "tokens",
+                "no token with the scope admin is left, so nobody can manage the appliance over"
+                " HTTP",
+                "agentlipd restart",
+                problem="no-admin",
+            )
+
+
+def _scopes(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        return []
+
+
+def _used(context: Context) -> Iterator[Finding]:
+    for connection in _opened(context):
+        rows = connection.execute(
+            "SELECT id, last_used_ms, min(coalesce(expires_ms, revoked_ms),"
+            " coalesce(revoked_ms, expires_ms)) AS ended FROM tokens"
+            " WHERE last_used_ms > ended + ? ORDER BY id",
+            (TOLERANCE_MS,),
+        ).fetchmany(context.settings.findings_max + 1)
+        for token_id, used_ms, ended_ms in rows:
+            yield Finding(
+                Severity.WARNING,
+                f"token {token_id}",
+                f"the token was used at {iso(used_ms)}, after its end at {iso(ended_ms)}: the clock"
+                " was set, or another program changed the store",
+                "agentlip token list",
+                problem="used-after-end",
+            )
+
+
+def _opened(context: Context) -> Iterator[sqlite3.Connection]:
+    for _, connection in context.opened("auth"):
+        if meta.exists(connection, "tokens"):
+            yield connection
+
+
+CHECKS = (
+    Check(
+        name="tokens.file",
+        inspects="the token file holds the token of this workspace",
+        find=_file,
+        reads="`.agentlip/token`, and hashes of tokens in `auth.sqlite3`",
+        problems=(
+            Problem(
+                "foreign",
+                "The file was copied from another workspace, or restored from before a rotation."
+                " A running appliance refuses the token.",
+                "Issue a new token: the hint names the commands. If you replaced the file on"
+                " purpose, restart the appliance: it accepts the token from then on.",
+            ),
+        ),
+    ),
+    Check(
+        name="tokens.admin",
+        inspects="a token with the scope admin is left",
+        find=_admin,
+        reads="scopes and ends of all tokens in `auth.sqlite3`",
+        problems=(
+            Problem(
+                "no-admin",
+                "Nobody can create or revoke tokens over HTTP.",
+                "A start remembers the token in `.agentlip/token` as an admin token again.",
+            ),
+        ),
+    ),
+    Check(
+        name="tokens.ended",
+        inspects="no token was used after its end",
+        find=_used,
+        reads="the tokens in `auth.sqlite3`, their ends, and when they were used last",
+        problems=(
+            Problem(
+                "used-after-end",
+                "A token was accepted after it had expired or was revoked.",
+                "Find out who has the token. If the clock was set, nothing has to be done.",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Runs the checks for the command line: which ones, how the result is printed, and progress."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import typer
+
+from appliance.kernel.clock import SystemClock
+from doctor import nagios, report, run
+from doctor.check import Check, Cost
+from doctor.checks import CHECKS
+from doctor.cli_options import datadir_of, settings_of
+from doctor.priority import lower_beside
+
+_SILENT_SECONDS = 1.0
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the flags of `agentlip doctor` and `agentlip doctor check` ask for."""
+
+    workspace: Path | None = None
+    names: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    everything: bool = False
+    strict: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    nagios: bool = False
+
+
+def perform(request: CheckRequest) -> int:
+    """Runs the checks, prints their result, and returns the exit code."""
+    checks = run.select(request.names, request.everything, request.groups)
+    datadir = datadir_of(request.workspace)
+    settings, off = settings_of(datadir)
+    with run.context_outside(datadir, settings, SystemClock(), off) as context:
+        lower_beside(context)
+        facts = report.facts_of(context)
+        progress = Progress(checks, sys.stderr.isatty() and not request.nagios)
+        try:
+            outcomes = run.examine(context, checks, progress)
+        finally:
+            progress.end()
+        if request.nagios:
+            text, code = nagios.line(context, outcomes)
+            typer.echo(text)
+            return code
+    result = report.report(facts, outcomes)
+    every_check = request.verbose or request.everything
+    if request.as_json:
+        typer.echo(report.as_json(result))
+    else:
+        for line in report.as_text(result, quiet=request.quiet, every_check=every_check):
+            typer.echo(line)
+    return run.exit_code(outcomes, request.strict)
+
+
+class Progress:
+    """Shows on a terminal which check runs, if it is expensive or the run has taken a second."""
+
+    def __init__(self, checks: tuple[Check, ...], enabled: bool) -> None:
+        self._enabled = enabled
+        self._clock = SystemClock()
+        self._began = self._clock.monotonic()
+        self._numbers = {check.name: number for number, check in enumerate(checks, 1)}
+
+    def __call__(self, check: Check) -> None:
+        late = self._clock.monotonic() - self._began >= _SILENT_SECONDS
+        number = self._numbers.get(check.name)
+        if self._enabled and number is not None and (late or check.cost is Cost.EXPENSIVE):
+            text = f"check {number} of {len(self._numbers)}: {check.name} …"
+            typer.echo(f"{_CLEAR_LINE}{text}", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._enabled:
+            typer.echo(_CLEAR_LINE, err=True, nl=False)
+
+
+def print_list(as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "name": check.name,
+                "inspects": check.inspects,
+                "cost": check.cost.value,
+                "ready": check.ready,
+                "reads": check.reads,
+                "problems": [problem.name for problem in check.problems],
+                "repair": check.repair is not None,
+                "includes": check.includes,
+                "included_in": run.INCLUDED_IN.get(check.name),
+            }
+            for check in CHECKS
+        ]
+        typer.echo(report.as_json(rows))
+    else:
+        for line in report.as_list(CHECKS):
+            typer.echo(line)
+
+
+def print_explanation(name: str, as_json: bool) -> None:
+    """Explains a check, or each check of a group. Raises UnknownCheck."""
+    checks = run.select([name], everything=True)
+    if as_json:
+        typer.echo(report.as_json([report.explanation(check) for check in checks]))
+        return
+    for line in report.as_explanations(checks):
+        typer.echo(line)

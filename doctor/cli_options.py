@@ -1,0 +1,151 @@
+"""What the doctor's commands share: their flags, the workspace they name, and how they fail."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+
+from appliance.kernel import config
+from appliance.kernel.datadir import DataDir, discover
+from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.roles import RolesSettings
+from doctor import nagios, report, run
+from doctor.ownership import user_name
+from doctor.settings import DoctorSettings
+
+WorkspaceFlag = Annotated[
+    Path | None,
+    typer.Option("--workspace", help="Workspace directory (default: searched upwards)."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RunFlag = Annotated[
+    str | None,
+    typer.Option("--run", metavar="NAMES", help="Run only these checks (comma-separated names)."),
+]
+GroupFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="NAMES",
+        help="Run only these groups of checks (comma-separated), for example: host,store.",
+    ),
+]
+AllFlag = Annotated[
+    bool,
+    typer.Option("--all", help="Also run the expensive checks, which read whole databases."),
+]
+StrictFlag = Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are warnings.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print only problems.")]
+VerboseFlag = Annotated[
+    bool, typer.Option("--verbose", help="Print every check and how long it took.")
+]
+NagiosFlag = Annotated[
+    bool,
+    typer.Option(
+        "--nagios", help="Print one line and exit as a Nagios plugin: 0, 1, 2 or 3 (unknown)."
+    ),
+]
+
+
+class StillDamaged(Conflict):
+    code = "STILL_DAMAGED"
+    default_message = "the store is still damaged"
+    default_hint = "agentlip doctor --all"
+
+
+class _DoctorSections(msgspec.Struct, frozen=True):
+    """The sections of agentlip.toml that the doctor needs. It ignores errors in others."""
+
+    doctor: DoctorSettings = DoctorSettings()
+    roles: RolesSettings = RolesSettings()
+
+
+def report_failure(command: Callable[..., None]) -> Callable[..., None]:
+    """Turns an error that prevents the command into a message and exit code 3."""
+
+    @wraps(command)
+    def wrapped(ctx: typer.Context, **given: Any) -> None:
+        try:
+            command(ctx, **given)
+        except (ApplianceError, OSError) as error:
+            if option(ctx, "nagios", given.get("nagios")):
+                typer.echo(nagios.unknown(getattr(error, "message", None) or str(error)))
+                raise typer.Exit(nagios.UNKNOWN) from error
+            _could_not_run(error, is_json(ctx, given.get("as_json", False)))
+
+    return wrapped
+
+
+def datadir_of(workspace: Path | None) -> DataDir:
+    """The workspace that is given, or the nearest one upwards."""
+    datadir = discover(Path.cwd()) if workspace is None else DataDir(workspace)
+    if not datadir.dir.is_dir():
+        raise Invalid(
+            f"{workspace} is not a workspace", hint="create one: agentlip init --workspace DIR"
+        )
+    if not os.access(datadir.dir, os.R_OK | os.X_OK):
+        owner = user_name(datadir.dir.stat().st_uid)
+        raise Invalid(
+            f"user {user_name(os.geteuid())} can't read {datadir.dir}, which belongs to {owner}",
+            hint=f"run it as that user: sudo -u {owner} agentlip doctor --workspace"
+            f" {shlex.quote(str(datadir.workspace))}",
+        )
+    return datadir
+
+
+def settings_of(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
+    """The settings and the subsystems that are off. The defaults if agentlip.toml can't be read,
+    because that is a finding."""
+    try:
+        ours = config.load(_DoctorSections, datadir.settings_file, os.environ)
+        return ours.doctor, frozenset(ours.roles.off)
+    except config.BadSettings as error:
+        typer.echo(f"Warning: {error.message}; using the doctor's default settings", err=True)
+        return DoctorSettings(), frozenset()
+
+
+def root_flag(ctx: typer.Context, name: str) -> Any:
+    """A global flag given before `doctor`."""
+    root = ctx.find_root()
+    return root.params.get(name) if root is not ctx else None
+
+
+def option(ctx: typer.Context, name: str, given: Any = None) -> Any:
+    """The value of an option, given here or before one of the words in front of it, as in
+    `agentlip --json doctor` and `agentlip doctor --json check`."""
+    parent = ctx.parent
+    while not given and parent is not None:
+        given, parent = parent.params.get(name), parent.parent
+    return given
+
+
+def is_json(ctx: typer.Context, given: bool) -> bool:
+    return bool(option(ctx, "as_json", given) or option(ctx, "as_jsonl"))
+
+
+def names_in(text: str | None) -> list[str]:
+    """The names in a comma-separated list."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _could_not_run(error: ApplianceError | OSError, as_json: bool) -> NoReturn:
+    if isinstance(error, ApplianceError):
+        failure = {"error": error.message, "code": error.code, "details": error.details}
+        failure["hint"] = error.hint
+    else:
+        failure = {"error": str(error), "code": "INTERNAL_ERROR", "details": {}, "hint": ""}
+    if as_json:
+        typer.echo(report.as_json(failure), err=True)
+    else:
+        typer.echo(f"Error: {failure['error']}", err=True)
+        if failure["hint"]:
+            typer.echo(f"Hint: {failure['hint']}", err=True)
+    sys.stdout.flush()
+    damaged = isinstance(error, StillDamaged)
+    raise typer.Exit(run.EXIT_ERRORS if damaged else run.EXIT_COULD_NOT_RUN)

@@ -1,0 +1,246 @@
+"""`agentlip doctor repair` plans repairs, shows the plan, applies it, and checks again.
+
+Exit codes are those of the checks afterwards: 0 no problems, 2 errors; 3 nothing could be done.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.errors import Invalid
+from doctor import report, run
+from doctor.check import Check
+from doctor.cli_options import (
+    JsonFlag,
+    WorkspaceFlag,
+    datadir_of,
+    is_json,
+    names_in,
+    option,
+    report_failure,
+    settings_of,
+)
+from doctor.owner_client import RunningAppliance
+from doctor.rebuild import DERIVED, rebuild_steps
+from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, outline
+from doctor.run import CheckOutcome
+from doctor.settings import DoctorSettings
+
+app = typer.Typer(
+    help="Repair what the checks find: permissions, leftovers, logs, indexes.",
+    rich_markup_mode=None,
+    add_completion=False,
+    invoke_without_command=True,
+)
+
+YesFlag = Annotated[bool, typer.Option("--yes", help="Apply a repair's plan without asking.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only show a repair's plan.")]
+
+
+class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of `agentlip doctor repair --json`; keys are only ever added.
+
+    plan     what would be done or was done
+    applied  whether it was; then `results` has every step, and `checks` the findings afterwards
+    """
+
+    applied: bool
+    plan: RepairOutline
+    results: list[AppliedStep] = []
+    checks: list[CheckOutcome] = []
+
+
+class _Command:
+    """One call of a command: the workspace, its settings, and how to print."""
+
+    def __init__(self, ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
+        self.as_json = is_json(ctx, as_json)
+        self.datadir: DataDir = datadir_of(option(ctx, "workspace", workspace))
+        self.settings: DoctorSettings
+        self.settings, self._off = settings_of(self.datadir)
+        self.clock: Clock = SystemClock()
+
+    def examine(
+        self, checks: Sequence[Check], plan: Callable[[Any, Any], RepairOutline]
+    ) -> tuple[list[CheckOutcome], RepairOutline]:
+        with run.context_outside(self.datadir, self.settings, self.clock, self._off) as context:
+            outcomes = run.examine(context, checks)
+            return outcomes, plan(context, outcomes)
+
+    def carry_out(
+        self,
+        checks: Sequence[Check],
+        plan: Callable[[Any, Any], RepairOutline],
+        *,
+        yes: bool,
+        dry_run: bool,
+        whole: bool = False,
+    ) -> None:
+        """Shows the plan, applies it if that is wanted, and exits with the code of the checks.
+
+        whole  exit with 3 if a step was not applied, even if the checks find nothing
+        """
+        outcomes, planned = self.examine(checks, plan)
+        if yes and planned.empty and planned.unrepaired:
+            # Another repair may have done it after the checks ran here and before the plan.
+            outcomes, planned = self.examine(checks, plan)
+        if not self.as_json:
+            _echo(_plan_lines(self.datadir, planned))
+        if planned.empty or not self._is_wanted(yes, dry_run):
+            if self.as_json:
+                typer.echo(report.as_json(RepairReport(applied=False, plan=planned)))
+            raise typer.Exit(run.exit_code(outcomes, strict=False))
+        owner = RunningAppliance(self.datadir, self.settings)
+        repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner)
+        results = repair.apply(planned.steps)
+        outcomes, left = self.examine(checks, plan)
+        if self.as_json:
+            done = RepairReport(applied=True, plan=planned, results=results, checks=outcomes)
+            typer.echo(report.as_json(done))
+        else:
+            _echo(_result_lines(results, outcomes, left))
+        if whole and any(result.outcome != DONE for result in results):
+            raise typer.Exit(run.EXIT_COULD_NOT_RUN)
+        raise typer.Exit(run.exit_code(outcomes, strict=False))
+
+    def _is_wanted(self, yes: bool, dry_run: bool) -> bool:
+        if dry_run or yes:
+            return yes and not dry_run
+        if self.as_json or not sys.stdin.isatty():
+            if not self.as_json:
+                typer.echo("Nothing was changed. To apply the plan, add --yes.")
+            return False
+        return typer.confirm("Apply this plan?", default=False, err=True)
+
+    def _progress(self, text: str) -> None:
+        if not self.as_json:
+            typer.echo(f"{text} …", err=True)
+
+
+@app.callback()
+@report_failure
+def repair(
+    ctx: typer.Context,
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--run", help="Repair only what these checks find (comma-separated names)."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Repair only what these groups of checks find.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also run the expensive checks first.")
+    ] = False,
+    data: Annotated[
+        bool,
+        typer.Option("--data", help="Also change messages that differ from their events."),
+    ] = False,
+    dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
+) -> None:
+    """Repair what the checks find. The plan is shown first; nothing is changed without consent.
+
+    Copies of what is changed are in .agentlip/repairs.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    del only, group, everything, data, dry_run, yes  # read from ctx
+    perform(ctx, workspace, as_json)
+
+
+def perform(ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
+    """Repairs as the flags of this command and of those before it say."""
+
+    def given(name: str) -> Any:
+        return option(ctx, name, ctx.params.get(name))
+
+    data, only = bool(given("data")), given("only")
+    if data and not only:
+        raise Invalid(
+            "--data changes what people and agents wrote, so name the check whose findings it"
+            " repairs",
+            hint="agentlip doctor repair --run events.rows --data",
+        )
+    checks = run.select(names_in(only), bool(given("everything")), names_in(given("group")))
+    _Command(ctx, workspace, as_json).carry_out(
+        checks,
+        lambda context, outcomes: outline(context, outcomes, data=data),
+        yes=bool(given("yes")),
+        dry_run=bool(given("dry_run")),
+    )
+
+
+@app.command()
+@report_failure
+def rebuild(
+    ctx: typer.Context,
+    what: Annotated[str, typer.Argument(help=f"What to rebuild: {', '.join(DERIVED)}.")],
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
+) -> None:
+    """Build again what is derived from other data, whether or not a check finds a problem."""
+    if what not in DERIVED:
+        raise Invalid(f"can't rebuild {what}", hint=f"use one of: {', '.join(DERIVED)}")
+    command = _Command(ctx, workspace, as_json)
+    planned: list[RepairOutline] = []
+
+    def plan(context: Any, _outcomes: Any) -> RepairOutline:
+        planned.append(RepairOutline(steps=tuple(rebuild_steps(context, what))))
+        return planned[0] if len(planned) == 1 else RepairOutline()
+
+    checks = run.select(DERIVED[what].checks, False)
+    command.carry_out(checks, plan, yes=yes, dry_run=dry_run, whole=True)
+
+
+def _echo(lines: Sequence[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+def _plan_lines(datadir: DataDir, planned: RepairOutline) -> list[str]:
+    lines = [f"Workspace: {datadir.workspace}"]
+    lines += [f"Interrupted repair, finished first: {name}" for name in planned.unfinished]
+    if planned.steps:
+        lines.append("Plan:")
+        lines += [
+            f"  {number}. {step.check}: {step.message}"
+            for number, step in enumerate(planned.steps, 1)
+        ]
+    elif not planned.unfinished:
+        lines.append("Nothing to repair.")
+    return lines + _unrepaired_lines(planned)
+
+
+def _unrepaired_lines(planned: RepairOutline) -> list[str]:
+    lines = ["Not repaired:"] if planned.unrepaired else []
+    for finding in planned.unrepaired:
+        lines.append(f"  {finding.check}: {finding.subject}: {finding.message} ({finding.reason})")
+        if finding.hint:
+            lines.append(f"     -> {finding.hint}")
+    return lines
+
+
+def _result_lines(
+    results: Sequence[AppliedStep], outcomes: Sequence[CheckOutcome], left: RepairOutline
+) -> list[str]:
+    lines = [
+        f"[{result.outcome}] {result.step.check}: {result.step.message} ({result.reason})"
+        for result in results
+    ]
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    serious = [finding for finding in findings if finding.severity.rank > 0]
+    lines += _unrepaired_lines(left)
+    done = sum(result.outcome == "done" for result in results)
+    steps = "1 step" if done == 1 else f"{done} steps"
+    after = "no problems" if not serious else f"problems: {len(serious)}"
+    return [*lines, f"Repaired: {steps} done; the checks now find {after}."]

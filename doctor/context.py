@@ -1,0 +1,201 @@
+"""What checks can read: the files of a workspace, and facts of the running appliance."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import STORES, DataDir, LockView, ServerFile, read_lock
+from appliance.kernel.store_errors import DISK_FULL_BYTES
+from doctor.settings import DoctorSettings
+
+_SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
+_STEPS_BETWEEN_CHECKS = 50_000
+_BUSY_TIMEOUT_SECONDS = 5.0
+_MOUNTS = Path("/proc/self/mountinfo")
+_STOPPED = {"emergency_ro", "shutdown"}
+_SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
+
+
+class Context:
+    """What checks can read. Opens each store at most once, read-only, and closes it at the end.
+
+    live        facts of the running appliance (see `live.facts`); None if none runs or it could
+                not be reached
+    live_error  why it could not be reached
+    off         subsystems that are switched off: their checks and stores are skipped
+    reading     the store that was opened last, until `opened` ends; an error of SQLite is about it
+    """
+
+    def __init__(
+        self,
+        datadir: DataDir,
+        settings: DoctorSettings,
+        clock: Clock,
+        *,
+        live: Mapping[str, float] | None = None,
+        live_error: str | None = None,
+        stores: tuple[str, ...] = STORES,
+        off: frozenset[str] = frozenset(),
+    ) -> None:
+        self.datadir = datadir
+        self.settings = settings
+        self.clock = clock
+        self.live = live
+        self.live_error = live_error
+        self.off = off
+        self._stores = stores
+        self._connections: dict[str, sqlite3.Connection] = {}
+        self._deadline = float("inf")
+        self.reading: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return tuple(store for store in self._stores if store not in self.off)
+
+    def is_off(self, name: str) -> bool:
+        """Whether a check or setting, by its dotted name, belongs to a subsystem that is off."""
+        first = name.partition(".")[0]
+        return _SUBSYSTEM_OF.get(first, first) in self.off
+
+    def set_deadline(self, seconds: float) -> None:
+        """Interrupt reads after `seconds` from now."""
+        self._deadline = self.clock.monotonic() + seconds
+
+    def number(self, name: str) -> float | None:
+        """The fact with that name; None if it is not known."""
+        return None if self.live is None else self.live.get(name)
+
+    @property
+    def disk_problem(self) -> str | None:
+        """Why nothing can be written now: `full`, `read-only`, or None. It explains other findings,
+        so their hints are removed meanwhile."""
+        try:
+            volume = os.statvfs(self.datadir.dir)
+        except OSError:
+            return None
+        if volume.f_flag & os.ST_RDONLY or _stopped_writing(self.datadir.dir):
+            return "read-only"
+        paused = any(self.number(f"{store}.writing_paused") for store in self.stores)
+        counted = volume.f_blocks > 0  # some network mounts report no size
+        full = counted and volume.f_bavail * volume.f_frsize < DISK_FULL_BYTES
+        return "full" if full or paused else None
+
+    def lock(self) -> LockView:
+        return read_lock(self.datadir)
+
+    def server(self) -> ServerFile | None:
+        return self.datadir.read_server()
+
+    def open(self, store: str) -> sqlite3.Connection:
+        """A read-only connection. Raises sqlite3.Error if the store can't be opened."""
+        self.reading = store
+        connection = self._connections.get(store)
+        if connection is None:
+            connection = open_read_only(self.datadir.database(store))
+            connection.set_progress_handler(self._is_late, _STEPS_BETWEEN_CHECKS)
+            self._connections[store] = connection
+        return connection
+
+    def opened(self, *stores: str) -> Iterator[tuple[str, sqlite3.Connection]]:
+        """The given stores (default: all) that can be opened. Another check reports the others."""
+        for store in stores or self.stores:
+            if store in self.off:
+                continue
+            try:
+                connection = self.open(store)
+                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+            except sqlite3.Error:
+                continue
+            yield store, connection
+        self.reading = None
+
+    def _is_late(self) -> bool:
+        return self.clock.monotonic() > self._deadline
+
+
+def open_read_only(database: Path) -> sqlite3.Connection:
+    """A read-only connection, also beside a running hub. Does not change the write-ahead log."""
+    immutable = "&immutable=1" if _needs_no_log(database) else ""
+    connection = sqlite3.connect(
+        database.absolute().as_uri() + "?mode=ro" + immutable,
+        uri=True,
+        isolation_level=None,
+        timeout=_BUSY_TIMEOUT_SECONDS,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _needs_no_log(database: Path) -> bool:
+    """Whether the file is unused and its log is empty, on a full or read-only disk, where a log
+    can't be created."""
+    log, shared = (database.with_name(database.name + suffix) for suffix in ("-wal", "-shm"))
+    try:
+        volume = os.statvfs(database.parent)
+        if log.exists() and log.stat().st_size:
+            return False
+        # A failed attempt to open it on a full disk leaves a shorter file.
+        in_use = shared.exists() and shared.stat().st_size >= _SHARED_BYTES_MIN
+    except OSError:
+        return False
+    full = volume.f_bavail * volume.f_frsize < DISK_FULL_BYTES
+    read_only = volume.f_flag & os.ST_RDONLY or _stopped_writing(database.parent)
+    return bool(read_only) or (full and not in_use)
+
+
+def _stopped_writing(folder: Path) -> bool:
+    """Whether the kernel refuses writes after an error of the disk, although the mount is still
+    called writable (ext4 since Linux 6.13)."""
+    try:
+        device = folder.stat().st_dev
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    rows = [line.split() for line in mounts.splitlines()]
+    # The third word is the device, the last one holds the options of the file system.
+    return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the error means that the file is damaged."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_damage_of_rows(error: sqlite3.Error) -> bool:
+    """Whether more is damaged than an index or the full-text index, which can be built again."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return is_damage(error) and code not in (
+        sqlite3.SQLITE_CORRUPT_INDEX,
+        sqlite3.SQLITE_CORRUPT_VTAB,
+    )
+
+
+def is_interrupted(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT

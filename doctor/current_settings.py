@@ -1,0 +1,40 @@
+"""The section [doctor] as agentlip.toml has it now, for a process that runs long."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from appliance.kernel import config
+from doctor.settings import DoctorSettings
+
+
+class _LiveSection(msgspec.Struct, frozen=True):
+    """Errors in other sections don't matter here, as in `agentlip doctor`."""
+
+    doctor: DoctorSettings = DoctorSettings()
+
+
+class CurrentSettings:
+    """Reads the file again after it changed. While it can't be read, the last settings stay."""
+
+    def __init__(self, settings: DoctorSettings, file: Path) -> None:
+        self._settings = settings
+        self._file = file
+        self._seen = self._version()
+
+    def get(self) -> DoctorSettings:
+        version = self._version()
+        if version != self._seen:
+            self._seen = version
+            with suppress(config.BadSettings):  # the check `settings.file` reports it
+                self._settings = config.load(_LiveSection, self._file, os.environ).doctor
+        return self._settings
+
+    def _version(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._file.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,216 @@
+"""Replays events: what the rows of channels, topics, messages and attachments should contain.
+
+Only facts that events state are compared, because other programs write events with fewer fields.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.hub.wire import TOMBSTONE
+
+State = dict[str, Any]
+"""Facts of one entity, by column; `content_raw` and others are missing if they aren't known."""
+
+_MESSAGE = ("topic_id", "channel_id", "sender", "content_raw", "version", "created_at", "principal")
+_TOPIC = ("channel_id", "title", "created_at")
+_CHANNEL = ("name", "description", "created_at")
+_ATTACHMENT = ("topic_id", "kind", "key", "dedupe_key", "source_message_id", "created_at")
+_CREATED = {
+    "message.created": ("message", _MESSAGE),
+    "topic.created": ("topic", _TOPIC),
+    "channel.created": ("channel", _CHANNEL),
+    "topic.attachment_added": ("attachment", _ATTACHMENT),
+}
+# Events with these names change the version of a message.
+_VERSIONED = ("message.edited", "message.deleted", "message.moved_topic")
+KINDS = ("message", "topic", "channel", "attachment")
+UNCHANGING = frozenset({"sender", "created_at", "channel_id", "principal"})
+"""Columns of topics and messages that no later event changes."""
+ROW = {
+    "message": "SELECT m.topic_id, m.channel_id, m.sender, m.content_raw, m.version, m.created_at,"
+    " m.deleted_at IS NOT NULL AS deleted, m.deleted_by,"
+    " (SELECT principal FROM x_message_principals WHERE message_id = m.id) AS principal"
+    " FROM messages AS m WHERE m.id = ?",
+    "topic": "SELECT channel_id, title, created_at FROM topics WHERE id = ?",
+    "channel": "SELECT name, description, created_at FROM channels WHERE id = ?",
+    "attachment": "SELECT topic_id, kind, key, dedupe_key, source_message_id, created_at,"
+    " value_json FROM topic_attachments WHERE id = ?",
+}
+TABLES = {
+    "message": "messages",
+    "topic": "topics",
+    "channel": "channels",
+    "attachment": "topic_attachments",
+}
+COLUMNS = "event_id, ts, name, entity_type, entity_id, data_json"
+NEWEST = f"SELECT {COLUMNS} FROM events ORDER BY event_id DESC LIMIT ?"
+AFTER = f"SELECT {COLUMNS} FROM events WHERE event_id > ? ORDER BY event_id LIMIT ?"
+OF_ENTITY = (
+    f"SELECT {COLUMNS} FROM events WHERE entity_type = ? AND entity_id = ? ORDER BY event_id"
+)
+_decode = msgspec.json.Decoder().decode
+
+
+class ReplayedEvent(NamedTuple):
+    """An event as stored."""
+
+    event_id: int
+    ts: str
+    name: str
+    kind: str
+    entity_id: str
+    data_json: str
+
+
+class Break(NamedTuple):
+    """An event that doesn't follow from the events before it. `problem`: `gap` or `mixed`."""
+
+    event_id: int
+    problem: str
+    message: str
+
+
+def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | None]:
+    """The state after the event, and whether it does not follow the state before.
+
+    `state`: None if no earlier event is known.
+    """
+    data = _data(event)
+    created = _CREATED.get(event.name)
+    if created is not None:
+        return _create(state, event, data, *created)
+    now: State = dict(state or {})
+    problem = _version_break(now, event, data) if event.name in _VERSIONED else None
+    if event.name in _VERSIONED:
+        _set(now, "version", data.get("version"), int)
+    if event.name == "message.edited":
+        _set(now, "content_raw", data.get("new_content"), str)
+        if now.get("deleted"):
+            del now["deleted"]
+    elif event.name == "message.deleted":
+        now["deleted"] = 1
+        _set(now, "deleted_by", data.get("deleted_by"), str)
+        # Programs are free in the text of a tombstone; events of this one name a principal.
+        _set(now, "content_raw", TOMBSTONE if "principal" in data else None, str)
+    elif event.name == "message.moved_topic":
+        _set(now, "topic_id", data.get("new_topic_id"), str)
+    elif event.name == "topic.renamed":
+        _set(now, "title", data.get("new_title"), str)
+    return now, problem
+
+
+def _create(
+    state: State | None,
+    event: ReplayedEvent,
+    data: Mapping[str, Any],
+    key: str,
+    columns: tuple[str, ...],
+) -> tuple[State, Break | None]:
+    made = data.get(key)
+    made = made if isinstance(made, dict) else {}
+    now = {column: made[column] for column in columns if column in made}
+    if now.get("principal", "") is None:
+        del now["principal"]
+    if event.kind == "message" and now:
+        now |= {"deleted": 0, "deleted_by": None}
+    if "value_json" in made:
+        now["value_json"] = made["value_json"]
+    again = None
+    if state is not None and made:
+        again = Break(
+            event.event_id, "mixed", f"{event.name} comes after other events of the same entity"
+        )
+    return now, again
+
+
+def _version_break(state: State, event: ReplayedEvent, data: Mapping[str, Any]) -> Break | None:
+    before, after = state.get("version"), data.get("version")
+    if not isinstance(before, int) or not isinstance(after, int) or after == before + 1:
+        return None
+    if after <= before:
+        message = f"{event.name} has version {after}, but an earlier event has {before}"
+        return Break(event.event_id, "mixed", message)
+    missing = after - before - 1
+    message = f"{missing} events between its versions {before} and {after} are missing"
+    return Break(event.event_id, "gap", message)
+
+
+def _set(state: State, column: str, value: Any, kind: type) -> None:
+    """Without a usable value, the column is no longer known."""
+    if isinstance(value, kind):
+        state[column] = value
+    else:
+        state.pop(column, None)
+
+
+def _data(event: ReplayedEvent) -> dict[str, Any]:
+    try:
+        data = _decode(event.data_json)
+    except msgspec.DecodeError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def row_of(connection: sqlite3.Connection, kind: str, entity_id: str) -> State | None:
+    """The stored row in the shape of a state; None if it is missing."""
+    cursor = connection.execute(ROW[kind], (entity_id,))
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+def differences(state: State, row: State, only: Iterable[str] | None = None) -> list[str]:
+    """The columns of the row that differ from the state. `only`: compare no others."""
+    names = state.keys() & row.keys() if only is None else state.keys() & row.keys() & set(only)
+    return sorted(name for name in names if not _equal(name, state[name], row[name]))
+
+
+def _equal(name: str, expected: Any, stored: Any) -> bool:
+    if name == "principal":
+        return stored is None or expected == stored  # older messages have no row for it
+    if name == "value_json":
+        try:
+            return bool(expected == _decode(stored))
+        except (msgspec.DecodeError, TypeError):
+            return False
+    if name == "content_raw" and isinstance(expected, bytes):
+        return expected == digest(stored)
+    return bool(expected == stored)
+
+
+def digest(text: str) -> bytes:
+    """A short form of a text, for states of many messages."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def replay(connection: sqlite3.Connection, kind: str, entity_id: str) -> State:
+    """What the row of one entity should contain. Reads the whole log."""
+    state: State | None = None
+    for event in map(ReplayedEvent._make, connection.execute(OF_ENTITY, (kind, entity_id))):
+        state, _ = apply(state, event)
+    return state or {}
+
+
+def newest(connection: sqlite3.Connection, rows_max: int, bytes_max: int) -> list[ReplayedEvent]:
+    """The newest events, oldest first."""
+    events: list[ReplayedEvent] = []
+    size = 0
+    for event in map(ReplayedEvent._make, connection.execute(NEWEST, (rows_max,))):
+        events.append(event)
+        size += len(event.data_json)
+        if size > bytes_max:
+            break
+    return events[::-1]
+
+
+def all_events(connection: sqlite3.Connection, piece: int = 5000) -> Iterator[list[ReplayedEvent]]:
+    """Every event in order, in pieces."""
+    last = -1
+    while events := [ReplayedEvent._make(row) for row in connection.execute(AFTER, (last, piece))]:
+        yield events
+        last = events[-1].event_id

@@ -1,0 +1,85 @@
+"""Actions that change rows of messages: only with `repair --run CHECK --data`."""
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.kernel.clock import Clock
+from doctor import event_replay
+from doctor.event_replay import ReplayedEvent, State
+from doctor.store_actions import CannotRepair
+
+Arguments = Mapping[str, str]
+_COLUMNS = (
+    "topic_id",
+    "channel_id",
+    "sender",
+    "content_raw",
+    "version",
+    "created_at",
+    "edited_at",
+    "deleted_at",
+    "deleted_by",
+)
+
+
+def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
+    """Sets a message's row to the state that its events describe. Columns that no event states
+    stay as they are."""
+    message_id = arguments["message"]
+    row = event_replay.row_of(connection, "message", message_id)
+    if row is None:
+        raise CannotRepair(f"message {message_id}: its row is missing")
+    state = replay(connection, message_id)
+    topic = connection.execute("SELECT 1 FROM topics WHERE id = ?", (state.get("topic_id"),))
+    if "topic_id" in state and topic.fetchone() is None:
+        raise CannotRepair(f"message {message_id}: the topic that its events name is missing")
+    if row["version"] > state.get("version", 0):
+        raise CannotRepair(
+            f"message {message_id}: its row has version {row['version']}, newer than its events;"
+            " their last one may be lost"
+        )
+    changed = event_replay.differences(state, row)
+    if "principal" in changed:
+        connection.execute(
+            "UPDATE x_message_principals SET principal = ? WHERE message_id = ?",
+            (state["principal"], message_id),
+        )
+    if changed:
+        known = [name for name in _COLUMNS if name in state]
+        columns = ", ".join(f"{name} = ?" for name in known)
+        values = [state[name] for name in known]
+        connection.execute(f"UPDATE messages SET {columns} WHERE id = ?", (*values, message_id))
+    return f"changed {', '.join(changed)}" if changed else "the row is what its events say"
+
+
+def set_channel(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
+    """Sets a message's channel to its topic's."""
+    changed = connection.execute(
+        "UPDATE messages SET channel_id = (SELECT channel_id FROM topics WHERE id = topic_id)"
+        " WHERE id = ?1 AND channel_id <>"
+        " (SELECT channel_id FROM topics WHERE topics.id = messages.topic_id)",
+        (arguments["message"],),
+    ).rowcount
+    return "changed channel_id" if changed else "its channel is its topic's"
+
+
+def replay(connection: sqlite3.Connection, message_id: str) -> State:
+    """The state of a message after all its events, with the times of its last edit and of its
+    deletion. Raises CannotRepair if events are missing or out of order."""
+    state: State | None = None
+    times: dict[str, Any] = {"edited_at": None, "deleted_at": None}
+    rows = connection.execute(event_replay.OF_ENTITY, ("message", message_id))
+    for event in map(ReplayedEvent._make, rows.fetchall()):
+        if state is None and event.name != "message.created":
+            raise CannotRepair(f"message {message_id}: its event message.created is missing")
+        state, broken = event_replay.apply(state, event)
+        if broken is not None:
+            raise CannotRepair(f"message {message_id}: {broken.message}")
+        if event.name in ("message.edited", "message.deleted"):
+            times["edited_at"] = event.ts
+        if event.name == "message.deleted":
+            times["deleted_at"] = event.ts
+    if not state:
+        raise CannotRepair(f"message {message_id}: no event describes it")
+    return state | times

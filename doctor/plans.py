@@ -1,0 +1,316 @@
+"""PLANS: which checks can be repaired, and the steps that repair their findings.
+
+A plan only reads. A step has the subject of the finding that it repairs; a step with a subject of
+its own repairs all findings of its check. A finding without a step can't be repaired automatically.
+"""
+
+import shlex
+import sqlite3
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from appliance.hub.foreign_schema import SEARCH_TRIGGERS
+from appliance.kernel import manifest
+from appliance.kernel.datadir import STORES, DataDir
+from doctor import schema_model
+from doctor.check import Finding
+from doctor.context import Context
+from doctor.schema_model import SchemaObject
+from doctor.step import Step, Touches
+from doctor.store_actions import RECREATED, has_fts5
+
+Plan = Callable[[Context, Sequence[Finding]], Iterable[Step]]
+OWNER_ONLY = "0700"
+IDENTITY = "identity"
+NOT_WRITABLE_BY_ALL = "0775"
+_OF_INDEX = ("row ", "wrong # of entries in index ")
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def _restrict(check: str, subject: str, name: str, mask: str) -> Step:
+    what = (
+        f"give only the owner access to {name}"
+        if mask == OWNER_ONLY
+        else f"take the permission to write {name} from all users"
+    )
+    return Step(
+        check=check,
+        subject=subject,
+        message=what,
+        action="set-mode",
+        arguments={"path": name, "mode": mask},
+    )
+
+
+def _relative(datadir: DataDir, path: Path) -> str:
+    return str(path.relative_to(datadir.workspace))
+
+
+def _has_any(path: Path, bits: int) -> bool:
+    try:
+        return not path.is_symlink() and bool(path.stat().st_mode & bits)
+    except OSError:
+        return False
+
+
+def _data_directory(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    path = context.datadir.dir
+    for finding in findings:
+        if finding.subject == path.name and _has_any(path, stat.S_IWOTH):
+            yield _restrict(finding.check, finding.subject, path.name, OWNER_ONLY)
+            return
+
+
+def _settings_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    path = context.datadir.settings_file
+    for finding in findings:
+        if finding.subject == path.name and _has_any(path, stat.S_IWOTH):
+            yield _restrict(finding.check, finding.subject, path.name, NOT_WRITABLE_BY_ALL)
+
+
+def _private_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Subjects are the names of files in `.agentlip`."""
+    for finding in findings:
+        path = context.datadir.dir / finding.subject
+        if _has_any(path, 0o077):
+            name = _relative(context.datadir, path)
+            yield _restrict(finding.check, finding.subject, name, OWNER_ONLY)
+
+
+def _private_paths(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Subjects are paths relative to the workspace."""
+    for finding in findings:
+        if _has_any(context.datadir.workspace / finding.subject, 0o077):
+            yield _restrict(finding.check, finding.subject, finding.subject, OWNER_ONLY)
+
+
+def _member_key(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Subjects are the name of the directory of the member key, and the names of files in it."""
+    folder = context.datadir.dir / IDENTITY
+    for finding in findings:
+        path = folder if finding.subject == folder.name else folder / finding.subject
+        if _has_any(path, 0o077):
+            name = _relative(context.datadir, path)
+            yield _restrict(finding.check, finding.subject, name, OWNER_ONLY)
+
+
+def _server_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    if context.lock().held:
+        yield from _private_file(context, findings)
+        return
+    path = context.datadir.server_file
+    for finding in findings:
+        if finding.subject == path.name:
+            yield _remove(context.datadir, finding, path)
+            return
+
+
+def _remove(datadir: DataDir, finding: Finding, path: Path) -> Step:
+    name = _relative(datadir, path)
+    return Step(
+        check=finding.check,
+        subject=finding.subject,
+        message=f"remove {name}, which no process uses",
+        action="remove-file",
+        arguments={"path": name},
+        saves=(name,),
+    )
+
+
+def _leftovers(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Subjects are paths relative to the workspace."""
+    for finding in findings:
+        path = context.datadir.workspace / finding.subject
+        if path.parent.is_relative_to(context.datadir.dir):
+            yield _remove(context.datadir, finding, path)
+
+
+def _lock(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    view = context.lock()
+    if view.exists and not view.held:
+        yield Step(
+            check=findings[0].check,
+            subject=findings[0].subject,
+            message="remove the lock file, which no process holds",
+            action="remove-lock",
+        )
+
+
+def _logs(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    path = context.datadir.logs
+    if not path.exists():
+        name = _relative(context.datadir, path)
+        yield Step(
+            check=findings[0].check,
+            subject=findings[0].subject,
+            message=f"create the folder {name}",
+            action="make-folder",
+            arguments={"path": name},
+        )
+
+
+# -- stores --------------------------------------------------------------------------------
+
+
+def store_step(
+    datadir: DataDir,
+    finding: Finding,
+    action: str,
+    message: str,
+    store: str,
+    touches: Touches = Touches.STATE,
+    more: Mapping[str, str] = {},
+) -> Step:
+    """A step that changes a store, after a copy of it."""
+    return Step(
+        check=finding.check,
+        subject=finding.subject,
+        message=message,
+        action=action,
+        arguments={"store": store, **more},
+        touches=touches,
+        saves=(_relative(datadir, datadir.database(store)),),
+    )
+
+
+def _suspect(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    for finding in findings:
+        store = finding.subject
+        if store in STORES and context.datadir.suspect_file(store).exists():
+            yield Step(
+                check=finding.check,
+                subject=store,
+                message=f"check {store} completely, and clear its mark if it isn't damaged",
+                action="clear-suspect",
+                arguments={"store": store},
+                saves=(_relative(context.datadir, context.datadir.suspect_file(store)),),
+            )
+
+
+def _wal(_context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    for finding in findings:
+        if finding.subject in STORES:
+            yield Step(
+                check=finding.check,
+                subject=finding.subject,
+                message=f"write the write-ahead log of {finding.subject} into the database",
+                action="checkpoint",
+                arguments={"store": finding.subject},
+            )
+
+
+def _record(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    for finding in findings:
+        if finding.subject == manifest.FILE:
+            yield Step(
+                check=finding.check,
+                subject=finding.subject,
+                message=f"write {manifest.FILE} again",
+                action="write-record",
+                arguments={"stores": ",".join(context.stores)},
+            )
+
+
+def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Only where all problems of a store are of its indexes."""
+    for store in dict.fromkeys(finding.subject for finding in findings):
+        own = [finding for finding in findings if finding.subject.partition(".")[0] == store]
+        texts = [finding.message.removeprefix("damaged: ") for finding in own]
+        if store in STORES and all(text.startswith(_OF_INDEX) for text in texts):
+            message = f"build the indexes of {store} again"
+            yield store_step(context.datadir, own[0], "reindex", message, store)
+
+
+def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Subjects are `<store>.<object>`. A table that is gone had rows, so it isn't created again."""
+    for finding in findings:
+        store, _, name = finding.subject.partition(".")
+        if store not in STORES:
+            continue
+        if name in SEARCH_TRIGGERS:  # changes that it missed are not in the index
+            message = "build the full-text index of the hub again"
+            yield store_step(context.datadir, finding, "rebuild-fts", message, store)
+            continue
+        with suppress(sqlite3.Error):
+            wanted = schema_model.expected(context.open(store), store).get(name)
+            if wanted is not None and wanted.kind in RECREATED:
+                yield recreate(context.datadir, finding, store, wanted)
+
+
+def recreate(datadir: DataDir, finding: Finding, store: str, wanted: SchemaObject) -> Step:
+    message = f"create the {wanted.kind} {wanted.name} of {store} again"
+    more = {"object": wanted.name}
+    return store_step(datadir, finding, "recreate-object", message, store, more=more)
+
+
+def _free_pages(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    for finding in findings:
+        if finding.subject in STORES:
+            message = f"rewrite {finding.subject} without its unused pages"
+            yield store_step(context.datadir, finding, "vacuum", message, finding.subject)
+
+
+def _search(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    with suppress(sqlite3.Error):
+        if has_fts5(context.open("hub")):
+            message = "build the full-text index of the hub again"
+            yield store_step(context.datadir, findings[0], "rebuild-fts", message, "hub")
+
+
+def _scopes(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    finding = Finding(findings[0].severity, "events", "", check=findings[0].check)
+    message = "fill the scopes of events from their payload"
+    yield store_step(context.datadir, finding, "fill-event-scopes", message, "hub")
+
+
+# -- messages ------------------------------------------------------------------------------
+
+
+def _messages(action: str, message: str) -> Plan:
+    """Subjects are `message <id>`."""
+
+    def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+        for finding in findings:
+            kind, _, message_id = finding.subject.partition(" ")
+            if kind == "message":
+                yield store_step(
+                    context.datadir,
+                    finding,
+                    action,
+                    message.format(shlex.quote(message_id)),
+                    "hub",
+                    Touches.DATA,
+                    {"message": message_id},
+                )
+
+    return plan
+
+
+PLANS: dict[str, Plan] = {
+    "host.data-directory": _data_directory,
+    "host.leftovers": _leftovers,
+    "host.lock": _lock,
+    "host.logs": _logs,
+    "host.private": _private_paths,
+    "host.server-file": _server_file,
+    "host.token": _private_file,
+    "identity.private": _member_key,
+    "settings.file": _settings_file,
+    "store.suspect": _suspect,
+    "store.wal": _wal,
+    "store.record": _record,
+    "store.objects": _objects,
+    "store.integrity": _integrity,
+    "store.free-pages": _free_pages,
+    "events.scope": _scopes,
+    "events.rows": _messages("restore-message", "set message {} to the state of its events"),
+    "events.rows-all": _messages("restore-message", "set message {} to the state of its events"),
+    "hub.channels": _messages("set-message-channel", "move message {} to its topic's channel"),
+    "hub.search": _search,
+    "hub.search-in-step": _search,
+}
+"""By the name of the check."""

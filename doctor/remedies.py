@@ -1,0 +1,92 @@
+"""Hints for a store that is damaged. They are commands that work as printed.
+
+Call these functions only after damage was read from the file: a restore loses what is newer.
+"""
+
+import shlex
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from appliance.kernel import manifest, meta
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.schema import state
+from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_errors import RECOVERY_COMMANDS
+
+SNAPSHOTS_READ_MAX = 3
+SECONDS_MAX = 5.0  # for reading all snapshots of a store
+_STEPS_BETWEEN_CHECKS = 50_000
+
+
+def restore_hint(datadir: DataDir, store: str) -> str:
+    """The store's recovery command; else the commands that put its newest good snapshot back; else
+    the command that saves what can be read."""
+    recovery = RECOVERY_COMMANDS.get(store)
+    if recovery:
+        return recovery
+    snapshot = good_snapshot(datadir, store)
+    if snapshot is None:
+        return salvage_command(datadir, store)
+    restore, salvage = _restore_commands(datadir, store, snapshot), salvage_command(datadir, store)
+    return f"{restore} # this loses data newer than the snapshot; to save it, first: {salvage}"
+
+
+def salvage_command(datadir: DataDir, store: str) -> str:
+    """The command that copies what can be read of a damaged store to a new file."""
+    into = datadir.database(store).with_suffix(".salvaged.sqlite3")
+    return f"agentlip doctor repair salvage {store} --into {shlex.quote(str(into))}"
+
+
+def good_snapshot(datadir: DataDir, store: str) -> Path | None:
+    """The newest snapshot of the store that can be opened, is not damaged, belongs to this
+    workspace, and is not newer than this program. None if none of the newest is."""
+    clock = SystemClock()
+    until = clock.monotonic() + SECONDS_MAX
+    expected = manifest.read(datadir).stores.get(store, "")
+    for path in _newest(datadir, store):
+        uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
+        try:
+            with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+                connection.set_progress_handler(
+                    lambda: clock.monotonic() > until, _STEPS_BETWEEN_CHECKS
+                )
+                if _is_good(connection, store, expected):
+                    return path
+        except sqlite3.Error:
+            continue
+    return None
+
+
+def _newest(datadir: DataDir, store: str) -> Iterator[Path]:
+    name = datadir.database(store).name
+    copies = [
+        path for path in datadir.backups.glob(f"{name}.backup-v*-*") if path.suffix != ".partial"
+    ]
+    copies.sort(key=lambda path: path.name.rpartition("-")[2], reverse=True)
+    yield from copies[:SNAPSHOTS_READ_MAX]
+
+
+def _is_good(connection: sqlite3.Connection, store: str, expected: str) -> bool:
+    own = meta.read(connection, declaration_of(store).id_key)
+    if expected and own and own != expected:
+        return False
+    schema = state(connection, store)
+    if schema.too_new or not (schema.schema or schema.spec_version):
+        return False
+    return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+
+
+def _restore_commands(datadir: DataDir, store: str, snapshot: Path) -> str:
+    """Stops the appliance, moves the damaged files aside, and copies the snapshot."""
+    database = shlex.quote(str(datadir.database(store)))
+    workspace = shlex.quote(str(datadir.workspace))
+    aside = shlex.quote(str(datadir.dir / f"damaged-{store}-XXXXXX"))
+    return (
+        f"agentlipd down --workspace {workspace}"
+        f' && mv -t "$(mktemp -d {aside})" {database}*'
+        f" && cp {shlex.quote(str(snapshot))} {database}"
+        f" && agentlipd up --workspace {workspace}"
+    )

@@ -1,0 +1,323 @@
+"""Plans repairs and applies them.
+
+    examine ──findings──▶ outline ──steps──▶ Repair.apply ──results──▶ examine again
+
+A repair holds the lock of repairs, and the writer lock unless an appliance uses the workspace.
+It first finishes repairs that were interrupted, then writes its plan to a journal, saves every
+file that it will change, and applies one step after the other. The same checks run again
+afterwards, and their findings are the result.
+"""
+
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing, suppress
+from typing import Protocol
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unavailable
+from appliance.kernel.store_errors import DISK_FULL_BYTES
+from doctor import damage
+from doctor.actions import ACTIONS, Action, Target
+from doctor.check import Check, Finding, Severity
+from doctor.checks import CHECKS
+from doctor.context import Context, open_read_only
+from doctor.journal import RepairJournal, StepResult, bytes_to_save, journals, prune
+from doctor.ownership import Owner, only_repair, writer_lock
+from doctor.run import MORE, CheckOutcome, run_check
+from doctor.settings import DoctorSettings
+from doctor.step import Step, Touches
+
+DONE, FAILED, REFUSED = "done", "failed", "refused"
+UNFINISHED = "repair.unfinished"
+"""The check that reports interrupted repairs. Every repair finishes them first."""
+_STOP = "agentlipd down"
+
+
+class RepairRefused(Conflict):
+    code = "REPAIR_REFUSED"
+    default_message = "nothing was repaired"
+    default_hint = "agentlip doctor"
+
+
+class DiskUnusable(Unavailable):
+    code = "DISK_UNUSABLE"
+    default_message = "the disk can't be written, so nothing was repaired"
+    default_hint = "agentlip doctor --run host.disk"
+
+
+class OwnerRefused(Conflict):
+    """The running appliance has not applied the step, and the store is as before."""
+
+    code = "OWNER_REFUSED"
+    default_message = "the running appliance can't apply this step"
+    default_hint = f"stop it first: {_STOP}"
+
+
+class OwnerActions(Protocol):
+    """A running appliance that applies steps itself. It checks a store for damage before."""
+
+    def apply(self, step: Step) -> str:
+        """Applies one step and says what it did. Raises OwnerRefused, another ApplianceError if it
+        failed, or OSError."""
+
+
+class UnrepairedFinding(msgspec.Struct, frozen=True):
+    """A finding that a repair leaves as it is. `reason`: why."""
+
+    check: str
+    subject: str
+    message: str
+    reason: str
+    hint: str = ""
+
+
+class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair would do. `unfinished`: names of interrupted repairs that it finishes first."""
+
+    steps: tuple[Step, ...] = ()
+    unrepaired: tuple[UnrepairedFinding, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.steps and not self.unfinished
+
+
+class AppliedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step and its result. `repair`: the repair that planned it."""
+
+    repair: str
+    step: Step
+    outcome: str
+    reason: str
+
+
+def outline(
+    context: Context, outcomes: Sequence[CheckOutcome], *, data: bool = False
+) -> RepairOutline:
+    """The steps that repair these findings. `data`: also steps that change what people wrote."""
+    by_name = {check.name: check for check in CHECKS}
+    steps: list[Step] = []
+    unrepaired: list[UnrepairedFinding] = []
+    for outcome in outcomes:
+        findings = [finding for finding in outcome.findings if not finding.explained_by]
+        if outcome.check == UNFINISHED or not findings:
+            continue
+        findings, planned = _planned(context, by_name[outcome.check], findings)
+        allowed = [step for step in planned if data or step.touches is Touches.STATE]
+        steps += [step for step in allowed if step not in steps]
+        unrepaired += _left(findings, planned, allowed)
+    names = (each.name for each in journals(context.datadir) if not each.finished)
+    return RepairOutline(steps=tuple(steps), unrepaired=tuple(unrepaired), unfinished=tuple(names))
+
+
+def _planned(
+    context: Context, check: Check, findings: list[Finding]
+) -> tuple[list[Finding], list[Step]]:
+    """The findings and their steps; those that the report only counted too, if any has a step."""
+    if check.repair is None:
+        return findings, []
+    if any(finding.subject == MORE for finding in findings):
+        every = list(run_check(context, check, sys.maxsize).findings)
+        if steps := list(check.repair(context, every)):
+            return every, steps
+    return findings, list(check.repair(context, findings))
+
+
+def _left(
+    findings: Sequence[Finding], planned: Sequence[Step], allowed: Sequence[Step]
+) -> Iterable[UnrepairedFinding]:
+    subjects = {finding.subject for finding in findings}
+    for finding in findings:
+        if _covers(allowed, finding, subjects):
+            continue
+        hint = finding.hint
+        if _covers(planned, finding, subjects):
+            reason = "its repair changes messages, so it needs --run and --data"
+            hint = f"agentlip doctor repair --run {finding.check} --data"
+        elif finding.severity is Severity.INFO:
+            continue
+        else:
+            reason = "it can't be repaired automatically"
+        yield UnrepairedFinding(finding.check, finding.subject, finding.message, reason, hint)
+
+
+def _covers(steps: Iterable[Step], finding: Finding, subjects: Collection[str]) -> bool:
+    """Whether a step repairs the finding. A step with a subject of its own repairs all findings of
+    its check; the finding that only counts more of them goes with any."""
+    return any(
+        step.subject == finding.subject or step.subject not in subjects or finding.subject == MORE
+        for step in steps
+    )
+
+
+class Repair:
+    """One repair of a workspace. `progress` is called with a text before each step."""
+
+    def __init__(
+        self,
+        datadir: DataDir,
+        settings: DoctorSettings,
+        clock: Clock,
+        progress: Callable[[str], None] = lambda _text: None,
+        by_owner: OwnerActions | None = None,
+    ) -> None:
+        self._datadir = datadir
+        self._settings = settings
+        self._clock = clock
+        self._progress = progress
+        self._by_owner = by_owner
+        self._owner: Owner | None = None
+        self._whole: dict[str, list[str]] = {}
+
+    def apply(self, steps: Sequence[Step]) -> list[AppliedStep]:
+        """Finishes interrupted repairs, and applies the steps.
+
+        Raises RepairRunning, RepairRefused, DiskUnusable, StorageFull or OSError before anything is
+        changed. A step that fails later does not prevent the others."""
+        self._refuse_disk()
+        with only_repair(self._datadir, self._clock):
+            with writer_lock(self._datadir, self._clock) as owner:
+                self._owner = owner
+                applied = self._finish_interrupted()
+                if steps:
+                    applied += self._new(steps)
+            prune(self._datadir, self._settings.repairs_kept_max)
+        return applied
+
+    def _refuse_disk(self) -> None:
+        with Context(self._datadir, self._settings, self._clock) as context:
+            problem = context.disk_problem
+        if problem is not None:
+            raise DiskUnusable(f"the disk is {problem}, so nothing was repaired")
+
+    def _new(self, steps: Sequence[Step]) -> list[AppliedStep]:
+        wanted = [step for step in steps if self._refusal(step) is None]
+        self._refuse_space(wanted)
+        journal = RepairJournal.create(self._datadir, steps, self._clock)
+        try:
+            for path in dict.fromkeys(path for step in wanted for path in step.saves):
+                self._progress(f"saving {path}")
+                journal.save(path)
+        except (OSError, sqlite3.Error) as error:
+            with suppress(OSError):
+                journal.remove()
+            raise RepairRefused(
+                f"a file can't be saved, so nothing was repaired: {error}"
+            ) from error
+        return self._run(journal)
+
+    def _finish_interrupted(self) -> list[AppliedStep]:
+        applied = []
+        for journal in journals(self._datadir):
+            if journal.finished:
+                continue
+            if not journal.begun:
+                self._progress(f"removing the repair of {journal.plan.planned_at}: interrupted"
+                               " before it changed anything")  # fmt: skip
+                journal.remove()
+                continue
+            self._progress(f"finishing the interrupted repair of {journal.plan.planned_at}")
+            applied += self._run(journal, resumed=True)
+        return applied
+
+    def _run(self, journal: RepairJournal, resumed: bool = False) -> list[AppliedStep]:
+        """Applies the steps of a journal that have not ended. An interrupted repair whose next
+        steps are refused stays unfinished."""
+        steps = journal.plan.steps
+        results = list(journal.results)
+        journal.record(results)
+        applied: list[StepResult] = []
+        for index in journal.remaining():
+            step = steps[index]
+            self._progress(f"step {index + 1} of {len(steps)}: {step.message}")
+            result = self._apply(journal, index, step)
+            applied.append(result)
+            if not (resumed and result.outcome == REFUSED):
+                results.append(result)
+                journal.record(results)
+        journal.record(results, finished=len(results) == len(steps))
+        return [
+            AppliedStep(
+                repair=journal.name,
+                step=steps[result.step],
+                outcome=result.outcome,
+                reason=result.reason,
+            )
+            for result in applied
+        ]
+
+    def _apply(self, journal: RepairJournal, index: int, step: Step) -> StepResult:
+        refusal = self._refusal(step)
+        if refusal is not None:
+            return StepResult(step=index, outcome=REFUSED, reason=refusal)
+        try:
+            action = ACTIONS[step.action]
+            if self._owner is not None and not action.beside_owner and self._by_owner is not None:
+                reason = self._by_owner.apply(step)
+            else:
+                self._refuse_damage(action, step)
+                reason = action.apply(Target(self._datadir, self._clock), step.arguments)
+        except OwnerRefused as error:
+            reason = (
+                f"a process uses the workspace ({self._owner}), and can't apply this step:"
+                f" {error.message}; {error.hint}"
+            )
+            return StepResult(step=index, outcome=REFUSED, reason=reason)
+        except (OSError, sqlite3.Error, ApplianceError, KeyError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+            with suppress(OSError):
+                for path in step.saves:
+                    if journal.put_back(path):
+                        reason += f"; {path} was put back"
+            return StepResult(step=index, outcome=FAILED, reason=reason)
+        return StepResult(step=index, outcome=DONE, reason=reason)
+
+    def _refusal(self, step: Step) -> str | None:
+        """Why a step is not begun."""
+        action = ACTIONS.get(step.action)
+        if action is None:
+            return f"this program has no action {step.action}"
+        if self._owner is None or action.beside_owner:
+            return None
+        if action.by_owner and self._by_owner is not None:
+            return None
+        return f"a process uses the workspace ({self._owner}); stop it first: {_STOP}"
+
+    def _refuse_damage(self, action: Action, step: Step) -> None:
+        """Only salvage may change a store that is damaged."""
+        if not action.store:
+            return
+        store = step.arguments["store"]
+        if self._datadir.suspect_file(store).exists():
+            raise RepairRefused(f"{store} is marked as damaged; agentlip doctor clear {store}")
+        if store not in self._whole:
+            self._progress(f"checking {store} completely")
+            self._whole[store] = _damage(self._datadir, store)
+        problems = self._whole[store]
+        if action.mends_indexes:
+            problems = damage.beyond_indexes(problems)
+        if problems:
+            raise RepairRefused(f"{store} is damaged: {problems[0]}")
+
+    def _refuse_space(self, steps: Sequence[Step]) -> None:
+        """Refuses when there is no space for the copies, and as much again for the changes."""
+        needed = 2 * bytes_to_save(self._datadir, steps)
+        free = shutil.disk_usage(self._datadir.dir).free
+        if needed and free < needed + DISK_FULL_BYTES:
+            mib = 1024 * 1024
+            raise StorageFull(
+                f"the copies and changes need {needed // mib} MiB, and {free // mib} MiB are free;"
+                " nothing was repaired",
+                hint=f"free disk space: df -h {self._datadir.dir}",
+            )
+
+
+def _damage(datadir: DataDir, store: str) -> list[str]:
+    with closing(open_read_only(datadir.database(store))) as connection:
+        return damage.problems(connection)

@@ -1,0 +1,166 @@
+"""The tables, indexes, triggers and views that the migrations make, as a model in memory.
+
+A file is compared with the model of the migrations that were applied to it.
+"""
+
+import re
+import sqlite3
+from contextlib import closing, suppress
+from functools import cache
+
+import msgspec
+
+from appliance.hub.foreign_schema import ROWID_INDEXES
+from appliance.kernel import meta
+from appliance.kernel.clock import iso
+from appliance.kernel.migration import Migration, load, newest, statements
+from appliance.kernel.store_declaration import adapter_of
+from appliance.kernel.upgrade import RECORDS, state
+
+_OBJECTS = (
+    "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+    " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    " AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')"
+)
+_TEXT = re.compile(r"('(?:[^']|'')*')")
+_COMMENT = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_NAME = re.compile(r'"(\w+)"')
+_BLANKS = re.compile(r"\s+")
+_AROUND_SIGNS = re.compile(r" ?([(),;=<>|]) ?")
+
+
+class SchemaObject(msgspec.Struct, frozen=True):
+    """kind  table, index, trigger or view
+    table    the table that it belongs to
+    sql      the statement that creates it
+    lenient  another program made it after the shared specification: only its absence, and columns
+             that it lacks, are wrong
+    """
+
+    kind: str
+    name: str
+    table: str
+    sql: str
+    lenient: bool = False
+
+    @property
+    def is_unique_index(self) -> bool:
+        return self.kind == "index" and "unique" in normal(self.sql).partition(" on ")[0].split()
+
+
+def expected(connection: sqlite3.Connection, store: str) -> dict[str, SchemaObject]:
+    """By name, what the file should contain. Empty if it isn't known: a file that was not made or
+    migrated by this program yet, or that a newer program wrote."""
+    released = load(store)
+    schema = state(connection, store, released)
+    recorded = _applied(connection)
+    if schema.too_new or not (schema.schema or recorded):
+        return {}
+    known = {each.number for each in released if each.name in recorded}
+    last = min(max(schema.schema, 0, *known), newest(released))
+    adapter = adapter_of(store)
+    works = adapter is None or adapter.optional_steps_work(connection)
+    applied = tuple(
+        each
+        for each in released
+        if (each.name in recorded and works if each.optional else each.number <= last)
+    )
+    objects = dict(_model(applied))
+    if meta.read(connection, "x_id_order") == "rowid":
+        objects |= _of_statements(_first(released), ROWID_INDEXES)
+    if adapter is not None and not is_own(connection, released[0]):
+        shared = _of_statements(released[:1], ())
+        for name in shared.keys() & objects.keys():
+            objects[name] = msgspec.structs.replace(objects[name], lenient=True)
+    return objects
+
+
+def actual(connection: sqlite3.Connection) -> dict[str, SchemaObject]:
+    """By name, what the file contains."""
+    return {
+        name: SchemaObject(kind, name, table, sql)
+        for kind, name, table, sql in connection.execute(_OBJECTS)
+    }
+
+
+def is_own(connection: sqlite3.Connection, first: Migration) -> bool:
+    """Whether this program made the file: then it was created when the first step was applied."""
+    if not meta.exists(connection, "x_migrations"):
+        return False
+    row = connection.execute(
+        "SELECT applied_ms FROM x_migrations WHERE name = ?", (first.name,)
+    ).fetchone()
+    return row is not None and meta.read(connection, "created_at") == iso(row[0])
+
+
+def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+    rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    return frozenset(name for (name,) in rows)
+
+
+@cache
+def model_columns(sql: str) -> frozenset[str]:
+    """The columns of the table that the statement creates."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute(sql)
+        (name,) = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
+        return columns(connection, name)
+
+
+@cache
+def normal(sql: str) -> str:
+    """The statement without comments, in lower case and with blanks only where they count."""
+    # Parts at odd indexes are quoted texts.
+    parts = _TEXT.split(_COMMENT.sub(_without_comment, sql))
+    for index in range(0, len(parts), 2):
+        blanks = _BLANKS.sub(" ", _NAME.sub(r"\1", parts[index]).lower())
+        parts[index] = _AROUND_SIGNS.sub(r"\1", blanks)
+    return "".join(parts).strip(" ;")
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith("'") else " "
+
+
+def _first(released: tuple[Migration, ...]) -> tuple[Migration, ...]:
+    return tuple(each for each in released if each.number == 1 and not each.optional)
+
+
+def _applied(connection: sqlite3.Connection) -> frozenset[str]:
+    if not meta.exists(connection, "x_migrations"):
+        return frozenset()
+    rows = connection.execute("SELECT name FROM x_migrations LIMIT 10000")
+    return frozenset(name for (name,) in rows)
+
+
+@cache
+def _model(applied: tuple[Migration, ...]) -> dict[str, SchemaObject]:
+    return _of_statements(applied, (RECORDS,))
+
+
+def _of_statements(
+    applied: tuple[Migration, ...], more: tuple[str, ...]
+) -> dict[str, SchemaObject]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for migration in applied:
+            if migration.optional:
+                with suppress(sqlite3.OperationalError):  # this SQLite lacks what it needs
+                    _run(connection, migration)
+            else:
+                _run(connection, migration)
+        for statement in more:
+            connection.execute(statement)
+        return actual(connection)
+
+
+def _run(connection: sqlite3.Connection, migration: Migration) -> None:
+    connection.execute("SAVEPOINT step")
+    try:
+        for statement in statements(migration):
+            connection.execute(statement)
+    except sqlite3.Error:
+        connection.execute("ROLLBACK TO step")
+        raise
+    finally:
+        connection.execute("RELEASE step")

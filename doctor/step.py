@@ -1,0 +1,34 @@
+"""A step of a repair, as it is planned, shown, written to the repair's journal and applied."""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Touches(enum.Enum):
+    """What a step changes."""
+
+    STATE = "state"  # permissions, leftovers, logs, derived tables: `repair` does it
+    DATA = "data"  # what people and agents wrote: only with `repair --run CHECK --data`
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One change. It can be applied twice with the result of once, because a repair that was
+    interrupted is applied again.
+
+    check      the check whose findings it repairs
+    subject    the subject of the finding
+    message    what it does: "set the mode of .agentlip/token to 0600"
+    action     a name in `doctor.actions.ACTIONS`
+    arguments  of the action; texts, so that the journal can hold them
+    saves      files that are copied before, relative to the workspace
+    """
+
+    check: str
+    subject: str
+    message: str
+    action: str
+    arguments: Mapping[str, str] = {}
+    touches: Touches = Touches.STATE
+    saves: tuple[str, ...] = ()

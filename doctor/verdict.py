@@ -1,0 +1,163 @@
+"""The doctor's report for clients of the running appliance, made by a child process.
+
+Checks open stores and read files, which would block the event loop, so a child runs
+`python -m doctor check --json`: the same command, and so the same verdict, as in a terminal.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from appliance.kernel import subprocess_runner
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.lock import GreenletLock
+from appliance.kernel.pool import GreenletPool
+from doctor import report
+from doctor.check import Cost
+from doctor.checks import CHECKS
+from doctor.priority import NICENESS
+from doctor.run import EXIT_ERRORS, narrow, select
+from doctor.settings import DoctorSettings
+
+KILL_AFTER_SECONDS = 1.0
+REPORT_BYTES_MAX = 4 * 1024 * 1024  # 20 findings of each check are far below this
+
+Names = Annotated[
+    str, Meta(max_length=500, pattern=r"^[a-z., -]*$", description="separated by commas")
+]
+
+
+class VerdictQuery(msgspec.Struct, frozen=True):
+    """Without names all cheap checks run. `run`: names of checks or groups; `group`: groups."""
+
+    run: Names = ""
+    group: Names = ""
+
+
+class DoctorVerdict(report.DoctorReport, frozen=True, kw_only=True):
+    """The report of `agentlip doctor --json`, and the seconds since its checks ended."""
+
+    age_seconds: float
+
+
+class ExpensiveCheck(Invalid):
+    code = "EXPENSIVE_CHECK"
+    default_message = "the check reads whole databases, so it runs only on the command line"
+    default_hint = "agentlip doctor --all"
+
+
+class VerdictUnavailable(Unavailable):
+    code = "VERDICT_UNAVAILABLE"
+    default_message = "the checks could not run"
+    default_hint = "agentlip doctor, on the machine of the appliance"
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """The result of one run: a report, or why there is none. `ended`: its monotonic time."""
+
+    ended: float
+    result: report.DoctorReport | str
+
+
+class Verdicts:
+    """Runs the cheap checks, one run at a time, and keeps the result for some seconds.
+
+    Every request is answered from a run of all cheap checks, so different queries share it.
+    """
+
+    def __init__(self, datadir: DataDir, settings: DoctorSettings, clock: Clock) -> None:
+        self._datadir = datadir
+        self._settings = settings
+        self._clock = clock
+        self._lock = GreenletLock()
+        self._pool = GreenletPool(1)
+        self._kept: _Kept | None = None
+        self._ending = False
+
+    def verdict(self, query: VerdictQuery) -> DoctorVerdict:
+        """Raises UnknownCheck, ExpensiveCheck, or VerdictUnavailable if the checks can't run."""
+        wanted = _wanted(query)
+        kept = self._latest()
+        if isinstance(kept.result, str):
+            raise VerdictUnavailable(kept.result)
+        whole = kept.result
+        narrowed = report.report(whole.facts, narrow(whole.checks, wanted))
+        age = max(0.0, self._clock.monotonic() - kept.ended)
+        return DoctorVerdict(**msgspec.structs.asdict(narrowed), age_seconds=round(age, 3))
+
+    def encoded(self, names: str) -> bytes:
+        """The verdict as JSON. `names`: checks or groups; "" means all cheap checks."""
+        return report.as_json(self.verdict(VerdictQuery(run=names))).encode()
+
+    def end(self) -> None:
+        """Stop the child and all waiting requests, because the server is stopping."""
+        self._ending = True
+        self._pool.kill()
+
+    def _latest(self) -> _Kept:
+        """The kept result while it is young, or the one of a run that ends after now."""
+        asked = self._clock.monotonic()
+        with self._lock.timeout(self._settings.verdict_seconds_max):
+            kept = self._kept
+            if kept is not None:
+                age = self._clock.monotonic() - kept.ended
+                if kept.ended >= asked or age < self._settings.verdict_cache_seconds:
+                    return kept
+            if self._ending:
+                raise VerdictUnavailable("the appliance is stopping")
+            self._pool.spawn(self._run)  # not in this greenlet, so that end() can kill it
+            self._pool.join()
+            if self._kept is None or self._kept is kept:
+                raise VerdictUnavailable("the appliance is stopping")
+            return self._kept
+
+    def _run(self) -> None:
+        result = self._checked()
+        self._kept = _Kept(self._clock.monotonic(), result)
+
+    def _checked(self) -> report.DoctorReport | str:
+        seconds_max = self._settings.verdict_seconds_max
+        workspace = str(self._datadir.workspace.absolute())
+        done = subprocess_runner.run(
+            [sys.executable, "-m", __package__, "check", "--json", "--workspace", workspace],
+            b"",
+            {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            folder=Path(workspace),
+            seconds_max=seconds_max,
+            kill_after_seconds=KILL_AFTER_SECONDS,
+            output_bytes_max=REPORT_BYTES_MAX,
+            clock=self._clock,
+            niceness=NICENESS,
+        )
+        if done.timed_out:
+            return f"the checks were stopped after {seconds_max:g} s (doctor.verdict_seconds_max)"
+        if done.code is None or not 0 <= done.code <= EXIT_ERRORS:
+            return f"the checks could not run (exit code {done.code})"
+        try:
+            return msgspec.json.decode(done.output, type=report.DoctorReport)
+        except msgspec.DecodeError as error:
+            return f"the report can't be read: {error}"
+
+
+def _wanted(query: VerdictQuery) -> frozenset[str]:
+    """The names of the cheap checks that the query asks for."""
+    names, groups = _split(query.run), _split(query.group)
+    checks = select(names, False, groups)
+    expensive = {check.name for check in CHECKS if check.cost is Cost.EXPENSIVE}
+    named = expensive.intersection(names)
+    if named:
+        raise ExpensiveCheck(
+            details={"names": sorted(named)},
+            hint=f"agentlip doctor --run {','.join(sorted(named))}",
+        )
+    return frozenset(check.name for check in checks) - expensive
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

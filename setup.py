@@ -1,0 +1,102 @@
+"""Builds the wheel: the folders of this repository under the one name `agentlip`.
+
+A checkout imports `appliance`, `doctor` and `migrations`. These names are too general for
+somebody else's environment, so the installed copy has other ones (docs/decisions/0061):
+
+    appliance/kernel/store.py  →  agentlip/kernel/store.py
+    doctor/check.py            →  agentlip/doctor/check.py
+    migrations/hub/0001_….sql  →  agentlip/migrations/hub/0001_….sql
+
+Imports and the strings that name a module are rewritten while files are copied. The build fails
+if an old name is left in an import.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+from setuptools import find_namespace_packages, setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent
+INSTALLED = {
+    "appliance": "agentlip",
+    "doctor": "agentlip.doctor",
+    "migrations": "agentlip.migrations",
+}
+OLD = "|".join(INSTALLED)
+FROM = re.compile(rf"^(\s*from )({OLD})(?=[. ])", re.MULTILINE)
+IMPORT = re.compile(rf"^(\s*)import ({OLD})(?: as (\w+))?$", re.MULTILINE)
+SUBMODULE = re.compile(rf"^\s*import ({OLD})[.,]", re.MULTILINE)
+STRING = re.compile(rf'"({OLD})((?:\.\w+)+)((?::\w+)?)"')
+IN_TEXT = re.compile(rf"\b(from|import) ({OLD})\b")
+
+
+class BuildPackage(build_py):
+    def build_module(self, module: Any, module_file: Any, package: Any) -> Any:
+        outfile, copied = super().build_module(module, module_file, package)
+        path = Path(outfile)
+        path.write_text(renamed(path.read_text("utf-8"), str(module_file)), "utf-8")
+        return outfile, copied
+
+
+def renamed(source: str, name: str) -> str:
+    """`source` with the names that it has when it is installed."""
+    if match := SUBMODULE.search(source):
+        raise SystemExit(f"{name}: write '{match[0].strip()}…' as 'from … import …'")
+    source = FROM.sub(lambda match: match[1] + INSTALLED[match[2]], source)
+    source = IMPORT.sub(_import, source)
+    source = STRING.sub(_module_name, source)
+    for node in ast.walk(ast.parse(source)):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and "\n" not in text and IN_TEXT.search(text):
+            raise SystemExit(f"{name}: code in a string has to use __package__: {text!r}")
+        if set(_imported(node)) & set(INSTALLED):
+            raise SystemExit(f"{name}: line {getattr(node, 'lineno', 0)} imports an old name")
+    return source
+
+
+def _import(match: re.Match[str]) -> str:
+    package, _, name = INSTALLED[match[2]].rpartition(".")
+    start = f"from {package} import {name}" if package else f"import {name}"
+    alias = match[3] or match[2]
+    return f"{match[1]}{start}" + ("" if alias == name else f" as {alias}")
+
+
+def _module_name(match: re.Match[str]) -> str:
+    """Only the name of a module: "doctor.loop_delay_warning_seconds" is the name of a setting."""
+    path = ROOT / (match[1] + match[2]).replace(".", "/")
+    if not (path.is_dir() or path.with_suffix(".py").is_file()):
+        return match[0]
+    return f'"{INSTALLED[match[1]]}{match[2]}{match[3]}"'
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [(node.module or "").partition(".")[0]]
+    return []
+
+
+def installed(package: str) -> str:
+    folder, dot, rest = package.partition(".")
+    return INSTALLED[folder] + dot + rest
+
+
+def folders(folder: str) -> list[str]:
+    """Also those that hold only data, such as appliance/ui."""
+    return find_namespace_packages(folder, exclude=["*__pycache__*"])
+
+
+if __name__ == "__main__":
+    setup(
+        cmdclass={"build_py": BuildPackage},
+        package_dir={name: folder for folder, name in INSTALLED.items()},
+        packages=[
+            installed(package)
+            for folder in INSTALLED
+            for package in [folder, *(f"{folder}.{name}" for name in folders(folder))]
+        ],
+    )

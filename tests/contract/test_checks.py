@@ -1,0 +1,70 @@
+"""The rows of the doctor's table say all that their pages need."""
+
+import re
+
+import pytest
+
+from doctor.causes import CAUSES
+from doctor.check import COMMON_PROBLEMS, Check, Cost
+from doctor.checks import CHECKS, MODULES
+
+NAME = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
+PROBLEM = re.compile(r"[a-z]+(-[a-z]+)*")
+ANY = "*"
+IDS = [check.name for check in CHECKS]
+
+
+def test_names_are_unique_and_have_the_shape_group_and_noun():
+    assert len(set(IDS)) == len(IDS)
+    assert [name for name in IDS if not NAME.fullmatch(name)] == []
+
+
+def test_groups_are_modules_or_listed_with_another():
+    """`--group` and the pages of the docs follow the groups, so a group has one module."""
+    assert {check.group for check in CHECKS} - set(MODULES) == set()
+
+
+def test_causes_name_problems_that_their_checks_declare():
+    declared = {check.name: {problem.name for problem in check.problems} for check in CHECKS}
+    named = [cause.name.split(":") for cause in CAUSES]
+    wrong = [
+        f"{name}:{problem}"
+        for name, problem in named
+        if name in declared and problem not in {ANY, *declared[name]}
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=IDS)
+def test_check_says_what_it_reads_and_finds(check: Check):
+    assert check.inspects
+    assert check.reads
+    assert not check.reads.endswith(".")
+    assert check.problems
+    names = [problem.name for problem in (*check.problems, *COMMON_PROBLEMS)]
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not PROBLEM.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=IDS)
+def test_problems_have_a_meaning_and_a_remedy_in_sentences(check: Check):
+    for problem in (*check.problems, *COMMON_PROBLEMS):
+        for text in (problem.means, problem.remedy):
+            assert text[:1].isupper() or text[:1] == "`", text
+            assert text.endswith("."), text
+
+
+INCLUDING = [check for check in CHECKS if check.includes is not None]
+
+
+@pytest.mark.parametrize("check", INCLUDING, ids=[check.name for check in INCLUDING])
+def test_check_that_includes_another_can_have_its_findings(check: Check):
+    (included,) = [other for other in CHECKS if other.name == check.includes]
+    assert (check.cost, included.cost) == (Cost.EXPENSIVE, Cost.CHEAP)
+    assert not included.ready
+    names = {problem.name for problem in check.problems}
+    assert {problem.name for problem in included.problems} <= names
+
+
+def test_readiness_checks_are_cheap():
+    assert [check.name for check in CHECKS if check.ready and check.cost is not Cost.CHEAP] == []

@@ -1,0 +1,55 @@
+"""The documentation site: every page is in the navigation, and pictures load nothing."""
+
+import re
+
+import yaml
+
+from tests.contract.test_walls import ROOT, tracked
+
+DOCS = ROOT / "docs"
+
+
+class Loader(yaml.SafeLoader):
+    """Reads mkdocs.yml without running what its tags name."""
+
+
+Loader.add_multi_constructor("!!python/", lambda loader, suffix, node: suffix)
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+SITE = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
+
+
+def pages(part: object) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    children = part.values() if isinstance(part, dict) else part
+    return [page for child in children for page in pages(child)]
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = pages(SITE["nav"])
+    written = {file.relative_to(DOCS).as_posix() for file in tracked("docs/*.md")}
+    listed_elsewhere = {
+        page for page in written if re.match(r"decisions/\d{4}-|reference/checks/", page)
+    }
+    assert len(listed) == len(set(listed))
+    assert set(listed) == written - listed_elsewhere
+
+
+def test_every_folder_of_pages_has_one_kind():
+    kinds = {file.relative_to(DOCS).parts[0] for file in tracked("docs/*/*.md")}
+    assert kinds == {"tutorial", "how-to", "reference", "explanation", "decisions"}
+
+
+def test_theme_loads_no_font_and_no_diagram_script_from_elsewhere():
+    assert SITE["theme"]["font"] is False
+    assert not any("```mermaid" in file.read_text("utf-8") for file in tracked("docs/*.md"))
+
+
+def test_pictures_have_titles_and_load_nothing():
+    pictures = tracked("docs/*.svg")
+    assert pictures
+    for picture in pictures:
+        text = picture.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
+        assert "<title" in text
+        assert "://" not in text
+        assert "<script" not in text

@@ -1,0 +1,243 @@
+"""FILES and STORE_FILES: what is broken in files, and in stores as a whole."""
+
+from tests.doctor import breakages as by
+from tests.doctor.breakages import DIFFERS, LOST, PEOPLE, Breakage, sql, write
+
+_REPORT = "it says what happened, and nothing is wrong now"
+
+FILES = (
+    Breakage("token is open", by.mode(".agentlip/token", 0o644), ("host.token:too-open",)),
+    Breakage(
+        "token is empty",
+        write(".agentlip/token", ""),
+        ("host.token:empty",),
+        "a new token must be issued, because only its hash is known",
+        explained={"store.record:missing": "host.token:empty"},
+    ),
+    Breakage(
+        "data directory is open to all",
+        by.mode(".agentlip", 0o777),
+        ("host.data-directory:too-open",),
+    ),
+    Breakage(
+        "data directory can be read by all",
+        by.mode(".agentlip", 0o755),
+        ("host.private:too-open",),
+    ),
+    Breakage(
+        "database can be read by all",
+        by.mode(".agentlip/db.sqlite3", 0o644),
+        ("host.private:too-open",),
+    ),
+    Breakage(
+        "database can be changed by all",
+        by.mode(".agentlip/inbox.sqlite3", 0o666),
+        ("host.private:too-open",),
+    ),
+    Breakage(
+        "backups can be read by all",
+        by.mode(".agentlip/backups", 0o755),
+        ("host.private:too-open",),
+    ),
+    Breakage(
+        "settings can be changed by all",
+        by.mode("agentlip.toml", 0o666),
+        ("settings.file:too-open",),
+    ),
+    Breakage(
+        "settings are not TOML",
+        write("agentlip.toml", "[hub\n"),
+        ("settings.file:invalid",),
+        PEOPLE,
+    ),
+    Breakage(
+        "a setting that does not exist",
+        write("agentlip.toml", "[hub]\nnonsense = 1\n"),
+        ("settings.file:invalid",),
+        PEOPLE,
+    ),
+    Breakage(
+        "settings of another implementation",
+        write("agentlip.config.ts", "export default {}"),
+        ("settings.unread:ignored",),
+        PEOPLE,
+    ),
+    Breakage(
+        "secret file is missing",
+        write("agentlip.toml", '[mail]\npassword_file = "HERE/absent"\n'),
+        ("settings.secrets:missing",),
+        "nobody else knows the secret",
+    ),
+    Breakage(
+        "plugins are not valid",
+        write("agentlip.toml", "[plugins]\nuse = 7\n"),
+        ("settings.file:invalid",),
+        PEOPLE,
+        explained={"plugins.modules:invalid": "settings.file:invalid"},
+    ),
+    Breakage(
+        "server.json of a hub that ended",
+        by.server_file(pid=999_999_999),
+        ("host.server-file:left-behind",),
+    ),
+    Breakage(
+        "server.json is not JSON and open",
+        write(".agentlip/server.json", "{", 0o644),
+        ("host.server-file:invalid", "host.server-file:too-open"),
+    ),
+    Breakage(
+        "lock of a hub that was killed",
+        write(".agentlip/locks/writer.lock", '{"pid": 999999999}'),
+        ("host.lock:left-behind",),
+    ),
+    Breakage("no directory for logs", by.remove(".agentlip/logs"), ("host.logs:missing",)),
+    Breakage(
+        "logs can't be written",
+        by.mode(".agentlip/logs", 0o500),
+        ("host.logs:not-writable",),
+        "repair gives no permissions; the hint does",
+    ),
+    Breakage(
+        "logs are large",
+        by.large_log_file,
+        ("host.logs:too-large",),
+        "only people know which logs they still need",
+    ),
+    Breakage(
+        "member key can be read by all",
+        by.mode(".agentlip/identity/keypair.json", 0o644),
+        ("identity.private:too-open",),
+    ),
+    Breakage(
+        "member key is not JSON",
+        write(".agentlip/identity/keypair.json", "{"),
+        ("identity.keypair:invalid",),
+        LOST,
+    ),
+    Breakage(
+        "rotation of the member key is unfinished",
+        write(".agentlip/identity/keypair-next.json", "{}"),
+        ("identity.keypair:unfinished-rotation",),
+        "brokers must be told the new key: agentlip identity rotate",
+    ),
+    Breakage(
+        "member key of another machine",
+        by.other_machine,
+        ("identity.machine:other-machine",),
+        "only people know whether the workspace was moved or copied",
+    ),
+    Breakage(
+        "repair was interrupted",
+        by.interrupted_repair,
+        ("host.token:too-open", "repair.unfinished:interrupted"),
+    ),
+)
+
+STORE_FILES = (
+    Breakage(
+        "store is missing", by.remove(".agentlip/inbox.sqlite3"), ("store.opens:missing",), LOST
+    ),
+    Breakage("store is empty", by.empty_file("outbox"), ("store.opens:empty",), LOST),
+    Breakage("store has no header", by.no_header("broker"), ("store.opens:damaged",), LOST),
+    Breakage(
+        "page of the messages is broken",
+        by.broken_page,
+        ("store.integrity:damaged", "store.whole:damaged"),
+        LOST,
+        dict.fromkeys(
+            (
+                "hub.channels:damaged-store",
+                "events.rows:damaged-store",
+                "events.rows-all:damaged-store",
+            ),
+            "store.integrity:damaged",
+        ),
+    ),
+    Breakage(
+        "store of another workspace",
+        by.of_another_workspace("courier"),
+        ("store.record:foreign",),
+        LOST,
+    ),
+    Breakage(
+        "store of another program",
+        by.of_another_program("courier"),
+        ("store.schema:foreign",),
+        LOST,
+    ),
+    Breakage(
+        "schema of a newer program",
+        sql("hub", "UPDATE meta SET value = '99' WHERE key = 'x_compat'"),
+        ("store.schema:newer",),
+        "the newer program must be installed",
+    ),
+    Breakage(
+        "migration was changed",
+        sql("outbox", "UPDATE x_migrations SET sha256 = 'x' WHERE number = 1"),
+        ("store.schema:edited",),
+        "the program must be installed again",
+    ),
+    Breakage(
+        "record of the stores is missing",
+        by.remove(".agentlip/stores.json"),
+        ("store.record:no-record",),
+    ),
+    Breakage(
+        "store is marked as suspect",
+        write(".agentlip/db.sqlite3.suspect", ""),
+        ("store.suspect:suspect",),
+    ),
+    Breakage("log was not written back", by.log_of_a_killed_process, ("store.wal:large",)),
+    Breakage("index misses a row", by.skipped_index, ("store.integrity:damaged",)),
+    Breakage(
+        "index was dropped", sql("hub", "DROP INDEX idx_messages_topic"), ("store.objects:missing",)
+    ),
+    Breakage(
+        "index was altered",
+        sql(
+            "outbox",
+            "DROP INDEX outbox_pending",
+            "CREATE INDEX outbox_pending ON outbox (route, next_attempt_at)",
+        ),
+        ("store.objects:altered",),
+    ),
+    Breakage(
+        "trigger was dropped",
+        sql("hub", "DROP TRIGGER prevent_event_delete"),
+        ("store.objects:missing",),
+    ),
+    Breakage(
+        "trigger was altered",
+        sql(
+            "hub",
+            "DROP TRIGGER prevent_event_mutation",
+            "CREATE TRIGGER prevent_event_mutation BEFORE UPDATE ON events BEGIN SELECT 1; END",
+        ),
+        ("store.objects:altered",),
+    ),
+    Breakage(
+        "table was dropped",
+        sql("hub", "DROP TABLE topic_attachments"),
+        ("store.objects:missing",),
+        LOST,
+    ),
+    Breakage(
+        "column was added",
+        sql("auth", "ALTER TABLE tokens ADD COLUMN owner TEXT"),
+        ("store.objects:altered",),
+        "another program may need the column",
+    ),
+    Breakage(
+        "row refers to nothing",
+        sql("hub", "UPDATE topic_attachments SET topic_id = 'nowhere'"),
+        ("store.integrity:orphaned-row", *DIFFERS),
+        LOST,
+    ),
+    Breakage(
+        "clock was set",
+        by.clock_set,
+        ("host.clock:jumped",),
+        _REPORT,
+        {"outbox.clock:jumped": "host.clock:jumped"},
+    ),
+)

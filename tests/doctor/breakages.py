@@ -1,0 +1,274 @@
+"""What can be wrong with a workspace, one row each: how it is broken, and what must follow.
+
+Every row is applied to a copy of a workspace that the product itself made and used.
+"""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock_jump import CLOCK_KEY, ClockNote, ClockReading, encoded
+from appliance.kernel.datadir import DataDir
+from doctor.cli_options import settings_of
+from doctor.context import Context
+from doctor.journal import RepairJournal
+from doctor.step import Step
+from tests.doctor.workspace import WorkspaceFixture
+
+Break = Callable[[WorkspaceFixture], None]
+HOUR_MS = 3_600_000
+PAGE_BYTES = 4096
+LOST = "the data is lost, so only a copy helps"
+PEOPLE = "people decide what it should be"
+DIFFERS = ("events.rows:differs", "events.rows-all:differs")
+
+
+class Breakage(msgspec.Struct, frozen=True):
+    """A row of the table.
+
+    damage     breaks one thing
+    finds      every finding above info that `check --all` has then, as `check:problem`; for a
+               breakage that does no harm, its finding of severity info
+    unrepaired why no repair can undo it; empty: `doctor repair --yes` does
+    explained  findings with the cause that is reported for them
+    flags      what `doctor repair --yes` needs in addition
+    """
+
+    name: str
+    damage: Break
+    finds: tuple[str, ...]
+    unrepaired: str = ""
+    explained: Mapping[str, str] = {}
+    flags: tuple[str, ...] = ("--all",)
+
+
+class UsedWorkspace(WorkspaceFixture):
+    """A workspace as it was copied, with its own settings; nothing is started in it."""
+
+    def start(self) -> None:
+        pass
+
+    def context(self, **more: object) -> Context:
+        self.settings, off = settings_of(self.data)
+        return super().context(**{"off": off, **more})
+
+
+# -- ways to break -----------------------------------------------------------------------------
+
+
+def mode(name: str, bits: int) -> Break:
+    return lambda workspace: (workspace.data.workspace / name).chmod(bits)
+
+
+def write(name: str, text: str, bits: int = 0o600) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        path = workspace.data.workspace / name
+        path.write_text(text.replace("HERE", str(workspace.data.workspace)))
+        path.chmod(bits)
+
+    return damage
+
+
+def remove(name: str) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        path = workspace.data.workspace / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+    return damage
+
+
+def sql(store: str, *statements: str) -> Break:
+    """As another program would do it: without foreign keys. `NOW` stands for the time in ms, and
+    `PENDING` for the columns of a send that was not delivered."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        words = {
+            "NOW": str(workspace_now_ms()),
+            "PENDING": "status = 'pending', delivered_at = NULL",
+        }
+        path = workspace.data.database(store)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            for statement in statements:
+                for word, text in words.items():
+                    statement = statement.replace(word, text)
+                connection.execute(statement)
+
+    return damage
+
+
+def workspace_now_ms() -> int:
+    return SystemClock().now_ms()
+
+
+def all_of(*damages: Break) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        for each in damages:
+            each(workspace)
+
+    return damage
+
+
+def without_trigger(name: str, *statements: str) -> Break:
+    """Changes rows that a trigger protects, and leaves the trigger as it was."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        ((text,),) = workspace.execute("SELECT sql FROM sqlite_schema WHERE name = ?", name)
+        sql("hub", f"DROP TRIGGER {name}", *statements, str(text))(workspace)
+
+    return damage
+
+
+def server_file(**more: object) -> Break:
+    return lambda workspace: workspace.announce(**more)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def large_log_file(workspace: WorkspaceFixture) -> None:
+    path = workspace.data.logs / "agentlipd.log"
+    path.touch(0o600)
+    os.truncate(path, 200 * 1024 * 1024)
+
+
+def other_machine(workspace: WorkspaceFixture) -> None:
+    path = workspace.data.dir / "identity" / "host_fingerprint.json"
+    stored = json.loads(path.read_text())
+    changed = {name: _other(value) for name, value in stored.items()}
+    path.write_text(json.dumps(changed))
+
+
+def _other(value: object) -> object:
+    return value[::-1] + "0" if isinstance(value, str) else value
+
+
+def interrupted_repair(workspace: WorkspaceFixture) -> None:
+    """Killed after it wrote its plan and before its first step had ended."""
+    workspace.data.token_file.chmod(0o644)
+    step = Step(
+        check="host.token", subject="token", message="give only the owner access to the token",
+        action="set-mode", arguments={"path": ".agentlip/token", "mode": "0700"},
+    )  # fmt: skip
+    RepairJournal.create(workspace.data, (step,), SystemClock()).record([])
+
+
+# -- stores ------------------------------------------------------------------------------------
+
+
+def empty_file(store: str) -> Break:
+    return lambda workspace: os.truncate(workspace.data.database(store), 0)
+
+
+def no_header(store: str) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        with workspace.data.database(store).open("r+b") as file:
+            file.write(b"\xff" * 100)
+
+    return damage
+
+
+def broken_page(workspace: WorkspaceFixture) -> None:
+    """The first page of the messages' table has no valid cells."""
+    database = workspace.data.database("hub")
+    ((root,),) = workspace.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
+    with database.open("r+b") as file:
+        file.seek((int(str(root)) - 1) * PAGE_BYTES + 8)
+        file.write(b"\xff" * 64)
+
+
+def of_another_workspace(store: str) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        other = WorkspaceFixture(workspace.data.workspace.with_name("other"))
+        shutil.copy(other.data.database(store), workspace.data.database(store))
+
+    return damage
+
+
+def of_another_program(store: str) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        workspace.data.database(store).unlink()
+        sql(store, "CREATE TABLE photos (id TEXT)")(workspace)
+        workspace.data.database(store).chmod(0o600)
+
+    return damage
+
+
+def log_of_a_killed_process(workspace: WorkspaceFixture) -> None:
+    """A write-ahead log that nobody wrote back."""
+    workspace.data.settings_file.write_text(
+        workspace.data.settings_file.read_text() + "\n[doctor]\nwal_warning_bytes = 1\n"
+    )
+    program = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "c.execute('PRAGMA wal_autocheckpoint = 0').fetchall();"
+        "c.execute('INSERT INTO meta VALUES (1, 1)'); c.commit();"
+        "c.execute('DELETE FROM meta WHERE key = 1'); c.commit(); os._exit(9)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, str(workspace.data.database("hub"))], check=False
+    )
+
+
+def skipped_index(workspace: WorkspaceFixture) -> None:
+    """A row that an index does not contain, as a fault of the storage leaves it."""
+    path = workspace.data.database("hub")
+    read = "SELECT * FROM sqlite_schema WHERE name = 'idx_messages_created'"
+    touch = "UPDATE messages SET created_at = ? WHERE created_at = ?"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        row = connection.execute(read).fetchone()
+        (at,) = connection.execute("SELECT max(created_at) FROM messages").fetchone()
+        connection.execute(touch, ("x", at))
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'idx_messages_created'")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(touch, (at, "x"))
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
+
+
+def clock_set(workspace: WorkspaceFixture) -> None:
+    """The outbox noted that the clock was set by two hours."""
+    reading = ClockReading(workspace_now_ms(), 0, "an earlier boot")
+    note = ClockNote(reading, 2 * HOUR_MS, iso(workspace_now_ms() - 60_000), 2 * HOUR_MS)
+    workspace.execute(
+        "INSERT OR REPLACE INTO meta VALUES (?, ?)", CLOCK_KEY, encoded(note), store="outbox"
+    )
+
+
+# -- the export --------------------------------------------------------------------------------
+
+
+def segment(datadir: DataDir) -> Path:
+    (path,) = (datadir.dir / "export").rglob("*.jsonl")
+    return path
+
+
+def short_segment(workspace: WorkspaceFixture) -> None:
+    os.truncate(segment(workspace.data), 100)
+
+
+def forged_segment(workspace: WorkspaceFixture) -> None:
+    path = segment(workspace.data)
+    path.write_text(path.read_text().replace("message", "massage"))
+
+
+def no_segment(workspace: WorkspaceFixture) -> None:
+    segment(workspace.data).unlink()
+
+
+def export_behind(workspace: WorkspaceFixture) -> None:
+    shutil.rmtree(workspace.data.dir / "export")
+    with workspace.data.settings_file.open("a") as file:
+        file.write("\n[export]\nexport = true\nexport_lag_warning_seconds = 0.001\n")

@@ -1,0 +1,489 @@
+"""Legal configurations, one function each: it yields the workspace to be checked.
+
+A function gets a folder of its own and a way to copy the workspace that the product made and used.
+"""
+
+import io
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import STORES, DataDir, WriterLock
+from appliance.kernel.log import Log
+from appliance.kernel.migration import load
+from appliance.kernel.schema import create_workspace
+from appliance.kernel.upgrade import RECORDS
+from tests.doctor.breakages import UsedWorkspace
+from tests.doctor.workspace import NOW, WorkspaceFixture
+from tests.support.commands import agentlip, environment
+from tests.support.servedhub import ServedHub
+from tests.support.smalldisk import small_disk
+from tests.support.until import until
+from tests.support.workspaces import Filled
+
+MESSAGES = 100_000
+MIB = 1024 * 1024
+MESSAGE_EVENTS = (
+    "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type, entity_id,"
+    " data_json) SELECT created_at, 'message.created', channel_id, topic_id, 'message', id,"
+    " json_object('message', json_object('id', id, 'topic_id', topic_id, 'channel_id', channel_id,"
+    " 'sender', sender, 'content_raw', content_raw, 'version', version, 'created_at', created_at,"
+    " 'edited_at', NULL, 'deleted_at', NULL, 'deleted_by', NULL)) FROM messages"
+    " WHERE id NOT IN (SELECT entity_id FROM events WHERE name = 'message.created') ORDER BY id"
+)
+"""The events of messages without one."""
+
+
+class Setup(NamedTuple):
+    """`copy(path)` copies the used workspace to a path that does not exist."""
+
+    folder: Path
+    copy: Callable[[Path], UsedWorkspace]
+
+    def used(self, name: str = "workspace") -> UsedWorkspace:
+        return self.copy(self.folder / name)
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+
+Legal = Iterator[Path]
+
+
+@contextmanager
+def serving(workspace: Path, settings: str = "", **more: str) -> Iterator[ServedHub]:
+    """A hub that is killed at the end, if it still runs. `settings` are added to the file's."""
+    path = DataDir(workspace).settings_file
+    workspace.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + settings)
+    hub = ServedHub(workspace, "--no-limits")
+    try:
+        hub.start()
+        yield hub
+    finally:
+        hub.kill()
+
+
+def talk(hub: ServedHub, count: int = 10) -> None:
+    _, topic = hub.channel_with_topic(f"channel-{hub.head}")
+    hub.send_many(topic, [f"message {number}" for number in range(count)])
+
+
+# -- files and places --------------------------------------------------------------------------
+
+
+def just_made(setup: Setup) -> Legal:
+    WorkspaceFixture(setup.workspace)
+    yield setup.workspace
+
+
+def made_by_the_command(setup: Setup) -> Legal:
+    setup.workspace.mkdir()
+    done = agentlip("init", cwd=setup.workspace)
+    assert done.code == 0, done
+    yield setup.workspace
+
+
+def used_and_stopped(setup: Setup) -> Legal:
+    yield setup.used().data.workspace
+
+
+def behind_a_link(setup: Setup) -> Legal:
+    setup.used("real")
+    setup.workspace.symlink_to(setup.folder / "real")
+    yield setup.workspace
+
+
+def data_directory_is_a_link(setup: Setup) -> Legal:
+    used = setup.used()
+    used.data.dir.rename(setup.folder / "data")
+    used.data.dir.symlink_to(setup.folder / "data")
+    yield setup.workspace
+
+
+def odd_path(setup: Setup) -> Legal:
+    yield setup.used("ein Ördner %20 #1?x='y' 東京").data.workspace
+
+
+def on_tmpfs(setup: Setup) -> Legal:
+    with small_disk(setup.folder, "tmpfs", 32) as disk:
+        yield setup.copy(disk.root / "w").data.workspace
+
+
+def on_ext4(setup: Setup) -> Legal:
+    with small_disk(setup.folder, "ext4", 48) as disk:
+        yield setup.copy(disk.root / "w").data.workspace
+
+
+def data_directory_is_a_mount(setup: Setup) -> Legal:
+    used = setup.used()
+    volume = setup.folder / "volume"
+    shutil.copytree(used.data.dir, volume)
+    volume.chmod(0o755)
+    subprocess.run(["mount", "--bind", str(volume), str(used.data.dir)], check=True)
+    try:
+        yield setup.workspace
+    finally:
+        subprocess.run(["umount", "-l", str(used.data.dir)], check=True)
+
+
+def token_is_a_secret_that_is_mounted(setup: Setup) -> Legal:
+    used = setup.used()
+    secret = setup.folder / "secret"
+    shutil.copy(used.data.token_file, secret)
+    secret.chmod(0o400)
+    subprocess.run(["mount", "--bind", str(secret), str(used.data.token_file)], check=True)
+    command = ["mount", "-o", "remount,bind,ro", str(used.data.token_file)]
+    try:
+        subprocess.run(command, check=True)
+        yield setup.workspace
+    finally:
+        subprocess.run(["umount", "-l", str(used.data.token_file)], check=True)
+
+
+def token_is_a_link_to_a_secret(setup: Setup) -> Legal:
+    used = setup.used()
+    secret = setup.folder / "secret"
+    used.data.token_file.rename(secret)
+    used.data.token_file.symlink_to(secret)
+    yield setup.workspace
+
+
+def made_with_a_shared_umask(setup: Setup) -> Legal:
+    before = os.umask(0o002)
+    try:
+        with serving(setup.workspace) as hub:
+            talk(hub)
+            hub.stop()
+    finally:
+        os.umask(before)
+    hub.log.unlink()
+    yield setup.workspace
+
+
+def of_another_user(setup: Setup) -> Legal:
+    """As root checks the workspace of a service's user."""
+    used = setup.used()
+    for path in (used.data.workspace, *used.data.workspace.rglob("*")):
+        os.chown(path, 12_345, 12_345)
+    yield setup.workspace
+
+
+def large_log_below_the_limit(setup: Setup) -> Legal:
+    path = setup.used().data.logs / "agentlipd.log"
+    path.touch(0o600)
+    os.truncate(path, 90 * MIB)
+    yield setup.workspace
+
+
+def write_ahead_log_below_the_limit(setup: Setup) -> Legal:
+    """Written by a process that was killed."""
+    used = setup.used()
+    program = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "c.execute('PRAGMA wal_autocheckpoint = 0').fetchall();"
+        "c.execute('CREATE TABLE theirs (a)'); c.execute('INSERT INTO theirs VALUES"
+        " (zeroblob(20000000))'); c.commit(); os._exit(9)"
+    )
+    command = [sys.executable, "-c", program, str(used.data.database("hub"))]
+    subprocess.run(command, check=False)
+    log = used.data.database("hub").with_name("db.sqlite3-wal")
+    assert log.stat().st_size > 20_000_000
+    yield setup.workspace
+
+
+def rewritten_files(setup: Setup) -> Legal:
+    used = setup.used()
+    for store in STORES:
+        used.execute("VACUUM", store=store)
+        used.execute("ANALYZE", store=store)
+    yield setup.workspace
+
+
+def tables_of_others(setup: Setup) -> Legal:
+    used = setup.used()
+    used.execute("CREATE TABLE theirs (id TEXT)")
+    used.execute("CREATE INDEX theirs_by_sender ON messages(sender)")
+    used.execute("CREATE VIEW theirs_new AS SELECT * FROM messages")
+    yield setup.workspace
+
+
+# -- settings and roles ------------------------------------------------------------------------
+
+
+def without(role: str) -> Callable[[Setup], Legal]:
+    """The role was on before, so its store exists."""
+
+    def legal(setup: Setup) -> Legal:
+        used = setup.used()
+        with used.data.settings_file.open("a") as file:
+            file.write(f"\n[roles]\n{role} = false\n")
+        yield setup.workspace
+
+    legal.__name__ = f"without_{role}"
+    return legal
+
+
+def only_the_hub_ever(setup: Setup) -> Legal:
+    off = ("courier", "outbox", "inbox", "broker")
+    data = DataDir(setup.workspace)
+    log = Log(io.BytesIO())
+    create_workspace(data, clock=SystemClock(), log=log, locked=True, stores=("auth", "hub"))
+    assert not data.database("broker").exists()
+    data.settings_file.write_text("[roles]\n" + "".join(f"{role} = false\n" for role in off))
+    yield setup.workspace
+
+
+def no_role_but_the_courier_running(setup: Setup) -> Legal:
+    off = ("hub", "outbox", "inbox", "broker")
+    settings = "[roles]\n" + "".join(f"{role} = false\n" for role in off)
+    with serving(setup.workspace, settings):
+        yield setup.workspace
+
+
+def with_a_secret_file(setup: Setup) -> Legal:
+    used = setup.used()
+    secret = setup.folder / "password"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    with used.data.settings_file.open("a") as file:
+        file.write(f'\n[mail]\npassword_file = "{secret}"\n')
+    yield setup.workspace
+
+
+def with_export(setup: Setup) -> Legal:
+    settings = '\n[export]\nexport = true\nexport_format = "jsonl"\nsegment_open_seconds = 0.1\n'
+    setup.used()
+    with serving(setup.workspace, settings) as hub:
+        talk(hub)
+        yield setup.workspace
+
+
+def with_an_export_that_others_may_read(setup: Setup) -> Legal:
+    used = setup.used()
+    for path in (used.data.dir / "export").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    yield setup.workspace
+
+
+# -- other programs, other versions ------------------------------------------------------------
+
+
+def foreign(workspace: Path) -> None:
+    """Messages with their events, and without what only this program adds."""
+    filled = Filled(workspace, foreign=True)
+    with closing(filled.connect()) as connection, connection:
+        connection.execute(MESSAGE_EVENTS)
+
+
+def made_by_another_program(setup: Setup) -> Legal:
+    foreign(setup.workspace)
+    yield setup.workspace
+
+
+def adopted(setup: Setup) -> Legal:
+    foreign(setup.workspace)
+    WorkspaceFixture(setup.workspace)
+    yield setup.workspace
+
+
+def adopted_and_used(setup: Setup) -> Legal:
+    foreign(setup.workspace)
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        assert hub.stop() == 0
+    yield setup.workspace
+
+
+def without_fts5(setup: Setup) -> Legal:
+    os.environ["TESTS_WITHOUT_FTS5"] = "1"
+    try:
+        program = (
+            "import sys; from pathlib import Path;"
+            "from tests.doctor.workspace import WorkspaceFixture as W; W(Path(sys.argv[1])).talk(3)"
+        )
+        command = [sys.executable, "-c", program, str(setup.workspace)]
+        subprocess.run(command, check=True, env=environment())
+    finally:
+        del os.environ["TESTS_WITHOUT_FTS5"]
+    yield setup.workspace
+
+
+def _of_version(database: Path, store: str, count: int) -> None:
+    """The file of a store as the first `count` migrations left it."""
+    released = [each for each in load(store) if not each.optional][:count]
+    database.unlink(missing_ok=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        for each in released:
+            connection.executescript(each.sql)
+        connection.execute(RECORDS)
+        connection.executemany(
+            "INSERT INTO x_migrations VALUES (?, ?, ?, 0)",
+            [(each.number, each.name, each.sha256) for each in released],
+        )
+        facts = {
+            "x_schema": str(count), "x_compat": "1", "created_at": NOW, "db_id": "older",
+            "schema_version": "1",
+        }  # fmt: skip
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+        connection.commit()
+    database.chmod(0o600)
+
+
+def after_upgrades(versions_back: int) -> Callable[[Setup], Legal]:
+    """Every store was made by a program that many schemas older, if there was one."""
+
+    def legal(setup: Setup) -> Legal:
+        data = DataDir(setup.workspace)
+        data.dir.mkdir(parents=True, mode=0o700)
+        for store in STORES:
+            newest = len([each for each in load(store) if not each.optional])
+            _of_version(data.database(store), store, max(1, newest - versions_back))
+        with serving(setup.workspace) as hub:
+            talk(hub)
+            assert hub.stop() == 0
+        yield setup.workspace
+
+    legal.__name__ = f"after_{versions_back}_upgrades"
+    return legal
+
+
+def after_a_snapshot_was_put_back(setup: Setup) -> Legal:
+    """The hub's file alone, as the documentation says: every other store stays."""
+    used = setup.used()
+    database = used.data.database("hub")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    shutil.copy2(database, setup.folder / "snapshot")
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        assert hub.stop() == 0
+    for suffix in ("", "-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    shutil.copy2(setup.folder / "snapshot", database)
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        assert hub.stop() == 0
+    yield setup.workspace
+
+
+# -- processes ---------------------------------------------------------------------------------
+
+
+def running(setup: Setup) -> Legal:
+    setup.used()
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        until(lambda: hub.http.get("/-/ready").status == 200)
+        yield setup.workspace
+
+
+def holding(instance: str) -> Callable[[Setup], Legal]:
+    """A process that took the lock just now and has written nothing else yet."""
+
+    def legal(setup: Setup) -> Legal:
+        lock = WriterLock(setup.used().data, instance, SystemClock())
+        lock.acquire()
+        try:
+            yield setup.workspace
+        finally:
+            lock.release()
+
+    legal.__name__ = f"held_by_{instance}"
+    return legal
+
+
+def killed_and_started_again(setup: Setup) -> Legal:
+    setup.used()
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        hub.kill()
+        hub.start()
+        yield setup.workspace
+
+
+def killed_and_started_and_stopped(setup: Setup) -> Legal:
+    setup.used()
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        hub.kill()
+        hub.start()
+        assert hub.stop() == 0
+        yield setup.workspace
+
+
+def with_a_rotated_member_key(setup: Setup) -> Legal:
+    setup.used()
+    done = agentlip("identity", "remint", "--yes", cwd=setup.workspace)
+    assert done.code == 0, done
+    yield setup.workspace
+
+
+def with_two_meshes(setup: Setup) -> Legal:
+    setup.used()
+    with serving(setup.workspace) as hub:
+        hub.made(hub.http.post("/broker/v1/meshes", {"slug": "other"}))
+        assert hub.stop() == 0
+    yield setup.workspace
+
+
+def with_tokens_that_were_revoked_or_last_long(setup: Setup) -> Legal:
+    setup.used()
+    with serving(setup.workspace) as hub:
+        for name, days in (("gone", None), ("long", 30)):
+            more = {} if days is None else {"expires_days": days}
+            command = {"name": name, "scopes": ["hub:read"], **more}
+            made = hub.http.post("/api/v1/tokens", command)
+            assert made.status in (201, 400), made
+        assert agentlip("token", "revoke", "gone", cwd=setup.workspace).code in (0, 1)
+        assert hub.stop() == 0
+    yield setup.workspace
+
+
+def long_history(setup: Setup) -> Legal:
+    """The last message and its event, repeated."""
+    used = setup.used()
+    message = "printf('msg_%026d', n)"
+    numbers = (
+        f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {MESSAGES})"
+    )
+    last = "(SELECT * FROM messages WHERE deleted_at IS NULL AND version = 1 LIMIT 1) AS m"
+    with closing(sqlite3.connect(used.data.database("hub"))) as connection, connection:
+        connection.execute(
+            f"INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+            f" {numbers} SELECT 'msg_02' || substr({message}, 7), topic_id, channel_id, sender,"
+            f" content_raw, m.created_at FROM c, {last}"
+        )
+        connection.execute(MESSAGE_EVENTS)
+        assert connection.execute("SELECT count(*) FROM events").fetchone()[0] > MESSAGES
+    yield setup.workspace
+
+
+ROLES = (
+    "hub", "webhooks", "plugins", "courier", "outbox", "inbox", "hooks", "broker", "mcp", "export",
+)  # fmt: skip
+NEED_ROOT = {
+    on_tmpfs, on_ext4, data_directory_is_a_mount, token_is_a_secret_that_is_mounted,
+    of_another_user,
+}  # fmt: skip
+LEGAL = (
+    just_made, made_by_the_command, used_and_stopped, behind_a_link, data_directory_is_a_link,
+    odd_path, on_tmpfs, on_ext4, data_directory_is_a_mount, token_is_a_secret_that_is_mounted,
+    token_is_a_link_to_a_secret, made_with_a_shared_umask, of_another_user,
+    large_log_below_the_limit, write_ahead_log_below_the_limit, rewritten_files, tables_of_others,
+    *(without(role) for role in ROLES), only_the_hub_ever, no_role_but_the_courier_running,
+    with_a_secret_file, with_export, with_an_export_that_others_may_read, made_by_another_program,
+    adopted, adopted_and_used, without_fts5, *(after_upgrades(back) for back in (1, 2, 3, 9)),
+    after_a_snapshot_was_put_back, running, holding("starting"), holding("repair"),
+    killed_and_started_again, killed_and_started_and_stopped, with_a_rotated_member_key,
+    with_two_meshes, with_tokens_that_were_revoked_or_last_long, long_history,
+)  # fmt: skip

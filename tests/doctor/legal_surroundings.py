@@ -1,0 +1,49 @@
+"""Legal configurations that lie in the environment and the users of a machine; see `legal`."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.doctor.legal import Legal, Setup, serving, talk
+
+
+@contextmanager
+def environment_of(**variables: str) -> Iterator[None]:
+    """Sets variables for this process and those that it starts."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    time.tzset()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        time.tzset()
+
+
+def with_settings_in_the_environment(setup: Setup) -> Legal:
+    setup.used()
+    with environment_of(AGENTLIP_HTTP__PORT="0", AGENTLIP_ROLES__COURIER="false"):
+        yield setup.workspace
+
+
+def in_another_time_zone(setup: Setup) -> Legal:
+    setup.used()
+    with environment_of(TZ="Pacific/Kiritimati"), serving(setup.workspace) as hub:
+        talk(hub)
+        yield setup.workspace
+
+
+def open_to_a_group_of_the_owner_alone(setup: Setup) -> Legal:
+    """As `umask 007` leaves copied files on systems where each user has a group."""
+    used = setup.used()
+    for path in (used.data.dir, *used.data.dir.glob("*.sqlite3"), used.data.logs):
+        path.chmod(0o770 if path.is_dir() else 0o660)
+    yield setup.workspace
+
+
+SURROUNDINGS_NEED_ROOT = {open_to_a_group_of_the_owner_alone}
+SURROUNDINGS = (
+    with_settings_in_the_environment, in_another_time_zone, open_to_a_group_of_the_owner_alone,
+)  # fmt: skip

@@ -1,0 +1,62 @@
+"""What tests of repairs beside a running appliance share: breakages, and what must stay equal."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from tests.doctor import breakages
+from tests.doctor.breakages import UsedWorkspace
+from tests.doctor.repairs import data_of
+from tests.support.commands import CommandOutput, agentlip
+from tests.support.servedhub import ServedHub
+
+DATA = ("hub.channels", "hub.topics", "hub.messages", "hub.events", "hub.topic_attachments")
+Break = Callable[[ServedHub], None]
+
+
+def in_hub(*statements: str) -> Break:
+    """Another program's statements, while the hub runs."""
+
+    def damage(hub: ServedHub) -> None:
+        with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return damage
+
+
+def without_scopes(hub: ServedHub) -> None:
+    """As programs wrote events before they had scopes."""
+    name = "prevent_event_mutation"
+    ((sql,),) = hub.rows("SELECT sql FROM sqlite_schema WHERE name = ?", name)
+    in_hub(
+        f"DROP TRIGGER {name}",
+        "UPDATE events SET scope_channel_id = NULL, scope_topic_id = NULL, scope_topic_id2 = NULL",
+        sql,
+    )(hub)
+
+
+def skip_index(hub: ServedHub) -> None:
+    breakages.skipped_index(UsedWorkspace(hub.workspace))
+
+
+def repair(hub: ServedHub, *arguments: str) -> CommandOutput:
+    """Without `--json`, so that it has the same output as a person sees."""
+    return agentlip("doctor", "repair", *arguments, "--yes", cwd=hub.workspace)
+
+
+def findings(hub: ServedHub, *arguments: str) -> list[str]:
+    """The checks that find something."""
+    report = json.loads(agentlip("doctor", "--json", *arguments, cwd=hub.workspace).out)
+    return [check["check"] for check in report["checks"] if check["findings"]]
+
+
+def data(hub: ServedHub) -> dict[str, Any]:
+    return {name: rows for name, rows in data_of(UsedWorkspace(hub.workspace)).items()
+            if name in DATA}  # fmt: skip
+
+
+def is_indexed(hub: ServedHub) -> bool:
+    return bool(hub.rows("SELECT indexed >= (SELECT max(rowid) FROM messages) FROM x_fts")[0][0])

@@ -1,0 +1,248 @@
+"""ROWS: what is broken in the rows of stores, and in the export."""
+
+from tests.doctor import breakages as by
+from tests.doctor.breakages import DIFFERS, LOST, PEOPLE, Breakage, sql, without_trigger
+
+_GAP = ("events.sequence:gap", "events.sequence-all:gap")
+_NEWEST = "(SELECT max(id) FROM messages)"
+
+ROWS = (
+    Breakage("search index was dropped", sql("hub", "DROP TABLE x_fts"), ("hub.search:no-index",)),
+    Breakage(
+        "search index is empty",
+        sql("hub", "INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')"),
+        ("hub.search-in-step:stale",),
+    ),
+    Breakage(
+        "database has no id",
+        sql("hub", "DELETE FROM meta WHERE key = 'db_id'"),
+        ("hub.identity:no-id",),
+        LOST,
+    ),
+    Breakage(
+        "message is in another channel",
+        sql(
+            "hub",
+            "UPDATE messages SET channel_id = (SELECT id FROM channels WHERE name = 'empty')"
+            " WHERE id = (SELECT max(id) FROM messages)",
+        ),
+        ("hub.channels:wrong-channel", *DIFFERS),
+        flags=("--run", "hub.channels", "--data"),
+    ),
+    Breakage(
+        "text was forged",
+        sql("hub", f"UPDATE messages SET content_raw = 'forged' WHERE id = {_NEWEST}"),
+        DIFFERS,
+        flags=("--run", "events.rows", "--data"),
+    ),
+    Breakage(
+        "sender was forged",
+        sql("hub", f"UPDATE messages SET sender = 'mallory' WHERE id = {_NEWEST}"),
+        DIFFERS,
+        flags=("--run", "events.rows", "--data"),
+    ),
+    Breakage(
+        "deleted message was put back",
+        sql(
+            "hub",
+            "UPDATE messages SET deleted_at = NULL, deleted_by = NULL WHERE deleted_at NOT NULL",
+        ),
+        DIFFERS,
+        flags=("--run", "events.rows", "--data"),
+    ),
+    Breakage(
+        "attachment was changed",
+        sql("hub", "UPDATE topic_attachments SET value_json = '{}'"),
+        DIFFERS,
+        "only messages can be set to the state of their events",
+    ),
+    Breakage(
+        "last event was deleted",
+        without_trigger(
+            "prevent_event_delete",
+            "DELETE FROM events WHERE event_id = (SELECT max(event_id) FROM events)",
+        ),
+        ("events.deleted:end",),
+        LOST,
+    ),
+    Breakage(
+        "events are not in order",
+        without_trigger(
+            "prevent_event_mutation",
+            "UPDATE events SET event_id = 9999 WHERE event_id = 40",
+            "UPDATE events SET event_id = 40 WHERE event_id = 41",
+            "UPDATE events SET event_id = 41 WHERE event_id = 9999",
+            "UPDATE sqlite_sequence SET seq = (SELECT max(event_id) FROM events)"
+            " WHERE name = 'events'",
+            "UPDATE events SET ts = '2001-01-01T00:00:00.000Z' WHERE event_id = 41",
+        ),
+        ("events.order:time", "events.rows-all:time"),
+        LOST,
+    ),
+    Breakage(
+        "event has an id that was not given out",
+        without_trigger(
+            "prevent_event_mutation",
+            "UPDATE sqlite_sequence SET seq = 5 WHERE name = 'events'",
+        ),
+        ("events.order:above-sequence",),
+        LOST,
+    ),
+    Breakage(
+        "event in the middle was deleted",
+        without_trigger("prevent_event_delete", "DELETE FROM events WHERE name = 'message.edited'"),
+        (*_GAP, *DIFFERS),
+        LOST,
+    ),
+    Breakage(
+        "event of a message was deleted",
+        without_trigger("prevent_event_delete", "DELETE FROM events WHERE event_id = 10"),
+        (*_GAP, "events.pairs:no-event"),
+        LOST,
+    ),
+    Breakage(
+        "scopes were removed",
+        without_trigger(
+            "prevent_event_mutation",
+            "UPDATE events SET scope_channel_id = NULL, scope_topic_id = NULL,"
+            " scope_topic_id2 = NULL WHERE name = 'message.created' AND event_id < 20",
+        ),
+        ("events.scope:no-scope",),
+    ),
+    Breakage(
+        "message was inserted",
+        sql(
+            "hub",
+            "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+            " SELECT id || 'x', topic_id, channel_id, sender, 'forged', created_at FROM messages"
+            " ORDER BY id DESC LIMIT 1",
+        ),
+        ("events.pairs:no-event",),
+        "only people know who wrote the message",
+    ),
+    Breakage(
+        "message was deleted",
+        without_trigger(
+            "prevent_message_delete",
+            "DELETE FROM messages WHERE id = (SELECT max(id) FROM messages)",
+        ),
+        ("events.pairs:no-message", "events.rows:missing", "events.rows-all:missing"),
+        "only people know whether it was deleted on purpose",
+    ),
+    Breakage(
+        "webhook of a mesh is off",
+        sql("broker", "UPDATE webhook SET enabled = 0, disabled_because = '410'"),
+        ("broker.webhooks:disabled",),
+        "its receiver must be repaired first",
+    ),
+    Breakage(
+        "webhook of a mesh fails for long",
+        sql("broker", f"UPDATE webhook SET failing_since_ms = NOW - {3 * by.HOUR_MS}"),
+        ("broker.webhooks:failing",),
+        "its receiver must be repaired",
+    ),
+    Breakage(
+        "ids are kept for a shorter time than messages",
+        sql("broker", "UPDATE mesh SET dedupe_retention_days = 1"),
+        ("broker.retention:too-short",),
+        PEOPLE,
+    ),
+    Breakage(
+        "message of a mesh was deleted",
+        sql("broker", "DELETE FROM topic_message"),
+        ("broker.orphans:orphan",),
+        LOST,
+    ),
+    Breakage(
+        "delivery waits too long",
+        sql("broker", f"UPDATE delivery_queue SET ready_ms = NOW + {30 * by.HOUR_MS}"),
+        ("broker.clock:future",),
+        "the appliance moves the times at its next start",
+    ),
+    Breakage(
+        "send is a dead letter",
+        sql("outbox", "UPDATE outbox SET status = 'dead', delivered_at = NULL, died_at = NOW"),
+        ("outbox.dead:dead-letters",),
+        PEOPLE,
+    ),
+    Breakage(
+        "send waits for long",
+        sql(
+            "outbox",
+            f"UPDATE outbox SET PENDING, enqueued_at = NOW - {by.HOUR_MS}",
+        ),
+        ("outbox.waiting:waiting",),
+        "its broker must be repaired",
+    ),
+    Breakage(
+        "clock is behind",
+        sql(
+            "outbox",
+            f"UPDATE outbox SET PENDING, enqueued_at = NOW + {9 * by.HOUR_MS}",
+        ),
+        ("host.clock:past",),
+        "only people can set the clock",
+        {"outbox.clock:future": "host.clock:past"},
+    ),
+    Breakage(
+        "attempt of a send is too late",
+        sql(
+            "outbox",
+            f"UPDATE outbox SET PENDING, next_attempt_at = NOW + {9 * by.HOUR_MS}",
+        ),
+        ("outbox.clock:future",),
+        "the appliance moves the times at its next start",
+    ),
+    Breakage(
+        "successor of a send is missing",
+        sql(
+            "outbox",
+            "UPDATE outbox SET status = 'aborted', delivered_at = NULL, aborted_at = NOW,"
+            " superseded_by = 'out_nowhere'",
+        ),
+        ("outbox.chain:broken-chain",),
+        LOST,
+    ),
+    Breakage(
+        "send was changed",
+        sql("outbox", "UPDATE outbox SET payload = CAST('forged' AS BLOB)"),
+        ("outbox.fingerprints:altered",),
+        LOST,
+    ),
+    Breakage(
+        "envelope was changed",
+        sql("courier", "UPDATE journal SET body = CAST('{}' AS BLOB) WHERE number = 2"),
+        ("courier.journal:altered",),
+        LOST,
+    ),
+    Breakage(
+        "token expires soon",
+        sql("auth", f"UPDATE tokens SET expires_ms = NOW + {by.HOUR_MS} WHERE name = 'reader'"),
+        ("tokens.expiring:expiring",),
+        PEOPLE,
+    ),
+    Breakage(
+        "segment is short",
+        by.short_segment,
+        ("export.segments:broken", "export.content:broken"),
+        "the export must be written again",
+    ),
+    Breakage(
+        "segment was changed",
+        by.forged_segment,
+        ("export.content:broken",),
+        "the export must be written again",
+    ),
+    Breakage(
+        "segment is missing",
+        by.no_segment,
+        ("export.segments:broken", "export.content:broken"),
+        "the export must be written again",
+    ),
+    Breakage(
+        "export is behind",
+        by.export_behind,
+        ("export.lag:behind",),
+        "the appliance, or agentlip export segments, does it",
+    ),
+)

@@ -1,0 +1,238 @@
+"""`/-/ready`, `GET /api/v1/doctor`, `agentlip doctor check` and the metrics never disagree."""
+
+import io
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.log import Log
+from appliance.kernel.metrics import REGISTRY
+from doctor import run
+from doctor.check import Finding, Severity
+from doctor.checks import CHECKS
+from doctor.loops import Checkup
+from tests.doctor.workspace import HEALTHY_COURIER, HEALTHY_STORE, WorkspaceFixture
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub, serve
+
+READY = {check.name for check in run.READY_CHECKS}
+SETTINGS = "[doctor]\nverdict_cache_seconds = 0.0\ndisk_warning_percent = 100.0\n"
+NO_THRESHOLDS = (
+    "[doctor]\ndisk_warning_percent = 0.0\ndisk_warning_bytes = 0\ndisk_error_percent = 0.0\n"
+    "disk_error_bytes = 0\n"
+)
+ALWAYS = ("host.disk", "warning")  # by the settings, so that there is always a finding to compare
+
+Undo = Callable[[], object]
+
+
+# -- a running appliance -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+        _, topic = hub.channel_with_topic("general")
+        hub.send(topic, "as it was written")
+        yield hub
+
+
+def mode(path: Path, bits: int) -> Undo:
+    before = path.stat().st_mode & 0o777
+    path.chmod(bits)
+    return lambda: path.chmod(before)
+
+
+def new_file(path: Path, text: str) -> Undo:
+    path.write_text(text)
+    return path.unlink
+
+
+def moved(path: Path) -> Undo:
+    aside = path.with_name(path.name + ".aside")
+    path.rename(aside)
+    return lambda: aside.rename(path)
+
+
+def changed(path: Path, text: str) -> Undo:
+    before = path.read_text()
+    path.write_text(text)
+    return lambda: path.write_text(before)
+
+
+def sql(hub: ServedHub, statement: str, undo: str) -> Undo:
+    def execute(text: str) -> None:
+        database = hub.datadir.database("hub")
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute(text)
+
+    execute(statement)
+    return lambda: execute(undo)
+
+
+def dropped_index(hub: ServedHub) -> Undo:
+    ((name, text),) = hub.rows(
+        "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL LIMIT 1"
+    )
+    return sql(hub, f"DROP INDEX {name}", text)
+
+
+def forged_text(hub: ServedHub) -> Undo:
+    forge = "UPDATE messages SET content_raw = '{}'"
+    return sql(hub, forge.format("never written"), forge.format("as it was written"))
+
+
+def expiring_token(hub: ServedHub) -> Undo:
+    path = "/api/v1/tokens"
+    command = {"name": "brief", "scopes": ["hub:read"], "expires_days": 1}
+    issued = hub.http.post(path, command)
+    assert issued.status == 201, issued
+    return lambda: hub.http("DELETE", f"{path}/{issued.body['token']['id']}")
+
+
+BREAKAGES: dict[str, tuple[str, Callable[[ServedHub], Undo]]] = {
+    "nothing more": ("host.disk", lambda hub: lambda: None),
+    "public token": ("host.token", lambda hub: mode(hub.datadir.token_file, 0o644)),
+    "public folder": ("host.private", lambda hub: mode(hub.datadir.dir, 0o755)),
+    "public store": ("host.private", lambda hub: mode(hub.datadir.database("outbox"), 0o666)),
+    "missing store": ("store.opens", lambda hub: moved(hub.datadir.database("outbox"))),
+    "missing token": ("store.record", lambda hub: moved(hub.datadir.token_file)),
+    "damaged store": ("store.suspect", lambda hub: new_file(hub.datadir.suspect_file("hub"), "")),
+    "missing secret": (
+        "settings.secrets",
+        lambda hub: changed(
+            hub.datadir.settings_file, SETTINGS + '[auth]\nscrape_token_file = "/nowhere"\n'
+        ),
+    ),
+    "settings of another program": (
+        "settings.unread",
+        lambda hub: new_file(hub.workspace / "agentlip.config.ts", "export default {}"),
+    ),
+    "public member key": (
+        "identity.private",
+        lambda hub: mode(hub.datadir.dir / "identity", 0o755),
+    ),
+    "dropped index": ("store.objects", dropped_index),
+    "forged text": ("events.rows", forged_text),
+    "expiring token": ("tokens.expiring", expiring_token),
+}
+
+
+def seen(findings: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    fields = ("check", "problem", "severity", "subject", "explained_by")
+    return sorted(tuple(finding[field] for field in fields) for finding in findings)
+
+
+def of_report(body: Any) -> list[tuple[str, ...]]:
+    return seen([finding for outcome in body["checks"] for finding in outcome["findings"]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_running_appliance_says_the_same_everywhere(hub: ServedHub, name: str) -> None:
+    found_by, damage = BREAKAGES[name]
+    token = hub.token
+    client = hub.connect(token)
+    undo = damage(hub)
+    try:
+        served = client.get("/api/v1/doctor").body
+        printed = agentlip(
+            "doctor", "check", "--json", "--workspace", str(hub.workspace), cwd=hub.workspace
+        ).json
+        ready = client.get("/-/ready").body["findings"]
+    finally:
+        undo()
+    assert found_by in {check for check, *_ in of_report(served)}, served
+    assert of_report(served) == of_report(printed)
+    for field in ("verdict", "warnings", "errors"):
+        assert served[field] == printed[field]
+    assert seen(ready) == [row for row in of_report(served) if row[0] in READY]
+
+
+@pytest.mark.slow
+def test_metrics_of_a_running_appliance_count_what_it_reports(hub: ServedHub) -> None:
+    metrics = hub.http.get("/metrics").raw.decode()
+    counted = {
+        (check, severity.value)
+        for check in READY
+        for severity in Severity
+        if f'agentlip_doctor_findings{{check="{check}",severity="{severity.value}"}} 1' in metrics
+    }
+    served = hub.http.get("/api/v1/doctor").body
+    rows = {(row[0], row[2]) for row in of_report(served) if row[0] in READY}
+    assert counted == rows == {ALWAYS}
+
+
+@pytest.mark.slow
+def test_changed_thresholds_take_effect_without_a_restart(hub: ServedHub) -> None:
+    def checks() -> set[str]:
+        return {finding["check"] for finding in hub.http.get("/-/ready").body["findings"]}
+
+    assert "host.disk" in checks()
+    undo = changed(hub.datadir.settings_file, NO_THRESHOLDS)
+    try:
+        assert "host.disk" not in checks()
+        undo_again = changed(hub.datadir.settings_file, "[doctor\n")
+        assert "host.disk" not in checks(), "the last settings stay while the file is not valid"
+        undo_again()
+    finally:
+        undo()
+    assert "host.disk" in checks()
+
+
+# -- facts of a process --------------------------------------------------------------------
+
+FACTS: dict[str, tuple[dict[str, object], dict[str, float], dict[str, float]]] = {
+    "healthy": ({}, {}, {}),
+    "stopping": ({"stopping": True}, {}, {}),
+    "lost lock": ({"lock_intact": False}, {}, {}),
+    "late loop": ({"loop_delay_seconds": 1.0}, {}, {}),
+    "very late loop": ({"loop_delay_seconds": 9.0}, {}, {}),
+    "ended writer": ({}, {"writer_alive": 0.0}, {}),
+    "stalled writer": ({}, {"stalled_seconds": 30.0}, {}),
+    "suspect store": ({}, {"suspect": 1.0}, {}),
+    "suspect store and ended writer": ({}, {"suspect": 1.0, "writer_alive": 0.0}, {}),
+    "paused writing": ({}, {"writing_paused": 1.0}, {}),
+    "full stream": ({}, {}, {"full": 2.0}),
+    "late envelopes": ({}, {}, {"oldest_ready_seconds": 9000.0}),
+}
+
+
+def counts(findings: list[Finding]) -> dict[tuple[str, str], int]:
+    rows = [(finding.check, finding.severity.value) for finding in findings]
+    return {row: rows.count(row) for row in rows}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_probe_doctor_and_metrics_agree_on_facts(tmp_path: Path, name: str) -> None:
+    process, store, courier = FACTS[name]
+    workspace = WorkspaceFixture(tmp_path)
+    with (
+        workspace.running({**HEALTHY_STORE, **store}, {**HEALTHY_COURIER, **courier}, **process),
+        workspace.context() as context,
+    ):
+        probe = run.readiness(context)
+        outcomes = run.examine(context, CHECKS)
+        Checkup(workspace.context, SystemClock(), Log(io.BytesIO())).run_once(0)
+    reported = [
+        finding for outcome in outcomes for finding in outcome.findings if outcome.check in READY
+    ]
+    assert counts(probe) == counts(reported)
+    assert bool(probe) is (name != "healthy")
+    assert metrics_now() == counts(reported)
+
+
+def metrics_now() -> dict[tuple[str, str], int]:
+    numbers = {}
+    for check in READY:
+        for severity in Severity:
+            labels = {"check": check, "severity": severity.value}
+            number = REGISTRY.get_sample_value("agentlip_doctor_findings", labels)
+            if number:
+                numbers[check, severity.value] = int(number)
+    return numbers

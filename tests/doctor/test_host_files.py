@@ -1,0 +1,281 @@
+"""The checks of permissions, owners and logs in the data directory, and of the clock."""
+
+import os
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock_jump import ClockNote, ClockReading, encoded
+from appliance.kernel.migration import load
+from doctor.checks import host_files
+from doctor.settings import DoctorSettings
+from tests.doctor.workspace import NOW, WorkspaceFixture
+
+MIB = 1024 * 1024
+DAY_MS = int(timedelta(days=1).total_seconds() * 1000)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    return WorkspaceFixture(tmp_path)
+
+
+def found_by(workspace: WorkspaceFixture, name: str) -> list[tuple[str, str, str]]:
+    return [(each.severity.value, each.subject, each.problem) for each in workspace.find(name)]
+
+
+# -- permissions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("db.sqlite3", 0o644),
+        ("outbox.sqlite3", 0o604),
+        ("stores.json", 0o604),
+        ("logs", 0o755),
+        ("backups/db.sqlite3.backup-v1-x", 0o644),
+    ],
+)
+def test_a_file_that_others_may_read_is_found(workspace, name: str, mode: int) -> None:
+    path = workspace.data.dir / name
+    path.touch()
+    path.chmod(mode)
+    assert found_by(workspace, "host.private") == [("warning", f".agentlip/{name}", "too-open")]
+    (finding,) = workspace.find("host.private")
+    assert os.system(finding.hint) == 0
+    assert workspace.find("host.private") == []
+
+
+def test_a_file_that_others_can_change_is_an_error(workspace) -> None:
+    workspace.data.dir.chmod(0o711)
+    workspace.data.database("hub").chmod(0o666)
+    assert found_by(workspace, "host.private") == [
+        ("warning", ".agentlip", "too-open"),
+        ("error", ".agentlip/db.sqlite3", "too-open"),
+    ]
+
+
+def give_to_group(monkeypatch: pytest.MonkeyPatch, name: str, *members: str) -> None:
+    owner = SimpleNamespace(pw_name="anna")
+    group = SimpleNamespace(gr_name=name, gr_mem=list(members))
+    monkeypatch.setattr(host_files.pwd, "getpwuid", lambda _uid: owner)
+    monkeypatch.setattr(host_files.grp, "getgrgid", lambda _gid: group)
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "subjects"),
+    [
+        ("anna", (), []),
+        ("anna", ("anna",), []),
+        ("anna", ("anna", "bert"), [".agentlip", ".agentlip/db.sqlite3"]),
+        ("staff", (), [".agentlip", ".agentlip/db.sqlite3"]),
+    ],
+)
+def test_group_of_the_owner_alone_may_have_rights(
+    workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    members: tuple[str, ...],
+    subjects: list[str],
+) -> None:
+    give_to_group(monkeypatch, name, *members)
+    workspace.data.dir.chmod(0o770)
+    workspace.data.database("hub").chmod(0o660)
+    assert [(severity, each) for severity, each, _ in found_by(workspace, "host.private")] == [
+        ("error", each) for each in subjects
+    ]
+
+
+def test_umask_of_a_private_group_still_lets_others_read(
+    workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `mkdir .agentlip` makes it with `umask 002`: they can't change it."""
+    give_to_group(monkeypatch, "anna")
+    workspace.data.dir.chmod(0o775)
+    assert found_by(workspace, "host.private") == [("warning", ".agentlip", "too-open")]
+
+
+def test_files_that_may_be_open_are_legal(workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("export/segments", "gold/activity"):
+        folder = workspace.data.dir / name
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+        folder.parent.chmod(0o755)
+        (folder / "part").touch()
+        (folder / "part").chmod(0o644)
+    (workspace.data.dir / "outbox.sqlite3.suspect").touch()
+    (workspace.data.dir / "outbox.sqlite3.suspect").chmod(0o644)
+    (workspace.data.dir / "link").symlink_to(workspace.data.workspace)
+    assert workspace.find("host.private") == []
+    mounted = workspace.data.dir / "certificate"
+    mounted.touch()
+    mounted.chmod(0o444)
+    assert found_by(workspace, "host.private")
+    monkeypatch.setattr(host_files, "_read_only", lambda path: path == mounted)
+    assert workspace.find("host.private") == []
+
+
+def test_files_of_another_program_are_only_mentioned(workspace) -> None:
+    workspace.data.database("hub").unlink()
+    with closing(sqlite3.connect(workspace.data.database("hub"))) as connection:
+        connection.executescript(load("hub")[0].sql)
+        facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW}
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+        connection.commit()
+    workspace.data.dir.chmod(0o755)
+    workspace.data.database("hub").chmod(0o644)
+    assert {severity for severity, _, _ in found_by(workspace, "host.private")} == {"info"}
+
+
+def test_the_number_of_files_is_limited(tmp_path: Path) -> None:
+    workspace = WorkspaceFixture(tmp_path, DoctorSettings(files_max=3))
+    for path in workspace.data.dir.glob("*.sqlite3"):
+        path.chmod(0o644)
+    assert 1 <= len(workspace.find("host.private")) <= 2
+
+
+# -- owners ------------------------------------------------------------------------------------
+
+
+def test_files_that_the_user_cannot_use_are_found(
+    workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = workspace.data.database("outbox")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != denied)
+    assert found_by(workspace, "host.owner") == [("error", ".agentlip/outbox.sqlite3", "foreign")]
+
+
+def test_files_of_another_user_that_can_be_written_are_legal(
+    workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
+    assert workspace.find("host.owner") == []
+
+
+def test_root_finds_files_that_the_owner_of_the_stores_cannot_use(
+    workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(host_files, "_owner_of_stores", lambda context: os.getuid() or 12345)
+    workspace.data.token_file.chmod(0o644)
+    named = [subject for _, subject, _ in found_by(workspace, "host.owner")]
+    if os.getuid() == 0:
+        assert ".agentlip/db.sqlite3" in named
+        assert ".agentlip/token" not in named
+    else:
+        assert named == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "gid", "expected"),
+    [
+        (0o600, 7, 9, True),
+        (0o400, 7, 9, False),
+        (0o060, 8, 9, True),
+        (0o060, 8, 10, False),
+        (0o006, 8, 10, True),
+        (0o640, 8, 9, False),
+    ],
+)
+def test_rights_by_mode(mode: int, uid: int, gid: int, expected: bool) -> None:
+    state = os.stat_result((0o100000 | mode, 1, 1, 1, uid, gid, 0, 0, 0, 0))
+    may = host_files.may_use(state, 7, frozenset({9}), os.R_OK | os.W_OK)
+    assert may is expected
+
+
+# -- logs --------------------------------------------------------------------------------------
+
+
+def test_a_missing_log_directory_is_found(workspace) -> None:
+    workspace.data.logs.rmdir()
+    assert found_by(workspace, "host.logs") == [("warning", "logs", "missing")]
+    workspace.start()
+    assert workspace.find("host.logs") == []
+
+
+def test_a_log_directory_that_cannot_be_written_is_found(workspace) -> None:
+    workspace.data.logs.chmod(0o500)
+    assert found_by(workspace, "host.logs") == [("warning", "logs", "not-writable")]
+    workspace.data.logs.chmod(0o700)
+    log = workspace.data.logs / "agentlipd.log"
+    log.touch(mode=0o400)
+    assert found_by(workspace, "host.logs") == [("warning", "agentlipd.log", "not-writable")]
+    log.chmod(0o600)
+    assert workspace.find("host.logs") == []
+
+
+@pytest.mark.parametrize(("size", "expected"), [(40, 0), (60, 1)])
+def test_logs_that_are_too_large_are_found(workspace, size: int, expected: int) -> None:
+    for name in ("agentlipd.log", "agentlipd.log.1"):
+        with (workspace.data.logs / name).open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.truncate(size * MIB)
+    assert len(workspace.find("host.logs")) == expected
+
+
+# -- clock -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ahead_ms", "expected"), [(50_000, 0), (600_000, 1)])
+@pytest.mark.parametrize("store", ["hub", "auth", "courier"])
+def test_a_clock_behind_stored_times_is_found(
+    workspace, store: str, ahead_ms: int, expected: int
+) -> None:
+    newest = SystemClock().now_ms() + ahead_ms
+    if store == "hub":
+        workspace.execute(
+            "INSERT INTO events (ts, name, entity_type, entity_id, data_json)"
+            " VALUES (?, 'x', 'hub', 'h', '{}')",
+            iso(newest),
+        )
+    elif store == "auth":
+        workspace.execute(
+            "INSERT INTO tokens (id, name, hash, scopes, created_ms)"
+            " VALUES ('t', 't', 'h', '[]', ?)",
+            newest,
+            store=store,
+        )
+    else:
+        workspace.execute(
+            "INSERT INTO journal (stream, id, body, priority, accepted_ms)"
+            " VALUES ('s', 'i', x'00', 0, ?)",
+            newest,
+            store=store,
+        )
+    findings = found_by(workspace, "host.clock")
+    assert findings == [("warning", "clock", "past")] * expected
+
+
+@pytest.mark.parametrize(
+    ("jump_ms", "ago_ms", "expected"),
+    [(60_000, 1000, ["info"]), (-2 * 3_600_000, 1000, ["warning"]), (60_000, 2 * DAY_MS, [])],
+)
+def test_a_clock_that_was_set_is_found(
+    workspace, jump_ms: int, ago_ms: int, expected: list[str]
+) -> None:
+    now_ms = SystemClock().now_ms()
+    reading = ClockReading(now_ms, 1, "another boot")
+    note = ClockNote(reading, jump_ms, iso(now_ms - ago_ms))
+    workspace.execute(
+        "INSERT OR REPLACE INTO meta VALUES ('clock', ?)", encoded(note), store="outbox"
+    )
+    findings = found_by(workspace, "host.clock")
+    assert findings == [(severity, "clock", "jumped") for severity in expected]
+
+
+def test_a_jump_that_nobody_noted_is_found(workspace) -> None:
+    reading = ClockReading(SystemClock().now_ms() + 3_000_000, 1, "another boot")
+    workspace.execute(
+        "INSERT OR REPLACE INTO meta VALUES ('clock', ?)",
+        encoded(ClockNote(reading)),
+        store="broker",
+    )
+    assert found_by(workspace, "host.clock") == [("info", "clock", "jumped")]

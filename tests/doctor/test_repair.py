@@ -1,0 +1,352 @@
+"""Each repair: break the workspace, plan, apply, find nothing, and the data is what it was."""
+
+import json
+import os
+import socket
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from doctor.checks import leftovers
+from doctor.journal import journals
+from doctor.repair import DONE, outline
+from doctor.run import examine, select
+from tests.doctor.repairs import (
+    data_of,
+    doctor,
+    drop_search,
+    in_sql,
+    leave_server_file,
+    open_token,
+    repair,
+)
+from tests.doctor.workspace import WorkspaceFixture
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    made = WorkspaceFixture(tmp_path)
+    made.talk(5)
+    made.index()
+    return made
+
+
+def open_folder(workspace: WorkspaceFixture) -> None:
+    workspace.data.dir.chmod(0o777)
+
+
+def open_settings(workspace: WorkspaceFixture) -> None:
+    workspace.data.settings_file.write_text("")
+    workspace.data.settings_file.chmod(0o666)
+
+
+def open_folder_below(workspace: WorkspaceFixture) -> None:
+    workspace.data.backups.chmod(0o755)
+    (workspace.data.dir / "stores.json").chmod(0o644)
+
+
+def lose_logs(workspace: WorkspaceFixture) -> None:
+    workspace.data.logs.rmdir()
+
+
+def leave_open_server_file(workspace: WorkspaceFixture) -> None:
+    workspace.announce()
+    workspace.data.server_file.chmod(0o644)
+
+
+def leave_lock(workspace: WorkspaceFixture) -> None:
+    workspace.data.lock_file.write_text('{"pid": 999999999}')
+
+
+def lose_record(workspace: WorkspaceFixture) -> None:
+    (workspace.data.dir / "stores.json").unlink()
+
+
+def mark_suspect(workspace: WorkspaceFixture) -> None:
+    workspace.data.suspect_file("hub").touch()
+
+
+def empty_search(workspace: WorkspaceFixture) -> None:
+    in_sql(workspace, "INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')")
+
+
+def skip_index(workspace: WorkspaceFixture) -> None:
+    """Rows that an index does not contain, as a fault of the storage leaves them."""
+    path = workspace.data.database("hub")
+    read = "SELECT * FROM sqlite_schema WHERE name = 'idx_messages_created'"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        row = connection.execute(read).fetchone()
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'idx_messages_created'")
+    workspace.talk(3)
+    workspace.index()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
+
+
+def drop_objects(workspace: WorkspaceFixture) -> None:
+    in_sql(workspace, "DROP INDEX idx_messages_topic", "DROP TRIGGER prevent_event_delete")
+
+
+def alter_objects(workspace: WorkspaceFixture) -> None:
+    in_sql(
+        workspace,
+        "DROP TRIGGER prevent_message_delete",
+        "CREATE TRIGGER prevent_message_delete BEFORE DELETE ON messages BEGIN SELECT 1; END",
+        "DROP INDEX idx_topic_attachments_dedupe",
+        "CREATE INDEX idx_topic_attachments_dedupe ON topic_attachments(topic_id)",
+    )
+
+
+def alter_search_trigger(workspace: WorkspaceFixture) -> None:
+    """Changes that were made meanwhile are not in the index."""
+    in_sql(
+        workspace,
+        "DROP TRIGGER messages_fts_update",
+        "CREATE TRIGGER messages_fts_update AFTER UPDATE ON messages BEGIN SELECT 1; END",
+        "UPDATE messages SET content_raw = 'good bye' WHERE id = 'm000001'",
+    )
+
+
+def leave_temporary_files(workspace: WorkspaceFixture) -> None:
+    names = (".token.0123456789abcdef", ".db.sqlite3.new", "backups/db.sqlite3.backup-v6-1.partial")
+    for name in names:
+        path = workspace.data.dir / name
+        path.write_text("x")
+        path.chmod(0o600)
+        os.utime(path, (0, 0))
+
+
+def leave_socket(workspace: WorkspaceFixture) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(workspace.data.socket_file))
+    workspace.data.socket_file.chmod(0o600)
+
+
+BREAKAGES = [
+    (leave_temporary_files, "host.leftovers", ()),
+    (leave_socket, "host.leftovers", ()),
+    (drop_objects, "store.objects", ()),
+    (alter_objects, "store.objects", ()),
+    (alter_search_trigger, "store.objects", ()),
+    (open_folder_below, "host.private", ()),
+    (lose_logs, "host.logs", ()),
+    (open_token, "host.token", ()),
+    (open_folder, "host.data-directory", ()),
+    (open_settings, "settings.file", ()),
+    (leave_server_file, "host.server-file", ()),
+    (leave_open_server_file, "host.server-file", ()),
+    (leave_lock, "host.lock", ()),
+    (lose_record, "store.record", ()),
+    (mark_suspect, "store.suspect", ()),
+    (drop_search, "hub.search", ()),
+    (empty_search, "hub.search-in-step", ("--all",)),
+    (skip_index, "store.integrity", ("--all",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("breakage", "check", "flags"), BREAKAGES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_repair_leaves_nothing_to_find_and_the_data_as_it_was(
+    workspace: WorkspaceFixture,
+    breakage: Callable[[WorkspaceFixture], None],
+    check: str,
+    flags: tuple[str, ...],
+) -> None:
+    breakage(workspace)
+    before = data_of(workspace)
+    assert workspace.find(check) != []
+
+    planned = json.loads(repair(workspace, *flags, "--json", "--dry-run").stdout)
+    assert planned["applied"] is False
+    assert check in [step["check"] for step in planned["plan"]["steps"]]
+    assert workspace.find(check) != []
+
+    result = repair(workspace, *flags, "--json", "--yes")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert {step["outcome"] for step in report["results"]} == {DONE}
+    assert workspace.find_all() == []
+    assert workspace.find("hub.search-in-step") == []
+    assert data_of(workspace) == before
+
+    again = json.loads(repair(workspace, *flags, "--json", "--yes").stdout)
+    assert again["plan"]["steps"] == []
+
+
+@pytest.mark.parametrize("breakage", [leave_server_file, drop_search, empty_search, mark_suspect])
+def test_repair_saves_what_it_changes(
+    workspace: WorkspaceFixture, breakage: Callable[[WorkspaceFixture], None]
+) -> None:
+    breakage(workspace)
+    before = data_of(workspace)
+    repair(workspace, "--all", "--yes")
+    (journal,) = journals(workspace.data)
+    saved = [path for path in journal.folder.rglob("*") if path.is_file()]
+    for step in journal.plan.steps:
+        for name in step.saves:
+            assert journal.saved(name) in saved
+    for path in (journal.folder, *journal.folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    copies = [path for path in saved if path.name == "db.sqlite3"]
+    for copy in copies:
+        with closing(sqlite3.connect(copy)) as connection:
+            count = connection.execute("SELECT count(*) FROM messages").fetchone()
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert count == (5,)
+    assert data_of(workspace) == before
+
+
+def test_large_log_is_written_into_the_database(workspace: WorkspaceFixture) -> None:
+    path = workspace.data.database("hub")
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        reader.execute("SELECT 1 FROM messages").fetchall()
+        workspace.talk(50)
+        workspace.data.settings_file.write_text("[doctor]\nwal_warning_bytes = 1\n")
+        result = repair(workspace, "--yes", "--run", "store.wal")
+    assert result.exit_code == 0
+    assert "[done] store.wal" in result.stdout
+
+
+def test_vacuum_returns_unused_pages(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_sql(
+        workspace,
+        "CREATE TABLE theirs (text BLOB)",
+        "INSERT INTO theirs SELECT randomblob(5000) FROM"
+        " (WITH RECURSIVE n(i) AS (SELECT 1 UNION SELECT i + 1 FROM n WHERE i < 200)"
+        " SELECT i FROM n)",
+        "DELETE FROM theirs",
+    )
+    before, size = data_of(workspace), workspace.data.database("hub").stat().st_size
+    assert workspace.find("store.free-pages") == []
+    monkeypatch.setattr(leftovers, "FREE_BYTES_MIN", 1000)
+    result = repair(workspace, "--run", "store.free-pages", "--yes")
+    assert "[done] store.free-pages" in result.stdout
+    assert workspace.find("store.free-pages") == []
+    assert workspace.data.database("hub").stat().st_size < size / 2
+    assert data_of(workspace) == before
+    assert workspace.find_all() == []
+    assert workspace.find("hub.search-in-step") == []
+
+
+# -- consent and exit codes ----------------------------------------------------------------
+
+
+def test_without_a_terminal_the_plan_is_only_shown(workspace: WorkspaceFixture) -> None:
+    open_token(workspace)
+    result = repair(workspace)
+    assert result.exit_code == 2
+    assert "1. host.token: give only the owner access to .agentlip/token" in result.stdout
+    assert "add --yes" in result.stdout
+    assert workspace.find("host.token") != []
+    assert not (workspace.data.dir / "repairs").exists()
+
+
+@pytest.mark.parametrize("spelling", ["--repair", "--fix", "repair"])
+def test_repair_has_three_spellings(workspace: WorkspaceFixture, spelling: str) -> None:
+    open_token(workspace)
+    assert doctor(workspace, spelling, "--run", "host.token").exit_code == 2
+    assert doctor(workspace, spelling, "--run", "host.token", "--dry-run").exit_code == 2
+    assert workspace.find("host.token") != []
+    assert doctor(workspace, spelling, "--run", "host.token", "--yes").exit_code == 0
+    assert workspace.find("host.token") == []
+
+
+def test_nothing_to_repair_changes_nothing(workspace: WorkspaceFixture) -> None:
+    doctor(workspace, "--all")  # reading a store creates the files beside it
+    names = sorted(path.name for path in workspace.data.dir.iterdir())
+    result = repair(workspace, "--yes")
+    assert result.exit_code == 0
+    assert "Nothing to repair." in result.stdout
+    assert sorted(path.name for path in workspace.data.dir.iterdir()) == names
+
+
+def test_findings_without_a_repair_are_listed_with_their_hints(workspace: WorkspaceFixture) -> None:
+    workspace.data.token_file.write_text("")
+    result = repair(workspace, "--yes")
+    assert result.exit_code == 2
+    assert "token: the token file is empty (it can't be repaired automatically)" in result.stdout
+    assert "-> agentlipd down; agentlipd up --accept-loss token" in result.stdout
+
+
+def test_leftovers_do_not_include_new_and_foreign_files(workspace: WorkspaceFixture) -> None:
+    (workspace.data.dir / ".token.0123456789abcdef").write_text("being written")
+    for name in (".notes", "backups/db.sqlite3.backup-v6-1", ".gitignore"):
+        path = workspace.data.dir / name
+        path.touch()
+        os.utime(path, (0, 0))
+    assert workspace.find("host.leftovers") == []
+    with workspace.running():
+        leave_temporary_files(workspace)
+        assert workspace.find("host.leftovers") == []
+
+
+def test_lost_table_is_left_to_a_salvage(workspace: WorkspaceFixture) -> None:
+    in_sql(workspace, "DROP TABLE x_webhooks")
+    result = repair(workspace, "--yes")
+    assert result.exit_code == 2
+    assert "hub.x_webhooks" in result.stdout
+    assert "it can't be repaired automatically" in result.stdout
+    assert workspace.find("store.objects") != []
+
+
+def test_finding_with_a_cause_has_no_step(workspace: WorkspaceFixture) -> None:
+    open_token(workspace)
+    with workspace.context() as context:
+        outcomes = examine(context, select(["host.token"], False))
+        explained = [
+            msgspec.structs.replace(
+                outcome,
+                findings=tuple(
+                    msgspec.structs.replace(each, explained_by="host.disk:read-only")
+                    for each in outcome.findings
+                ),
+            )
+            for outcome in outcomes
+        ]
+        assert outline(context, outcomes).steps != ()
+        assert outline(context, explained) == outline(context, [])
+
+
+@pytest.mark.parametrize("what", ["indexes", "views"])
+def test_rebuild_creates_only_what_is_missing(workspace: WorkspaceFixture, what: str) -> None:
+    in_sql(workspace, "DROP INDEX idx_messages_topic")
+    result = repair(workspace, "rebuild", what, "--yes")
+    created = "created the index" in result.stdout
+    assert (created, result.exit_code) == (what == "indexes", 0)
+    assert (workspace.find("store.objects") == []) == created
+
+
+@pytest.mark.parametrize("what", ["fts", "indexes", "event-scopes"])
+def test_rebuild_needs_no_finding(workspace: WorkspaceFixture, what: str) -> None:
+    before = data_of(workspace)
+    result = repair(workspace, "rebuild", what, "--yes")
+    assert result.exit_code == 0, result.output
+    assert "[done]" in result.stdout
+    assert data_of(workspace) == before
+    assert workspace.find_all() == []
+
+
+def test_unknown_name_to_rebuild_is_refused(workspace: WorkspaceFixture) -> None:
+    result = repair(workspace, "rebuild", "messages", "--yes")
+    assert result.exit_code == 3
+    assert "fts" in result.stderr
+
+
+def test_findings_that_are_only_counted_are_repaired_too(workspace: WorkspaceFixture) -> None:
+    for number in range(30):
+        (workspace.data.logs / f"old-{number}.log").touch()
+        (workspace.data.logs / f"old-{number}.log").chmod(0o644)
+    assert "and 10 more" in workspace.find("host.private")[-1].message
+    assert repair(workspace, "--yes").exit_code == 0
+    assert workspace.find("host.private") == []

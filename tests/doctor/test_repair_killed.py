@@ -1,0 +1,230 @@
+"""A repair that is killed anywhere is finished by the next one, and the data stays as it was."""
+
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from doctor import actions
+from doctor.journal import RepairJournal, journals
+from doctor.repair import DONE, Repair, outline
+from doctor.run import examine, select
+from doctor.settings import DoctorSettings
+from doctor.step import Step
+from tests.doctor.repairs import (
+    apply,
+    data_of,
+    doctor,
+    drop_search,
+    leave_server_file,
+    open_token,
+    repair,
+)
+from tests.doctor.workspace import NOW, WorkspaceFixture
+
+_EVENTS = "SELECT event_id, ts, name, entity_type, entity_id, data_json FROM events"
+_FILE_EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.chmod", "os.rmdir")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    """A workspace whose repair has steps on files, modes and a store."""
+    made = WorkspaceFixture(tmp_path)
+    made.talk(3)
+    made.index()
+    made.execute(
+        "INSERT INTO events (ts, name, entity_type, entity_id, data_json)"
+        " VALUES (?, 'channel.created', 'channel', 'ch_1', '{}')",
+        NOW,
+    )
+    open_token(made)
+    leave_server_file(made)
+    drop_search(made)
+    return made
+
+
+def steps_of(workspace: WorkspaceFixture) -> tuple[Step, ...]:
+    with workspace.context() as context:
+        return outline(context, examine(context, select([], False))).steps
+
+
+def count_points(reached: Callable[[], None], root: str) -> None:
+    """Calls `reached` before each change of a file below `root` and each statement of SQL."""
+
+    connect = sqlite3.connect
+
+    def traced(*values: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*values, **named)
+        connection.set_trace_callback(lambda _statement: reached())
+        return connection
+
+    def on_event(event: str, values: tuple[Any, ...]) -> None:
+        creates = event == "open" and (values[2] or 0) & os.O_CREAT
+        if (creates or event in _FILE_EVENTS) and str(values[0]).startswith(root):
+            reached()
+
+    sqlite3.connect = traced
+    sys.addaudithook(on_event)
+
+
+def in_child(workspace: WorkspaceFixture, steps: tuple[Step, ...], kill_at: int) -> int:
+    """Repairs in a child process that is killed at a point. Returns how many points it reached, or
+    -1 if it was killed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        reached = 0
+
+        def point() -> None:
+            nonlocal reached
+            reached += 1
+            if reached == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            count_points(point, str(workspace.data.dir))
+            Repair(workspace.data, DoctorSettings(), SystemClock()).apply(steps)
+            os.write(writer, str(reached).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    assert bool(text) != os.WIFSIGNALED(status)
+    return int(text) if text else -1
+
+
+def killed_after(workspace: WorkspaceFixture, action: str, *steps: Step) -> RepairJournal:
+    """The journal of a repair that was killed after the change of `action`, before it was
+    recorded."""
+    child = os.fork()
+    if child == 0:
+
+        def apply_and_die(target: actions.Target, arguments: actions.Arguments) -> str:
+            made(target, arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+            return ""
+
+        try:
+            made = actions.ACTIONS[action].apply
+            replaced = msgspec.structs.replace(actions.ACTIONS[action], apply=apply_and_die)
+            actions.ACTIONS[action] = replaced
+            Repair(workspace.data, DoctorSettings(), SystemClock()).apply(steps)
+        finally:
+            os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    (journal,) = journals(workspace.data)
+    assert journal.begun
+    assert not journal.finished
+    return journal
+
+
+def copy_of(workspace: WorkspaceFixture, folder: Path) -> WorkspaceFixture:
+    """Copied by hand: `start` of a fixture would repair some of it."""
+    made = object.__new__(WorkspaceFixture)
+    made.__dict__.update(workspace.__dict__)
+    made.data = type(workspace.data)(folder)
+    for source in sorted(workspace.data.dir.rglob("*")):
+        target = made.data.dir / source.relative_to(workspace.data.dir)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if source.is_dir():
+            target.mkdir(mode=0o700, exist_ok=True)
+        else:
+            target.write_bytes(source.read_bytes())
+            target.chmod(source.stat().st_mode & 0o777)
+    return made
+
+
+@pytest.mark.slow
+def test_repair_killed_at_any_point_is_finished_by_the_next(
+    workspace: WorkspaceFixture, tmp_path: Path
+) -> None:
+    before, events = data_of(workspace), workspace.execute(_EVENTS)
+    steps = steps_of(workspace)
+    assert {step.action for step in steps} == {"set-mode", "remove-file", "rebuild-fts",
+                                               "fill-event-scopes"}  # fmt: skip
+    checks = {"repair.unfinished", "store.opens", *(step.check for step in steps)}
+    points = in_child(copy_of(workspace, tmp_path / "whole"), steps, kill_at=0)
+    assert points > 60
+    interrupted = 0
+    for point in range(1, points + 1):
+        copy = copy_of(workspace, tmp_path / str(point))
+        assert in_child(copy, steps, kill_at=point) == -1
+        begun = [each for each in journals(copy.data) if each.begun and not each.finished]
+        interrupted += bool(begun)
+        assert bool(copy.find("repair.unfinished")) == bool(
+            [each for each in journals(copy.data) if not each.finished]
+        )
+        results = apply(copy, *steps_of(copy))
+        assert {each.outcome for each in results} <= {DONE}, point
+        assert [finding for check in checks for finding in copy.find(check)] == [], point
+        assert unchanged(data_of(copy)) == unchanged(before), point
+        assert copy.execute(_EVENTS) == events, point
+        assert [each for each in journals(copy.data) if not each.finished] == []
+    assert interrupted > 20
+
+
+def unchanged(data: dict[str, str]) -> dict[str, str]:
+    """The hashes without the table whose empty scopes the repair fills."""
+    return {name: value for name, value in data.items() if name != "hub.events"}
+
+
+def test_next_repair_says_that_it_finishes_an_interrupted_one(workspace: WorkspaceFixture) -> None:
+    journal = killed_after(workspace, "remove-file", *steps_of(workspace))
+    checked = doctor(workspace, "--run", "repair.unfinished")
+    assert "was interrupted after" in checked.stdout
+    assert "agentlip doctor repair --yes" in checked.stdout
+    shown = repair(workspace)
+    assert f"Interrupted repair, finished first: {journal.name}" in shown.stdout
+    assert not journals(workspace.data)[0].finished
+    result = repair(workspace, "--yes")
+    assert result.exit_code == 0
+    assert f"finishing the interrupted repair of {journal.plan.planned_at}" in result.stderr
+    assert journals(workspace.data)[0].finished
+    assert workspace.find_all() == []
+
+
+def test_interrupted_repair_waits_while_an_appliance_runs(workspace: WorkspaceFixture) -> None:
+    (step,) = [step for step in steps_of(workspace) if step.action == "rebuild-fts"]
+    journal = killed_after(workspace, "rebuild-fts", step)
+    with workspace.running():
+        (result,) = apply(workspace)
+        assert result.outcome == "refused"
+        assert not journals(workspace.data)[0].finished
+    (result,) = apply(workspace)
+    assert (result.outcome, result.repair) == (DONE, journal.name)
+    assert journals(workspace.data)[0].finished
+
+
+def test_messages_written_after_an_interruption_are_kept(workspace: WorkspaceFixture) -> None:
+    """The saved copy is older than they are, and is never put over them."""
+    killed_after(workspace, "rebuild-fts", *steps_of(workspace))
+    workspace.talk(4)
+    apply(workspace)
+    assert workspace.execute("SELECT count(*) FROM messages") == [(7,)]
+    assert workspace.find_all() == []
+
+
+def test_step_that_can_no_longer_be_applied_ends_the_interrupted_repair(
+    workspace: WorkspaceFixture,
+) -> None:
+    """The file that it removed can still be put back from the journal."""
+    (step,) = [step for step in steps_of(workspace) if step.action == "remove-file"]
+    text = workspace.data.server_file.read_bytes()
+    killed_after(workspace, "remove-file", step)
+    assert not workspace.data.server_file.exists()
+    workspace.data.server_file.symlink_to("nowhere")
+    (result,) = apply(workspace)
+    assert (result.outcome, result.reason.endswith("by hand")) == ("failed", True)
+    assert journals(workspace.data)[0].finished
+    workspace.data.server_file.unlink()
+    assert journals(workspace.data)[0].put_back(".agentlip/server.json")
+    assert workspace.data.server_file.read_bytes() == text

@@ -1,0 +1,281 @@
+"""Repairs beside a running appliance, which applies the steps itself."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from doctor import owner_client
+from doctor.actions import ACTIONS
+from doctor.journal import journals
+from doctor.live_changes import LIVE
+from doctor.owner_client import RunningAppliance
+from doctor.repair import Repair
+from doctor.settings import DoctorSettings
+from doctor.step import Step
+from tests.doctor import live
+from tests.support.commands import agentlip, command, environment
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+REINDEX = Step(
+    check="store.integrity",
+    subject="hub",
+    message="build the indexes of hub again",
+    action="reindex",
+    arguments={"store": "hub"},
+)
+BREAKAGES: dict[str, tuple[live.Break, str]] = {
+    "full-text index is gone": (live.in_hub("DROP TABLE x_fts"), "hub.search"),
+    "full-text index is stale": (
+        live.in_hub("INSERT INTO messages_fts (rowid, content_raw) VALUES (2, 'never written')"),
+        "hub.search-in-step",
+    ),
+    "search trigger was dropped": (live.in_hub("DROP TRIGGER messages_fts_update"), "hub.search"),
+    "index was dropped": (live.in_hub("DROP INDEX idx_messages_topic"), "store.objects"),
+    "trigger was dropped": (live.in_hub("DROP TRIGGER prevent_event_delete"), "store.objects"),
+    "index misses a row": (live.skip_index, "store.integrity"),
+    "events have no scopes": (live.without_scopes, "events.scope"),
+}
+
+
+def fill(hub: ServedHub, count: int = 30) -> str:
+    _, topic = hub.channel_with_topic("general")
+    hub.send_many(topic, [f"message {number} größe 東京" for number in range(count)])
+    until(lambda: live.is_indexed(hub), 60, "all messages are indexed")
+    return topic
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
+    with serve(tmp_path_factory.mktemp("hub")) as hub:
+        fill(hub)
+        yield hub
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[ServedHub]:
+    """A hub that the test may kill."""
+    hub = ServedHub(tmp_path / "workspace", "--no-limits")
+    try:
+        hub.start()
+        fill(hub)
+        yield hub
+    finally:
+        hub.kill()
+
+
+def test_actions_of_the_running_appliance_are_those_marked_so() -> None:
+    assert {name for name, action in ACTIONS.items() if action.by_owner} == set(LIVE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_breakage_is_repaired_while_the_appliance_runs(hub: ServedHub, name: str) -> None:
+    damage, check = BREAKAGES[name]
+    assert live.findings(hub, "--all") == []
+    before, pid = live.data(hub), hub.pid
+    damage(hub)
+    assert live.findings(hub, "--all") == [check]
+    result = live.repair(hub, "--run", check)
+    assert result.code == 0, result
+    assert "[done]" in result.out
+    assert "refused" not in result.out
+    assert live.findings(hub, "--all") == []
+    assert live.data(hub) == before
+    assert hub.pid == pid
+    assert journals(hub.datadir)[-1].finished
+    answer = hub.http.get("/api/v1/search?q=message&limit=100").body
+    assert len(answer["messages"]) == 30
+    assert hub.http.get("/-/ready").status == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["fts", "views", "indexes", "event-scopes"])
+def test_derived_data_is_rebuilt_while_the_appliance_runs(hub: ServedHub, what: str) -> None:
+    before = live.data(hub)
+    result = live.repair(hub, "rebuild", what)
+    assert result.code == 0, result
+    assert live.data(hub) == before
+    assert live.findings(hub, "--all") == []
+
+
+@pytest.mark.slow
+def test_no_send_is_lost_while_steps_are_applied(own: ServedHub) -> None:
+    """Sends wait for a step, or are refused with 503; each accepted one is stored once."""
+    topic = own.rows("SELECT id FROM topics")[0][0]
+    stop = Event()
+
+    def send(sender: int) -> Counter[int]:
+        client, statuses = own.connect(), Counter[int]()
+        number = 0
+        while not stop.is_set():
+            body = {"topic_id": topic, "sender": "load", "content_raw": f"load {sender} {number}"}
+            answer = client.post("/api/v1/messages", body)
+            assert answer.status == 201 or answer.body["code"] in ("SERVICE_UNAVAILABLE",), answer
+            statuses[answer.status] += 1
+            number += 1
+        return statuses
+
+    with ThreadPoolExecutor(4) as threads:
+        senders = [threads.submit(send, sender) for sender in range(4)]
+        try:
+            for what in ("fts", "indexes", "event-scopes", "fts"):
+                result = live.repair(own, "rebuild", what)
+                assert result.code == 0, result
+        finally:
+            stop.set()
+        accepted = sum((sender.result() for sender in senders), Counter())
+    assert accepted[201] > 20
+    rows = own.rows("SELECT content_raw FROM messages WHERE sender = 'load'")
+    assert len(rows) == len(set(rows)) == accepted[201]
+    created = "SELECT count(*) FROM events WHERE name = 'message.created'"
+    assert own.rows(created)[0][0] == 30 + accepted[201]
+    own.send(topic, "the last")
+    until(lambda: live.is_indexed(own), 60, "all messages are indexed")
+    assert live.findings(own, "--all") == []
+
+
+@pytest.mark.slow
+def test_repair_killed_after_the_appliance_applied_its_step_is_finished(own: ServedHub) -> None:
+    live.in_hub("DROP TABLE x_fts")(own)
+    program = (
+        "import os, signal\n"
+        "from doctor.owner_client import RunningAppliance\n"
+        "apply = RunningAppliance.apply\n"
+        "def apply_and_die(self, step):\n"
+        "    apply(self, step)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "RunningAppliance.apply = apply_and_die\n"
+        "from doctor.cli import app\n"
+        "app(['repair', '--run', 'hub.search', '--yes'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=own.workspace, env=environment())
+    assert done.returncode == -signal.SIGKILL
+    (journal,) = journals(own.datadir)
+    assert journal.begun
+    assert not journal.finished
+    assert live.findings(own) == ["repair.unfinished"]
+    before = live.data(own)
+    result = live.repair(own)
+    assert result.code == 0, result
+    assert f"Interrupted repair, finished first: {journal.name}" in result.out
+    assert journals(own.datadir)[0].finished
+    assert live.findings(own, "--all") == []
+    assert live.data(own) == before
+
+
+@pytest.mark.slow
+def test_appliance_killed_during_a_step_leaves_the_store_as_before(own: ServedHub) -> None:
+    live.in_hub("DROP INDEX idx_messages_topic")(own)
+    before = live.data(own)
+    (writer,) = (int(pid) for pid in children_of(own.pid) if is_writer(pid))
+    os.kill(writer, signal.SIGSTOP)
+    with subprocess.Popen(
+        command("agentlip", "doctor", "repair", "--run", "store.objects", "--yes"),
+        cwd=own.workspace,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as repairing:
+        until(lambda: is_applying(own), what="the step waits for the writer")
+        own.kill()
+        output, _ = repairing.communicate(timeout=60)
+    assert "isn't known whether the step was applied" in output
+    assert journals(own.datadir)[-1].finished
+    assert live.data(own) == before
+    own.start()
+    result = live.repair(own)
+    assert result.code == 0, result
+    assert live.findings(own, "--all") == []
+    assert live.data(own) == before
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def is_writer(pid: str) -> bool:
+    return b"appliance.kernel.writerchild" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def is_applying(hub: ServedHub) -> bool:
+    facts = hub.http.get("/-/ready").body["facts"]
+    return bool(facts["doctor.steps_running"] and facts["hub.queue_jobs"])
+
+
+@pytest.mark.slow
+def test_step_is_refused_while_the_appliance_hangs(own: ServedHub) -> None:
+    live.in_hub("DROP INDEX idx_messages_topic")(own)
+    os.kill(own.pid, signal.SIGSTOP)
+    try:
+        result = live.repair(own, "--run", "store.objects")
+    finally:
+        os.kill(own.pid, signal.SIGCONT)
+    assert "[refused] store.objects" in result.out
+    assert f"pid {own.pid}" in result.out
+    assert "agentlipd down" in result.out
+    assert live.repair(own, "--run", "store.objects").code == 0
+
+
+@pytest.mark.slow
+def test_step_is_refused_by_an_appliance_without_the_route(
+    hub: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_client, "PATH", "/api/v1/doctor/nothing")
+    (result,) = applied(hub.workspace, REINDEX)
+    assert result[0] == "refused"
+    assert "another version" in result[1]
+    assert "agentlipd down" in result[1]
+
+
+@pytest.mark.slow
+def test_appliance_of_another_workspace_with_the_same_database_gets_no_step(
+    own: ServedHub, tmp_path: Path
+) -> None:
+    """A copy has the `server.json` and the database id of the original."""
+    copy = tmp_path / "copy"
+    agentlip("init", "--workspace", str(copy), cwd=tmp_path)
+    for name in ("server.json", "token"):
+        (copy / ".agentlip" / name).write_bytes((own.datadir.dir / name).read_bytes())
+    source = sqlite3.connect(own.datadir.database("hub"))
+    target = sqlite3.connect(copy / ".agentlip" / "db.sqlite3")
+    source.backup(target)
+    source.close()
+    program = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "c.execute('PRAGMA journal_mode = WAL'); c.execute('SELECT count(*) FROM messages');"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    target.close()
+    database = str(copy / ".agentlip" / "db.sqlite3")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, database],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        (result,) = applied(copy, REINDEX)
+        other.communicate("")
+    assert result[0] == "refused"
+    assert "does not hold this workspace" in result[1]
+    assert "step of a repair applied" not in own.log_text
+
+
+def applied(workspace: Path, *steps: Step) -> list[tuple[str, str]]:
+    """The outcomes and reasons of a repair as the command does it."""
+    datadir, settings = live.UsedWorkspace(workspace).data, DoctorSettings()
+    owner = RunningAppliance(datadir, settings)
+    repair = Repair(datadir, settings, SystemClock(), by_owner=owner)
+    return [(each.outcome, each.reason) for each in repair.apply(steps)]

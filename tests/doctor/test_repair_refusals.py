@@ -1,0 +1,208 @@
+"""Repairs that are refused, or that fail: the data stays as it was."""
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import WriterLock
+from doctor import actions
+from doctor.actions import Action
+from doctor.journal import journals
+from doctor.ownership import RepairRunning, only_repair, writer_lock
+from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
+from doctor.step import Step
+from tests.doctor.repairs import (
+    apply,
+    doctor,
+    drop_search,
+    leave_server_file,
+    open_token,
+    repair,
+)
+from tests.doctor.workspace import WorkspaceFixture
+from tests.support.smalldisk import small_disk
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    made = WorkspaceFixture(tmp_path)
+    made.talk(5)
+    made.index()
+    return made
+
+
+def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: WorkspaceFixture) -> None:
+    open_token(workspace)
+    drop_search(workspace)
+    with workspace.running():
+        result = repair(workspace, "--json", "--yes")
+        steps = {each["step"]["check"]: each for each in json.loads(result.stdout)["results"]}
+        assert steps["host.token"]["outcome"] == DONE
+        assert steps["hub.search"]["outcome"] == REFUSED
+        assert str(os.getpid()) in steps["hub.search"]["reason"]
+        assert "agentlipd down" in steps["hub.search"]["reason"]
+    assert workspace.find("host.token") == []
+    assert repair(workspace, "--yes").exit_code == 0
+    assert workspace.find("hub.search") == []
+
+
+def test_rebuild_beside_an_appliance_is_a_failure(workspace: WorkspaceFixture) -> None:
+    with workspace.running():
+        result = repair(workspace, "rebuild", "fts", "--yes")
+    assert result.exit_code == 3
+    assert f"pid {os.getpid()}" in result.stdout
+
+
+def test_another_program_with_an_open_store_is_named(workspace: WorkspaceFixture) -> None:
+    """As an appliance has them whose lock file was removed."""
+    drop_search(workspace)
+    program = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "c.execute('PRAGMA journal_mode = WAL'); c.execute('SELECT count(*) FROM messages');"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    command = ["python3", "-c", program, str(workspace.data.database("hub"))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        result = repair(workspace, "--yes")
+        assert "[refused] hub.search: build the full-text index of the hub again (a process uses"
+        assert f"(pid {other.pid})" in result.stdout
+        other.communicate("")
+    assert workspace.find("hub.search") != []
+
+
+def test_second_repair_is_refused_with_the_pid_of_the_first(workspace: WorkspaceFixture) -> None:
+    open_token(workspace)
+    with only_repair(workspace.data, SystemClock()):
+        result = repair(workspace, "--yes")
+        with pytest.raises(RepairRunning):
+            apply(workspace)
+    assert result.exit_code == 3
+    assert f"another repair is running in this workspace (pid {os.getpid()})" in result.stderr
+    assert workspace.find("host.token") != []
+    assert repair(workspace, "--yes").exit_code == 0
+
+
+def test_repair_that_runs_is_not_taken_for_an_appliance(workspace: WorkspaceFixture) -> None:
+    clock = SystemClock()
+    with only_repair(workspace.data, clock), writer_lock(workspace.data, clock) as owner:
+        assert owner is None
+        result = doctor(workspace, "--quiet")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("action", ["rebuild-fts", "vacuum", "reindex", "fill-event-scopes"])
+def test_damaged_store_is_never_changed(workspace: WorkspaceFixture, action: str) -> None:
+    workspace.talk(500)
+    database = workspace.data.database("hub")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'"
+        ).fetchone()
+    with database.open("r+b") as file:
+        file.seek((root - 1) * 4096 + 8)
+        file.write(b"\xff" * 64)
+    whole = database.read_bytes()
+    step = Step(check="x", subject="hub", message="", action=action, arguments={"store": "hub"})
+    (result,) = apply(workspace, step)
+    assert result.outcome == FAILED
+    assert "damaged" in result.reason
+    assert database.read_bytes() == whole
+
+
+def test_link_is_never_followed(workspace: WorkspaceFixture, tmp_path: Path) -> None:
+    secret = tmp_path / "mounted"
+    secret.write_text("token")
+    secret.chmod(0o644)
+    workspace.data.token_file.unlink()
+    workspace.data.token_file.symlink_to(secret)
+    (workspace.data.dir / "elsewhere").symlink_to(tmp_path)
+    for path in (".agentlip/token", ".agentlip/elsewhere/mounted", "../mounted", str(secret)):
+        step = Step(
+            check="host.token", subject="token", message="", action="set-mode",
+            arguments={"path": path, "mode": "0700"},
+        )  # fmt: skip
+        (result,) = apply(workspace, step)
+        assert result.outcome == FAILED, path
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o644
+
+
+def test_repair_without_space_for_its_copies_is_refused(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop_search(workspace)
+    usage = SimpleNamespace(free=workspace.data.database("hub").stat().st_size)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    result = repair(workspace, "--yes")
+    assert result.exit_code == 3
+    assert "nothing was repaired" in result.stderr
+    assert not (workspace.data.dir / "repairs").exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+def test_repair_on_an_unusable_disk_names_the_disk(tmp_path: Path, trouble: str) -> None:
+    with small_disk(tmp_path, "tmpfs", 24) as disk:
+        workspace = WorkspaceFixture(disk.root / "w")
+        workspace.talk()
+        open_token(workspace)
+        leave_server_file(workspace)
+        if trouble == "full":
+            disk.fill()
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", str(disk.root)], check=True)
+        result = repair(workspace, "--yes")
+        assert result.exit_code == 3
+        assert f"the disk is {trouble}" in result.stderr
+        with pytest.raises(DiskUnusable):
+            apply(workspace)
+        assert workspace.data.server_file.exists()
+
+
+def test_file_that_a_failed_step_removed_is_put_back(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_server_file(workspace)
+    text = workspace.data.server_file.read_text()
+
+    def fail(target: actions.Target, arguments: actions.Arguments) -> str:
+        target.path(arguments["path"]).unlink()
+        raise OSError("the disk went away")
+
+    monkeypatch.setitem(actions.ACTIONS, "remove-file", Action(apply=fail))
+    result = repair(workspace, "--yes")
+    assert "[failed] host.server-file" in result.stdout
+    assert ".agentlip/server.json was put back" in result.stdout
+    assert workspace.data.server_file.read_text() == text
+
+
+def test_only_the_newest_repairs_are_kept(workspace: WorkspaceFixture) -> None:
+    workspace.data.settings_file.write_text("[doctor]\nrepairs_kept_max = 2\n")
+    names = []
+    for _ in range(4):
+        leave_server_file(workspace)
+        assert repair(workspace, "--yes").exit_code == 0
+        names.append(journals(workspace.data)[-1].name)
+    assert [journal.name for journal in journals(workspace.data)] == names[-2:]
+
+
+def test_lock_of_the_writer_is_free_after_a_repair(workspace: WorkspaceFixture) -> None:
+    leave_server_file(workspace)
+    assert repair(workspace, "--yes").exit_code == 0
+    assert list((workspace.data.dir / "locks").iterdir()) == []
+    lock = WriterLock(workspace.data, "next")
+    lock.acquire()
+    lock.release()
+    assert doctor(workspace, "--all").exit_code == 0

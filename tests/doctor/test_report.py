@@ -1,0 +1,115 @@
+"""The report for people: findings below their causes, and one line for what is good."""
+
+import io
+import sys
+
+import pytest
+
+from doctor import cli_check, report
+from doctor.check import Finding, Severity
+from doctor.checks import CHECKS
+from doctor.report import WorkspaceFacts
+from doctor.run import CheckOutcome
+
+FACTS = WorkspaceFacts(workspace="/w")
+FULL = Finding(Severity.ERROR, "disk", "is full", "df -h /w", check="host.disk", problem="full")
+ENDED = Finding(
+    Severity.CRITICAL,
+    "hub",
+    "the writer has ended",
+    check="store.writer",
+    problem="ended",
+    explained_by="host.disk:full",
+)
+WAITING = Finding(
+    Severity.WARNING,
+    "outbox",
+    "sends wait",
+    check="outbox.waiting",
+    problem="waiting",
+    explained_by="store.writer:ended",
+)
+NOTE = Finding(Severity.INFO, "lock", "left behind", check="host.lock", problem="left-behind")
+
+
+def outcome(check: str, *findings: Finding) -> CheckOutcome:
+    return CheckOutcome(check, f"about {check}", findings, 0.25)
+
+
+def text(*outcomes: CheckOutcome, quiet: bool = False, every_check: bool = False) -> list[str]:
+    lines = report.as_text(report.report(FACTS, outcomes), quiet=quiet, every_check=every_check)
+    return lines if quiet else lines[6:]
+
+
+def test_findings_are_listed_below_their_causes() -> None:
+    lines = text(
+        outcome("outbox.waiting", WAITING),
+        outcome("host.disk", FULL),
+        outcome("store.writer", ENDED),
+    )
+    assert lines == [
+        "[bad]  host.disk           disk: is full",
+        "                           -> df -h /w",
+        "[BAD]    store.writer        hub: the writer has ended",
+        "[warn]     outbox.waiting      outbox: sends wait",
+        "",
+        "Summary: 1 warning, 2 errors; 2 of them explained by others (3 checks)",
+    ]
+
+
+def test_finding_whose_cause_is_not_listed_is_not_lost() -> None:
+    lines = text(outcome("store.writer", ENDED), quiet=True)
+    assert lines == ["[BAD]  store.writer  hub: the writer has ended"]
+
+
+def test_group_without_findings_is_one_line() -> None:
+    lines = text(outcome("host.disk"), outcome("host.lock"), outcome("store.wal"))
+    assert lines == [
+        "[ok]   host   2 checks, no problems",
+        "[ok]   store  1 check, no problems",
+        "",
+        "Summary: 0 warnings, 0 errors (3 checks)",
+    ]
+
+
+def test_verbose_report_lists_every_check_with_its_time() -> None:
+    lines = text(outcome("host.disk", FULL), outcome("host.lock"), every_check=True)
+    assert lines[:3] == [
+        "[bad]  host.disk  about host.disk (0.25 s)",
+        "[ok]   host.lock  about host.lock (0.25 s)",
+        "",
+    ]
+    assert lines[3] == "[bad]  host.disk  disk: is full"
+
+
+def test_notes_are_shown_but_not_in_a_quiet_report() -> None:
+    noted = outcome("host.lock", NOTE)
+    assert text(noted)[0] == "[note] host.lock  lock: left behind"
+    assert text(noted, quiet=True) == []
+
+
+def test_explanation_has_every_problem_of_the_check() -> None:
+    for check in CHECKS:
+        lines = report.as_explanations([check])
+        assert {f"    {problem.name}" for problem in check.problems} - set(lines) == set()
+        assert max(map(len, lines)) <= 120
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(Terminal(), True), (io.StringIO(), False)])
+def test_progress_is_shown_only_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, terminal: io.StringIO, shown: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal)
+    checks = tuple(check for check in CHECKS if check.name in ("host.disk", "store.integrity"))
+    progress = cli_check.Progress(checks, sys.stderr.isatty())
+    for check in checks:
+        progress(check)
+    progress.end()
+    assert ("check 2 of 2: store.integrity …" in terminal.getvalue()) is shown
+    assert "host.disk" not in terminal.getvalue(), "it is cheap, and the run is young"
+    assert terminal.getvalue().endswith("\r\x1b[K") is shown

@@ -1,0 +1,85 @@
+"""Checks of agentlip.toml, of its secret files, and of settings files of other programs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from doctor.check import Severity
+from doctor.current_settings import CurrentSettings
+from doctor.run import is_ready, readiness
+from doctor.settings import DoctorSettings
+from tests.doctor.workspace import WorkspaceFixture
+
+
+def test_settings_are_read_again_after_the_file_changed(tmp_path: Path) -> None:
+    file = tmp_path / "agentlip.toml"
+    current = CurrentSettings(DoctorSettings(findings_max=7), file)
+    assert current.get().findings_max == 7
+    file.write_text("[doctor]\nfindings_max = 8\n[http]\nnonsense = 1\n")
+    assert current.get().findings_max == 8
+    file.write_text("[doctor]\nfindings_max = 'many'\n")
+    assert current.get().findings_max == 8
+    file.unlink()
+    assert current.get() == DoctorSettings()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    return WorkspaceFixture(tmp_path)
+
+
+def severities(workspace: WorkspaceFixture, name: str) -> list[str]:
+    return [finding.severity.value for finding in workspace.find(name)]
+
+
+def test_ignored_settings_file_is_reported_and_the_appliance_stays_ready(
+    workspace: WorkspaceFixture,
+) -> None:
+    workspace.data.unread_settings_file.write_text("export default {}\n")
+    (finding,) = workspace.find("settings.unread")
+    assert (finding.severity.value, finding.subject) == ("warning", "agentlip.config.ts")
+    assert str(workspace.data.settings_file) in finding.hint
+    with workspace.running(), workspace.context() as context:
+        assert is_ready(readiness(context))
+
+
+def test_invalid_settings_file_is_found(workspace) -> None:
+    workspace.data.settings_file.write_text("[http\n")
+    assert severities(workspace, "settings.file") == ["error"]
+    assert workspace.find("settings.secrets") == []
+    workspace.data.settings_file.write_bytes(b"\xff\xfe")
+    assert severities(workspace, "settings.file") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[hub]\nnonsense = 1\n", "nonsense"),
+        ("[nonsense]\n", "nonsense"),
+        ('[http]\nport = "many"\n', "$.http.port"),
+    ],
+)
+def test_unknown_and_invalid_settings_are_found(workspace, text: str, named: str) -> None:
+    workspace.data.settings_file.write_text(text)
+    (finding,) = workspace.find("settings.file")
+    assert (finding.severity, finding.problem) == (Severity.ERROR, "invalid")
+    assert named in finding.message
+    assert "agentlip.toml" in finding.hint
+
+
+def test_settings_file_that_all_can_write_is_found(workspace) -> None:
+    workspace.data.settings_file.write_text("")
+    os.chmod(workspace.data.settings_file, 0o666)
+    assert severities(workspace, "settings.file") == ["warning"]
+
+
+def test_missing_or_writable_secret_file_is_found(workspace, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    workspace.data.settings_file.write_text(f'[auth]\nscrape_token_file = "{secret}"\n')
+    (finding,) = workspace.find("settings.secrets")
+    assert finding.severity is Severity.ERROR
+    assert finding.subject == "auth.scrape_token_file"
+    secret.touch()
+    os.chmod(secret, 0o666)
+    assert severities(workspace, "settings.secrets") == ["warning"]

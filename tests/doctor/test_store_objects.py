@@ -1,0 +1,218 @@
+"""The check store.objects: what differs from the migrations is found, legal schemas are not."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance.kernel.datadir import STORES
+from appliance.kernel.migration import load
+from appliance.kernel.upgrade import RECORDS
+from doctor import schema_model
+from doctor.check import Severity
+from doctor.settings import DoctorSettings
+from tests.doctor.workspace import NOW, WorkspaceFixture
+
+CHECK = "store.objects"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    return WorkspaceFixture(tmp_path)
+
+
+def objects(workspace: WorkspaceFixture, kind: str) -> list[tuple[str, str]]:
+    """Store and name of each object of that kind that belongs to no full-text index."""
+    rows = []
+    for store in STORES:
+        for (name,) in workspace.execute(
+            "SELECT name FROM sqlite_schema WHERE type = ? AND sql IS NOT NULL"
+            " AND name NOT LIKE 'sqlite!_%' ESCAPE '!'",
+            kind,
+            store=store,
+        ):
+            if "_fts" not in str(name) and "x_cjk" not in str(name):
+                rows.append((store, str(name)))
+    return rows
+
+
+@pytest.mark.parametrize(("kind", "count"), [("index", 30), ("trigger", 3)])
+def test_every_object_that_was_dropped_is_found(tmp_path: Path, kind: str, count: int) -> None:
+    workspace = WorkspaceFixture(tmp_path, DoctorSettings(findings_max=1000))
+    dropped = objects(workspace, kind)
+    assert len(dropped) >= count
+    for store, name in dropped:
+        workspace.execute(f"DROP {kind} {name}", store=store)
+    missing = {each.subject for each in workspace.find(CHECK) if each.problem == "missing"}
+    assert {f"{store}.{name}" for store, name in dropped} <= missing
+
+
+@pytest.mark.parametrize("table", ["hub.messages", "hub.x_migrations", "auth.meta", "inbox.topics"])
+def test_a_table_that_was_dropped_is_found(workspace, table: str) -> None:
+    store, _, name = table.partition(".")
+    workspace.execute(f"DROP TABLE {name}", store=store)
+    assert table in {each.subject for each in workspace.find(CHECK)}
+
+
+@pytest.mark.parametrize(
+    ("store", "drop", "create", "severity"),
+    [
+        (
+            "hub",
+            "DROP TRIGGER prevent_event_delete",
+            "CREATE TRIGGER prevent_event_delete BEFORE DELETE ON events BEGIN SELECT 1; END",
+            "error",
+        ),
+        (
+            "hub",
+            "DROP INDEX idx_messages_topic",
+            "CREATE INDEX idx_messages_topic ON messages(topic_id)",
+            "warning",
+        ),
+        (
+            "hub",
+            "DROP INDEX idx_topic_attachments_dedupe",
+            "CREATE INDEX idx_topic_attachments_dedupe ON topic_attachments(topic_id)",
+            "error",
+        ),
+        (
+            "outbox",
+            "DROP INDEX outbox_pending",
+            "CREATE INDEX outbox_pending ON outbox (route, next_attempt_at)",
+            "warning",
+        ),
+        (
+            "auth",
+            "DROP TABLE retired",
+            "CREATE TABLE retired (hash TEXT PRIMARY KEY, token_id TEXT, until_ms INTEGER)",
+            "error",
+        ),
+        ("auth", "SELECT 1", "ALTER TABLE tokens ADD COLUMN owner TEXT", "error"),
+        (
+            "hub",
+            "DROP TRIGGER messages_fts_delete",
+            "CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages BEGIN SELECT 1; END",
+            "error",
+        ),
+    ],
+)
+def test_an_altered_object_is_found(
+    workspace, store: str, drop: str, create: str, severity: str
+) -> None:
+    workspace.execute(drop, store=store)
+    workspace.execute(create, store=store)
+    findings = [each for each in workspace.find(CHECK) if each.problem == "altered"]
+    assert [each.severity.value for each in findings] == [severity]
+
+
+def test_a_missing_record_of_migrations_is_found(workspace) -> None:
+    workspace.execute("DROP TABLE x_migrations")
+    (finding,) = workspace.find(CHECK)
+    assert finding.subject == "hub.x_migrations"
+
+
+def test_added_objects_of_others_are_legal(workspace) -> None:
+    workspace.execute("CREATE TABLE theirs (id TEXT)")
+    workspace.execute("CREATE INDEX theirs_by_sender ON messages(sender)")
+    workspace.execute("CREATE VIEW theirs_new AS SELECT * FROM messages")
+    workspace.execute("CREATE TRIGGER theirs_t AFTER INSERT ON messages BEGIN SELECT 1; END")
+    assert workspace.find(CHECK) == []
+
+
+def test_a_rewritten_file_is_legal(workspace) -> None:
+    workspace.execute("VACUUM")
+    workspace.execute("ANALYZE")
+    assert workspace.find(CHECK) == []
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_file_of_each_older_version_is_legal(workspace, store: str) -> None:
+    released = [each for each in load(store) if not each.optional]
+    for count in range(1, len(released) + 1):
+        workspace.data.database(store).unlink()
+        with closing(sqlite3.connect(workspace.data.database(store))) as connection:
+            for each in released[:count]:
+                connection.executescript(each.sql)
+            connection.execute(RECORDS)
+            connection.executemany(
+                "INSERT INTO x_migrations VALUES (?, ?, ?, 0)",
+                [(each.number, each.name, each.sha256) for each in released[:count]],
+            )
+            facts = {"x_schema": str(count), "x_compat": "1", "created_at": NOW}
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+            connection.commit()
+        assert workspace.find(CHECK) == []
+
+
+def adopted(workspace: WorkspaceFixture, *more: str) -> None:
+    """A hub database that another program made, and then the first start of this one."""
+    workspace.data.database("hub").unlink()
+    with closing(sqlite3.connect(workspace.data.database("hub"))) as connection:
+        sql = load("hub")[0].sql.replace(" STRICT", "").replace("TEXT NOT NULL", "text not null")
+        connection.executescript(sql)
+        for statement in more:
+            connection.execute(statement)
+        facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW}
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+        connection.commit()
+    assert workspace.find(CHECK) == []
+    (workspace.data.dir / "stores.json").unlink()
+    workspace.execute("DELETE FROM meta WHERE key = 'x_stores'", store="auth")
+    workspace.start()
+
+
+def test_the_schema_of_another_program_is_legal(workspace) -> None:
+    adopted(
+        workspace,
+        "ALTER TABLE messages ADD COLUMN mood TEXT",
+        "DROP TRIGGER prevent_message_delete",
+        "CREATE TRIGGER prevent_message_delete BEFORE DELETE ON messages BEGIN SELECT 1; END",
+    )
+    with workspace.context() as context:
+        assert not schema_model.is_own(context.open("hub"), load("hub")[0])
+    assert workspace.find(CHECK) == []
+
+
+def test_objects_missing_after_the_start_with_a_foreign_file_are_found(workspace) -> None:
+    adopted(workspace)
+    workspace.execute("DROP TRIGGER prevent_event_delete")
+    workspace.execute("DROP INDEX x_idempotency_created")
+    assert [each.subject for each in workspace.find(CHECK)] == [
+        "hub.prevent_event_delete",
+        "hub.x_idempotency_created",
+    ]
+
+
+def test_an_index_for_the_order_of_foreign_messages_is_expected(workspace) -> None:
+    workspace.execute("UPDATE meta SET value = 'rowid' WHERE key = 'x_id_order'")
+    assert [each.subject for each in workspace.find(CHECK)] == [
+        "hub.x_messages_channel",
+        "hub.x_messages_topic",
+    ]
+
+
+def test_a_sqlite_without_full_text_search_is_legal(workspace) -> None:
+    for name in ("messages_fts_update", "messages_fts_delete", "x_cjk_update"):
+        workspace.execute(f"DROP TRIGGER {name}")
+    for name in ("x_fts", "x_cjk", "x_cjk_changed"):
+        workspace.execute(f"DROP TABLE {name}")
+    workspace.execute("DELETE FROM x_migrations WHERE name LIKE '%fts%'")
+    assert workspace.find(CHECK) == []
+
+
+def test_a_file_of_a_newer_program_is_left_to_another_check(workspace) -> None:
+    workspace.execute("UPDATE meta SET value = '9' WHERE key = 'x_compat'")
+    workspace.execute("DROP INDEX idx_messages_topic")
+    assert workspace.find(CHECK) == []
+    (finding,) = workspace.find("store.schema")
+    assert finding.severity is Severity.ERROR
+
+
+def test_statements_are_compared_by_their_meaning() -> None:
+    normal = schema_model.normal
+    assert normal("CREATE  TABLE a ( b TEXT, -- why\n c TEXT )") == normal(
+        "create table A(b text,c /* x */ text);"
+    )
+    assert normal("SELECT 'A  b'") != normal("SELECT 'a b'")
+    assert normal('CREATE TABLE "a" (b)') == normal("CREATE TABLE a (b)")

@@ -1,0 +1,121 @@
+"""One run of the checks at a time, shared by all requests, and ended with the server."""
+
+from pathlib import Path
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from appliance.kernel import subprocess_runner
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.subprocess_runner import CommandResult
+from doctor.check import Finding, Severity
+from doctor.report import WorkspaceFacts, as_json, report
+from doctor.run import CheckOutcome
+from doctor.settings import DoctorSettings
+from doctor.verdict import VerdictQuery, Verdicts, VerdictUnavailable
+from tests.support.clock import FakeClock
+
+EVERYTHING = VerdictQuery()
+FULL = Finding(Severity.ERROR, "disk", "full", "", "host.disk", "full")
+PAUSED = Finding(Severity.ERROR, "hub", "pauses", "", "store.writer", "paused", "host.disk:full")
+
+
+class FakeRunner:
+    """Each run waits for `go` and then gives a report with these findings."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.ended = 0
+        self.code: int | None = 0
+        self.go = Event()
+        self.go.set()
+        self.begun = Event()
+        self.findings: tuple[Finding, ...] = ()
+
+    def run(self, *_arguments: object, **_limits: object) -> CommandResult:
+        self.runs += 1
+        self.begun.set()
+        try:
+            self.go.wait(10)
+        finally:
+            self.ended += 1
+        names = ("host.disk", "store.writer", "hub.search")
+        outcomes = [
+            CheckOutcome(name, "", tuple(each for each in self.findings if each.check == name))
+            for name in names
+        ]
+        output = as_json(report(WorkspaceFacts(workspace="w"), outcomes)).encode()
+        return CommandResult(self.code, output, False, False, 0.1)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
+    fake = FakeRunner()
+    monkeypatch.setattr(subprocess_runner, "run", fake.run)
+    return fake
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path, clock: FakeClock, runner: FakeRunner) -> Verdicts:
+    return Verdicts(DataDir(tmp_path), DoctorSettings(verdict_cache_seconds=10.0), clock)
+
+
+def test_result_is_repeated_with_its_age_until_it_is_old(
+    verdicts: Verdicts, clock: FakeClock, runner: FakeRunner
+) -> None:
+    assert verdicts.verdict(EVERYTHING).age_seconds == 0
+    clock.pass_seconds(9.5)
+    assert verdicts.verdict(EVERYTHING).age_seconds == 9.5
+    assert runner.runs == 1
+    clock.pass_seconds(1.0)
+    assert verdicts.verdict(EVERYTHING).age_seconds == 0
+    assert runner.runs == 2
+
+
+def test_requests_during_a_run_get_its_result(
+    tmp_path: Path, clock: FakeClock, runner: FakeRunner
+) -> None:
+    verdicts = Verdicts(DataDir(tmp_path), DoctorSettings(verdict_cache_seconds=0.0), clock)
+    runner.go.clear()
+    asking = [gevent.spawn(verdicts.verdict, EVERYTHING) for _ in range(5)]
+    assert runner.begun.wait(10)
+    runner.go.set()
+    gevent.joinall(asking, timeout=10, raise_error=True)
+    assert all(each.value is not None for each in asking)
+    assert runner.runs == 1
+
+
+def test_failed_run_is_not_repeated_at_once(verdicts: Verdicts, runner: FakeRunner) -> None:
+    runner.code = 3
+    for _ in range(2):
+        with pytest.raises(VerdictUnavailable, match="exit code 3"):
+            verdicts.verdict(EVERYTHING)
+    assert runner.runs == 1
+
+
+def test_end_stops_the_run_and_waiting_requests(verdicts: Verdicts, runner: FakeRunner) -> None:
+    runner.go.clear()
+    asking = [gevent.spawn(verdicts.verdict, EVERYTHING) for _ in range(3)]
+    assert runner.begun.wait(10)
+    verdicts.end()
+    gevent.joinall(asking, timeout=10)
+    assert [type(each.exception) for each in asking] == [VerdictUnavailable] * 3
+    assert (runner.runs, runner.ended) == (1, 1)
+
+
+def test_chosen_checks_bring_the_cause_of_their_findings(
+    verdicts: Verdicts, runner: FakeRunner
+) -> None:
+    runner.findings = (FULL, PAUSED)
+    chosen = verdicts.verdict(VerdictQuery(run="store.writer"))
+    assert [outcome.check for outcome in chosen.checks] == ["host.disk", "store.writer"]
+    other = verdicts.verdict(VerdictQuery(group="hub"))
+    assert [outcome.check for outcome in other.checks] == ["hub.search"]
+    assert (other.verdict, other.errors) == ("ok", 0)
+    assert runner.runs == 1

@@ -1,0 +1,132 @@
+"""A workspace that the product itself made and used: served once with rows in every store."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from appliance.kernel.datadir import STORES
+from tests.support.broker import item, key
+from tests.support.commands import agentlip
+from tests.support.courier import enqueue
+from tests.support.servedhub import ServedHub
+from tests.support.until import until
+
+SETTINGS = """
+[outbox]
+poll_seconds = 0.05
+
+[broker]
+deliver_seconds = 0.05
+
+[[courier.streams]]
+pattern = "durable/*"
+durable = true
+"""
+LAB = "/broker/v1/meshes/lab"
+
+
+def use(workspace: Path) -> None:
+    """Serves the workspace, uses every subsystem, exports, and stops it."""
+    workspace.mkdir(parents=True)
+    hub = ServedHub(workspace, "--no-limits", settings=SETTINGS)
+    try:
+        hub.start()
+        _talk(hub)
+        _mesh(hub)
+        enqueue(hub, "durable/a", "e1", "e2", "e3")
+        hub.made(
+            hub.http.post("/api/v1/webhooks", {"url": "http://127.0.0.1:1/x", "enabled": False})
+        )
+        hub.made(hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]}))
+        done = agentlip("export", "segments", "--format", "jsonl", cwd=workspace)
+        assert done.code == 0, done
+        until(lambda: _indexed(hub), what="all messages are indexed")
+        until(lambda: _all_stores_have_rows(hub), what="every store has rows")
+        assert hub.stop() == 0
+    finally:
+        hub.kill()
+
+
+def _talk(hub: ServedHub) -> None:
+    """Messages of which some are edited, deleted and moved, and attachments."""
+    channel, first = hub.channel_with_topic("general")
+    second = hub.topic(channel, "builds")
+    hub.channel("empty")
+    sent = hub.send_many(first, [f"message {number} größe 東京" for number in range(40)])
+    ids = [entry["message"]["id"] for entry in sent]
+    for message, body in (
+        (ids[3], {"op": "edit", "content_raw": "edited"}),
+        (ids[5], {"op": "delete", "actor": "tester"}),
+        (ids[7], {"op": "move_topic", "to_topic_id": second, "mode": "one"}),
+        (ids[30], {"op": "move_topic", "to_topic_id": second, "mode": "later"}),
+    ):
+        changed = hub.http.patch(f"/api/v1/messages/{message}", body)
+        assert changed.status == 200, changed
+    attachment = {"kind": "url", "value_json": {"url": "https://example.org/1"}}
+    hub.made(
+        hub.http.post(
+            f"/api/v1/topics/{second}/attachments", {**attachment, "source_message_id": ids[7]}
+        )
+    )
+
+
+def _mesh(hub: ServedHub) -> None:
+    """A mesh whose broker, sender and receiver are this appliance, and a second member."""
+    post = hub.http.post
+    hub.made(post("/broker/v1/meshes", {"slug": "lab"}))
+    own = hub.http.get("/v1/identity").body["pubkey"]
+    for member in ({"pubkey": own, "name": "own"}, {"pubkey": key("anna"), "name": "anna"}):
+        hub.made(post(f"{LAB}/members", member))
+    hub.made(post(f"{LAB}/topics", {"name": "alerts"}))
+    made = hub.made(post(f"{LAB}/webhooks", {"url": "http://127.0.0.1:1/x", "enabled": False}))
+    webhook = made["webhook"]["id"]
+    assert hub.http("PUT", f"{LAB}/topics/alerts/subscribers/webhook:{webhook}").status == 200
+    until(lambda: _is_joined(hub), what="the inbox has joined its own mesh")
+    who = {"X-Agentlip-Member": key("anna")}
+    hub.made(post("/broker/v1/accept", item("a1", "to the inbox", to=own), headers=who))
+    hub.made(post("/broker/v1/accept", item("a2", "waits for the webhook"), headers=who))
+    accepted = post("/v1/send", {"to": key("anna"), "message": "to anna", "mesh": "lab"})
+    assert accepted.status == 202, accepted
+    until(lambda: _is_delivered(hub), what="the send is delivered")
+    until(lambda: len(_inbox(hub)) == 1, what="the inbox has its message")
+
+
+def _is_joined(hub: ServedHub) -> bool:
+    links = hub.http.get("/v1/health?mesh=lab").body.get("links", [])
+    return any(link["state"] == "local" for link in links)
+
+
+def _is_delivered(hub: ServedHub) -> bool:
+    depth = hub.http.get("/v1/outbox").body["depth"]
+    return bool(depth["pending"] + depth["inflight"] == 0)
+
+
+def _inbox(hub: ServedHub) -> list[Any]:
+    return list(hub.http.get("/v1/inbox?mesh=lab&since=0&limit=100").body["messages"])
+
+
+def _indexed(hub: ServedHub) -> bool:
+    rows = hub.rows("SELECT (SELECT indexed FROM x_fts) >= (SELECT max(rowid) FROM messages)")
+    return bool(rows[0][0])
+
+
+FILLED = {
+    "hub": ("messages", "events", "topic_attachments", "topics"),
+    "auth": ("tokens",),
+    "outbox": ("outbox",),
+    "inbox": ("inbox",),
+    "broker": ("mesh", "delivery_queue"),
+    "courier": ("journal",),
+}
+
+
+def _all_stores_have_rows(hub: ServedHub) -> bool:
+    assert set(FILLED) == set(STORES)
+    for store, tables in FILLED.items():
+        uri = hub.datadir.database(store).as_uri() + "?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            for table in tables:
+                if connection.execute(f"SELECT 1 FROM {table}").fetchone() is None:
+                    return False
+    return True

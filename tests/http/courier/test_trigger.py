@@ -1,0 +1,120 @@
+"""Triggers of enqueued envelopes."""
+
+import pytest
+
+from appliance.courier.trigger import NO_OUTBOX, check
+from appliance.kernel.errors import Unavailable
+from tests.support.courier import (
+    INBOX,
+    CourierFixture,
+    envelope,
+    settings_of,
+)
+from tests.support.courier_http import enqueue, get, post, receive
+
+WEBHOOK = {
+    "id": "hook",
+    "when": {"type": "order.paid"},
+    "do": [{"action": "webhook", "to": "https://shop.example/", "payload": {"id": "${env.id}"}}],
+}
+
+
+TEMPLATED = {
+    "id": "forward",
+    "when": {"type": "ask"},
+    "do": [{"action": "notify", "to": "${env.from}"}, {"action": "route", "to": "${env.payload}"}],
+}
+
+
+def test_triggers_notify_enrich_and_never_fail_the_enqueue():
+    courier = CourierFixture(
+        triggers=[
+            {
+                "id": "log",
+                "when": {"type": "sprint.log"},
+                "do": [
+                    {"action": "enrich", "headers": {"seen": True}},
+                    {"action": "notify", "to": "agents/architect/inbox"},
+                    {"action": "webhook", "to": "https://nowhere.invalid/"},
+                ],
+            },
+            {"id": "loop", "when": {"to": "loop"}, "do": [{"action": "route", "to": "loop2"}]},
+            {"id": "pool", "when": {"to": "loop2"}, "do": [{"action": "route", "to": "loop"}]},
+        ]
+    )
+    client = courier.client()
+    enqueue(client, "a", type="sprint.log")
+    enqueue(client, "a", type="sprint.log")
+    assert receive(client)["deliveries"][0]["deliver"]["headers"] == {"seen": True}
+    notices = receive(client, "agents/architect/inbox")["deliveries"]
+    assert len(notices) == 1
+    assert notices[0]["deliver"]["payload"]["ref"] == "a"
+    enqueue(client, "b", to="loop")
+    assert get(client, "/v1/stats", stream="loop2")["depth"] == 1
+    verdicts = post(
+        client, "/v1/rules/dry-run", {"to": INBOX, "envelope": envelope("x", type="sprint.log")}
+    )
+    assert verdicts["fires"] == ["log"]
+    assert get(client, "/v1/rules")["rules"][0]["fired"] == 1
+
+
+def test_webhook_action_uses_a_key_of_rule_and_envelope():
+    handed = []
+    courier = CourierFixture(triggers=[WEBHOOK], webhooks=lambda *message: handed.append(message))
+    enqueue(courier.client(), "a", type="order.paid")
+    ((to, key, payload),) = handed
+    assert (to, key) == ("https://shop.example/", "courier-hook-a")
+    assert payload == {"ref": "a", "stream": INBOX, "id": "a"}
+
+
+def test_failing_webhook_pauses_the_rule_but_not_the_enqueue():
+    def refuse(*_):
+        raise Unavailable("the outbox is full")
+
+    courier = CourierFixture(triggers=[WEBHOOK], webhooks=refuse)
+    for number in range(5):
+        enqueue(courier.client(), f"e{number}", type="order.paid")
+    request = {"to": INBOX, "envelope": envelope("x", type="order.paid")}
+    match = post(courier.client(), "/v1/rules/dry-run", request)["rules"][0]
+    assert (match["fires"], match["why"]) == (
+        False,
+        "the rule is paused after too many failures",
+    )
+
+
+def test_webhook_rule_is_refused_without_outbox():
+    rules = settings_of(triggers=[WEBHOOK]).triggers
+    assert check(rules, webhooks=True) == []
+    assert check(rules, webhooks=False) == [f"hook: {NO_OUTBOX}"]
+
+
+def test_cascade_of_triggers_is_limited():
+    do = [{"action": "notify", "to": "s"} for _ in range(8)]
+    courier = CourierFixture(triggers=[{"id": "r", "when": {"to": "s"}, "do": do}], cascade_max=50)
+    enqueue(courier.client(), "a", to="s")
+    assert get(courier.client(), "/v1/stats", stream="s")["depth"] == 51
+
+
+@pytest.mark.parametrize("name", ["", "*", "a*b", "/a", "a/", "a//b", "a\nb", "x" * 250, None])
+def test_trigger_with_invalid_target_name_creates_no_stream(name):
+    courier = CourierFixture(triggers=[TEMPLATED])
+    client = courier.client()
+    sender = name if name is None or len(name) < 250 else "x" * 250 + "/" * 6
+    for number in range(6):
+        enqueue(client, f"e{number}", type="ask", **{"from": sender}, payload=name or {"a": 1})
+    streams = [row["id"] for row in get(client, "/v1/stats")["streams"]]
+    assert set(streams) <= {INBOX, "x" * 250}
+    enqueue(client, "good", type="ask", **{"from": "agents/Bo"}, payload="agents/Bo/too")
+    for stream in ("agents/Bo", "agents/Bo/too"):
+        assert get(client, "/v1/stats", stream=stream)["depth"] == 1
+
+
+def test_notice_for_an_id_of_maximum_length():
+    courier = CourierFixture(triggers=[{**TEMPLATED, "do": TEMPLATED["do"][:1]}])
+    client = courier.client()
+    ids = [f"{number}".rjust(200, "i") for number in range(7)]
+    for id_ in ids:
+        enqueue(client, id_, type="ask", **{"from": "agents/Bo"})
+    notices = [delivery["deliver"] for delivery in receive(client, "agents/Bo")["deliveries"]]
+    assert [notice["payload"]["ref"] for notice in notices] == ids
+    assert len({notice["id"] for notice in notices}) == 7

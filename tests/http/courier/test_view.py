@@ -1,0 +1,98 @@
+"""Snapshots of views over HTTP."""
+
+import json
+
+from tests.support.courier import INBOX, CourierFixture, envelope
+from tests.support.courier_http import enqueue, get, post, receive
+
+
+def compact_size(answer):
+    """The bytes of a reply on the wire."""
+    return len(json.dumps(answer, separators=(",", ":"), ensure_ascii=False))
+
+
+def test_snapshot_has_the_last_envelope_of_each_inbox(client):
+    enqueue(client, "a")
+    enqueue(client, "b")
+    enqueue(client, "c", to="agents/Bo/outbox")
+    answer = get(client, "/v1/snapshot", view="latestPerAgent")
+    assert [(row["addr"], row["env"]["id"]) for row in answer["rows"]] == [(INBOX, "b")]
+    assert answer["watermark"] == 2
+    assert answer["boot_id"] == "boot-1"
+    assert get(client, "/v1/snapshot", 404, view="nothing")["code"] == "UNKNOWN_VIEW"
+
+
+def test_inflight_view_shows_leases(client):
+    enqueue(client, "a")
+    receive(client)
+    (row,) = get(client, "/v1/snapshot", view="inflight")["rows"]
+    assert row["addr"] == f"{INBOX}#a"
+    assert row["env"]["holder"] == "anonymous"
+
+
+def test_duplicate_in_a_batch_is_not_the_latest():
+    client = CourierFixture().client()
+    enqueue(client, "old")
+    batch = [envelope("new"), envelope("old", type="other"), envelope("new", type="other")]
+    post(client, "/v1/enqueue/batch", {"to": INBOX, "envelopes": batch})
+    (row,) = get(client, "/v1/snapshot")["rows"]
+    assert (row["env"]["id"], row["env"]["type"]) == ("new", "t")
+
+
+def test_limited_snapshot_has_more(client):
+    for name in "abc":
+        enqueue(client, "e", to=f"agents/{name}/inbox")
+    assert get(client, "/v1/snapshot", limit=3)["has_more"] is False
+    page = get(client, "/v1/snapshot", limit=2)
+    assert (len(page["rows"]), page["has_more"]) == (2, True)
+
+
+def test_snapshot_of_large_envelopes_is_paged_by_bytes():
+    client = CourierFixture(delivery_bytes_max=50_000).client()
+    names = [f"{number:02}" for number in range(20)]
+    for name in reversed(names):
+        post(client, "/v1/enqueue", {
+            "to": f"agents/{name}/inbox", "envelope": envelope("e", payload="x" * 10_000),
+        })  # fmt: skip
+    seen, query, pages = [], {}, 0
+    while True:
+        page = get(client, "/v1/snapshot", **query)
+        assert len(json.dumps(page)) < 52_000
+        seen += [row["addr"] for row in page["rows"]]
+        pages += 1
+        if not page["has_more"]:
+            break
+        query = {"after": seen[-1]}
+    assert seen == [f"agents/{name}/inbox" for name in names]
+    assert pages > 3
+
+
+def test_inflight_view_shows_the_new_end_of_an_extended_lease(client):
+    enqueue(client, "a")
+    got = receive(client, leaseMs=1000)
+    before = get(client, "/v1/snapshot", view="inflight")
+    extended = {"receiver": got["receiver"], "ids": ["a"], "leaseMs": 60_000}
+    post(client, "/v1/extend", extended)
+    after = get(client, "/v1/snapshot", view="inflight")
+    until = get(client, "/v1/envelope", stream=INBOX, id="a")["dueAt"]
+    assert before["rows"][0]["env"]["until"] < after["rows"][0]["env"]["until"] == until
+    assert get(client, "/v1/snapshot", view="inflight")["watermark"] == after["watermark"]
+
+
+def test_inflight_view_with_long_names_is_limited_in_bytes():
+    """Stream and id are in the address of a row, and in the row again."""
+    client = CourierFixture(delivery_bytes_max=10_000).client()
+    stream = "s" * 256
+    for number in range(20):
+        enqueue(client, f"{number:02}" + "i" * 190, to=stream)
+    receive(client, stream, max=20)
+    addresses, query, pages = [], {}, 0
+    while True:
+        page = get(client, "/v1/snapshot", view="inflight", **query)
+        assert compact_size(page) <= 10_000
+        addresses, pages = addresses + [row["addr"] for row in page["rows"]], pages + 1
+        if not page["has_more"]:
+            break
+        query = {"after": addresses[-1]}
+    assert addresses == sorted(set(addresses))
+    assert (len(addresses), pages > 1) == (20, True)

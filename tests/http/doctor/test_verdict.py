@@ -1,0 +1,83 @@
+"""`GET /api/v1/doctor`: its scope, the checks that run, and how long a result is repeated."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.servedhub import serve
+
+pytestmark = pytest.mark.slow
+
+PATH = "/api/v1/doctor"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    settings = "[doctor]\nverdict_cache_seconds = 3600\n"
+    with serve(tmp_path_factory.mktemp("hub"), settings=settings) as hub:
+        yield hub
+
+
+def test_verdict_needs_the_scope_admin(hub):
+    issued = hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]})
+    for token, status in ((None, 401), (issued.body["secret"], 403)):
+        assert hub.connect(token).get(PATH).status == status
+    refused = hub.http.post("/api/v1/tokens", {"name": "d", "scopes": ["doctor:read"]})
+    assert refused.status == 400
+
+
+def test_verdict_is_the_report_of_the_command_with_its_age(hub):
+    answer = hub.http.get(PATH)
+    assert answer.status == 200
+    assert answer.body["verdict"] == "ok"
+    assert answer.body["age_seconds"] >= 0
+    assert answer.body["facts"]["running"] is True
+    assert {check["check"] for check in answer.body["checks"]} >= {"store.opens", "host.process"}
+    assert "store.integrity" not in {check["check"] for check in answer.body["checks"]}
+
+
+def test_requests_share_a_run_and_its_age_grows(hub):
+    """Each check reports how long it took, so two runs are never equal."""
+
+    def ask(_number):
+        return hub.connect().get(PATH).body
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(ask, range(4)))
+    answers.append(hub.http.get(PATH).body)
+    ages = [answer.pop("age_seconds") for answer in answers]
+    assert all(answer == answers[0] for answer in answers)
+    assert ages[-1] == max(ages)
+
+
+def test_checks_are_chosen_by_name_and_by_group(hub):
+    def names(query):
+        return [check["check"] for check in hub.http.get(f"{PATH}?{query}").body["checks"]]
+
+    assert names("run=host.disk,hub.search") == ["host.disk", "hub.search"]
+    groups = {name.partition(".")[0] for name in names("group=store,tokens")}
+    assert groups == {"store", "tokens"}
+    assert names("run=store") == names("group=store")
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "hint"),
+    [
+        ("run=host.disc", "UNKNOWN_CHECK", "host.disk"),
+        ("group=nothing", "UNKNOWN_CHECK", "agentlip doctor list"),
+        ("run=store.integrity", "EXPENSIVE_CHECK", "agentlip doctor --run store.integrity"),
+    ],
+)
+def test_checks_that_can_not_run_here_are_refused(hub, query, code, hint):
+    answer = hub.http.get(f"{PATH}?{query}")
+    assert (answer.status, answer.body["code"]) == (400, code)
+    assert hint in answer.body["hint"]
+
+
+def test_checks_that_take_too_long_are_stopped(tmp_path):
+    settings = "[doctor]\nverdict_seconds_max = 0.01\n"
+    with serve(tmp_path, settings=settings) as hub:
+        answer = hub.http.get(PATH)
+        assert (answer.status, answer.body["code"]) == (503, "VERDICT_UNAVAILABLE")
+        assert "doctor.verdict_seconds_max" in answer.body["error"]
+        assert hub.http.get("/-/ready").status == 200

@@ -1,0 +1,73 @@
+"""The activity report over HTTP: the same numbers as on the terminal, and its refusals."""
+
+import os
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.gold import did, write
+from tests.support.servedhub import serve
+
+pytestmark = pytest.mark.slow
+
+PATH = "/api/v1/reports/activity"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(
+        tmp_path_factory.mktemp("reports"), settings="[export]\ngold_dir = 'out/gold'\n"
+    ) as hub:
+        answer = hub.http.get(PATH)
+        assert (answer.status, answer.body["code"]) == (404, "EMPTY_RANGE")
+        assert "contains no activity tables" in answer.body["error"]
+        days = {
+            "2026-11-19": [did("ann", 5), did("ben", 3)],
+            "2026-11-20": [did("cid", 2, channel="other", channel_id="ch_2")],
+        }
+        hub.version = write(hub.workspace / "out" / "gold", days)
+        yield hub
+
+
+def test_report_equals_the_output_of_the_command_line(hub):
+    answer = hub.http.get(PATH)
+    assert answer.status == 200
+    assert answer.body == agentlip("report", "activity", "--json", cwd=hub.workspace).json
+    part = hub.http.get(f"{PATH}?from=2026-11-20&to=2026-11-20&channel=other&top=1").body
+    assert part["total"]["messages"] == 2
+    assert [item["name"] for item in part["senders"]] == ["cid"]
+
+
+def test_empty_range_is_404_and_invalid_query_is_400(hub):
+    answer = hub.http.get(f"{PATH}?from=2027-01-01")
+    assert (answer.status, answer.body["code"]) == (404, "EMPTY_RANGE")
+    for query in (
+        "from=yesterday",
+        "from=2026-02-30",
+        "top=0",
+        "channel=",
+        "channel=%00",
+        "when=now",
+    ):
+        assert hub.http.get(f"{PATH}?{query}").status == 400, query
+    # A value that looks like a flag is only the name of a channel.
+    assert hub.http.get(f"{PATH}?channel=--html%3Dx").status == 404
+    assert not (hub.workspace / "x").exists()
+
+
+def test_a_token_needs_the_scope(hub):
+    body = {"name": "r", "scopes": ["export:read"]}
+    secret = hub.made(hub.http.post("/api/v1/tokens", body))["secret"]
+    assert hub.connect(secret).get(PATH).status == 200
+    assert hub.connect(None).get(PATH).status == 401
+
+
+def test_torn_tables_are_503_with_the_code_in_details(hub):
+    file = next(hub.version.glob("activity/*/*.parquet"))
+    kept = file.read_bytes()
+    os.truncate(file, 40)
+    try:
+        answer = hub.http.get(PATH)
+        assert (answer.status, answer.body["details"]) == (503, {"code": "SEGMENT_TORN"})
+    finally:
+        file.write_bytes(kept)

@@ -1,0 +1,397 @@
+"""The hub over a real connection: nouns and verbs, versions, paging, what comes back unchanged."""
+
+import json
+import random
+import sqlite3
+import uuid
+from contextlib import closing
+from urllib.parse import quote
+
+import pytest
+
+from appliance.sdk import catalogue
+from appliance.sdk.discovery import Endpoint
+from appliance.sdk.http import HubClient
+from tests.support.servedhub import ServedHub, serve
+
+HOSTILE = [
+    "'; DROP TABLE messages; --",
+    '"; DELETE FROM events; --',
+    "%_\\%' OR '1'='1",
+    "? :name @x $y #{z} {{t}} ${u} %s",
+    "line\r\nbreak\ttab\u2028\u2029\u0001\u001f\u007f",
+    "\u202eright to left\ufeff \ud7ff\ue000\U0010ffff",
+    "<script>alert(1)</script>&amp;",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467 é e\u0301 日本語",
+]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def ids(hub):
+    return hub.channel_with_topic("general")
+
+
+def patch(hub, message_id, **command):
+    return hub.http.patch(f"/api/v1/messages/{message_id}", command)
+
+
+def stored(hub, message_id):
+    row = hub.rows(
+        "SELECT id, topic_id, channel_id, sender, content_raw, version, created_at, edited_at,"
+        " deleted_at, deleted_by, principal FROM messages"
+        " JOIN x_message_principals ON message_id = id WHERE id = ?",
+        message_id,
+    )[0]
+    names = (
+        "id topic_id channel_id sender content_raw version created_at edited_at deleted_at"
+        " deleted_by principal"
+    )
+    return dict(zip(names.split(), row, strict=True))
+
+
+def test_health_identifies_the_hub(hub):
+    answer = hub.connect(token=None).get("/health")
+    assert answer.status == 200
+    assert answer.body["status"] == "ok"
+    assert answer.body["protocol_version"] == "v1"
+    assert answer.body["ok"] is True  # as the courier's clients know it
+    assert isinstance(answer.body["features"], list)
+    assert answer.body["schema_version"] == 1
+    assert answer.body["instance_id"] == answer.headers["x-instance-id"]
+    assert answer.body["db_id"] == hub.rows("SELECT value FROM meta WHERE key = 'db_id'")[0][0]
+
+
+def test_empty_workspace_has_the_schema_of_the_specification(tmp_path):
+    with serve(tmp_path) as hub:
+        names = {row[0] for row in hub.rows("SELECT name FROM sqlite_schema")}
+        tables = "meta channels topics messages events topic_attachments enrichments"
+        assert names >= set(tables.split())
+        assert names >= {"prevent_message_delete", "prevent_event_mutation", "prevent_event_delete"}
+        meta = dict(hub.rows("SELECT key, value FROM meta"))
+        assert meta["schema_version"] == "1"
+        assert len(meta["db_id"]) == 36
+        assert meta["created_at"].endswith("Z")
+        assert hub.rows("PRAGMA journal_mode") == [("wal",)]
+        assert hub.rows("SELECT count(*) FROM events") == [(0,)], "starting is not an event"
+        assert hub.http.get("/api/v1/channels").body == {"channels": [], "has_more": False}
+        assert hub.http.get("/api/v1/events").body["events"] == []
+
+
+def test_created_channels_and_topics_are_listed(hub):
+    made = hub.http.post("/api/v1/channels", {"name": "zoo", "description": "animals"})
+    assert made.status == 201
+    channel = made.body["channel"]
+    assert (channel["name"], channel["description"]) == ("zoo", "animals")
+    assert channel in hub.http.get("/api/v1/channels").body["channels"]
+    topics = [
+        hub.http.post("/api/v1/topics", {"channel_id": channel["id"], "title": title}).body["topic"]
+        for title in ("lions", "bears", "owls")
+    ]
+    path = f"/api/v1/channels/{channel['id']}/topics"
+    assert hub.http.get(path).body["topics"] == topics[::-1], "the newest activity first"
+    hub.send(topics[0]["id"])
+    assert hub.http.get(path).body["topics"][0]["id"] == topics[0]["id"]
+    pages, before = [], ""
+    while not pages or pages[-1]["has_more"]:
+        pages.append(hub.http.get(f"{path}?limit=1{before}").body)
+        before = f"&before_id={pages[-1]['topics'][0]['id']}"
+    assert [page["topics"][0]["title"] for page in pages] == ["lions", "owls", "bears"]
+
+
+def test_channels_are_listed_page_by_page_and_found_by_name_beyond_the_first(hub, monkeypatch):
+    names = [f"Ütopia {n:02d}" for n in range(5)]
+    made = {hub.channel(name) for name in names}
+    paged, after = [], ""
+    while True:
+        page = hub.http.get(f"/api/v1/channels?limit=2{after}").body
+        paged += page["channels"]
+        if not page["has_more"]:
+            break
+        after = f"&after_name={quote(page['channels'][-1]['name'])}"
+    assert paged == hub.http.get("/api/v1/channels").body["channels"]
+    assert made <= {channel["id"] for channel in paged}
+    monkeypatch.setattr(catalogue, "PAGE", 2)
+    client = HubClient(lambda: Endpoint("127.0.0.1", hub.port, token=hub.token))
+    assert {catalogue.Catalogue(client).channel_id(name) for name in names} == made
+    client.close()
+
+
+def test_message_is_returned_as_stored(hub, ids):
+    made = hub.send(ids[1], "hello")
+    message = made["message"]
+    assert message == stored(hub, message["id"])
+    listed = hub.http.get(f"/api/v1/messages?topic_id={ids[1]}&limit=1").body
+    assert listed["messages"] == [message]
+    assert listed["cursor"] == message["id"]
+    assert message["version"] == 1
+    assert message["edited_at"] is message["deleted_at"] is message["deleted_by"] is None
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_is_returned_unchanged(hub, text):
+    channel = hub.http.post("/api/v1/channels", {"name": text, "description": text})
+    assert channel.body["channel"]["name"] == channel.body["channel"]["description"] == text
+    command = {"channel_id": channel.body["channel"]["id"], "title": text}
+    topic = hub.http.post("/api/v1/topics", command).body["topic"]
+    assert topic["title"] == text
+    command = {"topic_id": topic["id"], "sender": text, "content_raw": text}
+    message = hub.http.post("/api/v1/messages", command).body["message"]
+    assert (message["sender"], message["content_raw"]) == (text, text)
+    assert stored(hub, message["id"]) == message
+    edited = patch(hub, message["id"], op="edit", content_raw=text + text).body["message"]
+    assert edited["content_raw"] == text + text
+    page = hub.http.get(f"/api/v1/messages?topic_id={topic['id']}").body["messages"]
+    assert page == [edited]
+    deleted = patch(hub, message["id"], op="delete", actor=text).body["message"]
+    assert deleted["deleted_by"] == text
+    events = hub.http.get(f"/api/v1/events?topic_id={topic['id']}").body["events"]
+    edits = [event["data_json"] for event in events if event["name"] == "message.edited"]
+    assert (edits[0]["old_content"], edits[0]["new_content"]) == (text, text + text)
+    assert {row[0] for row in hub.rows("SELECT name FROM sqlite_schema")} >= {"messages", "events"}
+
+
+def test_empty_content_is_accepted(hub, ids):
+    message_id = hub.send(ids[1], "")["message"]["id"]
+    assert patch(hub, message_id, op="edit", content_raw="x").body["message"]["version"] == 2
+    assert patch(hub, message_id, op="edit", content_raw="").body["message"]["content_raw"] == ""
+
+
+def test_last_duplicate_json_key_wins(hub, ids):
+    raw = b'{"sender": "first", "sender": "last", "topic_id": "%b", "content_raw": "x"}'
+    answer = hub.http.post("/api/v1/messages", raw=raw % ids[1].encode())
+    assert answer.body["message"]["sender"] == "last"
+
+
+# -- versions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [{"op": "edit", "content_raw": "x"}, {"op": "delete", "actor": "a"}]
+)
+def test_conflict_reports_expected_and_current_version(hub, ids, command):
+    message = hub.send(ids[1])["message"]
+    head = hub.head
+    answer = patch(hub, message["id"], **command, expected_version=3)
+    assert answer.status == 409
+    body = answer.body
+    assert body["code"] == "VERSION_CONFLICT"
+    assert body["details"] == {"message_id": message["id"], "expected": 3, "current": 1}
+    assert body["current_version"] == 1
+    assert hub.head == head
+    assert stored(hub, message["id"]) == message
+
+
+@pytest.mark.parametrize(
+    "raw", ["true", "false", '"1"', "1.0", "1e0", "0", "-1", "[1]", "{}", f"{2**63}", f"{10**30}"]
+)
+@pytest.mark.parametrize("op", ['"op":"edit","content_raw":"x"', '"op":"delete","actor":"a"'])
+def test_an_expected_version_is_an_integer_from_one(hub, ids, op, raw):
+    message = hub.send(ids[1])["message"]
+    body = f'{{{op},"expected_version":{raw}}}'.encode()
+    answer = hub.http.patch(f"/api/v1/messages/{message['id']}", raw=body)
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
+    assert answer.body["details"]["field"] == "expected_version"
+    assert stored(hub, message["id"]) == message
+
+
+def test_missing_or_null_expected_version_is_not_checked(hub, ids):
+    message_id = hub.send(ids[1])["message"]["id"]
+    assert patch(hub, message_id, op="edit", content_raw="a").status == 200
+    assert patch(hub, message_id, op="edit", content_raw="b", expected_version=None).status == 200
+    assert patch(hub, message_id, op="edit", content_raw="c", expected_version=3).status == 200
+
+
+def test_deleted_message_is_a_tombstone_without_content(hub, ids):
+    message_id = hub.send(ids[1], "secret plan")["message"]["id"]
+    deleted = patch(hub, message_id, op="delete", actor="bob", expected_version=1)
+    assert deleted.status == 200
+    message = deleted.body["message"]
+    assert (message["content_raw"], message["version"]) == ("[deleted]", 2)
+    assert message == stored(hub, message_id)
+    head = hub.head
+    repeated = patch(hub, message_id, op="delete", actor="carol")
+    assert (repeated.status, repeated.body) == (200, {"message": message, "event_id": None})
+    refused = patch(hub, message_id, op="edit", content_raw="back")
+    assert (refused.status, refused.body["error"]) == (400, "cannot edit deleted message")
+    assert hub.head == head
+    page = hub.http.get(f"/api/v1/messages?topic_id={ids[1]}&limit=1").body
+    assert page["messages"] == [message], "a tombstone stays in its place"
+
+
+def test_ten_quick_edits_are_ten_versions_and_ten_events(hub, ids):
+    made = hub.send(ids[1])
+    for n in range(10):
+        patch(hub, made["message"]["id"], op="edit", content_raw=f"{n}")
+    assert stored(hub, made["message"]["id"])["version"] == 11
+    events = hub.http.get(f"/api/v1/events?after={made['event_id']}&name=message.edited").body
+    assert [event["data_json"]["version"] for event in events["events"]] == list(range(2, 12))
+
+
+# -- pages -----------------------------------------------------------------------------------
+
+
+def test_pages_are_read_in_both_directions(hub):
+    channel_id, topic_id = hub.channel_with_topic("pages")
+    ids = [result["message"]["id"] for result in hub.send_many(topic_id, ["x"] * 25)]
+    for scope in (f"topic_id={topic_id}", f"channel_id={channel_id}"):
+        path = f"/api/v1/messages?{scope}&limit=10"
+        first = hub.http.get(path).body
+        assert [message["id"] for message in first["messages"]] == ids[:14:-1]
+        second = hub.http.get(f"{path}&before_id={first['cursor']}").body
+        third = hub.http.get(f"{path}&before_id={second['cursor']}").body
+        assert [message["id"] for message in second["messages"]] == ids[14:4:-1]
+        assert [message["id"] for message in third["messages"]] == ids[4::-1]
+        assert [page["has_more"] for page in (first, second, third)] == [True, True, False]
+        newer = hub.http.get(f"{path}&after_id={ids[3]}").body
+        assert [message["id"] for message in newer["messages"]] == ids[4:14]
+        none = hub.http.get(f"{path}&after_id={ids[-1]}").body
+        assert none == {"messages": [], "has_more": False, "cursor": None}
+
+
+def test_a_limit_above_the_maximum_is_clamped(hub):
+    topic_id = hub.channel_with_topic("clamped")[1]
+    hub.send_many(topic_id, ["x"] * 1001)
+    page = hub.http.get(f"/api/v1/messages?topic_id={topic_id}&limit=100000").body
+    assert (len(page["messages"]), page["has_more"]) == (1000, True)
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1.5", "x", "", "true", "1e2", "+1", " 1", "0x10"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/channels?",
+        "/api/v1/channels/{channel}/topics?",
+        "/api/v1/messages?topic_id={topic}&",
+        "/api/v1/events?",
+    ],
+)
+def test_a_limit_is_a_positive_integer(hub, ids, path, limit):
+    path = path.format(channel=ids[0], topic=ids[1])
+    answer = hub.http.get(f"{path}limit={quote(limit)}")
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
+    assert answer.body["details"]["field"] == "limit"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/messages", 400),
+        ("/api/v1/messages?topic_id=t&before_id=a&after_id=b", 400),
+        ("/api/v1/messages?topic_id=", 400),
+        ("/api/v1/messages?topic_id=a%20b", 400),
+        ("/api/v1/messages?topic_id=nobody", 404),
+        ("/api/v1/messages?channel_id=nobody", 404),
+        ("/api/v1/messages?topic_id=t&topic_id=u", 400),
+        ("/api/v1/messages?topic_id=t&colour=red", 400),
+        ("/api/v1/channels/nobody/topics", 404),
+        ("/api/v1/events?after=-1", 400),
+        ("/api/v1/events?wait=-1", 400),
+        ("/api/v1/events?wait=nan", 400),
+        ("/api/v1/events?tail=0", 400),
+        ("/api/v1/events?name=", 400),
+        ("/api/v1/events?topic_id=%FF", 400),
+        ("/api/v1/events?topic_id=%00", 400),
+        ("/api/v1/nothing", 404),
+        ("/nothing", 404),
+    ],
+)
+def test_invalid_queries_name_their_field(hub, path, status):
+    answer = hub.http.get(path)
+    assert answer.status == status, answer
+    assert answer.body["code"] in ("INVALID_INPUT", "NOT_FOUND")
+
+
+def test_newest_message_stays_newest_after_another_hub_wrote(tmp_path):
+    """Its ids sort before ours, or between them: order and `later` go by creation from then on."""
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.start()
+    try:
+        _, topic = hub.channel_with_topic("shared")
+        ids = [hub.send(topic)["message"]["id"] for _ in range(3)]
+        hub.stop()
+        made = random.Random(7)
+        with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
+            for _ in range(5):
+                id_ = f"msg_{made.getrandbits(128):032x}"
+                connection.execute(
+                    "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw,"
+                    " created_at) SELECT ?, topic_id, channel_id, 's', 'x', created_at"
+                    " FROM messages LIMIT 1",
+                    (id_,),
+                )
+                ids.append(id_)
+        hub.start()
+        ids.append(hub.send(topic)["message"]["id"])
+        path = f"/api/v1/messages?topic_id={topic}&limit=100"
+        assert [m["id"] for m in hub.http.get(path).body["messages"]] == ids[::-1]
+        newer = hub.http.get(f"{path}&after_id={ids[4]}").body["messages"]
+        assert [m["id"] for m in newer] == ids[5:]
+        target = hub.topic(hub.rows("SELECT id FROM channels")[0][0], "target")
+        move = {"op": "move_topic", "to_topic_id": target, "mode": "later"}
+        moved = hub.http.patch(f"/api/v1/messages/{ids[7]}", move)
+        assert moved.body["affected_count"] == 2, moved
+    finally:
+        hub.stop()
+
+
+def test_workspace_of_another_program_pages_by_creation(tmp_path):
+    """Random ids, made by hand as another program would; ours come after them."""
+    hub = ServedHub(tmp_path, "--no-limits")
+    made = random.Random(5)
+    ids = [str(uuid.UUID(int=made.getrandbits(128), version=4)) for _ in range(30)]
+    when = "2026-01-01T00:00:00.000Z"
+    with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
+        connection.execute("DELETE FROM meta WHERE key = 'x_id_order'")
+        connection.execute("INSERT INTO channels VALUES ('c1', 'theirs', NULL, ?)", (when,))
+        connection.execute("INSERT INTO topics VALUES ('t1', 'c1', 't', ?, ?)", (when, when))
+        for id_ in ids:
+            connection.execute(
+                "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+                " VALUES (?, 't1', 'c1', 's', 'x', ?)",
+                (id_, when),
+            )
+            data = json.dumps({"message": {"id": id_}}, indent=1)
+            connection.execute(
+                "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type,"
+                " entity_id, data_json) VALUES (?, 'message.created', 'c1', 't1', 'message', ?, ?)",
+                (when, id_, data),
+            )
+    hub.start()
+    try:
+        path, listed_ids, before = "/api/v1/messages?topic_id=t1&limit=4", [], ""
+        while True:
+            page = hub.http.get(path + before).body
+            listed_ids += [message["id"] for message in page["messages"]]
+            if not page["has_more"]:
+                break
+            before = f"&before_id={page['cursor']}"
+            if len(listed_ids) == 8:
+                ids.append(hub.send("t1")["message"]["id"])
+        assert listed_ids == ids[:30][::-1]
+        newer = hub.http.get(f"{path}&after_id={ids[28]}").body["messages"]
+        assert [message["id"] for message in newer] == ids[29:]
+        assert hub.http.get(f"{path}&before_id=unknown").status == 404
+        stream = hub.connect()
+        stream.connection.request("GET", "/api/v1/events/stream?after=0&topic_id=t1")
+        lines = iter(stream.connection.getresponse().readline, b"")
+        data = [line for line in lines_until(lines, 31) if line.startswith(b"data: ")]
+        listed = [json.loads(line[6:])["data"]["message"]["id"] for line in data]
+        assert listed == ids, "however their JSON was printed"
+        stream.close()
+    finally:
+        hub.stop()
+
+
+def lines_until(lines, events):
+    """Lines of a stream up to so many events."""
+    for line in lines:
+        yield line
+        events -= line.startswith(b"data: ")
+        if not events:
+            return

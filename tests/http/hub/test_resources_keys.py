@@ -1,0 +1,277 @@
+"""Idempotency-Key on every mutation over a real connection (decision 26)."""
+
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def ids(hub):
+    return hub.channel_with_topic("general")
+
+
+def keyed(hub, key, method, path, command, client=None):
+    return (client or hub.http)(method, path, command, headers={"Idempotency-Key": key})
+
+
+def message(ids, content="x"):
+    return {"topic_id": ids[1], "sender": "s", "content_raw": content}
+
+
+def mutations(hub, ids):
+    """(method, path, body, another body) of every mutation of one thing."""
+    message_id = hub.send(ids[1])["message"]["id"]
+    deleted_id = hub.send(ids[1])["message"]["id"]
+    title = f"of {message_id}"
+    return {
+        "channel": ("POST", "/api/v1/channels", {"name": title}, {"name": "other"}),
+        "topic": (
+            "POST", "/api/v1/topics",
+            {"channel_id": ids[0], "title": title}, {"channel_id": ids[0], "title": "other"},
+        ),
+        "rename": ("PATCH", f"/api/v1/topics/{ids[1]}", {"title": title + "!"}, {"title": "o"}),
+        "message": ("POST", "/api/v1/messages", message(ids), message(ids, "other")),
+        "edit": (
+            "PATCH", f"/api/v1/messages/{message_id}",
+            {"op": "edit", "content_raw": "y", "expected_version": 1},
+            {"op": "edit", "content_raw": "z", "expected_version": 1},
+        ),
+        "delete": (
+            "PATCH", f"/api/v1/messages/{deleted_id}",
+            {"op": "delete", "actor": "a"}, {"op": "delete", "actor": "b"},
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["channel", "topic", "rename", "message", "edit", "delete"])
+def test_replayed_response_is_byte_for_byte_the_first(hub, ids, what):
+    method, path, command, other = mutations(hub, ids)[what]
+    key = f"key-{what}"
+    first = keyed(hub, key, method, path, command)
+    assert first.status in (200, 201)
+    assert "idempotency-replayed" not in first.headers
+    head = hub.head
+    for _ in range(3):
+        repeated = keyed(hub, key, method, path, command)
+        assert (repeated.status, repeated.raw) == (first.status, first.raw)
+        assert repeated.headers["idempotency-replayed"] == "true"
+    spelled = {name: command[name] for name in reversed(command)}
+    assert keyed(hub, key, method, path, spelled).raw == first.raw, "order of fields is nothing"
+    refused = keyed(hub, key, method, path, other)
+    assert (refused.status, refused.body["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert hub.head == head
+
+
+def test_key_in_use_is_409_with_retry_after(hub, ids):
+    """The writer is held for certain: another connection owns the database's write lock."""
+    path, answers = hub.datadir.database("hub"), []
+    client = hub.connect()
+    with closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        running = threading.Thread(
+            target=lambda: answers.append(
+                keyed(hub, "slow", "POST", "/api/v1/messages", message(ids), client)
+            ),
+            daemon=True,
+        )
+        running.start()
+        until(lambda: queued(hub) >= 1, 10, "the write waits")
+        busy = keyed(hub, "slow", "POST", "/api/v1/messages", message(ids))
+        assert (busy.status, busy.body["code"]) == (409, "IDEMPOTENCY_IN_PROGRESS")
+        assert int(busy.headers["retry-after"]) >= 1
+        blocker.execute("ROLLBACK")
+    running.join(10)
+    repeated = keyed(hub, "slow", "POST", "/api/v1/messages", message(ids))
+    assert (answers[0].status, repeated.raw) == (201, answers[0].raw)
+    client.close()
+
+
+def queued(hub):
+    for line in hub.http.get("/metrics").raw.decode().splitlines():
+        if line.startswith('agentlip_store_queue_jobs{store="hub"}'):
+            return float(line.split()[-1])
+    return 0
+
+
+def test_concurrent_requests_with_one_key_create_one_message(hub, ids):
+    answers = []
+
+    def send():
+        client = hub.connect()
+        while True:
+            answer = keyed(hub, "race", "POST", "/api/v1/messages", message(ids, "race"), client)
+            answers.append(answer)
+            if answer.status != 409:
+                return
+
+    threads = [threading.Thread(target=send, daemon=True) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    made = {answer.raw for answer in answers if answer.status == 201}
+    assert len(made) == 1
+    assert {answer.status for answer in answers} <= {201, 409}
+    assert hub.rows("SELECT count(*) FROM messages WHERE content_raw = 'race'") == [(1,)]
+
+
+def test_a_refused_request_does_not_use_up_its_key(hub, ids):
+    missing = {**message(ids), "topic_id": "topic_nowhere"}
+    assert keyed(hub, "retry", "POST", "/api/v1/messages", missing).status == 404
+    assert keyed(hub, "retry", "POST", "/api/v1/messages", {"topic_id": 1}).status == 400
+    assert keyed(hub, "retry", "POST", "/api/v1/messages", message(ids)).status == 201
+    assert keyed(hub, "retry", "POST", "/api/v1/messages", missing).status == 422
+
+
+@pytest.mark.parametrize("key", ["x" * 256, "a b", "é", '""', '"open', "\x01", ""])
+def test_invalid_key_is_refused(hub, ids, key):
+    head = hub.head
+    if key == "":
+        hub.http.connection.putrequest("POST", "/api/v1/channels")
+        for name, value in (
+            ("Authorization", f"Bearer {hub.token}"),
+            ("Content-Type", "application/json"),
+            ("Content-Length", "14"),
+            ("Idempotency-Key", ""),
+        ):
+            hub.http.connection.putheader(name, value)
+        hub.http.connection.endheaders(b'{"name": "no"}')
+        reply = hub.http.connection.getresponse()
+        reply.read()
+        assert reply.status == 400
+    else:
+        answer = keyed(hub, key, "POST", "/api/v1/messages", message(ids))
+        assert answer.status == 400
+    assert hub.head == head
+
+
+def test_quoted_and_bare_keys_are_the_same(hub, ids):
+    first = keyed(hub, "plain-1", "POST", "/api/v1/messages", message(ids))
+    repeated = keyed(hub, '"plain-1"', "POST", "/api/v1/messages", message(ids))
+    assert repeated.raw == first.raw
+
+
+def test_a_batch_and_single_sends_share_keys(hub, ids):
+    single = keyed(hub, "shared-1", "POST", "/api/v1/messages", message(ids))
+    items = [
+        {**message(ids), "idempotency_key": "shared-1"},
+        {**message(ids, "fresh"), "idempotency_key": "shared-2"},
+        {**message(ids, "other"), "idempotency_key": "shared-1"},
+        message(ids),
+    ]
+    answer = hub.http.post("/api/v1/messages/batch", {"messages": items})
+    assert answer.status == 200
+    results = answer.body["results"]
+    assert results[0] == {**single.body, "replayed": True}
+    assert results[2]["code"] == "IDEMPOTENCY_IN_PROGRESS", "twice in one batch"
+    assert results[3]["message"]["id"] != single.body["message"]["id"]
+    fresh = keyed(hub, "shared-2", "POST", "/api/v1/messages", message(ids, "fresh"))
+    assert fresh.body == results[1]
+    assert fresh.headers["idempotency-replayed"] == "true"
+    reused = hub.http.post("/api/v1/messages/batch", {"messages": items[2:3]})
+    assert reused.body["results"][0]["code"] == "IDEMPOTENCY_KEY_REUSED"
+
+
+def test_key_in_the_header_of_a_batch_applies_to_all_items(hub, ids):
+    items = [message(ids, f"batch {n}") for n in range(5)]
+    items[2] = {**items[2], "topic_id": "topic_nowhere"}
+    path, command = "/api/v1/messages/batch", {"messages": items}
+    first = keyed(hub, "whole", "POST", path, command)
+    head = hub.head
+    repeated = keyed(hub, "whole", "POST", path, command)
+    results = repeated.body["results"]
+    replayed = [result.pop("replayed", None) for result in results]
+    assert replayed == [True, True, None, True, True]
+    assert results == first.body["results"]
+    assert hub.head == head
+    for answer in (first, repeated):
+        assert "idempotency-replayed" not in answer.headers, "one item was refused, not answered"
+    good = {"messages": items[:2]}
+    assert keyed(hub, "whole", "POST", path, good).headers["idempotency-replayed"] == "true"
+    other = keyed(hub, "whole", "POST", path, {"messages": [message(ids, "changed")]})
+    assert other.body["results"][0]["code"] == "IDEMPOTENCY_KEY_REUSED"
+    assert hub.head == head
+
+
+def test_items_of_a_batch_succeed_or_fail_on_their_own(hub, ids):
+    items = [
+        message(ids, "first"),
+        {**message(ids), "topic_id": "topic_nowhere"},
+        message(ids, "é" * 32_769),
+        message(ids, "NUL \0"),
+        message(ids, "last"),
+    ]
+    answer = hub.http.post("/api/v1/messages/batch", {"messages": items[:3] + items[4:]})
+    results = answer.body["results"]
+    assert [result.get("code") for result in results] == [
+        None, "NOT_FOUND", "PAYLOAD_TOO_LARGE", None,
+    ]  # fmt: skip
+    assert results[0]["event_id"] + 1 == results[3]["event_id"]
+    assert [results[n]["message"]["content_raw"] for n in (0, 3)] == ["first", "last"]
+    results = hub.http.post("/api/v1/messages/batch", {"messages": items}).body["results"]
+    assert [result.get("code") for result in results] == [
+        None, "NOT_FOUND", "PAYLOAD_TOO_LARGE", "INVALID_INPUT", None,
+    ]  # fmt: skip
+    assert results[3]["details"]["field"] == "content_raw"
+    head = hub.head
+    for count in (0, 501):
+        messages = [message(ids)] * count
+        assert hub.http.post("/api/v1/messages/batch", {"messages": messages}).status == 400
+    assert hub.head == head
+    full = hub.http.post("/api/v1/messages/batch", {"messages": [message(ids)] * 500})
+    assert len(full.body["results"]) == 500
+
+
+def test_invalid_item_is_refused_alone(hub, ids):
+    good = message(ids, "good")
+    wrong = [
+        None, 7, "text", [], {}, {**good, "sender": None}, {**good, "content_raw": 1},
+        {**good, "topic_id": "a b"}, {**good, "sender": ""}, {**good, "idempotency_key": ""},
+        {**good, "sender": "a\0b"},
+    ]  # fmt: skip
+    head = hub.head
+    items = [part for item in wrong for part in (item, good)]
+    answer = hub.http.post("/api/v1/messages/batch", {"messages": items})
+    assert answer.status == 200
+    results = answer.body["results"]
+    assert [result.get("code") for result in results] == ["INVALID_INPUT", None] * len(wrong)
+    assert hub.head == head + len(wrong)
+    assert all({"error", "code", "details", "hint"} <= set(item) for item in results[::2])
+    assert [item["details"]["field"] for item in results[10:12:2]] == ["sender"]
+    for raw in (b'{"messages": {}}', b'{"messages": [}', b'{"messages": [{"sender": "\xff"}]}'):
+        assert hub.http.post("/api/v1/messages/batch", raw=raw).status == 400, "the whole"
+    assert hub.head == head + len(wrong)
+
+
+def test_batch_marks_replayed_items(hub, ids):
+    items = [{**message(ids), "idempotency_key": f"again-{n}"} for n in range(2)]
+    first = hub.http.post("/api/v1/messages/batch", {"messages": items[:1]}).body["results"]
+    assert "replayed" not in first[0]
+    both = hub.http.post("/api/v1/messages/batch", {"messages": items}).body["results"]
+    assert [result.get("replayed") for result in both] == [True, None]
+    assert both[0] == {**first[0], "replayed": True}
+
+
+@pytest.mark.slow
+def test_write_lock_of_another_program_is_503_with_retry_after(hub, ids):
+    client, answers = hub.connect(), []
+    with closing(sqlite3.connect(hub.datadir.database("hub"), isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        answers.append(client.post("/api/v1/messages", message(ids)))
+        assert hub.http.get("/health").status == 200
+        blocker.execute("ROLLBACK")
+    assert (answers[0].status, answers[0].body["code"]) == (503, "SERVICE_UNAVAILABLE")
+    assert int(answers[0].headers["retry-after"]) >= 1
+    assert client.post("/api/v1/messages", message(ids)).status == 201
+    client.close()

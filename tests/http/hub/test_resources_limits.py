@@ -1,0 +1,312 @@
+"""Gate J over a real socket: secrets, bind, rates, sizes; and no secrets or texts in the log."""
+
+import json
+import stat
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.servedhub import ServedHub, serve
+from tests.support.socketclient import SocketClient
+
+pytestmark = pytest.mark.slow
+
+KB = 1024
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def ids(hub):
+    return hub.channel_with_topic("general")
+
+
+def message(ids, content, sender="s"):
+    return {"topic_id": ids[1], "sender": sender, "content_raw": content}
+
+
+# -- secrets --------------------------------------------------------------------------------
+
+
+def test_token_is_long_and_private(hub):
+    assert len(bytes.fromhex(hub.token)) * 8 >= 128
+    for file in (hub.datadir.token_file, hub.datadir.server_file, hub.datadir.database("hub")):
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+    assert hub.datadir.read_server().auth_token == hub.token
+
+
+def test_start_restricts_the_modes_of_files(tmp_path):
+    hub = ServedHub(tmp_path)
+    hub.start()
+    hub.stop()
+    hub.datadir.token_file.chmod(0o644)
+    hub.datadir.server_file.write_text("{}")
+    hub.datadir.server_file.chmod(0o644)
+    hub.start()
+    try:
+        for file in (hub.datadir.token_file, hub.datadir.server_file):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    finally:
+        hub.stop()
+
+
+SECRET = "the planted content of a message"
+
+
+def test_neither_tokens_nor_content_reach_the_log_or_an_error(tmp_path):
+    settings = '[log]\nlevel = "debug"\naccess = "all"\n'
+    with serve(tmp_path, settings=settings) as hub:
+        topic_id = hub.channel_with_topic("secret")[1]
+        guess = "deadbeef" * 8
+        answers = [
+            hub.http.post("/api/v1/messages", message((0, topic_id), SECRET)),
+            hub.http.post("/api/v1/messages", {"topic_id": 1, "content_raw": SECRET}),
+            hub.http.post("/api/v1/messages", message((0, "nowhere"), SECRET)),
+            hub.http.post("/api/v1/messages", message((0, topic_id), SECRET * 9999)),
+            hub.http.post("/api/v1/messages", raw=f'{{"content_raw": "{SECRET}'.encode()),
+            hub.http.get(f"/api/v1/channels?token={hub.token}"),
+            hub.http.get(f"/nowhere/{hub.token}"),
+            hub.connect(token=guess).post("/api/v1/messages", message((0, topic_id), SECRET)),
+            hub.connect(token=None).post("/api/v1/messages", message((0, topic_id), SECRET)),
+            hub.http("POST", "/api/v1/channels", {"name": "x"}, headers={"Host": hub.token}),
+        ]
+        with SocketClient(hub.port, None, query=f"?token={hub.token}") as client:
+            client.hello(0)
+            for data in (message((0, topic_id), SECRET), {"content_raw": SECRET, "topic_id": 1}):
+                client.send({"type": "request", "id": 1, "op": "message.create", "data": data})
+                answer = client.until(lambda frame: frame["type"] == "response")[-1]
+            assert SECRET not in json.dumps(answer)
+            client.send({"type": SECRET, "token": hub.token})
+        with SocketClient(hub.port, None, query=f"?token={guess}") as client:
+            client.close_code()
+        assert [answer.status for answer in answers][:2] == [201, 400]
+        for answer in answers[1:]:
+            assert answer.status >= 400
+            assert hub.token not in answer.raw.decode()
+            assert guess not in answer.raw.decode()
+            assert SECRET not in answer.raw.decode()
+            assert str(tmp_path) not in answer.raw.decode()
+        token = hub.token
+    log_text = hub.log_text
+    assert "/api/v1/messages" in log_text, "access lines were written"
+    for hidden in (token, guess, SECRET):
+        assert hidden not in log_text
+        assert hidden[: len(hidden) // 2] not in log_text
+    for line in log_text.splitlines():
+        json.loads(line)
+
+
+# -- bind -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_a_bind_beyond_loopback_is_refused(tmp_path, host):
+    hub = ServedHub(tmp_path, "--host", host)
+    with pytest.raises(AssertionError):
+        hub.start()
+    assert hub.process.wait(10) == 1
+    assert "--unsafe-network" in hub.log_text
+    assert not hub.datadir.server_file.exists()
+
+
+def test_unsafe_network_bind_needs_a_token_for_everything(tmp_path):
+    with serve(tmp_path, "--host", "0.0.0.0", "--unsafe-network") as hub:
+        anybody = hub.connect(token=None)
+        assert anybody.get("/health").status == 200
+        for path in ("/api/v1/channels", "/api/v1/events", "/api/v1/events/stream", "/metrics"):
+            assert anybody.get(path).status == 401, path
+        assert hub.http.get("/api/v1/channels").status == 200
+
+
+def test_reading_needs_no_token_on_loopback_and_writing_does(hub, ids):
+    anybody = hub.connect(token=None)
+    assert anybody.get("/api/v1/channels").status == 200
+    for method, path, body in (
+        ("POST", "/api/v1/channels", {"name": "x"}),
+        ("POST", "/api/v1/topics", {"channel_id": ids[0], "title": "x"}),
+        ("PATCH", f"/api/v1/topics/{ids[1]}", {"title": "x"}),
+        ("POST", "/api/v1/messages", message(ids, "x")),
+        ("POST", "/api/v1/messages/batch", {"messages": [message(ids, "x")]}),
+        ("PATCH", "/api/v1/messages/nobody", {"op": "delete", "actor": "x"}),
+    ):
+        answer = anybody(method, path, body)
+        assert (answer.status, answer.body["code"]) == (401, "UNAUTHORIZED"), path
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    anybody.close()
+
+
+# -- rates ----------------------------------------------------------------------------------
+
+
+def in_one_window(hub, count, limit):
+    """`count` requests on one connection within a second of the clock; their answers."""
+    while True:
+        client = hub.connect()
+        started = int(time.time())
+        answers = [client.get("/api/v1/channels") for _ in range(count)]
+        client.close()
+        if int(time.time()) == started:
+            return answers
+
+
+def test_connection_is_limited_to_a_hundred_requests_a_second(tmp_path):
+    with serve(tmp_path, limits=True) as hub:
+        answers = in_one_window(hub, 150, 100)
+        assert [answer.status for answer in answers] == [200] * 100 + [429] * 50
+        remaining = [int(answer.headers["x-ratelimit-remaining"]) for answer in answers]
+        assert remaining == [*range(99, -1, -1), *[0] * 50]
+        assert {answer.headers["x-ratelimit-limit"] for answer in answers} == {"100"}
+        reset = datetime.fromisoformat(answers[0].headers["x-ratelimit-reset"])
+        assert 0 < reset.timestamp() - time.time() + 1 <= 2
+        refused = answers[-1]
+        assert refused.body["code"] == "RATE_LIMITED"
+        assert refused.body["details"]["limit"] == 100
+        assert refused.body["details"]["window"] == "1s"
+        assert 0 < refused.body["details"]["retry_after"] <= 1
+        assert refused.headers["retry-after"] == "1"
+
+
+def test_connections_share_the_total_rate_limit(tmp_path):
+    settings = "[limits]\nper_connection = 60\nglobal = 100\n"
+    with serve(tmp_path, settings=settings, limits=True) as hub:
+        statuses = []
+
+        def ask():
+            client = hub.connect()
+            for _ in range(40):
+                statuses.append((int(time.time()), client.get("/api/v1/channels").status))
+            client.close()
+
+        started = int(time.time())
+        threads = [threading.Thread(target=ask) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = int(time.time()) - started + 1
+        allowed = sum(status == 200 for _, status in statuses)
+        assert {status for _, status in statuses} == {200, 429}
+        assert 100 <= allowed <= 100 * seconds
+        assert hub.connect().get("/health").status == 200, "a probe is not limited"
+
+
+def test_each_item_of_a_batch_counts_for_the_rate_limit(tmp_path):
+    settings = "[limits]\nper_connection = 50\nglobal = 0\n"
+    with serve(tmp_path, settings=settings, limits=True) as hub:
+        topic_id = hub.channel_with_topic("rates")[1]
+        batch = {"messages": [message((0, topic_id), "x")] * 40}
+        statuses, started = [], time.monotonic()
+        while time.monotonic() - started < 1.5:
+            statuses.append(hub.http.post("/api/v1/messages/batch", batch).status)
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) <= 3
+
+
+# -- sizes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ("x" * 64 * KB, 201),
+        ("x" * (64 * KB + 1), 400),
+        ("é" * 32 * KB, 201),
+        ("é" * 32 * KB + "x", 400),
+        ("日" * 21845 + "x", 201),
+        ("日" * 21845 + "xx", 400),
+        ("\U0001f600" * 16 * KB, 201),
+        ("\U0001f600" * 16 * KB + "x", 400),
+        ("\u0001" * 64 * KB, 201),
+    ],
+)
+def test_message_content_is_limited_to_64_kilobytes_of_utf8(hub, ids, content, status):
+    for answer in (
+        hub.http.post("/api/v1/messages", message(ids, content)),
+        hub.http.post(
+            "/api/v1/messages", raw=json.dumps(message(ids, content), ensure_ascii=False).encode()
+        ),
+        hub.http.patch(
+            f"/api/v1/messages/{made(hub, ids)}", {"op": "edit", "content_raw": content}
+        ),
+    ):
+        assert answer.status == (200 if status == 201 and "edited_at" in edited(answer) else status)
+        if status == 400:
+            assert answer.body["code"] == "PAYLOAD_TOO_LARGE"
+            assert answer.body["details"]["field"] == "content_raw"
+        else:
+            assert answer.body["message"]["content_raw"] == content
+
+
+def made(hub, ids):
+    return hub.send(ids[1])["message"]["id"]
+
+
+def edited(answer):
+    """The fields of an edited message that are set."""
+    return {name for name, value in answer.body.get("message", {}).items() if value is not None}
+
+
+def test_body_is_limited_to_512_kilobytes(hub, ids):
+    command = message(ids, "x")
+    padding = 512 * KB - len(json.dumps(command).encode())
+    raw = json.dumps(command).encode() + b" " * padding
+    assert hub.http.post("/api/v1/messages", raw=raw).status == 201
+    refused = hub.http.post("/api/v1/messages", raw=raw + b" ")
+    assert (refused.status, refused.body["code"]) == (400, "PAYLOAD_TOO_LARGE")
+    assert refused.body["details"]["bytes_max"] == 512 * KB
+    assert refused.headers["connection"] == "close", "for the rest is not read"
+    assert hub.http.post("/api/v1/messages", command).status == 201
+
+
+def test_a_body_that_announces_too_much_is_refused_unread(hub):
+    client = hub.connect()
+    client.connection.putrequest("POST", "/api/v1/messages")
+    for name, value in (
+        ("Authorization", f"Bearer {hub.token}"),
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(10**12)),
+    ):
+        client.connection.putheader(name, value)
+    client.connection.endheaders()
+    reply = client.connection.getresponse()
+    assert reply.status == 400
+    assert json.loads(reply.read())["code"] == "PAYLOAD_TOO_LARGE"
+    client.close()
+
+
+def test_chunked_body_is_counted_while_it_arrives(hub, ids):
+    client = hub.connect()
+    headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/json"}
+    small = [json.dumps(message(ids, "chunks")).encode()]
+    for parts, status in ((small, 201), ([b" " * 100 * KB] * 6, 400)):
+        client.connection.request(
+            "POST", "/api/v1/messages", iter(parts), headers, encode_chunked=True
+        )
+        reply = client.connection.getresponse()
+        reply.read()
+        assert reply.status == status
+    client.close()
+
+
+def test_body_of_a_batch_is_limited_to_eight_megabytes(hub, ids):
+    batch = {"messages": [message(ids, "x" * 60_000)] * 130}
+    assert hub.http.post("/api/v1/messages/batch", batch).status == 200
+    batch["messages"] *= 2
+    client = hub.connect()
+    answer = client.post("/api/v1/messages/batch", batch)
+    assert (answer.status, answer.body["code"]) == (400, "PAYLOAD_TOO_LARGE")
+    client.close()
+
+
+def test_process_survives_with_little_memory(hub):
+    assert hub.http.get("/health").body["pid"] == hub.pid
+    status = Path(f"/proc/{hub.pid}/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    assert int(fields["VmRSS"].split()[0]) < 300 * KB, "less than 300 MB after all of that"

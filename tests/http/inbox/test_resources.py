@@ -1,0 +1,492 @@
+"""The inbox of a served appliance, with a broker that plays a script: routes, tokens, streams."""
+
+import http.client
+import json
+import queue
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.inbox import ALICE, push, scripted_broker, until_gone
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+TOKENS = "/api/v1/tokens"
+GETS = (
+    "/v1/inbox",
+    "/v1/events",
+    "/v1/peers",
+    "/v1/health",
+    "/v1/version",
+    "/v1/compat",
+    "/v1/topic/list",
+    "/v1/identity",
+    "/v1/hooks/runs",
+)
+POSTS = (
+    "/v1/profile",
+    "/v1/heartbeat",
+    "/v1/topic/subscribe",
+    "/v1/topic/unsubscribe",
+    "/v1/identity/rotate",
+    "/v1/hooks/act",
+)
+ABOUT = ("/v1/health", "/v1/version", "/v1/compat")
+
+
+@pytest.fixture(scope="module")
+def meshes():
+    """Two brokers; what is put into `to[mesh]` is pushed there."""
+    to = {"default": queue.Queue(), "lab": queue.Queue()}
+    acked = []
+
+    def script(connection):
+        connection.handshake()
+        mesh = connection.hello["mesh"]
+        while (entry := to[mesh].get()) is not None:
+            connection.push(entry)
+            acked.extend(connection.acked())
+        until_gone(connection)
+
+    with scripted_broker(script) as first, scripted_broker(script) as second:
+        try:
+            yield SimpleNamespace(
+                to=to, acked=acked, endpoints=[first.endpoint("default"), second.endpoint("lab")]
+            )
+        finally:
+            for waiting in to.values():
+                waiting.put(None)
+
+
+HOOKED = """
+[[hooks.commands]]
+on = "on-topic-hooked"
+run = ["python3", "-c", '''
+import json, os, sys, urllib.error, urllib.request
+event = json.load(sys.stdin)
+request = urllib.request.Request(
+    os.environ["AGENTLIP_URL"] + "/v1/hooks/act",
+    json.dumps({"scope": "reply:event", "message": "seen"}).encode(),
+    {"Content-Type": "application/json",
+     "Authorization": "Bearer " + os.environ["AGENTLIP_HOOK_TOKEN"]})
+try:
+    urllib.request.urlopen(request)
+except urllib.error.HTTPError as error:
+    open("answer", "w").write(f"{error.code} {json.load(error)['code']}")
+''']
+scopes = ["reply:event"]
+
+[[hooks.commands]]
+on = "on-topic-hostile"
+run = ["python3", "-c", '''
+import json, os, urllib.error, urllib.request
+codes = []
+for number in range(40):
+    scope = "reply:event" if number % 2 else "inbox:read"
+    request = urllib.request.Request(
+        os.environ["AGENTLIP_URL"] + "/v1/hooks/act",
+        json.dumps({"scope": scope, "message": str(number)}).encode(),
+        {"Content-Type": "application/json",
+         "Authorization": "Bearer " + os.environ["AGENTLIP_HOOK_TOKEN"]})
+    try:
+        urllib.request.urlopen(request)
+    except urllib.error.HTTPError as error:
+        codes.append(f"{error.code} {json.load(error)['code']}")
+open("codes.script", "w").write(json.dumps(codes))
+os.rename("codes.script", "codes")
+print(json.dumps({"reply": "and one more"}))
+''']
+scopes = ["reply:event"]
+"""
+
+
+def settings_of(meshes, more=""):
+    brokers = "".join(
+        f'[[inbox.brokers]]\nmesh = "{endpoint.mesh}"\nurl = "{endpoint.url}"\n'
+        for endpoint in meshes.endpoints
+    )
+    return f'[hooks]\nenabled = "on"\nacts_max = 5\n{HOOKED}\n{brokers}\n{more}'
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory, meshes):
+    with serve(tmp_path_factory.mktemp("inbox"), settings=settings_of(meshes)) as hub:
+        yield hub
+
+
+class Receive:
+    def __init__(self, hub, meshes):
+        self.hub, self.meshes, self.number = hub, meshes, 100
+
+    def __call__(self, **changed):
+        """A message through the broker; returns once it is acked."""
+        self.number += 1
+        entry = push(self.number, **changed)
+        self.meshes.to[entry.mesh].put(entry)
+        until(lambda: entry.message_id in self.meshes.acked, what="the push is acked")
+        return entry
+
+
+@pytest.fixture(scope="module")
+def receive(hub, meshes):
+    return Receive(hub, meshes)
+
+
+def issue(hub, name, *scopes):
+    body = hub.made(hub.http.post(TOKENS, {"name": name, "scopes": list(scopes)}))
+    return body["secret"]
+
+
+# -- who may -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*GETS, *POSTS])
+def test_every_path_wants_a_token_also_on_loopback(hub, path):
+    method = "GET" if path in GETS else "POST"
+    assert hub.connect(None)(method, path, None if method == "GET" else {}).status == 401
+    assert hub.connect("wrong")(method, path, None if method == "GET" else {}).status == 401
+
+
+@pytest.mark.parametrize("path", [*GETS, *POSTS])
+def test_pages_of_other_origins_may_neither_read_nor_ask_whether_they_may(hub, path):
+    method = "GET" if path in GETS else "POST"
+    body = None if method == "GET" else {}
+    foreign = {"Origin": "https://evil.example"}
+    answer = hub.connect()(method, path, body, headers=foreign)
+    assert (answer.status, answer.body["code"]) == (403, "ORIGIN_REFUSED")
+    preflight = {**foreign, "Access-Control-Request-Method": method}
+    answer = hub.connect(None)("OPTIONS", path, headers=preflight)
+    assert answer.status == 403
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_another_host_name_and_a_token_in_the_query_are_refused(hub, path):
+    assert hub.http.get(path, headers={"Host": "rebound.example"}).status == 421
+    answer = hub.connect(None).get(f"{path}?token={hub.token}")
+    assert (answer.status, answer.body["code"]) == (400, "TOKEN_IN_QUERY")
+    assert hub.token not in hub.log_text
+
+
+def test_scopes_open_what_they_say(hub):
+    reader = hub.connect(issue(hub, "reads", "inbox:read"))
+    writer = hub.connect(issue(hub, "writes", "inbox:write"))
+    other = hub.connect(issue(hub, "hub", "hub:read"))
+    assert reader.get("/v1/inbox").status == 200
+    assert reader.post("/v1/heartbeat", {}).status == 403
+    assert reader.post("/v1/identity/rotate", {}).status == 403
+    assert writer.post("/v1/heartbeat", {}).status == 200
+    assert writer.get("/v1/inbox").status == 403
+    assert other.get("/v1/inbox").status == 403
+    for client in (reader, writer, other):
+        assert client.post("/v1/hooks/act", {"scope": "reply:event", "message": "x"}).status == 403
+
+
+def test_a_token_of_one_mesh_sees_nothing_of_another(hub, receive):
+    receive(mesh="lab", body="a word of the lab")
+    receive(body="a word for all")
+    lab = hub.connect(issue(hub, "lab", "inbox:read@lab", "inbox:write@lab"))
+    page = lab.get("/v1/inbox").body
+    assert page["mesh"] == "lab"
+    assert {message["mesh"] for message in page["messages"]} == {"lab"}
+    for path in ("/v1/inbox", "/v1/events", "/v1/health", "/v1/topic/list", "/v1/hooks/runs"):
+        assert lab.get(f"{path}?mesh=default").status == 403
+    assert [entry["mesh"] for entry in lab.get("/v1/health").body["links"]] == ["lab"]
+    assert lab.post("/v1/topic/subscribe", {"topic": "a", "mesh": "default"}).status == 403
+    assert lab.get("/v1/identity").status == 403
+    everything = lab.get("/v1/inbox?since=0").raw + lab.get("/v1/hooks/runs").raw
+    assert b"a word for all" not in everything
+
+
+def test_the_token_is_rotated_with_sixty_seconds_of_grace(tmp_path):
+    with serve(tmp_path / "rotated") as hub:
+        former = hub.token
+        done = agentlip("identity", "rotate-token", "--json", cwd=hub.workspace)
+        assert done.code == 0, done.err
+        assert hub.token != former
+        assert hub.token not in done.out
+        for token in (former, hub.token):
+            assert hub.connect(token).get("/v1/health").status == 200
+        (token,) = hub.http.get(TOKENS).body["tokens"]
+        assert token["rotating_until"] is not None
+
+
+# -- messages --------------------------------------------------------------------------------
+
+
+def test_a_message_is_read_by_page_poll_and_command(hub, receive):
+    cursor = hub.http.get("/v1/inbox").body["next"]
+    answers = []
+
+    def wait():
+        answers.append(hub.connect().get(f"/v1/inbox?since={cursor}&topic=polled&wait=20").body)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    sent = receive(topic="polled", destination_ref="polled", body="héllo", meta={"n": 1})
+    waiting.join(20)
+    (message,) = answers[0]["messages"]
+    assert (message["body"], message["meta"], message["sender_pubkey"]) == (
+        "héllo",
+        {"n": 1},
+        ALICE,
+    )
+    assert message["client_message_id"] == sent.client_message_id
+    page = hub.http.get(f"/v1/inbox?since={cursor}&limit=1")
+    assert page.body["messages"][0]["id"] == message["id"]
+    done = agentlip(
+        "inbox", "list", "--since", cursor, "--topic", "polled", "--jsonl",
+        cwd=hub.workspace,
+    )  # fmt: skip
+    assert json.loads(done.out)["body"] == "héllo"
+
+
+def test_a_page_names_the_next_one(hub, receive):
+    for _ in range(3):
+        receive(topic="paged", destination_ref="paged")
+    seen, path = [], "/v1/inbox?topic=paged&limit=1&since=0"
+    while path:
+        answer = hub.http.get(path)
+        seen += answer.body["messages"]
+        link = answer.headers.get("link", "")
+        path = link.partition("<")[2].partition(">")[0]
+        assert not path or link.endswith("rel=next")
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["since=x", "limit=0", "wait=-1", "mesh=UPPER", "topic=", "unknown=1", "since=1&since=2"],
+)
+def test_questions_that_make_no_sense_are_refused(hub, query):
+    assert hub.http.get(f"/v1/inbox?{query}").status == 400
+
+
+def test_an_unknown_mesh_is_missing(hub):
+    answer = hub.http.get("/v1/inbox?mesh=nowhere")
+    assert (answer.status, answer.body["code"]) == (404, "MESH_UNKNOWN")
+
+
+def events_of(hub, path, count, last=None):
+    """The first events of a stream, as (id, name, data)."""
+    connection = http.client.HTTPConnection("127.0.0.1", hub.port, timeout=20)
+    headers = {"Authorization": f"Bearer {hub.token}"}
+    connection.request("GET", path, headers=headers | ({"Last-Event-ID": last} if last else {}))
+    reply = connection.getresponse()
+    assert reply.status == 200
+    assert reply.getheader("Content-Type") == "text/event-stream"
+    events, entry = [], {}
+    while len(events) < count:
+        line = reply.readline().decode().rstrip("\n")
+        if line:
+            name, _, value = line.partition(": ")
+            entry[name] = value
+        elif "data" in entry:
+            events.append((entry.get("id"), entry["event"], json.loads(entry["data"])))
+            entry = {}
+        else:
+            entry = {}
+    connection.close()
+    return events
+
+
+def test_event_stream_sends_messages_and_resumes(hub, receive):
+    start = hub.http.get("/v1/inbox").body["next"]
+    sent = [receive(topic="streamed") for _ in range(2)]
+    first, second = events_of(hub, f"/v1/events?since={start}", 2)
+    assert [entry[2]["client_message_id"] for entry in (first, second)] == [
+        entry.client_message_id for entry in sent
+    ]
+    assert events_of(hub, "/v1/events", 1, last=first[0]) == [second]
+
+
+def test_watching_prints_each_message_once(hub, receive):
+    start = hub.http.get("/v1/inbox").body["next"]
+    sent = [receive(topic="watched", destination_ref="watched") for _ in range(3)]
+    done = agentlip(
+        "inbox", "watch", "--since", start, "--topic", "watched", "--exit-after", "3", "--jsonl",
+        cwd=hub.workspace,
+    )  # fmt: skip
+    ids = [json.loads(line)["client_message_id"] for line in done.out.splitlines()]
+    assert ids == [entry.client_message_id for entry in sent]
+
+
+# -- how it stands ---------------------------------------------------------------------------
+
+
+def test_health_version_and_compat(hub):
+    health = hub.http.get("/v1/health").body
+    assert set(health) >= {
+        "connected", "lag_ms", "queue_depth", "inflight", "mesh", "member_pubkey", "uptime_s",
+        "schema_version", "daemon_version", "broker_version",
+    }  # fmt: skip
+    assert (health["connected"], health["mesh"], health["broker_version"]) == (
+        True,
+        "default",
+        "9.9",
+    )
+    assert [(entry["mesh"], entry["state"]) for entry in health["links"]] == [
+        ("default", "connected"), ("lab", "connected"),
+    ]  # fmt: skip
+    version = hub.http.get("/v1/version").body
+    assert (version["ipc_api"], version["broker_features_negotiated"]) == (
+        "v1", ["client_message_id_dedupe", "max_payload"],
+    )  # fmt: skip
+    sending = {"send", "send_batch", "topic_post", "outbox_requeue", "outbox_reload"}
+    assert sending <= set(version["ipc_features"])
+    assert version["ipc_features"] == health["ipc_features"]
+    assert sending <= set(hub.http.get("/health").body["features"])
+    compat = hub.http.get("/v1/compat").body
+    assert compat["required_broker_features"] == ["client_message_id_dedupe"]
+    assert hub.http.post("/v1/heartbeat", {}).body["ok"] is True
+    assert hub.http.post("/v1/heartbeat", {"more": 1}).status == 400
+
+
+QUIET = "[inbox]\npublic_health_check = true\n[outbox]\nenabled = false\n"
+
+
+def test_only_health_routes_may_be_public(tmp_path):
+    with serve(tmp_path / "public", settings=QUIET) as hub:
+        for path in ABOUT:
+            assert hub.connect(None).get(path).status == 200
+        assert hub.connect(None).get("/v1/inbox").status == 401
+        health = hub.http.get("/v1/health").body
+        assert health["links"] == []
+        assert "send" not in health["ipc_features"], "the outbox is switched off"
+
+
+def test_unusable_reply_of_a_broker_is_reported(hub):
+    """The scripted broker speaks no HTTP but the upgrade."""
+    answer = hub.http.get("/v1/peers")
+    assert (answer.status, answer.body["code"]) in (
+        (503, "BROKER_NOT_REACHED"),
+        (502, "BROKER_REFUSED"),
+    )
+    assert hub.http.post("/v1/topic/subscribe", {"topic": "a"}).status in (502, 503)
+    assert hub.http.get("/v1/topic/list").body == {
+        "mesh": "default", "topics": [], "complete": False, "has_more": False, "next": None,
+    }  # fmt: skip
+
+
+def test_profiles_are_kept(hub):
+    body = {"summary": "builds", "status": "idle", "visible": True}
+    assert hub.http.post("/v1/profile", body).body["summary"] == "builds"
+    assert hub.http.post("/v1/profile", {"status": "asleep"}).status == 400
+    assert hub.http.post("/v1/profile", {"unknown": 1}).status == 400
+
+
+def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, receive):
+    receive(topic="hooked", destination_ref="hooked")
+    answer = hub.workspace / "answer"
+    until(answer.exists, what="the hook has run")
+    until(lambda: answer.read_text() != "")
+    # Nothing here sends; or what does knows no broker of this mesh to send to.
+    assert answer.read_text() in ("503 OUTBOX_OFF", "400 MESH_UNKNOWN")
+    until(lambda: hub.http.get("/v1/hooks/runs").body["runs"][0]["outcome"] == "ok")
+    run = hub.http.get("/v1/hooks/runs").body["runs"][0]
+    assert [(act["scope"], act["outcome"]) for act in run["acts"]] == [("reply:event", "failed")]
+    done = agentlip("inbox", "runs", cwd=hub.workspace)
+    assert "on-topic-hooked" in done.out
+
+
+def test_hook_above_its_request_limit_is_refused_and_logged_once(hub, receive):
+    receive(topic="hostile", destination_ref="hostile")
+    answers = hub.workspace / "codes"
+    until(answers.exists, what="the hook has asked")
+    codes = json.loads(answers.read_text())
+    assert codes[::2][:3] == ["403 NOT_GRANTED"] * 3
+    assert set(codes[1:5:2]) <= {"503 OUTBOX_OFF", "400 MESH_UNKNOWN"}
+    assert codes[5:] == ["403 TOO_MANY_ACTS"] * 35
+    until(lambda: hub.http.get("/v1/hooks/runs").body["runs"][0]["outcome"] == "ok")
+    run = hub.http.get("/v1/hooks/runs").body["runs"][0]
+    assert [act["outcome"] for act in run["acts"]] == [
+        "refused", "failed", "refused", "failed", "refused",
+    ]  # fmt: skip
+    lines = [line for line in hub.log_text.splitlines() if "more sends than hooks.acts_max" in line]
+    assert len(lines) == 1
+    assert json.loads(lines[0])["run"] == run["id"]
+    # Its output at the end is one more.
+    lines = [line for line in hub.log_text.splitlines() if "a hook's reply was not sent" in line]
+    assert [json.loads(line)["code"] for line in lines] == ["TOO_MANY_ACTS"]
+
+
+def test_metrics_count_links_and_messages(hub, receive):
+    receive()
+
+    def metrics():
+        return hub.http.get("/metrics").raw.decode()
+
+    assert 'agentlip_inbox_received_total{kind="topic",outcome="new",way="link"}' in metrics()
+    until(lambda: "agentlip_inbox_links_connected 2.0" in metrics(), what="both links are up")
+    assert 'agentlip_inbox_links{state="connected"} 2.0' in metrics()
+
+
+# -- the key, and a copy of it ---------------------------------------------------------------
+
+
+def test_the_key_is_shown_without_its_secret(hub):
+    identity = hub.http.get("/v1/identity")
+    keypair = json.loads((hub.datadir.dir / "identity" / "keypair.json").read_text())
+    assert identity.body["pubkey"] == keypair["ed25519_pubkey"]
+    for secret in (keypair["ed25519_seed"], keypair["x25519_privkey"]):
+        assert secret not in identity.raw.decode() + hub.log_text
+    done = agentlip("identity", "show", "--json", cwd=hub.workspace)
+    assert json.loads(done.out)["pubkey"] == keypair["ed25519_pubkey"]
+    busy = agentlip("identity", "remint", "--yes", cwd=hub.workspace)
+    assert (busy.code, "already running" in busy.err) == (2, True)
+
+
+def test_a_rotation_that_no_broker_takes_changes_nothing(hub):
+    before = hub.http.get("/v1/identity").body["pubkey"]
+    answer = hub.http.post("/v1/identity/rotate", {})
+    assert (answer.status, answer.body["code"]) == (503, "ROTATION_UNFINISHED")
+    assert sorted(answer.body["details"]["missing"]) == ["default", "lab"]
+    assert hub.http.get("/v1/identity").body["pubkey"] == before
+
+
+def test_a_copied_workspace_does_not_start_until_somebody_has_decided(tmp_path):
+    settings = (
+        '[identity]\nhost_id = "here"\n'
+        '[[inbox.brokers]]\nmesh = "default"\nurl = "http://127.0.0.1:9"\n'
+    )
+    hub = ServedHub(tmp_path / "copied", settings=settings)
+    try:
+        hub.start()
+        key = hub.http.get("/v1/identity").body["pubkey"]
+        hub.stop()
+        hub.datadir.settings_file.write_text(settings.replace("here", "elsewhere"))
+        with pytest.raises(AssertionError, match="HOST_CHANGED"):
+            hub.start()
+        hub.stop()
+        done = agentlip("identity", "show", cwd=hub.workspace)
+        assert "ANOTHER machine" in done.out
+        assert agentlip("identity", "remint", cwd=hub.workspace).code == 1
+        done = agentlip("identity", "accept-host", cwd=hub.workspace)
+        assert done.code == 0, done.err
+        hub.start()
+        assert hub.http.get("/v1/identity").body["pubkey"] == key
+        hub.stop()
+        done = agentlip("identity", "remint", "--yes", "--json", cwd=hub.workspace)
+        minted = json.loads(done.out)["pubkey"]
+        hub.start()
+        assert hub.http.get("/v1/identity").body["pubkey"] == minted != key
+    finally:
+        hub.stop()
+
+
+def test_a_damaged_inbox_does_not_keep_the_appliance_from_starting(tmp_path):
+    hub = ServedHub(tmp_path / "damaged")
+    try:
+        hub.start()
+        hub.stop()
+        hub.datadir.database("inbox").write_bytes(b"nonsense" * 4096)
+        hub.start()
+        assert hub.http.get("/v1/inbox").body["messages"] == []
+        assert "inbox_corruption_recovered" in hub.log_text
+        assert list(hub.datadir.dir.glob("inbox.sqlite3.corrupt-*"))
+    finally:
+        hub.stop()

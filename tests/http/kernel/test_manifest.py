@@ -1,0 +1,215 @@
+"""A missing store is refused by name, with the ways out; a new one is never made silently."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from appliance.kernel import manifest
+from appliance.kernel.datadir import STORES, DataDir
+from tests.support.commands import agentlip, agentlipd, environment
+from tests.support.servedhub import ServedHub
+
+pytestmark = pytest.mark.slow
+
+NAMES = (*STORES, "token", "identity")
+EXIT_CONFLICT = 2
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A workspace that was served and stopped."""
+    hub = ServedHub(tmp_path_factory.mktemp("kept"), "--no-limits")
+    hub.start()
+    try:
+        hub.send(hub.channel_with_topic("general")[1])
+    finally:
+        hub.stop()
+    return hub.workspace
+
+
+@pytest.fixture
+def workspace(kept, tmp_path):
+    shutil.copytree(kept, tmp_path / "w")
+    return tmp_path / "w"
+
+
+def lose(workspace, name):
+    path = DataDir(workspace).dir / manifest.file_of(name)
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return path
+
+
+def start(workspace, *flags):
+    """A server that is refused; what it wrote."""
+    command = [sys.executable, "-m", "appliance.server", "--workspace", str(workspace)]
+    return subprocess.run(
+        [*command, "--port", "0", *flags],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def served_with(workspace, *flags):
+    hub = ServedHub.__new__(ServedHub)
+    hub.datadir, hub.flags = DataDir(workspace), ("--no-limits",)
+    hub.process = hub._client = None
+    hub.log = workspace / "server.log"
+    hub.start(*flags)
+    return hub
+
+
+def findings(workspace):
+    answer = agentlip("doctor", "--json", "--run", "store.opens,store.record", cwd=workspace)
+    checks = json.loads(answer.out)["checks"]
+    return [finding for check in checks for finding in check["findings"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lost_store_is_refused_and_its_loss_can_be_accepted(workspace, name):
+    path = lose(workspace, name)
+    refused = start(workspace)
+    assert refused.returncode == EXIT_CONFLICT, refused
+    assert (
+        f"Error: {name}: its file .agentlip/{manifest.file_of(name)} is missing" in refused.stderr
+    )
+    assert f"agentlipd up --accept-loss {name}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not path.exists()
+    if name != "identity":  # a copy of a member key is needed only where it is used
+        (results,) = [f for f in findings(workspace) if f["severity"] == "error"]
+        assert results["subject"] == name
+        assert f"--accept-loss {name}" in results["hint"]
+    hub = served_with(workspace, "--accept-loss", name)
+    try:
+        assert path.exists()
+        line = next(line for line in hub.log_text.splitlines() if "a store was lost" in line)
+        assert json.loads(line)["store"] == name
+        assert any(
+            f["subject"] == name and "created again" in f["sentence"] for f in findings(workspace)
+        )
+    finally:
+        hub.stop()
+    again = served_with(workspace)
+    again.stop()
+
+
+def test_new_hub_store_has_a_new_epoch(workspace):
+    auth = DataDir(workspace).database("auth")
+    with closing(sqlite3.connect(auth)) as connection:
+        before = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    lose(workspace, "hub")
+    served_with(workspace, "--accept-loss", "hub").stop()
+    with closing(sqlite3.connect(auth)) as connection:
+        assert connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone() != before
+
+
+def test_several_losses_are_accepted_one_by_one(workspace):
+    lose(workspace, "broker")
+    lose(workspace, "outbox")
+    refused = start(workspace, "--accept-loss", "broker")
+    assert refused.returncode == EXIT_CONFLICT
+    assert "Error: outbox:" in refused.stderr
+    served_with(workspace, "--accept-loss", "broker", "--accept-loss", "outbox").stop()
+
+
+def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace):
+    path = lose(workspace, "broker")
+    path.with_name(path.name + "-wal").write_bytes(b"remains" * 1000)
+    assert start(workspace).returncode == EXIT_CONFLICT
+    served_with(workspace, "--accept-loss", "broker").stop()
+    (kept,) = path.parent.glob("broker.sqlite3.lost-*-wal")
+    assert kept.read_bytes() == b"remains" * 1000
+
+
+@pytest.mark.parametrize("name", ["hub", "auth", "broker"])
+def test_store_of_another_workspace_is_refused(workspace, tmp_path, name):
+    other = ServedHub(tmp_path / "other")
+    shutil.copy(other.datadir.database(name), DataDir(workspace).database(name))
+    refused = start(workspace)
+    assert refused.returncode == EXIT_CONFLICT, refused
+    assert "belongs to another workspace" in refused.stderr
+    assert f"--accept-loss {name}" in refused.stderr
+    served_with(workspace, "--accept-loss", name).stop()
+
+
+def test_record_that_was_removed_is_made_again(workspace):
+    record = DataDir(workspace).dir / manifest.FILE
+    before = record.read_text()
+    record.unlink()
+    lose(workspace, "broker")
+    assert "Error: broker:" in start(workspace).stderr, "the auth store remembers too"
+    served_with(workspace, "--accept-loss", "broker").stop()
+    assert set(json.loads(record.read_text())["stores"]) == set(json.loads(before)["stores"])
+
+
+@pytest.mark.parametrize("name", ["hub", "auth"])
+def test_lost_store_of_an_older_workspace_is_refused(workspace, name):
+    (DataDir(workspace).dir / manifest.FILE).unlink()
+    with closing(sqlite3.connect(DataDir(workspace).database("auth"))) as connection, connection:
+        connection.execute("DELETE FROM meta WHERE key = 'x_stores'")
+    lose(workspace, name)
+    assert f"Error: {name}:" in start(workspace).stderr
+
+
+def test_workspace_of_an_older_version_gets_a_record(workspace):
+    record = DataDir(workspace).dir / manifest.FILE
+    record.unlink()
+    with closing(sqlite3.connect(DataDir(workspace).database("auth"))) as connection, connection:
+        connection.execute("DELETE FROM meta WHERE key = 'x_stores'")
+    lose(workspace, "broker")  # as if this version had added that store
+    served_with(workspace).stop()
+    assert set(json.loads(record.read_text())["stores"]) == set(NAMES)
+
+
+def test_commands_do_not_create_a_lost_store(workspace):
+    lose(workspace, "auth")
+    for command in (("token", "list"), ("init",)):
+        answer = agentlip(*command, cwd=workspace)
+        assert answer.code == EXIT_CONFLICT, answer
+        assert "auth" in answer.err
+    assert not DataDir(workspace).database("auth").exists()
+
+
+def test_lost_token_can_be_replaced_by_a_new_one(workspace):
+    lose(workspace, "token")
+    assert "agentlipd up --accept-loss token" in start(workspace).stderr
+    assert agentlip("token", "rotate", "server", cwd=workspace).code == 0
+    served_with(workspace).stop()
+
+
+def test_unknown_names_are_refused(workspace):
+    refused = start(workspace, "--accept-loss", "everything")
+    assert refused.returncode == 1
+    assert "unknown store: everything" in refused.stderr
+    assert "hub" in refused.stderr
+
+
+def test_background_start_passes_accepted_losses_on(workspace):
+    lose(workspace, "broker")
+    answer = agentlipd("up", "--port", "0", cwd=workspace)
+    assert answer.code != 0
+    assert "--accept-loss broker" in answer.err
+    try:
+        answer = agentlipd("up", "--port", "0", "--accept-loss", "broker", cwd=workspace)
+        assert answer.code == 0, answer
+    finally:
+        agentlipd("down", cwd=workspace)
+
+
+def test_background_start_from_a_subfolder_creates_no_workspace_there(workspace):
+    lose(workspace, "hub")
+    below = workspace / "below"
+    below.mkdir()
+    answer = agentlipd("up", "--port", "0", cwd=below)
+    assert answer.code != 0
+    assert "hub" in answer.err
+    assert not (below / ".agentlip").exists()

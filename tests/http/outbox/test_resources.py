@@ -1,0 +1,195 @@
+"""The outbox over real connections: statuses, shapes, scopes, a broker that comes and goes."""
+
+import pytest
+
+from tests.support.fake_broker import serve_fake_broker
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+SETTINGS = """
+[outbox]
+mesh = "ops"
+poll_seconds = 0.05
+backoff_first_ms = 20
+backoff_max_ms = 100
+
+[[outbox.brokers]]
+mesh = "ops"
+url = "{url}"
+
+[[outbox.brokers]]
+mesh = "away"
+url = "http://127.0.0.1:9"
+"""
+
+
+@pytest.fixture(scope="module")
+def broker_server():
+    with serve_fake_broker() as broker_server:
+        yield broker_server
+
+
+@pytest.fixture(scope="module")
+def hub(broker_server, tmp_path_factory):
+    settings = SETTINGS.format(url=broker_server.url)
+    with serve(tmp_path_factory.mktemp("outbox"), settings=settings) as hub:
+        yield hub
+
+
+def status_of(hub, key):
+    return hub.http.get(f"/v1/outbox/inspect?id={key}").body["send"]["status"]
+
+
+def wait_for(hub, key, status):
+    until(lambda: status_of(hub, key) == status, 10, f"{key} is {status}")
+
+
+def test_send_is_queued_delivered_and_then_a_duplicate(hub, broker_server):
+    body = {"to": "#alerts", "message": "hello", "meta": {"a": 1.0}}
+    first = hub.http.post("/v1/send", body, headers={"Idempotency-Key": "k1"})
+    assert (first.status, first.body) == (202, {"client_message_id": "k1", "status": "queued"})
+    wait_for(hub, "k1", "done")
+    repeated = hub.http.post("/v1/send", {**body, "client_message_id": "k1"})
+    assert repeated.status == 200
+    assert repeated.body == {
+        "client_message_id": "k1",
+        "broker_message_id": broker_server.broker.rows["ops", "k1"]["broker_message_id"],
+        "history_id": "h" + broker_server.broker.rows["ops", "k1"]["broker_message_id"],
+        "duplicate": True,
+    }
+
+
+def test_conflicting_duplicate_has_the_fields_of_the_contract(hub):
+    hub.http.post("/v1/send", {"to": "#a", "message": "x", "client_message_id": "k2"})
+    wait_for(hub, "k2", "done")
+    other = {"to": "#a", "message": "y", "client_message_id": "k2"}
+    refused = hub.http.post("/v1/send", other)
+    assert refused.status == 409
+    body = refused.body
+    assert body["error"] == "idempotency_key_reused"
+    assert body["conflict"] == "outbox_done_fingerprint_mismatch"
+    assert len(bytes.fromhex(body["daemon_fingerprint_prefix"])) == 8
+    assert body["broker_message_id"].startswith("bm_")
+    (item,) = hub.http.post("/v1/send/batch", {"items": [other]}).body["results"]
+    assert item["status"] == 409
+    assert {name: item["body"][name] for name in ("error", "conflict")} == {
+        "error": "idempotency_key_reused", "conflict": "outbox_done_fingerprint_mismatch",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"to": "#a"}, 400, "INVALID_INPUT"),
+        ({"to": "#a", "message": 5}, 400, "INVALID_INPUT"),
+        ({"to": "#a", "message": "x", "priority": "soon"}, 400, "INVALID_INPUT"),
+        ({"to": "#a", "message": "x", "reply_to_id": "m"}, 400, "INVALID_INPUT"),
+        ({"to": "#a", "message": "x", "client_message_id": "a b"}, 400, "INVALID_INPUT"),
+        ({"to": "bob", "message": "x"}, 400, "DESTINATION_UNRESOLVABLE"),
+        ({"to": "#a", "message": "x" * 70_000}, 400, "PAYLOAD_TOO_LARGE"),
+        ({"to": "#a", "message": "x", "mesh": "none"}, 400, "MESH_UNKNOWN"),
+        ({"to": "#a", "message": "x", "meta": []}, 400, "INVALID_INPUT"),
+    ],
+)
+def test_invalid_send_does_not_use_its_id(hub, body, status, code):
+    answer = hub.http.post("/v1/send", body, headers={"Idempotency-Key": "unused"})
+    assert (answer.status, answer.body["code"]) == (status, code)
+    assert hub.http.get("/v1/outbox/inspect?id=unused").status == 404
+
+
+def test_send_to_an_unreachable_broker_is_accepted(hub):
+    answer = hub.http.post(
+        "/v1/send", {"to": "#a", "message": "x", "mesh": "away", "client_message_id": "away"}
+    )
+    assert answer.status == 202
+    until(
+        lambda: hub.http.get("/v1/outbox/inspect?id=away").body["send"]["attempts"] > 1,
+        10,
+        "it is tried again",
+    )
+    assert status_of(hub, "away") in ("pending", "inflight")
+    hub.http.post("/v1/send", {"to": "#a", "message": "x", "client_message_id": "near"})
+    wait_for(hub, "near", "done")
+
+
+def test_a_topic_post_carries_its_mentions(hub, broker_server):
+    command = {"topic": "alerts", "message": "hi", "mentions": ["m1"], "client_message_id": "t1"}
+    assert hub.http.post("/v1/topic/post", command).status == 202
+    wait_for(hub, "t1", "done")
+    assert broker_server.broker.rows["ops", "t1"]["meta"] == {"mentions": ["m1"]}
+
+
+def test_a_batch_is_delivered_in_one_request(hub, broker_server):
+    items = [{"to": "#a", "message": str(number)} for number in range(100)]
+    results = hub.http.post("/v1/send/batch", {"items": items}).body["results"]
+    assert [result["status"] for result in results] == [202] * 100
+    last = results[-1]["body"]["client_message_id"]
+    wait_for(hub, last, "done")
+    sizes = [body.count(b"request_fingerprint") for _, _, body in broker_server.requests]
+    assert max(sizes) == 100
+
+
+def test_operators_requeue_drop_and_prune(hub, broker_server):
+    broker_server.broker.fault = lambda item: (
+        (404, {"error": "no such topic"}, None) if item["destination_ref"] == "gone" else None
+    )
+    for key in ("d1", "d2"):
+        hub.http.post("/v1/send", {"to": "#gone", "message": key, "client_message_id": key})
+        wait_for(hub, key, "dead")
+    failed = hub.http.get("/v1/outbox/sends?failed=true").body["sends"]
+    assert {result["client_message_id"] for result in failed} == {"d1", "d2"}
+    refused = hub.http.post("/v1/send", {"to": "#gone", "message": "d1", "client_message_id": "d1"})
+    assert refused.body["reason"] == "404: no such topic"
+    broker_server.broker.fault = lambda _item: None
+    order = {"id": "d1", "new_client_id": "d1-again"}
+    (result,) = hub.http.post("/v1/outbox/requeue", order).body["requeued"]
+    assert result["new_client_message_id"] == "d1-again"
+    wait_for(hub, "d1-again", "done")
+    twice = hub.http.post("/v1/outbox/requeue", {"id": "d1", "auto": True})
+    assert (twice.status, twice.body["code"]) == (409, "WRONG_STATE")
+    assert twice.body["details"]["superseded_by"] == result["new_id"]
+    assert hub.http.post("/v1/outbox/drop", {"id": "d2"}).body["send"]["status"] == "aborted"
+    assert hub.http.post("/v1/outbox/prune", {}).status == 400
+    assert hub.http.post("/v1/outbox/prune", {"confirm": True}).body["pruned"] > 0
+
+
+def test_each_scope_allows_its_own_routes(hub):
+    def token(scope):
+        made = hub.http.post("/api/v1/tokens", {"name": scope, "scopes": [scope]})
+        return hub.connect(made.body["secret"])
+
+    send, read, admin = token("outbox:send"), token("outbox:read"), token("outbox:admin")
+    body = {"to": "#a", "message": "x"}
+    assert [client.post("/v1/send", body).status for client in (send, read, admin)] == [
+        202,
+        403,
+        403,
+    ]
+    assert [client.get("/v1/outbox").status for client in (send, read, admin)] == [403, 200, 403]
+    order = {"id": "nothing"}
+    assert [client.post("/v1/outbox/drop", order).status for client in (send, read, admin)] == [
+        403, 403, 404,
+    ]  # fmt: skip
+    for path in ("/v1/outbox", "/v1/outbox/sends", "/v1/outbox/export"):
+        assert hub.connect(None).get(path).status == 401, "also on loopback"
+    assert hub.connect(None).post("/v1/send", body).status == 401
+
+
+def test_metrics_count_sends(hub):
+    text = hub.http.get("/metrics").raw.decode()
+    for line in (
+        'agentlip_outbox_sends_total{answer="queued",kind="topic"}',
+        'agentlip_outbox_deliveries_total{outcome="delivered",target="broker"}',
+        'agentlip_outbox_depth_sends{status="pending"}',
+    ):
+        assert line in text
+
+
+def test_too_short_dedupe_window_stops_the_appliance(
+    tmp_path,
+):
+    with (
+        pytest.raises(AssertionError, match="feature_param_below_floor"),
+        serve(tmp_path, settings="[outbox]\ndedupe_retention_days = 6\n"),
+    ):
+        pass

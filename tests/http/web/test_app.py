@@ -1,0 +1,400 @@
+"""HTTP as a client sees it: methods, failures, access, rates, headers, mounting."""
+
+import json
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+
+from appliance.kernel.route import OPEN, InvalidRoute, Operation, Route
+from appliance.web.settings import HttpSettings, LimitSettings
+from tests.support.http import (
+    NARROW_TOKEN,
+    SCRAPE_TOKEN,
+    TOKEN,
+    Client,
+    Lines,
+    StillClock,
+    app_of,
+)
+from tests.support.notes import (
+    JSON,
+    Note,
+    NoteResource,
+    assert_failure,
+    client,
+    note_routes,
+    post,
+)
+
+
+@pytest.fixture
+def resource() -> NoteResource:
+    return NoteResource()
+
+
+# --- routes and methods ---------------------------------------------------------
+
+
+def test_unknown_route_is_a_json_404(resource: NoteResource) -> None:
+    assert_failure(client(resource).simulate_get("/nowhere"), 404, "NOT_FOUND")
+
+
+def test_unknown_method_is_405_with_allow(resource: NoteResource) -> None:
+    for method in ("DELETE", "PUT", "TRACE", "PROPFIND", "FROB"):
+        result = client(resource).simulate_request(method, "/notes")
+        assert_failure(result, 405, "METHOD_NOT_ALLOWED")
+        assert result.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+
+
+def test_head_is_get_without_a_body(resource: NoteResource) -> None:
+    result = client(resource).simulate_head("/notes")
+    assert (result.status_code, result.content) == (200, b"")
+    assert result.headers["content-length"] == str(len(b'{"limit":50}'))
+    assert client(resource).simulate_head("/batch").status_code == 405
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", b"onetwo"), ("HEAD", b"")])
+def test_stream_is_ended_once_whatever_the_method(
+    resource: NoteResource, method: str, body: bytes
+) -> None:
+    result = client(resource).simulate_request(method, "/notes.stream")
+    assert (result.status_code, result.content) == (200, body)
+    assert resource.stream.closed == 1
+
+
+def test_options_lists_methods_for_authorized_clients(resource: NoteResource) -> None:
+    result = client(resource).simulate_options("/notes")
+    assert (result.status_code, result.content) == (204, b"")
+    assert result.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert "access-control-allow-origin" not in result.headers
+
+
+def test_options_and_405_need_a_permitted_token(resource: NoteResource) -> None:
+    for method in ("OPTIONS", "DELETE"):
+        result = client(resource, None).simulate_request(method, "/batch")
+        assert_failure(result, 401, "UNAUTHORIZED")
+        result = client(resource, SCRAPE_TOKEN).simulate_request(method, "/batch")
+        assert_failure(result, 403, "FORBIDDEN")
+
+
+# --- failures of ours -------------------------------------------------------------
+
+
+def test_our_error_keeps_its_five_keys_and_adds_extra(resource: NoteResource) -> None:
+    shown = assert_failure(post(client(resource), {"text": "taken"}), 409, "NOTE_TAKEN")
+    assert shown["current_version"] == 4
+    assert shown["hint"] == "choose another"
+
+
+def test_unexpected_error_leaks_nothing_and_is_logged_by_type(resource: NoteResource) -> None:
+    lines = Lines()
+    shown = assert_failure(
+        post(client(resource, lines=lines), {"text": "fault"}), 500, "INTERNAL_ERROR"
+    )
+    assert "secret" not in json.dumps(shown)
+    assert "secret" not in lines.getvalue().decode()
+    entry = next(line for line in lines.entries() if line["level"] == "error")
+    assert entry["error_type"] == "RuntimeError"
+    assert entry["request_id"] == shown["request_id"]
+    assert any("on_post" in frame for frame in entry["frames"])
+
+
+def test_falcons_own_errors_have_our_shape(resource: NoteResource) -> None:
+    result = post(client(resource), {"text": "falcon"})
+    assert_failure(result, 503, "SERVICE_UNAVAILABLE")
+    assert result.headers["retry-after"] == "1"
+    assert_failure(post(client(resource), {"text": "teapot"}), 400, "INVALID_INPUT")
+
+
+# --- who may ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bind", "address", "token", "method", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1", None, "GET", 200),
+        ("127.0.0.1", "127.0.0.1", None, "POST", 401),
+        ("127.0.0.1", "127.0.0.1", "wrong", "GET", 401),
+        ("127.0.0.1", "127.0.0.1", "wrong", "POST", 401),
+        ("127.0.0.1", "127.0.0.1", NARROW_TOKEN, "POST", 403),
+        ("127.0.0.1", "127.0.0.1", SCRAPE_TOKEN, "GET", 200),
+        ("127.0.0.1", "127.0.0.1", TOKEN, "POST", 201),
+        ("0.0.0.0", "127.0.0.1", None, "GET", 401),
+        ("0.0.0.0", "10.0.0.9", None, "GET", 401),
+        ("0.0.0.0", "10.0.0.9", SCRAPE_TOKEN, "GET", 403),
+        ("0.0.0.0", "10.0.0.9", NARROW_TOKEN, "GET", 200),
+        ("0.0.0.0", "10.0.0.9", NARROW_TOKEN, "POST", 403),
+        ("0.0.0.0", "10.0.0.9", TOKEN, "POST", 201),
+    ],
+)
+def test_access_by_bind_address_token_and_method(
+    resource: NoteResource, bind: str, address: str, token: str | None, method: str, status: int
+) -> None:
+    door = client(resource, token, settings=HttpSettings(host=bind), address=address)
+    body = {"body": b'{"text":"x"}', "headers": JSON} if method == "POST" else {}
+    result = door.simulate_request(method, "/notes", **body)
+    assert result.status_code == status
+    if status == 401:
+        assert_failure(result, 401, "UNAUTHORIZED")
+        assert result.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_refused_caller_s_body_is_not_read(resource: NoteResource) -> None:
+    assert post(client(resource, None), b"rubbish").status_code == 401
+
+
+def test_probe_is_open_everywhere(resource: NoteResource) -> None:
+    far = client(resource, None, settings=HttpSettings(host="0.0.0.0"), address="10.0.0.9")
+    assert far.simulate_get("/-/up").json == {"up": True}
+
+
+def test_token_in_query_is_400_and_not_looked_up(resource: NoteResource) -> None:
+    for name in ("token", "access_token"):
+        result = client(resource).simulate_get("/notes", query_string=f"{name}={TOKEN}")
+        assert_failure(result, 400, "TOKEN_IN_QUERY")
+        assert TOKEN not in result.text
+
+
+@pytest.mark.parametrize(
+    ("bind", "host", "status"),
+    [
+        ("127.0.0.1", "evil.example:8080", 421),
+        ("127.0.0.1", "localhost", 200),
+        ("127.0.0.1", "[::1]:9", 200),
+        ("0.0.0.0", "anything.example", 200),
+    ],
+)
+def test_host_header(resource: NoteResource, bind: str, host: str, status: int) -> None:
+    result = client(resource, settings=HttpSettings(host=bind), host=host).simulate_get("/notes")
+    assert result.status_code == status
+    if status == 421:
+        assert_failure(result, 421, "HOST_REFUSED")
+
+
+def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -> None:
+    named = HttpSettings(host="0.0.0.0", allowed_hosts=("hub.example",))
+    probe = client(resource, None, settings=named, host="10.1.2.3:8080")
+    assert probe.simulate_get("/-/up").status_code == 200
+    assert probe.simulate_get("/notes").status_code == 421
+    rebound = client(resource, None, host="evil.example")
+    assert rebound.simulate_get("/-/up").status_code == 421
+
+
+def test_foreign_origin_may_read_but_not_change(resource: NoteResource) -> None:
+    door = client(resource)
+    foreign = {**JSON, "Origin": "https://evil.example"}
+    assert_failure(post(door, {"text": "x"}, headers=foreign), 403, "ORIGIN_REFUSED")
+    assert resource.seen is None
+    same = {**JSON, "Origin": "http://localhost:8080"}
+    assert post(door, {"text": "x"}, headers=same).status_code == 201
+    assert door.simulate_get("/notes", headers=foreign).status_code == 200
+
+
+# --- rates ---------------------------------------------------------------------------
+
+
+def test_the_request_after_the_limit_is_429_until_the_window_turns(
+    resource: NoteResource,
+) -> None:
+    clock = StillClock(1_700_000_000_250)
+    door = client(resource, limits=LimitSettings(per_connection=3), clock=clock)
+    lefts = [door.simulate_get("/notes").headers["x-ratelimit-remaining"] for _ in range(3)]
+    assert lefts == ["2", "1", "0"]
+    result = door.simulate_get("/notes")
+    shown = assert_failure(result, 429, "RATE_LIMITED")
+    assert shown["details"]["limit"] == 3
+    assert shown["details"]["window"] == "1s"
+    assert shown["details"]["retry_after"] == 0.75
+    assert result.headers["retry-after"] == "1"
+    assert result.headers["x-ratelimit-limit"] == "3"
+    assert result.headers["x-ratelimit-remaining"] == "0"
+    assert result.headers["x-ratelimit-reset"] == "2023-11-14T22:13:21.000Z"
+    clock.tick(750)
+    assert door.simulate_get("/notes").status_code == 200
+
+
+def test_hundred_by_default(resource: NoteResource) -> None:
+    door = client(resource, limits=LimitSettings())
+    codes = [door.simulate_get("/notes").status_code for _ in range(101)]
+    assert codes == [200] * 100 + [429]
+
+
+def test_refusals_carry_the_headers_and_count(resource: NoteResource) -> None:
+    door = client(resource, "wrong", limits=LimitSettings(per_connection=2))
+    results = [door.simulate_get(path) for path in ("/notes", "/nowhere", "/notes")]
+    assert [r.status_code for r in results] == [401, 401, 429]
+    assert results[0].headers["x-ratelimit-limit"] == "2"
+
+
+def test_wrong_tokens_use_up_nothing_of_others(resource: NoteResource) -> None:
+    limits = LimitSettings(per_connection=0, global_=40, failures_per_address=5)
+    clock = StillClock()
+    app = app_of(note_routes(resource), limits=limits, clock=clock)
+    wrong = Client(app, "wrong", address="127.0.0.1")
+    codes = [wrong.simulate_get("/notes").status_code for _ in range(50)]
+    assert codes == [401] * 5 + [429] * 45
+    output = wrong.simulate_get("/-/up")
+    assert output.status_code == 429
+    assert output.json["details"]["scope"] == "failures"
+    # From the same address: right tokens, and requests without one.
+    known, nobody = Client(app, TOKEN), Client(app)
+    assert [nobody.simulate_get("/notes").status_code for _ in range(16)] == [200] * 15 + [429]
+    assert [known.simulate_get("/notes").status_code for _ in range(21)] == [200] * 20 + [429]
+    clock.tick(1000)
+    assert wrong.simulate_get("/notes").status_code == 401
+
+
+def test_probes_are_not_limited(resource: NoteResource) -> None:
+    door = client(resource, limits=LimitSettings(per_connection=1))
+    assert {door.simulate_get("/-/up").status_code for _ in range(5)} == {200}
+    assert door.simulate_get("/notes").status_code == 200
+
+
+def test_batch_costs_its_items(resource: NoteResource) -> None:
+    clock = StillClock()
+    door = client(resource, limits=LimitSettings(per_connection=10), clock=clock)
+    batch = {"notes": [{"text": "x"}] * 4}
+    lefts = [post(door, batch, "/batch").headers["x-ratelimit-remaining"] for _ in range(2)]
+    assert lefts == ["6", "2"]
+    assert_failure(post(door, batch, "/batch"), 429, "RATE_LIMITED")
+
+
+# --- headers, ids, log, metrics ----------------------------------------------------------
+
+
+def test_every_reply_carries_the_headers(resource: NoteResource) -> None:
+    door = client(resource)
+    for result in (
+        door.simulate_get("/notes"),
+        door.simulate_get("/nowhere"),
+        door.simulate_options("/notes"),
+        post(door, {"text": "fault"}),
+        client(resource, "wrong").simulate_get("/notes"),
+        client(resource, host="evil.example").simulate_get("/notes"),
+    ):
+        assert result.headers["x-content-type-options"] == "nosniff"
+        assert result.headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in result.headers["content-security-policy"]
+        assert result.headers["referrer-policy"] == "no-referrer"
+        assert result.headers["cache-control"] == "no-store"
+        assert result.headers["x-instance-id"] == "instance-1"
+        assert result.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("given", "echoed"),
+    [
+        ("3f2b-req.1", True),
+        ("x" * 128, True),
+        ("x" * 129, False),
+        ("a b", False),
+        ("<b>", False),
+        ("", False),
+    ],
+)
+def test_request_id_is_echoed_when_safe(resource: NoteResource, given: str, echoed: bool) -> None:
+    result = client(resource).simulate_get("/notes", headers={"X-Request-ID": given})
+    assert (result.headers["x-request-id"] == given) is echoed
+
+
+def test_request_ids_differ(resource: NoteResource) -> None:
+    door = client(resource)
+    ids = {door.simulate_get("/notes").headers["x-request-id"] for _ in range(50)}
+    assert len(ids) == 50
+
+
+@pytest.mark.parametrize(
+    ("access", "statuses"), [("errors", [404]), ("all", [200, 404]), ("off", [])]
+)
+def test_access_log(
+    resource: NoteResource, access: Literal["errors", "all", "off"], statuses: list[int]
+) -> None:
+    lines = Lines()
+    door = client(resource, lines=lines, access=access)
+    door.simulate_get("/notes")
+    door.simulate_get("/nowhere")
+    assert [line["status"] for line in lines.entries()] == statuses
+
+
+def test_slow_request_is_logged_and_nothing_secret_is(resource: NoteResource) -> None:
+    lines, clock = Lines(), StillClock()
+
+    class Slow(NoteResource):
+        def on_post(self, req: Any, resp: Any, command: Note) -> None:
+            clock.tick(1500)
+            super().on_post(req, resp, command)
+
+    door = client(Slow(), lines=lines, clock=clock)
+    post(door, {"text": "private words"})
+    (entry,) = lines.entries()
+    assert (entry["ms"], entry["route"], entry["principal_id"]) == (1500.0, "/notes", "workspace")
+    assert b"private" not in lines.getvalue()
+    assert TOKEN.encode() not in lines.getvalue()
+
+
+def test_latency_is_counted_by_template_not_by_path(resource: NoteResource) -> None:
+    from appliance.kernel.metrics import REGISTRY
+
+    def count(route: str, status: str = "2xx", method: str = "GET") -> float:
+        labels = {"method": method, "route": route, "status": status}
+        return REGISTRY.get_sample_value("agentlip_http_request_seconds_count", labels) or 0.0
+
+    door = client(resource)
+    before, lost, odd = count("/notes/{note_id}"), count("unmatched", "4xx"), None
+    odd = count("/notes", "4xx", "other")
+    door.simulate_get("/notes/n1")
+    door.simulate_get("/notes/n2")
+    door.simulate_get("/nowhere/n2")
+    door.simulate_request("PROPFIND", "/notes")
+    assert count("/notes/{note_id}") == before + 2
+    assert count("unmatched", "4xx") == lost + 1
+    assert count("/notes", "4xx", "other") == odd + 1
+    assert REGISTRY.get_sample_value("agentlip_http_requests_in_flight") == 0
+
+
+# --- what may be mounted --------------------------------------------------------------
+
+
+def test_responder_without_operation_is_not_mounted(resource: NoteResource) -> None:
+    with pytest.raises(InvalidRoute, match="on_patch_item"):
+        app_of([r for r in note_routes(resource) if r.suffix != "item"])
+
+
+@pytest.mark.parametrize(
+    ("operations", "complaint"),
+    [
+        ({"DELETE": Operation("hub:post", "x")}, "no responder"),
+        ({"GET": Operation("hub:read")}, "no summary"),
+        ({"GET": Operation("read", "x")}, "scope"),
+        ({"GET": Operation("hub:read", "x", probe=True)}, "probe"),
+        ({"GET": Operation("hub:read", "x", batch=True)}, "need a body"),
+        ({"HEAD": Operation(OPEN, "x")}, "HEAD"),
+    ],
+)
+def test_unfit_operation_is_not_mounted(operations: dict[str, Operation], complaint: str) -> None:
+    class Plain:
+        def on_get(self, req: Any, resp: Any) -> None: ...
+
+        def on_head(self, req: Any, resp: Any) -> None: ...
+
+    with pytest.raises(InvalidRoute, match=complaint):
+        app_of([Route("/x", Plain(), operations)])
+
+
+def test_path_is_mounted_once(resource: NoteResource) -> None:
+    with pytest.raises(InvalidRoute, match="twice"):
+        app_of([*note_routes(resource), note_routes(resource)[0]])
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "known"),
+    [(TOKEN, "/notes", True), (None, "/notes", False), (TOKEN, "/nowhere", False)],
+)
+def test_connection_knows_whether_its_request_is_authenticated(
+    resource: NoteResource, token: str | None, path: str, known: bool
+) -> None:
+    connection = SimpleNamespace(authenticated=False)
+    door = client(resource, token)
+    door.simulate_get(path, extras={"agentlip.connection": connection})
+    assert connection.authenticated is known

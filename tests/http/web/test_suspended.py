@@ -1,0 +1,138 @@
+"""Garbage in one store suspends its subsystem; the process starts and serves the rest."""
+
+import json
+import re
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = """
+[courier]
+[[courier.streams]]
+pattern = "kept*"
+durable = true
+"""
+ENVELOPE = {"id": "e", "ts": "2026-01-01T00:00:00Z", "type": "t", "payload": 1}
+SUSPENDED = {
+    "broker": [
+        ("GET", "/broker/v1/meshes", None),
+        ("POST", "/broker/v1/meshes", {"slug": "m"}),
+        ("POST", "/broker/v1/accept", {}),
+        ("GET", "/broker/v1/status", None),
+    ],
+    "outbox": [
+        ("POST", "/v1/send", {"to": "#x", "message": "m"}),
+        ("POST", "/v1/send", {"unknown": "field"}),
+        ("GET", "/v1/outbox", None),
+    ],
+    "courier": [("POST", "/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})],
+}
+SERVED = {
+    "hub": ("/api/v1/channels", 200),
+    "tokens": ("/api/v1/tokens", 200),
+    "courier": ("/v1/stats", 200),
+    "broker": ("/broker/v1/status", 200),
+    "inbox": ("/v1/topic/list", 200),
+    "outbox": ("/v1/outbox", 200),
+}
+COMMANDS = {name: f"agentlip {name} recover --yes" for name in ("outbox", "broker")}
+
+
+def damage(hub, store):
+    """Pages in the middle are garbage, and the header of every other page."""
+    database = hub.datadir.database(store)
+    with database.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"garbage!" * (database.stat().st_size // 8 - 512))
+
+
+@pytest.mark.parametrize("store", SUSPENDED)
+def test_damaged_store_suspends_its_subsystem_only(tmp_path, store):
+    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS)
+    damage(hub, store)
+    garbage = hub.datadir.database(store).read_bytes()
+    hub.start()
+    try:
+        for method, path, body in SUSPENDED[store]:
+            answer = hub.http(method, path, body)
+            assert (answer.status, answer.body["code"]) == (503, "STORE_SUSPENDED"), (path, answer)
+            assert answer.body["details"]["store"] == store
+            assert store in answer.body["error"]
+            assert COMMANDS.get(store, f"agentlip doctor clear {store}") in answer.body["hint"]
+            assert int(answer.headers["retry-after"]) > 0
+        hub.send(hub.channel_with_topic("general")[1])
+        assert hub.http.post("/v1/enqueue", {"to": "free", "envelope": ENVELOPE}).status == 200
+        for name, (path, status) in SERVED.items():
+            if name != store or store == "courier":
+                assert hub.http.get(path).status == status, path
+        ready = hub.http.get("/-/ready")
+        assert ready.status == 200
+        assert ready.body["suspended"] == [store]
+        (results,) = [f for f in ready.body["findings"] if f["subject"] == store]
+        assert (results["check"], results["severity"]) == ("store.suspect", "error")
+        metrics = hub.http.get("/metrics").raw.decode()
+        assert re.search(rf'(?m)^agentlip_store_suspended{{store="{store}"}} 1', metrics)
+        output = json.loads(agentlip("doctor", "--json", cwd=tmp_path).out)
+        subjects = {f["subject"] for c in output["checks"] for f in c["findings"]}
+        assert store in subjects
+        assert "Traceback" not in hub.log_text
+        assert '"msg":"round failed"' not in hub.log_text
+        assert hub.stop() == 0
+        assert hub.datadir.database(store).read_bytes() == garbage, "it stays as it was found"
+    finally:
+        hub.kill()
+
+
+def test_damaged_inbox_is_recovered_at_start(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits")
+    damage(hub, "inbox")
+    hub.start()
+    try:
+        assert hub.http.get("/v1/topic/list").status == 200
+        assert list(hub.datadir.dir.glob("inbox.sqlite3.corrupt-*"))
+    finally:
+        hub.stop()
+
+
+def test_store_marked_while_it_served_is_suspended_at_the_next_start(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.datadir.suspect_file("broker").write_text("damaged\n")
+    hub.start()
+    try:
+        assert hub.http.get("/broker/v1/meshes").body["code"] == "STORE_SUSPENDED"
+        hub.send(hub.channel_with_topic("general")[1])
+        hub.stop()
+        assert agentlip("doctor", "clear", "broker", cwd=tmp_path).code == 0
+        hub.start()
+        assert hub.http.get("/broker/v1/meshes").status == 200
+        assert not (hub.datadir.dir / "suspended").exists()
+    finally:
+        hub.kill()
+
+
+def test_signed_requests_to_a_suspended_broker_get_503(tmp_path):
+    """Their signature can't be checked, and senders retry after a 503. Other paths need a token."""
+    hub = ServedHub(tmp_path, "--no-limits")
+    damage(hub, "broker")
+    hub.start()
+    try:
+        stranger = hub.connect(None)
+        assert stranger.post("/broker/v1/accept", {}).status == 503
+        assert stranger.get("/v1/outbox").status == 401
+    finally:
+        hub.stop()
+
+
+@pytest.mark.parametrize("store", ["hub", "auth"])
+def test_without_hub_or_tokens_nothing_is_served(tmp_path, store):
+    hub = ServedHub(tmp_path)
+    damage(hub, store)
+    with pytest.raises(AssertionError):
+        hub.start()
+    assert hub.process.wait(30) != 0
+    assert f"Error: {store}: the database is damaged" in hub.log_text
+    assert "Traceback" not in hub.log_text

@@ -1,0 +1,91 @@
+"""Clients that request a lot and read nothing: their queue is limited, others are served."""
+
+import re
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.socketclient import SocketClient
+from tests.support.until import until
+
+BUDGET = 3_000_000
+WRITE_MAX = 5_000_000  # the largest single answer of this test
+SETTINGS = f"""
+[http]
+unsent_bytes_max = {BUDGET}
+send_seconds_max = 300.0
+[store]
+page_bytes_max = {WRITE_MAX}
+[socket]
+stall_seconds_max = 300.0
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("unsent"), settings=SETTINGS) as hub:
+        hub.topic_id = hub.channel_with_topic("large")[1]
+        for _ in range(6):
+            hub.send_many(hub.topic_id, ["x" * 64_000] * 10)
+        yield hub
+
+
+def metric(hub, name):
+    text = hub.http.get("/metrics").raw.decode()
+    results = re.search(rf"^agentlip_{name} (\S+)$", text, re.MULTILINE)
+    return float(results[1]) if results else 0.0
+
+
+def unread(hub, stack, path, times):
+    """A connection that asks `times` and reads nothing."""
+    connection = stack.enter_context(socket.socket())
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", hub.port))
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {hub.token}\r\n\r\n"
+    connection.sendall(head.encode() * times)
+    return connection
+
+
+def test_unread_pages_are_limited_and_other_clients_are_served(hub):
+    path = f"/api/v1/messages?topic_id={hub.topic_id}&limit=1000"
+    assert hub.http.get(path).status == 200
+    with ExitStack() as stack:
+        for _ in range(20):
+            unread(hub, stack, path, 10)
+            assert metric(hub, "unsent_bytes") <= BUDGET + WRITE_MAX
+            assert hub.http.get("/health").status == 200
+            assert hub.http.get("/api/v1/channels").status == 200
+        until(
+            lambda: metric(hub, 'unsent_shed_total{kind="http"}'),
+            30,
+            "a client that reads nothing is cut off",
+        )
+        answer = hub.http.get(path)
+        assert answer.status in (200, 503)
+        if answer.status == 503:
+            assert answer.body["code"] == "TOO_MANY_UNSENT_BYTES"
+            assert answer.headers["retry-after"] == "1"
+        until(lambda: hub.http.get(path).status == 200, 30, "the page is served in the end")
+    until(lambda: metric(hub, "unsent_bytes") == 0, 30, "nothing waits any more")
+
+
+def test_listeners_that_do_not_read_are_cut_off_and_the_others_receive_all_events(hub):
+    with ExitStack() as stack:
+        for _ in range(60):
+            client = SocketClient(hub.port, hub.token, receive_buffer=4096)
+            stack.callback(client.close)
+            client.hello(0)
+        good = stack.enter_context(SocketClient(hub.port, hub.token))
+        good.hello(hub.head)
+        posted = []
+
+        def post_more():
+            posted.append(hub.send(hub.topic_id, "x" * 64_000)["event_id"])
+            return metric(hub, 'unsent_shed_total{kind="socket"}')
+
+        until(post_more, 30, "a listener that reads nothing is cut off")
+        assert metric(hub, "unsent_bytes") <= BUDGET + WRITE_MAX
+        assert good.events_until(posted[-1]) == posted
+        assert metric(hub, 'socket_limited_total{limit="unsent_bytes"}') >= 1

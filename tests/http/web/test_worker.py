@@ -1,0 +1,359 @@
+"""The worker as clients meet it: keep-alive, framing, bad input, slow peers, the drain."""
+
+import email.utils
+import json
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.http import TOKEN
+from tests.support.served import Served, head, reply_of, served
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+NOTE = b'{"text":"x"}'
+AUTH = f"Authorization: Bearer {TOKEN}"
+JSON = "Content-Type: application/json"
+
+
+def post(body: bytes = NOTE, *more: str, length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    return head("POST", "/notes", AUTH, JSON, f"Content-Length: {size}", *more) + body
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Served]:
+    with served(
+        head_seconds_max=1,
+        body_seconds_max=1,
+        send_seconds_max=2,
+        keep_alive_seconds=3,
+        connections_max=8,
+    ) as running:
+        yield running
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_requests_follow_each_other_on_one_connection(worker: Served) -> None:
+    with worker.connect() as connection:
+        stream = connection.makefile("rb")
+        for _ in range(5):
+            connection.sendall(post())
+            status, headers, body = reply_of(stream)
+            assert (status, json.loads(body)["by"]) == (201, "workspace")
+            assert headers["connection"] == "keep-alive"
+
+
+def test_pipelined_requests_are_answered_in_order(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.sendall(post() + head("GET", "/notes/a") + post() + head("GET", "/notes/b"))
+        stream = connection.makefile("rb")
+        replies = [reply_of(stream) for _ in range(4)]
+    assert [status for status, _, _ in replies] == [201, 200, 201, 200]
+    assert json.loads(replies[3][2]) == {"id": "b"}
+
+
+def test_reply_leaves_in_one_piece_with_date_and_without_server(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.sendall(post())
+        raw = connection.recv(65536)
+    assert raw.endswith(b"}")
+    date = re.search(rb"Date: ([^\r]+)", raw)
+    assert date is not None
+    sent = email.utils.parsedate_to_datetime(date[1].decode()).timestamp()
+    assert abs(time.time() - sent) < 5
+    assert b"server:" not in raw.lower()
+    assert b"gunicorn" not in raw.lower()
+
+
+def test_request_arriving_byte_by_byte_is_one_request(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in post():
+            connection.sendall(bytes([byte]))
+        assert reply_of(connection.makefile("rb"))[0] == 201
+
+
+def test_http_1_0_and_connection_close_end_the_connection(worker: Served) -> None:
+    for raw in (
+        b"GET /notes/a HTTP/1.0\r\nHost: localhost\r\n\r\n",
+        head("GET", "/notes/a", "Connection: close"),
+    ):
+        with worker.connect() as connection:
+            connection.sendall(raw)
+            status, headers, _ = reply_of(connection.makefile("rb"))
+            assert (status, headers["connection"]) == (200, "close")
+            assert is_closed(connection)
+
+
+def test_head_and_options_have_no_body(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.sendall(
+            head("HEAD", "/notes/a") + head("OPTIONS", "/notes/a") + head("GET", "/notes/a")
+        )
+        stream = connection.makefile("rb")
+        assert reply_of(stream, "HEAD")[1]["content-length"] == "10"
+        status, headers, _ = reply_of(stream)
+        assert status == 204
+        assert "content-length" not in headers
+        assert reply_of(stream)[2] == b'{"id":"a"}'
+
+
+def test_reply_without_content_has_no_length(worker: Served) -> None:
+    status, headers, _ = worker.ask(head("GET", "/nothing"))
+    assert status == 204
+    assert "content-length" not in headers
+    assert headers["connection"] == "keep-alive"
+
+
+def test_stream_is_chunked(worker: Served) -> None:
+    status, headers, body = worker.ask(head("GET", "/stream"))
+    assert (status, headers["transfer-encoding"], body) == (200, "chunked", b"onetwothree")
+
+
+def test_chunked_body_is_read_and_bounded(worker: Served) -> None:
+    start = head("POST", "/notes", AUTH, JSON, "Transfer-Encoding: chunked")
+    status, _, _ = worker.ask(
+        start + b"5\r\n" + NOTE[:5] + b"\r\n7\r\n" + NOTE[5:] + b"\r\n0\r\n\r\n"
+    )
+    assert status == 201
+    status, _, body = worker.ask(start + b"100000\r\n" + b"x" * 0x100000)
+    assert (status, json.loads(body)["code"]) == (400, "PAYLOAD_TOO_LARGE")
+    status, _, body = worker.ask(start + b"zz\r\n" + NOTE)
+    assert (status, json.loads(body)["code"]) == (400, "INVALID_INPUT")
+
+
+def test_unread_body_is_not_parsed_as_a_request(worker: Served) -> None:
+    with worker.connect() as connection:
+        inner = head("GET", "/notes/smuggled")
+        connection.sendall(
+            head("POST", "/notes", f"Content-Length: {len(inner)}")
+            + inner
+            + head("GET", "/notes/a")
+        )
+        stream = connection.makefile("rb")
+        assert reply_of(stream)[0] == 401
+        assert json.loads(reply_of(stream)[2]) == {"id": "a"}
+
+
+def test_oversize_is_answered_though_the_client_goes_on_sending(worker: Served) -> None:
+    size = 5_000_000
+    status, headers, body = worker.ask(post(b"x" * size))
+    assert (status, json.loads(body)["code"]) == (400, "PAYLOAD_TOO_LARGE")
+    assert headers["connection"] == "keep-alive" or headers["connection"] == "close"
+
+
+def test_continue_is_sent_only_to_clients_that_may_send_a_body(worker: Served) -> None:
+    expect = "Expect: 100-continue"
+    with worker.connect() as connection:
+        connection.sendall(head("POST", "/notes", AUTH, JSON, "Content-Length: 12", expect))
+        stream = connection.makefile("rb")
+        assert reply_of(stream)[0] == 100
+        connection.sendall(NOTE)
+        assert reply_of(stream)[0] == 201
+    with worker.connect() as connection:
+        connection.sendall(head("POST", "/notes", JSON, "Content-Length: 12", expect))
+        status, headers, _ = reply_of(connection.makefile("rb"))
+        assert (status, headers["connection"]) == (401, "close")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"rubbish\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nBad Header: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414),
+        (head("GET", "/", "X: " + "a" * 9000), 431),
+        (head("GET", "/", *[f"X-{n}: 1" for n in range(200)]), 431),
+        (head("POST", "/notes", "Content-Length: 1", "Content-Length: 2"), 400),
+        (head("POST", "/notes", "Content-Length: -1"), 400),
+        (head("POST", "/notes", "Content-Length: 3", "Transfer-Encoding: chunked"), 400),
+        (head("POST", "/notes", "Expect: miracles"), 417),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_malformed_http_gets_json_and_no_echo(worker: Served, raw: bytes, status: int) -> None:
+    got, headers, body = worker.ask(raw)
+    output = json.loads(body)
+    assert (got, headers["connection"]) == (status, "close")
+    assert set(output) == {"error", "code", "details", "hint", "request_id"}
+    assert headers["x-content-type-options"] == "nosniff"
+    assert b"aaaa" not in body
+    assert b"Bad Header" not in body
+
+
+def test_application_that_fails_outside_is_a_500_without_its_text(worker: Served) -> None:
+    for path in ("/crash", "/headers"):
+        status, headers, body = worker.ask(head("GET", path))
+        assert (status, json.loads(body)["code"]) == (500, "INTERNAL_ERROR")
+        assert b"secret" not in body
+        assert "injected" not in headers
+
+
+def test_taken_socket_is_left_alone(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.sendall(head("GET", "/taken") + b"early ")
+        stream = connection.makefile("rb")
+        assert stream.readline() == b"HTTP/1.1 101 Switching Protocols\r\n"
+        assert stream.readline() == b"\r\n"
+        assert stream.read(6) == b"early "
+        connection.sendall(b"echo")
+        assert stream.read(4) == b"echo"
+        connection.shutdown(socket.SHUT_WR)
+        assert stream.read() == b""
+
+
+def test_vanished_peer_does_not_affect_others(worker: Served) -> None:
+    for raw in (b"", b"GET", post(length=1000), post()):
+        with worker.connect() as connection:
+            connection.sendall(raw)
+    assert worker.ask(head("GET", "/notes/a"))[0] == 200
+
+
+@pytest.mark.parametrize("raw", [b"GET /notes/a HT", post(length=1000)], ids=["head", "body"])
+def test_slow_sender_is_disconnected(worker: Served, raw: bytes) -> None:
+    started = time.monotonic()
+    with worker.connect() as connection:
+        connection.sendall(raw)
+        while True:
+            try:
+                connection.sendall(b"x")
+                connection.settimeout(0.1)
+                if connection.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+    assert 0.4 < time.monotonic() - started < 8
+
+
+def test_idle_connection_is_closed_in_the_end(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.sendall(head("GET", "/notes/a"))
+        stream = connection.makefile("rb")
+        assert reply_of(stream)[0] == 200
+        assert stream.read() == b""
+
+
+def test_peer_that_does_not_read_is_disconnected(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(head("GET", "/big"))
+        connection.recv(1)
+        deadline = time.monotonic() + 8
+        while True:  # the kernel reports the reset although we don't read
+            state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO)
+            if state != 1 or time.monotonic() > deadline:
+                break
+            worker.ask(head("GET", "/notes/a"))
+        assert state != 1
+
+
+def test_idle_connections_are_closed_for_new_clients() -> None:
+    with served(connections_max=4, keep_alive_seconds=60) as running:
+        hoard = [running.connect() for _ in range(6)]
+        assert running.ask(head("GET", "/notes/a"))[0] == 200
+        for connection in hoard:
+            connection.close()
+
+
+def test_stream_begun_before_the_stop_ends_with_its_connection() -> None:
+    with served(drain_seconds_max=60) as running, running.connect() as connection:
+        connection.sendall(head("GET", "/endless"))
+        stream = connection.makefile("rb")
+        while b"one" not in stream.readline():
+            pass
+        running.process.send_signal(signal.SIGTERM)
+        running.process.send_signal(signal.SIGUSR2)
+        assert b"two" in stream.read()
+        assert running.process.wait(5) == 0
+
+
+def test_stop_closes_idle_connections_and_finishes_what_runs() -> None:
+    with served(drain_seconds_max=8) as running:
+        idle, busy = running.connect(), running.connect()
+        idle.sendall(head("GET", "/notes/a"))
+        assert reply_of(idle.makefile("rb"))[0] == 200
+        busy.sendall(head("GET", "/wait"))
+        started = time.monotonic()
+        _wait_until_working(running)
+        running.process.send_signal(signal.SIGTERM)
+        assert is_closed(idle)
+        assert time.monotonic() - started < 3
+        with pytest.raises(ConnectionRefusedError):
+            running.connect()
+        running.process.send_signal(signal.SIGUSR2)
+        status, headers, body = reply_of(busy.makefile("rb"))
+        assert (status, headers["connection"], body) == (200, "close", b"xx")
+        assert running.process.wait(5) == 0
+        idle.close()
+        busy.close()
+
+
+def test_request_already_sent_when_the_stop_comes_is_answered() -> None:
+    with served() as running, running.connect() as connection:
+        stream = connection.makefile("rb")
+        connection.sendall(head("GET", "/notes/a"))
+        reply_of(stream)
+        running.process.send_signal(signal.SIGSTOP)
+        connection.sendall(post())
+        running.process.send_signal(signal.SIGTERM)
+        running.process.send_signal(signal.SIGCONT)
+        assert reply_of(stream)[0] == 201
+        assert is_closed(connection)
+        assert running.process.wait(5) == 0
+
+
+def test_drain_ends_at_its_time_limit() -> None:
+    with served(drain_seconds_max=0.5) as running, running.connect() as busy:
+        busy.sendall(head("GET", "/wait"))
+        _wait_until_working(running)
+        assert running.end() == 0
+        assert is_closed(busy)
+
+
+def test_stop_of_an_idle_worker_is_immediate() -> None:
+    with served() as running:
+        started = time.monotonic()
+        assert running.end() == 0
+        assert time.monotonic() - started < 0.9  # gunicorn's own polls once a second
+
+
+def _wait_until_working(running: Served) -> None:
+    """Until the worker itself says that a request is being worked on."""
+    assert running.process.stderr is not None
+    for _ in range(200):
+        running.process.send_signal(signal.SIGUSR1)
+        if json.loads(running.process.stderr.readline())["work_count"] == 1:
+            return
+    raise AssertionError("the request did not arrive")
+
+
+@pytest.mark.parametrize("behind", [b"", head("GET", "/notes/a")], ids=["alone", "pipelined"])
+def test_work_learns_that_its_client_has_disconnected(behind: bytes) -> None:
+    """Also behind a request that nobody has read yet."""
+    with served() as worker:
+        with worker.connect() as connection:
+            connection.sendall(head("GET", "/watch") + behind)
+        until(lambda: worker.ask(head("GET", "/watched"))[2] == b"1")
+
+
+def test_work_whose_client_waits_goes_on(worker: Served) -> None:
+    with worker.connect() as connection:
+        connection.sendall(head("GET", "/watch") + head("GET", "/notes/a"))
+        assert worker.ask(head("GET", "/watched"))[2] == b"0"

@@ -1,0 +1,215 @@
+"""The control protocol on a pipe: errors don't end it."""
+
+import io
+import json
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from appliance.sdk.stdio_protocol import LINE_BYTES_MAX, StdioConnection, lines_of, serve_socket
+from tests.support.commands import environment
+from tests.support.courier import TOML, envelope, locate, opened, receive_frame, stats
+from tests.support.hubprocess import served
+from tests.support.until import until
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    workspace = tmp_path_factory.mktemp("courier")
+    (workspace / "agentlip.toml").write_text(TOML)
+    with served(workspace, "--no-limits") as hub:
+        yield hub
+
+
+class PipeFixture:
+    """A pipe, and the lines that it wrote."""
+
+    def __init__(self, hub):
+        self.lines = []
+        self.pipe = StdioConnection(locate(hub), self.lines.append)
+
+    def take(self, line):
+        self.pipe.take(line if isinstance(line, bytes) else json.dumps(line).encode())
+
+    def frames(self, kind):
+        frames = [json.loads(line) for line in tuple(self.lines)]
+        return [frame for frame in frames if frame["type"] == kind]
+
+
+@pytest.fixture
+def side(hub):
+    side = PipeFixture(hub)
+    yield side
+    side.pipe.run([])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"hello","a":' + b"[" * 2000 + b"]" * 2000 + b"}",
+        b'{"a":' * 2000,
+        b"\xff\xfe",
+        b'{"type":"grant","n":1e400}',
+        b'{"type":"stats","stream":7,"reqId":{"a":[1]}}',
+        b"x" * (LINE_BYTES_MAX + 10),
+    ],
+)
+def test_invalid_line_gets_an_error_and_the_next_is_handled(side, line):
+    side.take(line)
+    (error,) = side.frames("error")
+    assert error["code"] == "InvalidEnvelope"
+    side.take({"type": "snapshot", "view": "latestPerAgent", "reqId": 1})
+    assert side.frames("ok")[0]["reqId"] == 1
+
+
+def test_hello_with_reqid_also_gets_ok(side):
+    """Clients that follow the specification wait for `ok` after each request with an id."""
+    side.take({"type": "hello", "version": "v1", "features": ["credit"], "reqId": "h-1"})
+    first, second = (json.loads(line) for line in side.lines)
+    assert first == {"type": "hello", "version": "v1", "features": ["credit"]}
+    assert second == {
+        "type": "ok", "reqId": "h-1", "result": {"version": "v1", "features": ["credit"]}
+    }  # fmt: skip
+    side.take({"type": "hello", "version": "v1"})
+    assert [frame["type"] for frame in map(json.loads, side.lines[2:])] == ["hello"]
+    side.take({"type": "hello", "version": "v9", "reqId": 2})
+    assert [frame["reqId"] for frame in side.frames("error")] == [2]
+
+
+def test_disconnected_client_leaves_no_traceback_and_no_thread(hub, tmp_path, monkeypatch):
+    """The client disconnects with a subscription and unread deliveries."""
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    path = tmp_path / "pipe"
+    served_ = threading.Thread(target=serve_socket, args=(locate(hub), path), daemon=True)
+    served_.start()
+    until(path.is_socket, 10, "the socket")
+    before = set(threading.enumerate())
+    for number in range(4):
+        stream = f"gone/{number}"
+        with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as lines:
+            client.connect(str(path))
+            requests = [
+                {"type": "subscribe", "stream": stream, "reqId": 1},
+                {"type": "grant", "n": 9},
+            ]
+            client.sendall(b"".join(json.dumps(frame).encode() + b"\n" for frame in requests))
+            assert json.loads(lines.readline())["type"] == "ok"
+            if number % 2:  # the answer is never read
+                client.sendall(b'{"type":"metrics","reqId":2}\n' * 50)
+        with opened(hub, "/v1/publish") as publisher:
+            publisher.send(json.dumps({"seq": 1, "to": stream, "envelope": envelope(f"e{number}")}))
+            assert receive_frame(publisher) == {"accepted": 1}
+    until(lambda: set(threading.enumerate()) <= before, 20, "the clients' threads end")
+    assert raised == []
+
+
+def test_end_of_input_ends_the_subscription_without_errors(hub):
+    side = PipeFixture(hub)
+    side.take({"type": "subscribe", "stream": "pipe/silent", "reqId": 1})
+    before = len(side.lines)
+    side.pipe.run([])
+    until(lambda: not stats(hub, "pipe/silent")["subscribers"], 10, "it left")
+    assert side.lines[before:] == []
+
+
+def test_subscription_of_a_disconnected_client_raises_nothing(hub, monkeypatch):
+    """The thread that reports an error finds the client disconnected."""
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
+    def gone(_line):
+        raise BrokenPipeError
+
+    pipe = StdioConnection(locate(hub), gone)
+    pipe.take(b'{"type":"subscribe","stream":"pipe/gone"}')
+    (link,) = pipe._links.values()
+    link._socket.shutdown(socket.SHUT_RDWR)  # as if the appliance stopped
+    until(lambda: not pipe._links, 10, "the subscription ends")
+    pipe.run([])
+    assert raised == []
+
+
+def test_rest_of_an_oversized_line_is_skipped():
+    smuggled = b'{"type":"enqueue","to":"smuggled","env":{}}'
+    for blank in (LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 2 * LINE_BYTES_MAX + 2):
+        stream = io.BytesIO(b" " * blank + smuggled + b"\n" + b'{"next": 1}\n')
+        first, *rest = lines_of(stream)
+        assert len(first) > LINE_BYTES_MAX
+        assert rest == [b'{"next": 1}\n']
+
+
+def test_delivery_is_unchanged_and_on_one_line(hub, side):
+    stream = "pipe/untouched"
+    text = '{\n "id": "a", "ts": "2025",\r\n "type": "t", "payload": {"n": 1e400, "m": 1.10}}'
+    side.take({"type": "subscribe", "stream": stream})
+    side.take({"type": "grant", "n": 2})
+    with opened(hub, "/v1/publish") as publisher:
+        publisher.send(f'{{"seq": 1, "to": "{stream}", "envelope": {text}}}')
+        assert receive_frame(publisher) == {"accepted": 1}
+    until(lambda: side.frames("deliver"), 10, "the delivery")
+    (line,) = [line for line in side.lines if b'"deliver"' in line]
+    assert line.count(b"\n") == 1
+    assert b'"payload": {"n": 1e400, "m": 1.10}' in line
+    side.take({"type": "ack", "id": "a"})
+    until(lambda: stats(hub, stream)["acked"] == 1, 10, "the ack arrives")
+    side.take({"type": "enqueue", "to": stream, "env": envelope("b")})
+    until(lambda: len(side.frames("deliver")) == 2, 10, "the subscription goes on")
+
+
+def test_double_ack_gets_a_conflict_with_its_id(side):
+    side.take({"type": "subscribe", "stream": "pipe/double"})
+    side.take({"type": "ack", "id": "never"})
+    until(lambda: side.frames("error"), 10, "the refusal")
+    (error,) = side.frames("error")
+    assert (error["status"], error["id"]) == (409, "never")
+    side.take({"type": "grant", "n": 99_999_999})
+    until(lambda: len(side.frames("error")) == 2, 10, "the refusal")
+    error = side.frames("error")[1]
+    assert (error["code"], error["status"], error["field"]) == ("RateLimited", 400, "credit")
+
+
+@pytest.mark.slow
+def test_control_protocol_on_a_pipe(hub):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "appliance", "courier", "pipe", "--workspace", str(hub.workspace)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def ask(**frame):
+        process.stdin.write(json.dumps(frame).encode() + b"\n")
+        process.stdin.flush()
+
+    def answer():
+        return json.loads(process.stdout.readline())
+
+    ask(type="hello", version="v1", features=["credit"])
+    assert answer() == {"type": "hello", "version": "v1", "features": ["credit"]}
+    ask(type="subscribe", stream="pipe/a", reqId=1)
+    assert answer()["reqId"] == 1
+    ask(type="grant", n=2)
+    ask(type="enqueue", to="pipe/a", env=envelope("p"), reqId=2)
+    answers = {frame["type"]: frame for frame in (answer(), answer())}
+    assert answers["deliver"]["env"]["id"] == "p"
+    assert answers["ok"]["result"] == {"id": "p"}
+    ask(type="ack", id="p")
+    ask(type="stats", stream="pipe/never", reqId=3)
+    assert answer()["code"] == "UnknownStream"
+    ask(type="enqueue", to="pipe/a", env={"id": "q"}, reqId=4)
+    assert answer()["code"] == "InvalidEnvelope"
+    ask(type="dance", reqId=5)
+    assert answer() == {
+        "type": "error", "code": "Unsupported", "reqId": 5, "detail": "unknown operation 'dance'",
+    }  # fmt: skip
+    ask(type="snapshot", view="nothing", reqId=6)
+    assert answer()["code"] == "UnknownView"
+    process.stdin.close()
+    assert process.wait(20) == 0
+    until(lambda: stats(hub, "pipe/a")["acked"] == 1, 10, "the ack arrives")

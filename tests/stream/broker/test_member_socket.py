@@ -1,0 +1,498 @@
+"""The link of a served broker: hello, negotiation, pushes, acks, close codes."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.support.broker import hello, hello_v1, item, key, proof, signed
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+PATH, ACCEPT = "/broker/v1/link", "/broker/v1/accept"
+LAB = "/broker/v1/meshes/lab"
+SETTINGS = """
+[broker]
+lease_seconds = 1.0
+sweep_seconds = 0.2
+[socket]
+hello_seconds_max = 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("broker"), settings=SETTINGS) as hub:
+        furnish(hub)
+        yield hub
+
+
+def furnish(hub):
+    hub.made(hub.http.post("/broker/v1/meshes", {"slug": "lab"}))
+    for name in ("anna", "bert", "cleo", "dora", "emil"):
+        hub.made(hub.http.post(f"{LAB}/members", {"pubkey": key(name), "name": name}))
+    hub.made(hub.http.post(f"{LAB}/topics", {"name": "alerts"}))
+    assert hub.http("PUT", f"{LAB}/topics/alerts/subscribers/bert").status == 200
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def dialled(hub, token=None):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = hub.url.replace("http://", "ws://") + PATH
+    with connect(url, additional_headers=headers, compression=None, close_timeout=2) as socket:
+        yield socket
+
+
+@contextmanager
+def linked(hub, name):
+    """A link that is open."""
+    with dialled(hub) as socket:
+        assert introduced(socket, name)["type"] == "hello_ack"
+        say(socket, {"type": "negotiate", "require": ["client_message_id_dedupe"]})
+        assert next_frame(socket)["type"] == "negotiated"
+        yield socket
+
+
+def challenged(socket, name, mesh="lab"):
+    """The broker's challenge to that member."""
+    say(socket, hello(name, mesh))
+    challenge = next_frame(socket)
+    assert challenge["type"] == "challenge"
+    return challenge
+
+
+def introduced(socket, name):
+    """The reply to a valid hello."""
+    say(socket, proof(challenged(socket, name), name))
+    return next_frame(socket)
+
+
+def broker_id(hub):
+    return hub.http.get("/broker/v1/status").body["broker_id"]
+
+
+def say(socket, frame):
+    socket.send(json.dumps(frame))
+
+
+def next_frame(socket, seconds=10):
+    return json.loads(socket.recv(timeout=seconds))
+
+
+def push_of(socket):
+    """The next push; events between are dropped."""
+    while (frame := next_frame(socket))["type"] != "push":
+        assert frame["type"] == "event"
+    return frame
+
+
+def closed(socket):
+    """The code and reason of the close, and the frames before it."""
+    frames = []
+    try:
+        while True:
+            frames.append(next_frame(socket))
+    except ConnectionClosed as error:
+        return error.rcvd.code, error.rcvd.reason, frames
+
+
+def post(hub, name, body, path=ACCEPT):
+    raw = json.dumps(body).encode()
+    headers = signed(name, "POST", path, raw, now_ms(), broker_id(hub))
+    client = hub.connect(None)
+    try:
+        return client("POST", path, raw=raw, headers=headers)
+    finally:
+        client.close()
+
+
+def test_push_reaches_the_member_and_the_ack_ends_it(hub):
+    with linked(hub, "bert") as bert:
+        sent = post(hub, "anna", item("m1", "built", meta={"run": 7})).body
+        push = push_of(bert)
+        assert push == {
+            "type": "push",
+            "message_id": sent["broker_message_id"],
+            "client_message_id": "m1",
+            "mesh": "lab",
+            "topic": "alerts",
+            "destination_kind": "topic",
+            "destination_ref": "alerts",
+            "sender_pubkey": key("anna"),
+            "sender_name": "anna",
+            "priority": "next",
+            "meta": {"run": 7},
+            "body": "built",
+            "reply_to_id": None,
+            "created_at": push["created_at"],
+        }
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+        wait_for(hub, leased=0, waiting=0)
+
+
+def test_push_without_an_ack_comes_again(hub):
+    with linked(hub, "cleo") as cleo:
+        post(hub, "anna", item("m2", "again", to="cleo"))
+        first = push_of(cleo)
+        assert push_of(cleo) == first
+        say(cleo, {"type": "client_ack", "message_ids": [first["message_id"], "unknown"]})
+        wait_for(hub, leased=0, waiting=0)
+
+
+def test_unacked_deliveries_of_a_broken_connection_go_to_the_next(hub):
+    with linked(hub, "cleo") as cleo:
+        post(hub, "anna", item("m3", "held", to="cleo"))
+        push_of(cleo)
+        cleo.socket.close()
+    with linked(hub, "cleo") as cleo:
+        push = push_of(cleo)
+        assert push["body"] == "held"
+        say(cleo, {"type": "client_ack", "message_id": push["message_id"]})
+        wait_for(hub, leased=0, waiting=0)
+
+
+def wait_for(hub, **wanted):
+    deadline = time.monotonic() + 10
+    while True:
+        status = hub.http.get("/broker/v1/status").body
+        if all(status[name] == value for name, value in wanted.items()):
+            return
+        assert time.monotonic() < deadline, status
+
+
+# -- who may come in ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"signature": "0" * 128}, "BAD_SIGNATURE"),
+        ({"nonce": "0" * 32}, "SIGNATURE_USED"),
+        ({"nonce": ""}, "SIGNATURE_VERSION"),
+        ({"mesh": "nowhere"}, "BAD_SIGNATURE"),
+        ({"member": key("bert")}, "BAD_SIGNATURE"),
+        ({"member": key("stranger")}, "NOT_A_MEMBER"),
+    ],
+)
+def test_hello_that_is_not_the_members_ends_the_link(hub, change, code):
+    with dialled(hub) as socket:
+        say(socket, {**proof(challenged(socket, "anna"), "anna"), **change})
+        number, _, frames = closed(socket)
+    assert number == 4401
+    assert frames[-1]["code"] == code
+
+
+def test_hello_of_an_unknown_key_names_the_next_step(hub):
+    with dialled(hub) as socket:
+        say(socket, hello("stranger"))
+        number, _, (frame,) = closed(socket)
+    assert (number, frame["code"]) == (4401, "NOT_A_MEMBER")
+    assert "agentlip mesh add-member" in frame["hint"]
+
+
+def test_hello_with_more_than_it_should_have_or_for_no_mesh_ends_the_link(hub):
+    with dialled(hub) as socket:
+        say(socket, {**hello("anna"), "more": 1})
+        assert closed(socket)[0] == 1008
+    with dialled(hub) as socket:
+        say(socket, proof(challenged(socket, "anna", "nowhere"), "anna", "nowhere"))
+        number, _, frames = closed(socket)
+    assert (number, frames[-1]["code"]) == (1008, "MESH_NOT_FOUND")
+
+
+def test_hello_is_valid_on_its_own_link_only(hub):
+    with dialled(hub) as socket:
+        once = proof(challenged(socket, "anna"), "anna")
+        say(socket, once)
+        assert next_frame(socket)["name"] == "anna"
+    for before in ((), (hello("anna"),)):  # without a challenge, and after another one
+        with dialled(hub) as socket:
+            for frame in (*before, once):
+                say(socket, frame)
+            number, _, frames = closed(socket)
+        assert (number, frames[-1]["code"]) == (4401, "SIGNATURE_USED")
+
+
+def test_hello_for_another_broker_is_refused(hub):
+    with dialled(hub) as socket:
+        challenge = challenged(socket, "anna")
+        say(socket, proof({**challenge, "broker_id": "f" * 32}, "anna"))
+        number, _, frames = closed(socket)
+    assert (number, frames[-1]["code"]) == (4401, "BAD_SIGNATURE")
+
+
+def test_hello_of_version_1_is_refused_unless_a_setting_allows_it(hub, tmp_path):
+    with dialled(hub) as socket:
+        say(socket, hello_v1("anna", now_ms()))
+        assert closed(socket)[2][-1]["code"] == "SIGNATURE_VERSION"
+    settings = SETTINGS.replace("[broker]", "[broker]\nsignature_v1 = true")
+    with serve(tmp_path, settings=settings) as old:
+        furnish(old)
+        once = hello_v1("anna", now_ms())
+        with dialled(old) as socket:
+            say(socket, once)
+            assert next_frame(socket)["type"] == "hello_ack"
+        with dialled(old) as socket:
+            say(socket, once)
+            assert closed(socket)[2][-1]["code"] == "SIGNATURE_USED"
+        with dialled(old) as socket:
+            say(socket, {**hello_v1("anna", now_ms()), "timestamp": 1})
+            assert closed(socket)[2][-1]["code"] == "STALE_SIGNATURE"
+
+
+def test_silence_and_other_frames_before_hello_end_the_link(hub):
+    with dialled(hub) as socket:
+        assert closed(socket)[:2] == (1008, "hello and negotiate did not come in time")
+    with dialled(hub) as socket:
+        say(socket, {"type": "client_ack", "message_id": "x"})
+        assert closed(socket)[0] == 4401
+
+
+def test_token_may_link_for_the_member_it_names_and_others_may_not(hub):
+    frame = {"type": "hello", "mesh": "lab", "member": key("anna")}
+    with dialled(hub, hub.token) as socket:
+        say(socket, frame)
+        assert next_frame(socket)["type"] == "hello_ack"
+    reading = hub.http.post("/api/v1/tokens", {"name": "r", "scopes": ["broker:read"]}).body
+    with dialled(hub, reading["secret"]) as socket:
+        say(socket, frame)
+        assert next_frame(socket)["type"] == "challenge"
+
+
+# -- negotiation -------------------------------------------------------------------------
+
+DEDUPE, PAYLOAD, EPOCH = "client_message_id_dedupe", "max_payload", "key_epoch"
+
+
+@pytest.mark.parametrize(
+    ("require", "code", "reason"),
+    [
+        (["blobs"], 4010, "feature_unavailable: blobs"),
+        ([{"name": DEDUPE, "params": {"version": 3}}], 4011, f"{DEDUPE}.version"),
+        ([{"name": DEDUPE, "params": {"mode": "permanent"}}], 4011, f"{DEDUPE}.mode"),
+        ([{"name": EPOCH, "params": {"max_concurrent_epochs": 101}}], 4012, f"{EPOCH}.max"),
+        ([{"name": PAYLOAD, "params": {"inline_bytes": 65_537}}], 4012, f"{PAYLOAD}.inline_bytes"),
+    ],
+)
+def test_link_without_a_required_feature_is_closed_with_its_code(hub, require, code, reason):
+    with dialled(hub) as socket:
+        introduced(socket, "emil")
+        say(socket, {"type": "negotiate", "require": [DEDUPE, *require], "optional": ["x"]})
+        number, why, frames = closed(socket)
+    assert number == code
+    assert reason in why
+    assert frames[0]["missing_required"] == (["blobs"] if code == 4010 else [])
+    assert frames[0]["supported"][EPOCH] == {"params": {"version": 1, "max_concurrent_epochs": 100}}
+    assert frames[0]["supported"][DEDUPE]["params"]["dedupe_retention_days"] == 365
+
+
+# -- two connections, revocation ---------------------------------------------------------
+
+
+def test_newer_connection_replaces_the_older_with_4003(hub):
+    with linked(hub, "dora") as older, linked(hub, "dora"):
+        assert closed(older)[:2] == (4003, "replaced_by_newer_connection")
+
+
+def test_older_connection_stays_and_the_newer_is_refused_with_4004(hub):
+    hub.http.patch(LAB, {"concurrency": "prefer_oldest"})
+    try:
+        with linked(hub, "dora") as older, dialled(hub) as newer:
+            introduced(newer, "dora")
+            say(newer, {"type": "negotiate"})
+            assert closed(newer)[:2] == (4004, "member_already_connected")
+            post(hub, "anna", item("m4", "older", to="dora"))
+            push = push_of(older)
+            say(older, {"type": "client_ack", "message_id": push["message_id"]})
+    finally:
+        hub.http.patch(LAB, {"concurrency": "prefer_newest"})
+
+
+def test_signed_change_is_refused_again_after_kill_9(tmp_path):
+    """A replay of it can't undo later changes with it."""
+    with serve(tmp_path, settings=SETTINGS) as hub:
+        furnish(hub)
+        path = f"{LAB}/topics/alerts/subscribers/{key('bert')}"
+        left = signed("bert", "DELETE", path, b"", now_ms(), broker_id(hub))
+        raw = json.dumps(item("r1", to="bert")).encode()
+        sent = signed("anna", "POST", ACCEPT, raw, now_ms(), broker_id(hub))
+        client = hub.connect(None)
+        assert client("DELETE", path, headers=left).body == {"changed": True}
+        assert client.post(ACCEPT, raw=raw, headers=sent).status == 201
+        client.close()
+        assert hub.http("PUT", path).status == 200
+        hub.kill()
+        hub.start()
+        client = hub.connect(None)
+        again = client("DELETE", path, headers=left), client.post(ACCEPT, raw=raw, headers=sent)
+        for answer in again:
+            assert (answer.status, answer.body["code"]) == (401, "SIGNATURE_USED")
+        client.close()
+        assert key("bert") in hub.http.get(f"{LAB}/topics").body["places"][0]["subscribers"]
+
+
+def test_revoked_member_gets_an_event_is_closed_and_stays_out(hub):
+    with linked(hub, "emil") as emil:
+        assert hub.http("DELETE", f"{LAB}/members/emil").status == 200
+        code, reason, frames = closed(emil)
+    assert (code, reason) == (4401, "member_revoked")
+    assert frames[-1]["event"] == "member_revoked"
+    with dialled(hub) as socket:
+        say(socket, proof(challenged(socket, "emil"), "emil"))
+        assert closed(socket)[2][-1]["code"] == "MEMBER_REVOKED"
+    assert post(hub, "emil", item("m5")).body["code"] == "MEMBER_REVOKED"
+
+
+# -- bad frames, busy receivers ----------------------------------------------------------
+
+
+def test_invalid_frame_is_answered_and_changes_nothing(hub):
+    with linked(hub, "bert") as bert:
+        for frame in ({"type": "nonsense"}, {"type": "client_ack", "message_ids": 1}, [], "x"):
+            say(bert, frame)
+            assert next_frame(bert)["type"] == "error"
+        bert.send("{")
+        assert next_frame(bert)["type"] == "error"
+        say(bert, {"type": "client_ack", "message_id": "bmsg_1", "surprise": 1})
+        assert "surprise" in next_frame(bert)["error"]
+        say(bert, {"type": "hello", "mesh": "lab", "member": key("bert")})
+        assert next_frame(bert)["type"] == "error"
+        post(hub, "anna", item("m6", "still here", to="bert"))
+        push = push_of(bert)
+        assert push["body"] == "still here"
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+
+
+def test_busy_member_receives_only_urgent_messages(hub):
+    with linked(hub, "bert") as bert:
+        say(bert, {"type": "status", "status": "dnd"})
+        say(bert, {"type": "nonsense"})
+        next_frame(bert)  # answered in order: the status is known now
+        post(hub, "anna", item("m7", "later", to="bert"))
+        post(hub, "anna", item("m8", "urgent", to="bert", priority="now"))
+        push = push_of(bert)
+        assert push["body"] == "urgent"
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+        say(bert, {"type": "status", "status": "idle"})
+        push = push_of(bert)
+        assert push["body"] == "later"
+        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
+
+
+# -- kill -9 -----------------------------------------------------------------------------
+
+
+def test_killed_in_the_middle_again_and_again_nothing_is_lost_or_stored_twice(tmp_path):
+    """Accepted sends are delivered; the others are sent again under their ids."""
+    with serve(tmp_path, settings=SETTINGS) as hub:
+        furnish(hub)
+        waiting = [[f"k{n}-{m}" for m in range(10)] for n in range(400)]
+        accepted, got = {}, {}
+        for round_ in range(6):
+            killer = threading.Thread(target=kill_amid, args=(hub, accepted, random.Random(round_)))
+            killer.start()
+            with (
+                contextlib.suppress(OSError, HTTPException, ConnectionClosed),
+                linked(hub, "bert") as bert,
+            ):
+                while waiting:
+                    send_batch(hub, waiting[0], accepted)
+                    waiting.pop(0)
+                    take(bert, got, 0.001)
+            killer.join()
+            hub.start()
+        send_batch(hub, waiting[0], accepted)
+        with linked(hub, "bert") as bert:
+            while take(bert, got, 2):
+                pass
+        assert {id_: {message_id} for id_, message_id in accepted.items()} == got
+        assert hub.http.post("/broker/v1/orphans").body == {"orphans": []}
+
+
+def kill_amid(hub, accepted, chance):
+    """After some more were accepted, and a moment in which anything may be under way."""
+    wanted = len(accepted) + chance.randint(10, 60)
+    until(lambda: len(accepted) >= wanted, what="a load to be killed in")
+    threading.Event().wait(chance.uniform(0, 0.02))
+    hub.kill()
+
+
+def test_a_writer_that_is_killed_again_and_again_costs_no_message(tmp_path):
+    """Accepted sends are delivered once; the others are sent again under their ids."""
+    with serve(tmp_path, "--no-limits", settings=SETTINGS) as hub:
+        furnish(hub)
+        accepted, got = {}, {}
+        with linked(hub, "bert") as bert:
+            for round_ in range(8):
+                killer = threading.Timer(0.02 + 0.02 * round_, kill_writer, [hub])
+                killer.start()
+                for part in range(15):
+                    ids = [f"w{round_}-{part}-{number}" for number in range(10)]
+                    until(lambda ids=ids: sent_whole(hub, ids, accepted), what="a writer again")
+                    take(bert, got, 0.001)
+                killer.join()
+            while len(got) < len(accepted):
+                assert take(bert, got, 20), "an accepted message is not delivered"
+        assert {id_: {message_id} for id_, message_id in accepted.items()} == got
+
+
+def kill_writer(hub):
+    """The process that writes; one that is just being started is left alone."""
+    for number in Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b"writerchild" in Path(f"/proc/{number}/cmdline").read_bytes():
+                os.kill(int(number), signal.SIGKILL)
+
+
+def sent_whole(hub, ids, accepted):
+    """Whether every one was answered; those that were not are sent again under their ids."""
+    batch = {"items": [item(id_, id_, to="bert") for id_ in ids]}
+    answer = post(hub, "anna", batch, "/broker/v1/accept/batch")
+    if answer.status == 503:
+        return False
+    results = answer.body["results"]
+    for id_, result in zip(ids, results, strict=True):
+        if result["status"] != 503:
+            accepted.setdefault(id_, result["body"]["broker_message_id"])
+    return all(result["status"] in (200, 201) for result in results)
+
+
+def send_batch(hub, ids, accepted):
+    batch = {"items": [item(id_, id_, to="bert") for id_ in ids]}
+    answer = post(hub, "anna", batch, "/broker/v1/accept/batch")
+    for id_, result in zip(ids, answer.body["results"], strict=True):
+        assert result["status"] in (200, 201)
+        assert (
+            accepted.setdefault(id_, result["body"]["broker_message_id"])
+            == (result["body"]["broker_message_id"])
+        )
+
+
+def take(socket, got, seconds):
+    """What has come within that time, acked; how many it were."""
+    count = 0
+    try:
+        while True:
+            frame = next_frame(socket, seconds)
+            if frame["type"] == "push":
+                count += 1
+                got.setdefault(frame["client_message_id"], set()).add(frame["message_id"])
+                say(socket, {"type": "client_ack", "message_id": frame["message_id"]})
+    except TimeoutError:
+        return count

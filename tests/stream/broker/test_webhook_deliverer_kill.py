@@ -1,0 +1,138 @@
+"""Webhooks of meshes, served: a receiver that fails, hangs and dies, and kill -9 of the appliance;
+every message is taken once it can be, under one id, and its row goes only then."""
+
+import json
+import threading
+
+import pytest
+from standardwebhooks import Webhook
+
+from tests.support.broker import item, key
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
+from tests.support.until import until
+from tests.support.webhook_receiver import webhook_receiver
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = """
+[broker]
+deliver_seconds = 0.05
+retry_seconds_max = 0.2
+"""
+
+
+class Mesh:
+    """Mesh `lab` with anna, and a topic that a webhook is subscribed to."""
+
+    def __init__(self, hub, url):
+        self.hub = hub
+        root = "/broker/v1/meshes"
+        post = hub.http.post
+        assert post(root, {"slug": "lab"}).status == 201
+        assert post(f"{root}/lab/members", {"pubkey": key("anna"), "name": "anna"}).status == 201
+        assert post(f"{root}/lab/topics", {"name": "alerts"}).status == 201
+        made = hub.made(post(f"{root}/lab/webhooks", {"url": url}))
+        self.secret, self.id = made["secret"], made["webhook"]["id"]
+        self.path = f"{root}/lab/webhooks/{self.id}"
+        subscribe = f"{root}/lab/topics/alerts/subscribers/webhook:{self.id}"
+        assert hub.http("PUT", subscribe).status == 200
+
+    def send(self, id_):
+        """The id under which the broker keeps it."""
+        who = {"X-Agentlip-Member": key("anna")}
+        made = self.hub.http.post("/broker/v1/accept", item(id_, f"body {id_}"), headers=who)
+        return self.hub.made(made)["broker_message_id"]
+
+    def waiting(self):
+        return self.hub.http.get(f"{self.path}/deliveries").body["deliveries"]
+
+    def reasons(self):
+        return " ".join(row["last_error"] or "" for row in self.waiting())
+
+
+def test_webhook_delivery_survives_kills_of_both_sides(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS)
+    released = threading.Event()
+    try:
+        hub.start()
+        with webhook_receiver() as first:
+            first.answer = lambda _got: (500, {})
+            mesh = Mesh(hub, first.url)
+            sent = [mesh.send(f"a{number}") for number in range(10)]
+            until(lambda: len(first.got) > 3, 20, "calls that fail")
+            until(lambda: "responded with 500" in mesh.reasons(), 20, "their errors")
+            first.answer = lambda _got: (released.wait(30), (204, {}))[1]
+            before = len(first.got)
+            until(lambda: len(first.got) > before, 20, "a call that hangs")
+            hub.kill()
+            hub.start()
+            assert {row["message_id"] for row in mesh.waiting()} == set(sent)
+            until(lambda: len(first.got) > before + 1, 20, "it is called again")
+            hub.kill()
+            released.set()
+            assert set(first.ids) <= set(sent)
+        hub.start()  # and the receiver is down
+        sent += [mesh.send(f"b{number}") for number in range(5)]
+        until(lambda: "refused the connection" in mesh.reasons(), 20, "calls that cannot connect")
+        assert hub.http.get(mesh.path).body["webhook"]["failing_since"]
+        hub.kill()
+        hub.start()
+        with webhook_receiver() as second:
+            changed = hub.http.patch(mesh.path, {"url": second.url, "enabled": True})
+            assert changed.status == 200, changed
+            until(lambda: not mesh.waiting(), 30, "all were taken")
+            assert sorted(second.ids) == sorted(sent)
+            for got in second.got:
+                payload = Webhook(mesh.secret).verify(got.body, got.headers)
+                assert payload["message_id"] == got.headers["webhook-id"]
+            assert hub.http.get(mesh.path).body["webhook"]["failing_since"] is None
+            assert hub.http.post("/broker/v1/orphans").body == {"orphans": []}
+            hub.kill()
+            hub.start()
+            last = mesh.send("c")
+            until(lambda: second.ids[-1] == last, 20, "only what is new comes")
+            assert len(second.got) == len(sent) + 1
+    finally:
+        released.set()
+        hub.kill()
+
+
+def test_a_webhooks_life_from_the_command_line(tmp_path):
+    hub = ServedHub(tmp_path, settings=SETTINGS)
+
+    def run(*arguments):
+        return agentlip("mesh", *arguments, cwd=hub.workspace)
+
+    try:
+        hub.start()
+        with webhook_receiver() as receiver:
+            mesh = Mesh(hub, receiver.url)
+            assert run("remove-webhook", "lab", f"webhook:{mesh.id}").code == 0
+            secret_file = tmp_path / "secret.txt"
+            secret_file.write_text("whsec_" + "A" * 32 + "\n")
+            added = run("add-webhook", "lab", receiver.url, "--secret-file", secret_file)
+            named, secret = added.out.split()
+            assert secret == "whsec_" + "A" * 32
+            assert run("subscribe", "lab", "alerts", named).code == 0
+            receiver.answer = lambda _got: (410, {})
+            message = mesh.send("m1")
+            until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
+            (row,) = json.loads(run("webhook-deliveries", "lab", named, "--json").out)
+            assert (row["message_id"], row["attempts"]) == (message, 1)
+            assert "410" in run("webhook-deliveries", "lab", named).out
+            assert "410" in json.loads(run("webhooks", "lab", "--json").out)[0]["disabled_because"]
+            receiver.answer = lambda _got: (204, {})
+            updated = run("update-webhook", "lab", named, "--enable", "--new-secret")
+            state, new_secret = updated.out.splitlines()
+            assert state == f"{named} is on"
+            until(lambda: len(receiver.got) == 2, 20, "it goes on")
+            for row in (secret, new_secret):
+                Webhook(row).verify(receiver.got[1].body, receiver.got[1].headers)
+            assert receiver.ids == [message, message]
+            assert run("update-webhook", "lab", named).code == 1
+            refused = run("add-webhook", "lab", "http://169.254.169.254/latest")
+            assert refused.code == 1
+            assert "[webhooks]" in refused.err
+    finally:
+        hub.kill()

@@ -1,0 +1,149 @@
+"""Durable streams of a served appliance survive kills."""
+
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from tests.support.courier import (
+    TOML,
+    enqueue,
+    envelope,
+    opened,
+    receive_frame,
+    send,
+    stats,
+    subscribed,
+)
+from tests.support.hubprocess import HubProcess, served
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+
+INBOXES = """
+[[courier.streams]]
+pattern = "agents/Dur/*"
+durable = true
+"""
+
+
+def children(hub, holding):
+    numbers = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
+    commands = {int(number): Path(f"/proc/{number}/cmdline").read_text() for number in numbers}
+    return [number for number, line in commands.items() if holding in line]
+
+
+def accepted(hub, stream, id_):
+    try:
+        return enqueue(hub, stream, id_)["ids"] == [id_]
+    except HTTPError:
+        return False
+
+
+def rows(hub, table="journal"):
+    with sqlite3.connect(f"file:{hub.datadir.database('courier')}?mode=ro", uri=True) as database:
+        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+def stream_exists(hub, stream):
+    return stream in [row["id"] for row in hub.request("GET", "/v1/stats")["streams"]]
+
+
+def test_durable_streams_survive_kill_9_and_boot_id_changes(tmp_path):
+    (tmp_path / "agentlip.toml").write_text(TOML)
+    hub = HubProcess(tmp_path, "--no-limits")
+    hub.start()
+    try:
+        first = enqueue(hub, "durable/a", *(f"e{number}" for number in range(50)))
+        enqueue(hub, "durable/a", "late", delayMs=60_000)
+        enqueue(hub, "durable/a", "k1", "k2", partitionKey="k")
+        enqueue(hub, "memory/a", "m")
+        with subscribed(hub, "durable/a", "&credit=40") as consumer:
+            ids = [receive_frame(consumer)["deliver"]["id"] for _ in range(40)]
+            send(consumer, ack=ids[:20])
+            send(consumer, nack=ids[20], mode="reject", error="no")
+            until(lambda: stats(hub, "durable/a")["dead"] == 1, 10, "it is a dead letter")
+            until(lambda: rows(hub) == 33, 10, "the acks are written")
+            hub.kill()
+        hub.start()
+        figures = stats(hub, "durable/a")
+        assert (figures["ready"], figures["delayed"], figures["inflight"], figures["dead"]) == (
+            31,
+            1,
+            0,
+            1,
+        )
+        assert figures["boot_id"] != first["boot_id"]
+        with subscribed(hub, "durable/a", "&credit=40") as consumer:
+            redelivered = [receive_frame(consumer)["deliver"]["id"] for _ in range(30)]
+        assert redelivered == [f"e{number}" for number in range(21, 50)] + ["k1"]
+        dead = hub.request("GET", "/v1/peek?stream=durable/a&state=dead")["envelopes"][0]
+        assert (dead["reason"], dead["error"]) == ("rejected", "no")
+        assert not stream_exists(hub, "memory/a")
+    finally:
+        hub.stop()
+
+
+def test_pauses_acked_ids_and_latest_survive_kill_9(tmp_path):
+    (tmp_path / "agentlip.toml").write_text(TOML + INBOXES)
+    hub = HubProcess(tmp_path, "--no-limits")
+    hub.start()
+    try:
+        enqueue(hub, "durable/d", "done", "waits")
+        enqueue(hub, "agents/Dur/inbox", "seen")
+        enqueue(hub, "agents/Mem/outbox", "m")
+        for stream in ("durable/d", "agents/Dur/inbox"):
+            with subscribed(hub, stream, "&credit=1") as consumer:
+                send(consumer, ack=receive_frame(consumer)["deliver"]["id"])
+        assert hub.request("POST", "/v1/streams/pause", {"stream": "durable/d"})["paused"]
+        until(lambda: rows(hub, "paused") == 1 and rows(hub) == 1, 10, "both are written")
+        hub.kill()
+        hub.start()
+        assert enqueue(hub, "durable/d", "done", "new")["duplicates"] == 1
+        figures = stats(hub, "durable/d")
+        assert (figures["paused"], figures["ready"]) == (True, 2)
+        view = hub.request("GET", "/v1/snapshot?view=latestPerAgent")["rows"]
+        assert [(row["addr"], row["env"]["id"]) for row in view] == [("agents/Dur/inbox", "seen")]
+    finally:
+        hub.stop()
+
+
+def test_killed_journal_writer_loses_no_confirmed_envelope(tmp_path):
+    (tmp_path / "agentlip.toml").write_text(TOML)
+    with served(tmp_path, "--no-limits") as hub:
+        enqueue(hub, "durable/w", "before")
+        (writer,) = children(hub, "writerchild")
+        os.kill(writer, signal.SIGKILL)
+        until(lambda: children(hub, "writerchild") not in ([], [writer]), 20, "another writer")
+        until(lambda: accepted(hub, "durable/w", "after"), 20, "envelopes are accepted again")
+        with subscribed(hub, "durable/w", "&credit=9") as consumer:
+            ids = [receive_frame(consumer)["deliver"]["id"] for _ in range(2)]
+            assert ids == ["before", "after"]
+            send(consumer, ack=ids)
+            until(lambda: rows(hub) == 0, 10, "the acks are written")
+
+
+def test_confirmed_envelopes_survive_kill_9_while_publishing(tmp_path):
+    (tmp_path / "agentlip.toml").write_text(TOML)
+    hub = HubProcess(tmp_path, "--no-limits")
+    hub.start()
+    confirmed = []
+    try:
+        with opened(hub, "/v1/publish") as socket_:
+            for number in range(300):
+                send(socket_, seq=number, to="durable/b", envelope=envelope(f"e{number}"))
+            while len(confirmed) < 100:
+                confirmed = range(receive_frame(socket_)["accepted"] + 1)
+            hub.kill()
+        hub.start()
+        depth = stats(hub, "durable/b")["ready"]
+        assert depth >= len(confirmed)
+        with subscribed(hub, "durable/b", "&credit=300") as socket_:
+            ids = [receive_frame(socket_)["deliver"]["id"] for _ in range(depth)]
+        assert ids == [f"e{number}" for number in range(depth)]
+    finally:
+        hub.stop()

@@ -1,0 +1,58 @@
+"""Live views on a served appliance, on a socket and as server-sent events."""
+
+import socket
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from tests.support.courier import (
+    enqueue,
+    opened,
+    receive_frame,
+    send,
+)
+from tests.support.until import until
+
+
+def test_live_view_on_a_socket_is_limited_by_credit(hub):
+    with opened(hub, "/v1/live?view=latestPerAgent&credit=1&filter=agents/L*") as viewer:
+        hello = receive_frame(viewer)
+        assert hello["connected"] is True
+        enqueue(hub, "agents/Lu/inbox", "a")
+        assert receive_frame(viewer)["op"] == "add"
+        enqueue(hub, "agents/Lu/inbox", "b")
+        enqueue(hub, "agents/Xi/inbox", "b")
+        enqueue(hub, "agents/Lu/inbox", "c")
+        with pytest.raises(TimeoutError):
+            receive_frame(viewer, 0.3)
+        send(viewer, credit=5)
+        change = receive_frame(viewer)
+        assert (change["addr"], change["env"]["id"], change["op"]) == (
+            "agents/Lu/inbox",
+            "c",
+            "update",
+        )
+        assert change["watermark"] > hello["watermark"]
+        send(viewer, credit=-1)
+        assert receive_frame(viewer)["error"]["code"] == 400
+
+
+def test_live_view_as_server_sent_events(hub):
+    host, port = hub.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(
+            f"GET /v1/live?view=latestPerAgent HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        )
+        lines = connection.makefile("rb")
+        until(lambda: b"connected" in lines.readline(), 10, "the first event")
+        enqueue(hub, "agents/Se/inbox", "a")
+        until(lambda: b"agents/Se/inbox" in lines.readline(), 10, "the change")
+
+
+def test_unknown_view_or_query_parameter_is_an_error(hub):
+    with opened(hub, "/v1/live?view=nothing") as viewer:
+        assert receive_frame(viewer)["error"]["code"] == 404
+    for path in ("/v1/subscribe", "/v1/subscribe?stream=a&odd=1", "/v1/subscribe?stream=a&token=x"):
+        with pytest.raises(InvalidStatus) as refused, opened(hub, path):
+            pass
+        assert refused.value.response.status_code == 400

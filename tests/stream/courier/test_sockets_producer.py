@@ -1,0 +1,64 @@
+"""Producers on a served appliance: confirmations, errors, full streams."""
+
+import json
+
+import pytest
+
+from tests.support.courier import (
+    envelope,
+    opened,
+    receive_frame,
+    send,
+    stats,
+    subscribed,
+)
+
+
+def test_publishing_is_confirmed_cumulatively(hub, stream):
+    with opened(hub, "/v1/publish") as publisher:
+        send(publisher, seq=1, to=stream, envelope=envelope("a"))
+        assert receive_frame(publisher) == {"accepted": 1}
+        frames = [{"seq": n, "to": stream, "envelope": envelope(f"e{n}")} for n in range(2, 8)]
+        publisher.send(json.dumps(frames))
+        assert receive_frame(publisher) == {"accepted": 7}
+    assert stats(hub, stream)["depth"] == 7
+
+
+def test_error_frames_have_the_seq_of_the_envelope(hub, stream):
+    with opened(hub, "/v1/publish") as publisher:
+        bad = envelope("b")
+        del bad["payload"]
+        frames = [
+            {"seq": 1, "to": stream, "envelope": envelope("a")},
+            {"seq": 2, "to": stream, "envelope": bad},
+            {"seq": 3, "to": stream, "envelope": envelope("c")},
+        ]
+        publisher.send(json.dumps(frames))
+        error = receive_frame(publisher)["error"]
+        assert (error["seq"], error["code"], error["field"]) == (2, 400, "envelope.payload")
+        assert receive_frame(publisher) == {"accepted": 3}
+        publisher.send("nonsense")
+        assert receive_frame(publisher)["error"]["code"] == 400
+    assert stats(hub, stream)["depth"] == 2
+
+
+def test_full_stream_refuses_envelopes_that_do_not_fit(hub):
+    with opened(hub, "/v1/publish") as publisher:
+        frames = [{"seq": n, "to": "tiny/a", "envelope": envelope(f"e{n}")} for n in range(5)]
+        publisher.send(json.dumps(frames))
+        errors = [receive_frame(publisher)["error"] for _ in range(2)]
+        assert [(error["code"], error["seq"]) for error in errors] == [(429, 3), (429, 4)]
+        assert receive_frame(publisher) == {"accepted": 2}
+
+
+def test_blocking_stream_waits_for_capacity(hub):
+    stream = "patient/a"
+    with opened(hub, "/v1/publish") as publisher, subscribed(hub, stream) as other:
+        send(publisher, seq=1, to=stream, envelope=envelope("a"))
+        assert receive_frame(publisher) == {"accepted": 1}
+        send(publisher, seq=2, to=stream, envelope=envelope("b"))
+        with pytest.raises(TimeoutError):
+            receive_frame(publisher, 0.3)
+        send(other, credit=1)
+        send(other, ack=receive_frame(other)["deliver"]["id"])
+        assert receive_frame(publisher) == {"accepted": 2}

@@ -1,0 +1,224 @@
+"""Requests on a socket: the verbs of HTTP, answered in order, with the same errors and keys."""
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.socketclient import SocketClient
+
+
+@pytest.fixture
+def client(hub, connect):
+    client = connect()
+    client.hello(hub.head, subscriptions={})
+    return client
+
+
+def message(topic_id, content="x"):
+    return {"topic_id": topic_id, "sender": "s", "content_raw": content}
+
+
+def request(number, op, data):
+    return {"type": "request", "id": number, "op": op, "data": data}
+
+
+def test_every_operation_responds_as_over_http(hub, client):
+    channel = client.request("channel.create", {"name": "by socket", "description": "d"})
+    assert (channel["status"], channel["replayed"]) == (201, False)
+    channel_id = channel["body"]["channel"]["id"]
+    topic = client.request("topic.create", {"channel_id": channel_id, "title": "t"})
+    topic_id = topic["body"]["topic"]["id"]
+    renamed = client.request("topic.rename", {"topic_id": topic_id, "title": "u"})
+    assert (renamed["status"], renamed["body"]["topic"]["title"]) == (200, "u")
+    made = client.request("message.create", message(topic_id), number="any id")
+    assert (made["type"], made["id"], made["status"]) == ("response", "any id", 201)
+    message_id = made["body"]["message"]["id"]
+    edit = {"message_id": message_id, "content_raw": "y", "expected_version": 1}
+    assert client.request("message.edit", edit)["body"]["message"]["version"] == 2
+    conflict = client.request("message.edit", edit)
+    over_http = hub.http.patch(
+        f"/api/v1/messages/{message_id}", {"op": "edit", "content_raw": "y", "expected_version": 1}
+    )
+    assert conflict["status"] == over_http.status == 409
+    assert conflict["body"] == {k: v for k, v in over_http.body.items() if k != "request_id"}
+    delete = {"message_id": message_id, "actor": "s"}
+    assert client.request("message.delete", delete)["body"]["message"]["deleted_by"] == "s"
+    repeated = client.request("message.delete", delete)
+    assert (repeated["status"], repeated["body"]["event_id"]) == (200, None)
+
+
+def test_five_hundred_concurrent_requests_are_answered_in_order(hub, client, ids):
+    start = hub.head
+    requests = []
+    for n in range(500):
+        data = message(ids[1], f"{n}") if n % 7 else message("topic_nowhere")
+        requests.append(request(n, "message.create", data))
+    client.send(*requests)
+    answers = [client.recv() for _ in range(500)]
+    assert [answer["id"] for answer in answers] == list(range(500))
+    assert [answer["status"] for answer in answers] == [201 if n % 7 else 404 for n in range(500)]
+    made = [answer["body"]["event_id"] for answer in answers if answer["status"] == 201]
+    assert made == list(range(start + 1, start + 1 + len(made)))
+
+
+def test_request_can_use_results_of_the_previous_one(hub, client, ids):
+    message_id = hub.send(ids[1])["message"]["id"]
+    verbs = [
+        ("message.create", message(ids[1], "first")),
+        ("message.edit", {"message_id": message_id, "content_raw": "1"}),
+        ("message.create", message(ids[1], "second")),
+        ("message.edit", {"message_id": message_id, "content_raw": "2", "expected_version": 2}),
+        ("message.delete", {"message_id": message_id, "actor": "a", "expected_version": 3}),
+        ("message.edit", {"message_id": message_id, "content_raw": "3"}),
+    ]
+    client.send(
+        *(
+            {"type": "request", "id": n, "op": op, "data": data}
+            for n, (op, data) in enumerate(verbs)
+        )
+    )
+    answers = [client.recv() for _ in verbs]
+    assert [answer["status"] for answer in answers] == [201, 200, 201, 200, 200, 400]
+    events = [answer["body"]["event_id"] for answer in answers[:-1]]
+    assert events == sorted(events)
+
+
+def test_keys_work_over_socket_http_and_batch_alike(hub, client, ids):
+    command = message(ids[1], "once")
+    first = client.request("message.create", command, idempotency_key="shared")
+    repeated = client.request("message.create", command, idempotency_key="shared")
+    assert (first["replayed"], repeated["replayed"]) == (False, True)
+    assert repeated["body"] == first["body"]
+    over_http = hub.http.post("/api/v1/messages", command, headers={"Idempotency-Key": "shared"})
+    assert over_http.headers["idempotency-replayed"] == "true"
+    assert over_http.body == first["body"]
+    batch = {"messages": [{**command, "idempotency_key": "shared"}]}
+    results = hub.http.post("/api/v1/messages/batch", batch).body["results"]
+    assert results == [{**first["body"], "replayed": True}]
+    other = client.request("message.create", message(ids[1], "o"), idempotency_key="shared")
+    assert (other["status"], other["body"]["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    for op, data in (
+        ("channel.create", {"name": "keyed"}),
+        ("topic.create", {"channel_id": ids[0], "title": "keyed"}),
+        ("topic.rename", {"topic_id": ids[1], "title": "renamed"}),
+    ):
+        answers = [client.request(op, data, idempotency_key="k") for _ in range(2)]
+        assert answers[1]["replayed"], op
+        assert answers[0]["body"] == answers[1]["body"], op
+
+
+WRONG = {
+    "unknown operation": ("message.shout", {}, 400),
+    "a read": ("message.list", {}, 400),
+    "no data": ("message.create", None, 400),
+    "data is a list": ("message.create", [], 400),
+    "data is text": ("channel.create", "x", 400),
+    "a field is missing": ("message.create", {"topic_id": "t", "sender": "s"}, 400),
+    "a field is null": ("message.create", {**message("t"), "sender": None}, 400),
+    "a field is a number": ("message.create", {**message("t"), "content_raw": 1}, 400),
+    "no sender": ("message.create", {**message("t"), "sender": ""}, 400),
+    "an id with a space": ("message.create", message("a b"), 400),
+    "NUL in the content": ("message.create", message("t", "a\0b"), 400),
+    "NUL in a name": ("channel.create", {"name": "a\0b"}, 400),
+    "NUL in a title": ("topic.create", {"channel_id": "c", "title": "\0"}, 400),
+    "NUL in an actor": ("message.delete", {"message_id": "m", "actor": "\0"}, 400),
+    "too long a name": ("channel.create", {"name": "x" * 101}, 400),
+    "too much content": ("message.create", message("t", "\u00e9" * 32_769), 400),
+    "unknown topic": ("message.create", message("topic_nowhere"), 404),
+    "unknown message": ("message.edit", {"message_id": "nobody", "content_raw": "x"}, 404),
+    "unknown channel": ("topic.create", {"channel_id": "nobody", "title": "x"}, 404),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_carry_the_id_of_the_request(hub, client, name):
+    op, data, status = WRONG[name]
+    head = hub.head
+    answer = client.request(op, data, number=name)
+    assert (answer["type"], answer["id"], answer["status"]) == ("response", name, status)
+    assert set(answer["body"]) >= {"error", "code", "details", "hint"}
+    assert answer["body"]["hint"]
+    assert hub.head == head
+
+
+SAME = {
+    "a field is missing": ("message.create", {"sender": "s", "content_raw": "x"}),
+    "a field of another type": ("message.create", {**message("t"), "sender": 7}),
+    "NUL": ("message.create", message("t", "a\0b")),
+    "no object": ("channel.create", []),
+    "an integer beyond 64 bits": (
+        "attachment.add",
+        {"kind": "k", "value_json": {"deep": [{"number": 2**64}]}},
+    ),
+    "NUL in the name of a field": ("attachment.add", {"kind": "k", "value_json": {"\0": 1}}),
+}
+ROUTES = {
+    "message.create": "/api/v1/messages",
+    "channel.create": "/api/v1/channels",
+    "attachment.add": "/api/v1/topics/{topic}/attachments",
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_errors_are_the_same_as_over_http(hub, client, ids, name):
+    op, data = SAME[name]
+    over_http = hub.http.post(ROUTES[op].format(topic=ids[1]), data)
+    if op == "attachment.add":
+        data = {**data, "topic_id": ids[1]}
+    answer = client.request(op, data)
+    assert answer["status"] == over_http.status == 400
+    assert answer["body"] == {k: v for k, v in over_http.body.items() if k != "request_id"}
+    assert answer["body"]["details"].keys() >= {"field", "path", "problem"}
+
+
+@pytest.mark.parametrize("version", [True, "1", 1.0, 0, -1, 2**63, 2**70, [], {}])
+@pytest.mark.parametrize("op", ["message.edit", "message.delete"])
+def test_a_version_is_an_integer_from_one(hub, client, ids, op, version):
+    message_id = hub.send(ids[1])["message"]["id"]
+    data = {"message_id": message_id, "content_raw": "x", "actor": "a", "expected_version": version}
+    answer = client.request(op, data)
+    assert (answer["status"], answer["body"]["code"]) == (400, "INVALID_INPUT")
+    assert hub.rows("SELECT version FROM messages WHERE id = ?", message_id) == [(1,)]
+
+
+def test_null_expected_version_is_not_checked(hub, client, ids):
+    message_id = hub.send(ids[1])["message"]["id"]
+    data = {"message_id": message_id, "content_raw": "x", "expected_version": None}
+    assert client.request("message.edit", data)["status"] == 200
+
+
+@pytest.mark.parametrize("number", [0, -5, 2**53, 2**63, -(2**70), "", "x" * 128, '\u00fc\u2028"'])
+def test_response_has_the_id_of_its_request(client, number):
+    assert client.request("none", {}, number=number)["id"] == number
+
+
+@pytest.mark.parametrize("number", [None, 1.5, True, [1], "x" * 129])
+def test_invalid_request_id_gets_an_error_without_id(client, ids, number):
+    answer = client.request("message.create", message(ids[1]), number=number)
+    assert (answer["type"], answer["code"]) == ("error", "INVALID_INPUT")
+    assert client.request("message.create", message(ids[1]))["status"] == 201, "still there"
+
+
+def test_sql_is_ordinary_text(hub, client, ids):
+    evil = "'; DROP TABLE messages; --"
+    made = client.request("message.create", {**message(ids[1], evil), "sender": evil})
+    assert made["body"]["message"]["content_raw"] == evil
+    assert made["body"]["message"]["sender"] == evil
+
+
+def test_the_rate_limit_counts_every_request(tmp_path):
+    settings = "[limits]\nper_connection = 20\nglobal = 0\n"
+    with serve(tmp_path, settings=settings, limits=True) as hub:
+        topic_id = hub.channel_with_topic("limited")[1]
+        with SocketClient(hub.port, hub.token) as client:
+            client.hello(hub.head, subscriptions={})
+            client.send(*(request(n, "message.create", message(topic_id)) for n in range(100)))
+            answers = [client.recv() for _ in range(100)]
+            refused = [answer for answer in answers if answer["status"] == 429]
+            assert len(refused) >= 60, "at most two windows could be used"
+            body = refused[0]["body"]
+            assert body["code"] == "RATE_LIMITED"
+            assert body["details"]["limit"] == 20
+            assert 0 < body["details"]["retry_after"] <= 1
+            client.send(*[{"type": "rubbish"}] * 100)
+            error_body = [client.recv()["code"] for _ in range(100)]
+            assert error_body.count("RATE_LIMITED") >= 60, "rubbish costs as much"

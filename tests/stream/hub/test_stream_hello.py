@@ -1,0 +1,198 @@
+"""The first frame: its filter, its cursor, and which frames are refused."""
+
+import json
+
+import pytest
+
+from tests.support.socketclient import BINARY, SocketClient, frame, text
+
+
+def ids(client, head):
+    return client.events_until(head)
+
+
+def test_hello_ok_has_the_instance_and_the_end_of_the_log(hub, connect):
+    hello = connect().hello(hub.head)
+    health = hub.http.get("/health").body
+    assert hello == {
+        "type": "hello_ok",
+        "replay_until": hub.head,
+        "latest_event_id": hub.head,
+        "instance_id": health["instance_id"],
+        "epoch": health["epoch"],
+        "protocol_version": "v1",
+    }
+
+
+def test_missing_subscriptions_select_everything(hub, connect, ids):
+    client = connect()
+    client.hello()
+    assert client.events_until(hub.head) == [
+        row[0] for row in hub.rows("SELECT event_id FROM events ORDER BY event_id")
+    ]
+    event_id = hub.send(ids[1])["event_id"]
+    assert client.recv()["event_id"] == event_id
+
+
+def test_empty_subscriptions_select_nothing(hub, connect, ids):
+    everything, nothing, empty = connect(), connect(), connect()
+    for client, more in ((everything, {}), (nothing, {"subscriptions": {}})):
+        client.hello(hub.head, **more)
+    empty.hello(0, subscriptions={"channels": [], "topics": []})
+    event_id = hub.send(ids[1])["event_id"]
+    assert everything.recv()["event_id"] == event_id
+    for client in (nothing, empty):
+        made = client.request("message.create", message(ids[1]))
+        assert made["status"] == 201, "its own answer comes, and no event before it"
+        with pytest.raises(TimeoutError):
+            client.recv(seconds=0.1)
+
+
+def message(topic_id, content="x"):
+    return {"topic_id": topic_id, "sender": "s", "content_raw": content}
+
+
+@pytest.mark.parametrize("by", ["channel id", "channel name", "topic id", "all of them"])
+def test_subscription_selects_channels_and_topics(hub, connect, ids, by):
+    channel_id, topic_id = ids
+    name = hub.rows("SELECT name FROM channels WHERE id = ?", channel_id)[0][0]
+    other = hub.topic(hub.channel(f"other than {name}"))
+    subscriptions = {
+        "channel id": {"channels": [channel_id]},
+        "channel name": {"channels": [name]},
+        "topic id": {"topics": [topic_id]},
+        "all of them": {"channels": [channel_id, name], "topics": [topic_id]},
+    }[by]
+    hub.send(other)
+    before = hub.send(topic_id)["event_id"]
+    client = connect()
+    client.hello(0, subscriptions=subscriptions)
+    hub.send(other)
+    after = hub.send(topic_id)["event_id"]
+    column = "scope_topic_id" if by == "topic id" else "scope_channel_id"
+    wanted = topic_id if by == "topic id" else channel_id
+    sql = f"SELECT event_id FROM events WHERE {column} = ? ORDER BY event_id"
+    expected = [row[0] for row in hub.rows(sql, wanted)]
+    assert expected[-2:] == [before, after]
+    assert client.events_until(after) == expected
+
+
+def test_a_channel_may_be_named_before_it_exists(hub, connect, ids):
+    client = connect()
+    client.hello(hub.head, subscriptions={"channels": ["comes later"]})
+    hub.send(ids[1])
+    channel_id, topic_id = hub.channel_with_topic("comes later")
+    hub.send(ids[1])
+    last = hub.send(topic_id)["event_id"]
+    sql = "SELECT event_id FROM events WHERE scope_channel_id = ? ORDER BY event_id"
+    assert client.events_until(last) == [row[0] for row in hub.rows(sql, channel_id)]
+
+
+def test_missing_topic_in_a_subscription_is_accepted(hub, connect, ids):
+    client = connect()
+    client.hello(0, subscriptions={"topics": ["topic_nowhere"]})
+    hub.send(ids[1])
+    with pytest.raises(TimeoutError):
+        client.recv(seconds=0.1)
+
+
+def test_subscription_of_the_maximum_size_is_accepted(hub, connect, ids):
+    channels = [f"name-{n}" for n in range(999)] + [ids[0]]
+    topics = [f"topic_{n}" for n in range(1000)]
+    client = connect()
+    client.hello(0, subscriptions={"channels": channels, "topics": topics})
+    last = hub.send(ids[1])["event_id"]
+    assert client.events_until(last)[-1] == last
+
+
+def test_subscription_above_the_maximum_size_is_refused(connect):
+    client = connect()
+    reply = client.hello(0, subscriptions={"channels": ["x"] * 1001})
+    assert (reply["type"], reply["code"]) == ("error", "INVALID_INPUT")
+    assert client.close_code() == 1008
+
+
+def test_cursor_beyond_the_head_receives_new_events(hub, connect, ids):
+    client = connect()
+    hello = client.hello(10**9)
+    assert hello["replay_until"] < 10**9
+    event_id = hub.send(ids[1])["event_id"]
+    assert client.recv()["event_id"] == event_id
+
+
+def test_other_epoch_is_reported_before_hello_ok(hub, connect):
+    client = connect()
+    error = client.hello(3, epoch="of a former database")
+    epoch = hub.http.get("/health").body["epoch"]
+    assert (error["type"], error["code"], error["epoch"]) == ("error", "EPOCH_CHANGED", epoch)
+    assert error["replay_until"] == hub.head
+    assert client.recv()["type"] == "hello_ok"
+
+
+def test_matching_epoch_is_not_reported(hub, connect):
+    epoch = hub.http.get("/health").body["epoch"]
+    assert connect().hello(hub.head, epoch=epoch)["type"] == "hello_ok"
+
+
+def test_unknown_fields_are_ignored(hub, connect):
+    more = {"later": {"x": [1]}, "subscriptions": {"channels": [], "moods": ["good"]}}
+    assert connect().hello(hub.head, **more)["type"] == "hello_ok"
+
+
+RUBBISH = {
+    "not JSON": b"hello",
+    "empty": b"",
+    "null": b"null",
+    "a number": b"12",
+    "a list": b"[]",
+    "no type": b"{}",
+    "another type": b'{"type": "request", "id": 1, "op": "message.create"}',
+    "an exotic type": json.dumps({"type": "é\u2028" * 300}, ensure_ascii=False).encode(),
+    "a cursor as text": b'{"type": "hello", "after_event_id": "1"}',
+    "a cursor below zero": b'{"type": "hello", "after_event_id": -1}',
+    "a fraction": b'{"type": "hello", "after_event_id": 1.5}',
+    "a cursor of null": b'{"type": "hello", "after_event_id": null}',
+    "a cursor beyond 64 bits": b'{"type": "hello", "after_event_id": 9223372036854775808}',
+    "subscriptions as a list": b'{"type": "hello", "subscriptions": ["x"]}',
+    "channels as text": b'{"type": "hello", "subscriptions": {"channels": "x"}}',
+    "channels with null": b'{"type": "hello", "subscriptions": {"channels": [null]}}',
+    "an empty reference": b'{"type": "hello", "subscriptions": {"topics": [""]}}',
+    "invalid UTF-8": b'{"type": "hello", "epoch": "\xff\xfe"}',
+    "a lone surrogate": b'{"type": "hello", "epoch": "\\ud800"}',
+    "half a message": b'{"type": "hello", ',
+    "a deep nest": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", RUBBISH)
+def test_invalid_hello_gets_an_error_and_a_close(connect, name):
+    client = connect()
+    client.sock.sendall(text(RUBBISH[name]))
+    reply = client.recv()
+    assert (reply["type"], reply["code"]) == ("error", "INVALID_INPUT")
+    assert reply["hint"]
+    assert client.close_code() == 1008
+
+
+def test_a_binary_frame_is_refused(connect):
+    client = connect()
+    client.sock.sendall(frame(BINARY, b'{"type": "hello"}'))
+    assert client.close_code() == 1008
+
+
+def test_hello_in_the_packet_of_the_upgrade_is_accepted(hub, ids):
+    hello = {"type": "hello", "after_event_id": hub.head}
+    request = {"type": "request", "id": "a", "op": "message.create", "data": message(ids[1])}
+    first = text(hello) + text(request)
+    with SocketClient(hub.port, hub.token, first=first) as client:
+        assert client.recv()["type"] == "hello_ok", "before any answer"
+        kinds = {client.recv()["type"], client.recv()["type"]}
+        assert kinds == {"response", "event"}
+
+
+def test_hello_may_arrive_in_pieces(hub):
+    whole = frame(1, b'{"type":', fin=False) + frame(0, b' "hel', fin=False) + frame(0, b'lo"}')
+    with SocketClient(hub.port, hub.token, first=whole[:9]) as client:
+        for at in range(9, len(whole)):
+            client.sock.sendall(whole[at : at + 1])
+        assert client.recv()["type"] == "hello_ok"

@@ -1,0 +1,204 @@
+"""Repeated kill -9 under load: acknowledged messages are stored, state and log agree."""
+
+import contextlib
+import http.client
+import json
+import threading
+
+import pytest
+
+from tests.support.servedhub import ServedHub
+from tests.support.socketclient import Closed, SocketClient
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+ENDINGS = (OSError, Closed, ValueError, http.client.HTTPException)
+TIMES = [4, pytest.param(50, marks=pytest.mark.slow)]
+
+
+@pytest.fixture
+def hub(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.start()
+    yield hub
+    hub.kill()
+
+
+class Load:
+    """Senders over HTTP, sockets and batches, editors and deleters; what each was promised."""
+
+    def __init__(self, hub, topic_id, round_):
+        self.hub, self.topic_id, self.round = hub, topic_id, round_
+        self.made, self.changed = {}, {}  # id → event id, (id, version) → event id
+        self.threads = [
+            threading.Thread(target=self._guarded, args=(work, n), daemon=True)
+            for work in (self.posting, self.requesting, self.batching, self.changing)
+            for n in range(2)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def _guarded(self, work, number):
+        with contextlib.suppress(*ENDINGS):  # the hub was killed
+            work(number)
+
+    def message(self, number, n):
+        content = f"{self.round}-{number}-{n}"
+        return {"topic_id": self.topic_id, "sender": "s", "content_raw": content}
+
+    def posting(self, number):
+        client = self.hub.connect()
+        for n in range(100_000):
+            self.note(client.post("/api/v1/messages", self.message(number, n)).body)
+
+    def batching(self, number):
+        client = self.hub.connect()
+        for n in range(100_000):
+            messages = [self.message(number, f"{n}.{item}") for item in range(20)]
+            answer = client.post("/api/v1/messages/batch", {"messages": messages})
+            for result in answer.body["results"]:
+                self.note(result)
+
+    def requesting(self, number):
+        with SocketClient(self.hub.port, self.hub.token) as client:
+            client.hello(self.hub.head, subscriptions={})
+            for n in range(100_000):
+                made = client.request("message.create", self.message(number, n))
+                self.note(made["body"])
+
+    def changing(self, number):
+        client = self.hub.connect()
+        for n in range(100_000):
+            made = client.post("/api/v1/messages", self.message(number, n)).body
+            self.note(made)
+            path = f"/api/v1/messages/{made['message']['id']}"
+            for command in (
+                {"op": "edit", "content_raw": "edited", "expected_version": 1},
+                {"op": "delete", "actor": "s", "expected_version": 2},
+            ):
+                changed = client.patch(path, command).body
+                message = changed["message"]
+                self.changed[message["id"], message["version"]] = changed["event_id"]
+
+    def note(self, body):
+        self.made[body["message"]["id"]] = body["event_id"]
+
+    def wait_for(self, count):
+        until(lambda: len(self.made) + len(self.changed) >= count, 20, "the load runs")
+
+    def end(self):
+        for thread in self.threads:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def assert_log_and_state_agree(hub):
+    """Message rows and creation events match one to one, as do versions and tombstones."""
+    state = {}
+    for event_id, name, entity, data in hub.rows(
+        "SELECT event_id, name, entity_id, data_json FROM events ORDER BY event_id"
+    ):
+        data = json.loads(data)
+        if name == "message.created":
+            assert entity not in state
+            state[entity] = [data["message"]["content_raw"], 1, None]
+        elif name == "message.edited":
+            assert data["version"] == state[entity][1] + 1
+            state[entity][:2] = [data["new_content"], data["version"]]
+        elif name == "message.deleted":
+            assert data["version"] == state[entity][1] + 1
+            state[entity] = ["[deleted]", data["version"], data["deleted_by"]]
+        assert event_id
+    rows = hub.rows("SELECT id, content_raw, version, deleted_by FROM messages")
+    assert {row[0]: list(row[1:]) for row in rows} == state
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_kills_under_load_lose_no_acknowledged_message(hub, times):
+    topic_id = hub.channel_with_topic("kill")[1]
+    promised_made, promised_changed = {}, {}
+    for round_ in range(times):
+        load = Load(hub, topic_id, round_)
+        load.wait_for(150 + 40 * (round_ % 4))
+        hub.kill()
+        load.end()
+        hub.start()
+        promised_made |= load.made
+        promised_changed |= load.changed
+        assert hub.rows("PRAGMA integrity_check") == [("ok",)]
+        assert_log_and_state_agree(hub)
+    created = hub.rows("SELECT entity_id, event_id FROM events WHERE name = 'message.created'")
+    assert promised_made.items() <= dict(created).items()
+    changes = hub.rows(
+        "SELECT entity_id, json_extract(data_json, '$.version'), event_id FROM events"
+        " WHERE name IN ('message.edited', 'message.deleted')"
+    )
+    assert promised_changed.items() <= {row[:2]: row[2] for row in changes}.items()
+    numbers = [row[0] for row in hub.rows("SELECT event_id FROM events ORDER BY event_id")]
+    assert numbers == list(range(1, len(numbers) + 1)), "a kill makes no gap"
+
+
+def test_retry_after_a_kill_returns_the_committed_message(hub):
+    """Each key was sent, perhaps committed, perhaps answered: the retry makes it exactly one."""
+    topic_id = hub.channel_with_topic("retry")[1]
+    answered, sent = {}, set()
+
+    def send(number):
+        client = hub.connect()
+        with contextlib.suppress(*ENDINGS):
+            for n in range(100_000):
+                key = f"{number}-{n}"
+                sent.add(key)
+                answered[key] = post(client, key)
+
+    def post(client, key):
+        command = {"topic_id": topic_id, "sender": "s", "content_raw": key}
+        headers = {"Idempotency-Key": key}
+        answer = client.post("/api/v1/messages", command, headers=headers)
+        assert answer.status == 201, answer
+        return answer
+
+    for round_ in range(3):
+        sent.clear()
+        numbers = range(round_ * 8, round_ * 8 + 8)
+        threads = [threading.Thread(target=send, args=(n,), daemon=True) for n in numbers]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(sent) > 100, 20, "the load runs")
+        hub.kill()
+        for thread in threads:
+            thread.join(20)
+        hub.start()
+        replayed = 0
+        for key in sent:
+            repeated = post(hub.http, key)
+            replayed += repeated.headers.get("idempotency-replayed") == "true"
+            if key in answered:
+                assert repeated.raw == answered[key].raw
+                assert repeated.headers["idempotency-replayed"] == "true"
+        assert replayed >= len(sent) - len(threads)
+    contents = [row[0] for row in hub.rows("SELECT content_raw FROM messages")]
+    assert len(contents) == len(set(contents))
+    assert_log_and_state_agree(hub)
+
+
+def test_retry_after_a_lost_reply_returns_the_same_message(hub):
+    """The reply is cut off for certain: the client hangs up before it could be read."""
+    topic_id = hub.channel_with_topic("cut")[1]
+    command = {"topic_id": topic_id, "sender": "s", "content_raw": "once"}
+    headers = {"Idempotency-Key": "cut-1"}
+    client = hub.connect()
+    client.connection.request(
+        "POST",
+        "/api/v1/messages",
+        json.dumps(command),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {hub.token}", **headers},
+    )
+    stored = until(lambda: hub.rows("SELECT id FROM messages"), 10, "it is committed")
+    hub.kill()
+    client.close()
+    hub.start()
+    repeated = hub.http.post("/api/v1/messages", command, headers=headers)
+    assert (repeated.status, repeated.headers["idempotency-replayed"]) == (201, "true")
+    assert [(repeated.body["message"]["id"],)] == stored == hub.rows("SELECT id FROM messages")

@@ -1,0 +1,287 @@
+"""Two served appliances: one with the broker, one that receives. And one that is both."""
+
+import json
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+MESHES = "/broker/v1/meshes"
+
+
+def key_of(hub):
+    return hub.http.get("/v1/identity").body["pubkey"]
+
+
+def messages(hub, **query):
+    query = "&".join(
+        f"{name}={value}" for name, value in {"since": 0, "limit": 1000, **query}.items()
+    )
+    return hub.http.get(f"/v1/inbox?{query}").body["messages"]
+
+
+def state_of(hub, mesh="lab"):
+    links = hub.http.get(f"/v1/health?mesh={mesh}").body.get("links", [])
+    return next((entry["state"] for entry in links if entry["mesh"] == mesh), None)
+
+
+def send(hub, to, message, **more):
+    answer = hub.http.post("/v1/send", {"to": to, "message": message, "mesh": "lab", **more})
+    assert answer.status == 202, answer
+    return answer.body["client_message_id"]
+
+
+def names_by_key(hub):
+    peers = hub.http.get("/v1/peers?mesh=lab").body["peers"]
+    return {entry["pubkey"]: entry["name"] for entry in peers}
+
+
+def listed(hub, path, name, limit=10_000):
+    """All rows of a list, page by page."""
+    rows, after = [], ""
+    while True:
+        page = hub.http.get(f"{path}?mesh=lab&limit={limit}&after={after}").body
+        assert len(page[name]) <= limit
+        rows += page[name]
+        if not page["has_more"]:
+            return rows
+        after = page["next"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("broker")) as hub:
+        assert hub.http.post(MESHES, {"slug": "lab"}).status == 201
+        assert hub.http.post(f"{MESHES}/lab/topics", {"name": "alerts"}).status == 201
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def receiver(broker, tmp_path_factory):
+    settings = (
+        '[inbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n'
+        f'[[outbox.brokers]]\nmesh = "lab"\nurl = "http://127.0.0.1:{broker.port}"\n'
+    )
+    with serve(tmp_path_factory.mktemp("receiver"), settings=settings) as hub:
+        assert hub.http.get("/v1/health").body["connected"] is False
+        member = {"pubkey": key_of(hub), "name": "rita"}
+        assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+        until(lambda: state_of(hub) == "connected", what="the link is up")
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def home(broker):
+    """The appliance with the broker, as a member of its own mesh."""
+    member = {"pubkey": key_of(broker), "name": "hugo"}
+    assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+    until(lambda: state_of(broker) == "local", what="the broker's own inbox has joined")
+    return broker
+
+
+def test_messages_go_both_ways_once(home, receiver):
+    to_receiver = send(home, key_of(receiver), "to rita")
+    to_home = send(receiver, key_of(home), "to hugo", priority="now")
+    until(lambda: [entry["client_message_id"] for entry in messages(receiver)] == [to_receiver])
+    until(lambda: [entry["client_message_id"] for entry in messages(home, mesh="lab")] == [to_home])
+    (got,) = messages(home, mesh="lab")
+    assert (got["body"], got["sender_name"], got["priority"], got["own"]) == (
+        "to hugo", "rita", "now", False,
+    )  # fmt: skip
+    assert got["sender_pubkey"] == key_of(receiver)
+
+
+def test_topics_and_peers_are_the_brokers(home, receiver):
+    for hub in (home, receiver):
+        body = {"topic": "alerts", "mesh": "lab"}
+        assert hub.http.post("/v1/topic/subscribe", body).status == 200
+        (topic,) = hub.http.get("/v1/topic/list?mesh=lab").body["topics"]
+        assert (topic["name"], topic["subscribed"]) == ("alerts", True)
+        assert hub.http.get("/v1/topic/list?mesh=lab").body["complete"] is True
+        peers = hub.http.get("/v1/peers?mesh=lab").body["peers"]
+        assert {(entry["name"], entry["connected"]) for entry in peers} == {
+            ("hugo", True), ("rita", True),
+        }  # fmt: skip
+    sent = send(home, "#alerts", "fire")
+    until(
+        lambda: (
+            [entry["client_message_id"] for entry in messages(receiver, topic="alerts")] == [sent]
+        )
+    )
+    answer = receiver.http.post("/v1/topic/subscribe", {"topic": "nowhere"})
+    assert (answer.status, answer.body["code"]) == (502, "BROKER_REFUSED")
+    assert answer.body["details"]["status"] == 404
+
+
+def test_negotiated_features_are_reported_and_used(receiver):
+    version = receiver.http.get("/v1/version").body
+    assert "client_message_id_dedupe" in version["broker_features_negotiated"]
+    assert "max_payload" in version["broker_features_negotiated"]
+    assert receiver.http.get("/v1/health").body["broker_version"] is not None
+
+
+def test_a_kill_of_either_side_loses_and_doubles_nothing(home, receiver):
+    before = len(messages(receiver))
+    sent = []
+    for round_ in range(6):
+        sent += [send(home, key_of(receiver), f"{round_}.{number}") for number in range(20)]
+        victim = (receiver, home)[round_ % 2]
+        port = victim.port
+        victim.kill()
+        victim.start("--port", str(port))
+    until(lambda: len(messages(receiver)) >= before + len(sent), 60, "all have come")
+    until(lambda: state_of(receiver) == "connected")
+    got = [entry["client_message_id"] for entry in messages(receiver)][before:]
+    assert sorted(got) == sorted(sent)
+
+
+def test_key_rotation_is_sent_to_the_broker(home, receiver):
+    former = key_of(receiver)
+    done = agentlip("identity", "rotate", "--json", cwd=receiver.workspace)
+    assert done.code == 0, done
+    assert done.json["meshes"] == ["lab"]
+    assert key_of(receiver) != former
+    until(lambda: state_of(receiver) == "connected")
+    sent = send(home, key_of(receiver), "to the new key")
+    until(lambda: messages(receiver)[-1]["client_message_id"] == sent)
+    back = send(receiver, key_of(home), "from the new key")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == back)
+    assert messages(home, mesh="lab")[-1]["sender_pubkey"] == key_of(receiver)
+
+
+def test_the_key_of_the_brokers_own_member_is_rotated_too(home, receiver):
+    assert home.http.post("/v1/identity/rotate", {}).body["meshes"] == ["lab"]
+    until(lambda: state_of(home) == "local")
+    sent = send(receiver, key_of(home), "to hugo's new key")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+
+
+def test_a_busy_member_gets_only_what_is_urgent_until_it_is_idle(home, receiver):
+    assert receiver.http.post("/v1/profile", {"status": "working"}).status == 200
+    later = send(home, key_of(receiver), "can wait", priority="low")
+    now = send(home, key_of(receiver), "can't", priority="now")
+    until(lambda: messages(receiver)[-1]["client_message_id"] == now)
+    assert receiver.http.post("/v1/profile", {"status": "idle"}).status == 200
+    until(lambda: messages(receiver)[-1]["client_message_id"] == later)
+
+
+def test_a_member_renames_itself_and_is_mentioned_by_its_new_name(home, receiver):
+    done = agentlip("inbox", "profile", "--name", "margarita", cwd=receiver.workspace)
+    assert (done.code, done.out) == (0, "lab: idle; renamed to margarita\n"), done
+    assert names_by_key(home)[key_of(receiver)] == "margarita"
+    sent = send(receiver, key_of(home), "from margarita")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+    assert messages(home, mesh="lab")[-1]["sender_name"] == "margarita"
+    taken = receiver.http.post("/v1/profile", {"name": "hugo", "status": "dnd"})
+    assert (taken.status, taken.body["details"]["status"]) == (502, 409)
+    renamed = home.http.post("/v1/profile", {"name": "hugh", "mesh": "lab"})
+    assert renamed.status == 200, renamed
+    assert names_by_key(receiver)[key_of(home)] == "hugh"
+    assert receiver.http.post("/v1/profile", {"name": "x", "mesh": "nowhere"}).status == 404
+    # The broker in the same process decides like the one elsewhere.
+    profile = {"name": "no name", "mesh": "lab"}
+    assert home.http.post("/v1/profile", profile).status == 400
+    refused = receiver.http.post("/v1/profile", profile)
+    assert (refused.status, refused.body["details"]["status"]) == (502, 400)
+    assert names_by_key(receiver)[key_of(home)] == "hugh"
+
+
+def test_revoked_member_does_not_reconnect(home, receiver):
+    assert home.http("DELETE", f"{MESHES}/lab/members/{key_of(receiver)}").status == 200
+    until(lambda: state_of(receiver) == "stopped", what="the link is given up")
+    link = receiver.http.get("/v1/health").body["links"][0]
+    assert link["reason"] == "member_revoked"
+    refused = receiver.http.post("/v1/send", {"to": "#alerts", "message": "x", "mesh": "lab"})
+    assert (refused.status, refused.body["code"]) == (403, "MEMBER_REVOKED")
+    former = key_of(receiver)
+    assert refused.body["details"] == {"mesh": "lab", "member": former}
+    assert "agentlip identity remint" in refused.body["hint"]
+    receiver.stop()
+    assert agentlip("identity", "remint", "--yes", cwd=receiver.workspace).code == 0
+    receiver.start()
+    assert key_of(receiver) != former
+    refused = receiver.http.post("/v1/send", {"to": "#alerts", "message": "x", "mesh": "lab"})
+    assert refused.body["code"] == "MEMBER_REVOKED", "it is remembered until a key is accepted"
+    member = {"pubkey": key_of(receiver), "name": "rita-2"}
+    assert home.http.post(f"{MESHES}/lab/members", member).status == 201
+    until(lambda: state_of(receiver) == "connected", what="the new key is accepted")
+    sent = send(receiver, key_of(home), "with a new key")
+    until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == sent)
+
+
+def test_the_brokers_own_appliance_refuses_sends_once_it_is_revoked(home):
+    assert home.http("DELETE", f"{MESHES}/lab/members/{key_of(home)}").status == 200
+    refused = home.http.post("/v1/send", {"to": "#alerts", "message": "x", "mesh": "lab"})
+    assert (refused.status, refused.body["code"]) == (403, "MEMBER_REVOKED")
+
+
+def test_an_appliance_alone_sends_itself(tmp_path):
+    hub = ServedHub(
+        tmp_path / "alone",
+        settings='[hooks]\nenabled = "on"\ninclude_own_messages = true\nhops_max = 1\n'
+        '[[hooks.commands]]\non = "on-dm"\nscopes = ["reply:event"]\n'
+        """run = ["python3", "-c", 'print("{\\"reply\\": \\"a hook\\"}")']\n""",
+    )
+    try:
+        hub.start()
+        assert hub.http.post(MESHES, {"slug": "default"}).status == 201
+        member = {"pubkey": key_of(hub), "name": "me"}
+        assert hub.http.post(f"{MESHES}/default/members", member).status == 201
+        until(lambda: state_of(hub, "default") == "local")
+        done = agentlip("outbox", "send", key_of(hub), "note to self", cwd=hub.workspace)
+        assert done.code == 0, done
+        until(lambda: len(messages(hub)) == 2, what="the note and the hook's answer are here")
+        note, answer = messages(hub)
+        assert (note["body"], note["own"]) == ("note to self", True)
+        assert (answer["body"], answer["reply_to_id"]) == (
+            "a hook",
+            note["broker_message_id"],
+        )
+        assert answer["meta"] == {"agentlip_hops": 1}
+        until(lambda: len(hub.http.get("/v1/hooks/runs").body["runs"]) == 1)
+        (run,) = hub.http.get("/v1/hooks/runs").body["runs"]
+        assert json.dumps(run["acts"]).count('"sent"') == 1
+    finally:
+        hub.stop()
+
+
+def test_lists_of_a_broker_are_read_to_their_end(tmp_path):
+    """A page holds one row; for a member elsewhere and for the broker's own."""
+    pages = "[store]\npage_bytes_max = 200\n"
+    names = {"one", "two", "three"}
+    with serve(tmp_path / "broker", settings=pages) as broker:
+        assert broker.http.post(MESHES, {"slug": "lab"}).status == 201
+        for name in names:
+            assert broker.http.post(f"{MESHES}/lab/topics", {"name": name}).status == 201
+        member = {"pubkey": key_of(broker), "name": "hugo"}
+        assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+        assert broker.http.get(f"{MESHES}/lab/topics").body["has_more"] is True
+        settings = (
+            '[inbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n'
+            f'[[outbox.brokers]]\nmesh = "lab"\nurl = "http://127.0.0.1:{broker.port}"\n'
+        )
+        with serve(tmp_path / "receiver", settings=settings) as receiver:
+            member = {"pubkey": key_of(receiver), "name": "rita"}
+            assert broker.http.post(f"{MESHES}/lab/members", member).status == 201
+            until(lambda: state_of(receiver) == "connected", what="the link is up")
+            until(lambda: state_of(broker) == "local", what="the broker's own inbox has joined")
+            for hub, paged in ((broker, True), (receiver, False)):
+                first = hub.http.get("/v1/peers?mesh=lab").body
+                assert (first["has_more"], first["next"] is not None) == (paged, paged)
+                first = hub.http.get("/v1/topic/list?mesh=lab").body
+                assert (first["has_more"], len(first["topics"]) < 3) == (paged, paged)
+                assert first["complete"] is True
+                peers = listed(hub, "/v1/peers", "peers")
+                assert [entry["name"] for entry in peers] == ["hugo", "rita"]
+                topics = listed(hub, "/v1/topic/list", "topics", limit=1)
+                assert [entry["name"] for entry in topics] == sorted(names)
+                for words, key in (("peers", "pubkey"), ("topics", "name")):
+                    done = agentlip("inbox", words, "--mesh", "lab", "--json", cwd=hub.workspace)
+                    whole = peers if words == "peers" else topics
+                    assert [entry[key] for entry in json.loads(done.out)] == [
+                        entry[key] for entry in whole
+                    ]

@@ -1,0 +1,145 @@
+"""How it ends: SIGTERM says 1001 and leaves quickly, whoever is listening, and loses nothing."""
+
+import json
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.support.servedhub import ServedHub
+from tests.support.socketclient import Closed, SocketClient
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def hub(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.start()
+    yield hub
+    hub.kill()
+
+
+def waiting(hub, what):
+    text = hub.http.get("/metrics").raw.decode()
+    return f"agentlip_{what}" in text
+
+
+def test_sigterm_ends_all_kinds_of_listeners_and_exits_with_zero(hub):
+    topic_id = hub.channel_with_topic("end")[1]
+    sockets = [SocketClient(hub.port, hub.token) for _ in range(20)]
+    for client in sockets[:15]:
+        client.hello(hub.head)  # five have not said hello yet
+    streams = [hub.connect() for _ in range(5)]
+    for client in streams:
+        client.connection.request("GET", "/api/v1/events/stream?after=0")
+        client.connection.sock.settimeout(15)
+    replies = [client.connection.getresponse() for client in streams]
+    polls, answers = [hub.connect() for _ in range(5)], []
+
+    def poll(client):
+        answers.append(client.get(f"/api/v1/events?after={hub.head}&wait=30"))
+
+    threads = [threading.Thread(target=poll, args=(client,), daemon=True) for client in polls]
+    for thread in threads:
+        thread.start()
+    # One more than listeners: the runner of the plugin for addresses.
+    until(lambda: waiting(hub, "feed_subscriptions 31.0"), 10, "everybody listens")
+    hub.send(topic_id)  # wakes the polls: they answer with it
+    for thread in threads:
+        thread.join(10)
+    threads = [threading.Thread(target=poll, args=(client,), daemon=True) for client in polls]
+    for thread in threads:
+        thread.start()
+    until(lambda: waiting(hub, "feed_subscriptions 31.0"), 10, "the polls wait again")
+    codes = []
+    readers = [
+        threading.Thread(target=lambda c=client: codes.append(c.close_code()), daemon=True)
+        for client in sockets
+    ]
+    for reader in readers:
+        reader.start()
+    started = time.monotonic()
+    assert hub.stop() == 0
+    assert time.monotonic() - started < 3
+    for reader in readers:
+        reader.join(10)
+    assert codes == [1001] * 20
+    for thread in threads:
+        thread.join(10)
+    assert len(answers) == 10
+    assert [len(answer.body["events"]) for answer in answers] == [1] * 5 + [0] * 5
+    for reply in replies:
+        assert b"message.created" in reply.read(), "the stream ends as a stream does"
+    assert not hub.datadir.server_file.exists()
+    assert not hub.datadir.lock_file.exists()
+
+
+def test_client_that_ignores_the_close_frame_delays_the_stop_little(hub):
+    mute = SocketClient(hub.port, hub.token)
+    mute.hello(0)
+    started = time.monotonic()
+    assert hub.stop() == 0
+    assert time.monotonic() - started < 6
+    assert mute.close_code() == 1001
+
+
+def test_acknowledged_messages_survive_sigterm(hub):
+    topic_id = hub.channel_with_topic("end")[1]
+    acknowledged, refused = [], []
+
+    def send(number):
+        with SocketClient(hub.port, hub.token) as client:
+            client.hello(hub.head, subscriptions={})
+            try:
+                for n in range(10_000):
+                    data = {"topic_id": topic_id, "sender": "s", "content_raw": f"{number}-{n}"}
+                    answer = client.request("message.create", data)
+                    if answer["status"] != 201:
+                        refused.append(answer)
+                        return
+                    acknowledged.append(answer["body"]["message"]["id"])
+            except (Closed, OSError):
+                pass
+
+    threads = [threading.Thread(target=send, args=(n,), daemon=True) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(acknowledged) > 100, 10, "the load runs")
+    assert hub.stop() == 0
+    for thread in threads:
+        thread.join(10)
+    stored = [row[0] for row in hub.rows("SELECT id FROM messages")]
+    assert set(acknowledged) <= set(stored)
+    assert len(stored) - len(acknowledged) <= 4, "at most what was on its way, one a sender"
+    assert {answer["status"] for answer in refused} <= {503}
+
+
+def test_sigint_stops_like_sigterm(hub):
+    with SocketClient(hub.port, hub.token) as client:
+        client.hello(0)
+        assert hub._end(signal.SIGINT) == 0
+        assert client.close_code() == 1001
+
+
+def test_token_and_port_stay_and_the_instance_changes(hub):
+    before = (hub.token, hub.port, hub.http.get("/health").body)
+    assert hub.stop() == 0
+    hub.start()
+    after = (hub.token, hub.port, hub.http.get("/health").body)
+    assert before[:2] == after[:2]
+    assert before[2]["instance_id"] != after[2]["instance_id"]
+    for same in ("db_id", "epoch", "schema_version"):
+        assert before[2][same] == after[2][same]
+
+
+def test_second_hub_in_a_workspace_is_refused_with_the_pid(hub, tmp_path):
+    second = ServedHub(tmp_path)
+    with pytest.raises(AssertionError):
+        second.start()
+    assert second.process.wait(10) == 2
+    last = [json.loads(line) for line in hub.log_text.splitlines() if line.startswith("{")][-1]
+    assert last["pid"] == hub.pid
+    assert hub.http.get("/health").status == 200

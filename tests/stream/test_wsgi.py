@@ -1,0 +1,188 @@
+"""Which clients may open a socket: tokens in three ways, hosts, origins, methods, limits."""
+
+import json
+import socket
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.socketclient import Refused, SocketClient
+
+
+def test_a_token_may_come_in_the_header_the_query_or_a_subprotocol(hub):
+    offered = f"agentlip.token.{hub.token}, agentlip.v1"
+    for more in (
+        {"token": hub.token},
+        {"token": None, "query": f"?token={hub.token}"},
+        {"token": None, "headers": [("Sec-WebSocket-Protocol", offered)]},
+    ):
+        with SocketClient(hub.port, **more) as client:
+            assert client.hello(hub.head)["type"] == "hello_ok"
+
+
+@pytest.mark.parametrize(
+    ("offered", "answered"),
+    [
+        ("agentlip.token.{token}, agentlip.v1", "agentlip.v1"),
+        ("agentlip.v1,agentlip.token.{token}", "agentlip.v1"),
+        ("agentlip.token.{token}", None),
+    ],
+)
+def test_accepted_subprotocol_is_never_the_token(hub, offered, answered):
+    headers = [("Sec-WebSocket-Protocol", offered.format(token=hub.token))]
+    with SocketClient(hub.port, None, headers=headers) as client:
+        codes = [
+            line.partition(":")[2].strip()
+            for line in client.head.split("\r\n")
+            if line.lower().startswith("sec-websocket-protocol:")
+        ]
+        assert codes == ([answered] if answered else [])
+        assert hub.token not in client.head
+
+
+def test_compression_is_not_negotiated(hub):
+    headers = [("Sec-WebSocket-Extensions", "permessage-deflate")]
+    with SocketClient(hub.port, hub.token, headers=headers) as client:
+        assert "deflate" not in client.head
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"token": None},
+        {"token": "0" * 64},
+        {"token": ""},
+        {"token": None, "query": "?token=wrong"},
+        {"token": None, "query": "?token="},
+        {"token": None, "headers": [("Sec-WebSocket-Protocol", "agentlip.token.wrong, a")]},
+        {"token": None, "headers": [("Authorization", "Basic YTpi")]},
+        {"token": None, "headers": [("Authorization", "Bearer \u00ff\u00fe")]},
+    ],
+)
+def test_a_bad_token_is_accepted_and_closed_with_4401(hub, more):
+    with SocketClient(hub.port, **more) as client:
+        assert client.close_code() == 4401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ([("Host", "evil.example")], 421, "HOST_REFUSED"),
+        ([("Origin", "http://evil.example")], 403, "ORIGIN_REFUSED"),
+        ([("Origin", "null")], 403, "ORIGIN_REFUSED"),
+        ([("Origin", "http://127.0.0.1:1")], 403, "ORIGIN_REFUSED"),
+        ([("Sec-WebSocket-Version", "8")], 400, "INVALID_INPUT"),
+        ([("Sec-WebSocket-Key", "")], 400, "INVALID_INPUT"),
+        ([("Sec-WebSocket-Key", "short")], 400, "INVALID_INPUT"),
+        ([("Connection", "keep-alive")], 400, "INVALID_INPUT"),
+    ],
+)
+def test_other_upgrades_are_refused_before_they_happen(hub, headers, status, code):
+    with pytest.raises(Refused) as refused:
+        SocketClient(hub.port, hub.token, headers=headers)
+    body = json.loads(refused.value.body)
+    assert (refused.value.status, body["code"]) == (status, code)
+    assert body["request_id"] in refused.value.head
+
+
+@pytest.mark.parametrize("path", ["/", "/wss", "/ws/", "/api/v1/messages"])
+def test_only_one_path_accepts_upgrades(hub, path):
+    with pytest.raises(Refused) as refused:
+        SocketClient(hub.port, hub.token, path=path)
+    assert refused.value.status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_upgrade_must_be_a_get(hub, method):
+    with pytest.raises(Refused) as refused:
+        SocketClient(hub.port, hub.token, method=method)
+    assert refused.value.status in (400, 404, 405)
+
+
+def test_ws_without_an_upgrade_is_refused_with_a_hint(hub):
+    answer = hub.http.get("/ws")
+    assert 400 <= answer.status < 500
+    assert answer.body["code"]
+
+
+def test_own_origin_may_connect(hub):
+    origin = ("Origin", f"http://127.0.0.1:{hub.port}")
+    with SocketClient(hub.port, hub.token, headers=[origin]) as client:
+        assert client.hello(hub.head)["type"] == "hello_ok"
+
+
+# -- limits, lowered ------------------------------------------------------------------------
+
+SETTINGS = """
+[socket]
+connections_max = 5
+ping_seconds = 0.4
+idle_seconds_max = 1.2
+hello_seconds_max = 0.6
+"""
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("strict"), settings=SETTINGS) as hub:
+        yield hub
+
+
+def test_socket_beyond_the_limit_is_refused_until_one_closes(strict):
+    clients = [SocketClient(strict.port, strict.token) for _ in range(5)]
+    for client in clients:
+        client.hello(strict.head)
+    with pytest.raises(Refused) as refused:
+        SocketClient(strict.port, strict.token)
+    assert refused.value.status == 503
+    assert "retry-after:" in refused.value.head.lower()
+    assert json.loads(refused.value.body)["details"] == {"limit": 5}
+    clients[0].goodbye()
+    with SocketClient(strict.port, strict.token) as second:
+        assert second.hello(strict.head)["type"] == "hello_ok"
+    for client in clients:
+        client.close()
+
+
+def test_the_default_limit_is_a_hundred(hub):
+    clients = []
+    try:
+        for _ in range(100):
+            clients.append(SocketClient(hub.port, hub.token))
+        with pytest.raises(Refused) as refused:
+            SocketClient(hub.port, hub.token)
+        assert refused.value.status == 503
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_socket_without_hello_is_closed(strict):
+    with SocketClient(strict.port, strict.token) as client:
+        assert client.close_code() == 1008
+
+
+def test_silent_client_that_answers_pings_stays_connected(strict):
+    with SocketClient(strict.port, strict.token) as client:
+        client.hello(strict.head)
+        with pytest.raises(TimeoutError):
+            client.recv(seconds=2.0)  # pings are answered in there, beyond idle_seconds_max
+        assert client.request("channel.create", {"name": "alive"})["status"] == 201
+
+
+def test_client_that_answers_no_ping_is_closed(strict):
+    with SocketClient(strict.port, strict.token) as client:
+        client.hello(strict.head)
+        opcodes = []
+        while not opcodes or opcodes[-1] != 0x8:
+            opcode, payload = client.frame()
+            opcodes.append(opcode)
+        assert 0x9 in opcodes
+        assert int.from_bytes(payload[:2], "big") == 1011
+
+
+def test_incomplete_upgrade_blocks_nothing(hub):
+    sock = socket.create_connection(("127.0.0.1", hub.port))
+    sock.sendall(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n")
+    assert hub.http.get("/health").status == 200
+    sock.close()

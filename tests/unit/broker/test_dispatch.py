@@ -1,0 +1,379 @@
+"""Delivering: leases, acks, priorities, connections that come and go, and nobody held up."""
+
+import sqlite3
+
+import pytest
+
+from appliance.broker import wire
+from appliance.broker.dispatch import AlreadyConnected
+from appliance.kernel.batch import BatchRunner
+from appliance.kernel.errors import Unavailable
+from appliance.mesh.push import Push
+from tests.support.broker import BrokerFixture, key
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = BrokerFixture(tmp_path)
+    yield broker
+    assert broker.orphans() == []
+    broker.close()
+
+
+def test_every_subscriber_gets_a_message_once_and_its_row_goes(broker):
+    bert, cleo = broker.connect("bert"), broker.connect("cleo")
+    _, sent = broker.send("m1", meta={"a": 1}, priority="now", reply_to_id="r1")
+    assert bert.receive() == ["hello"]
+    assert cleo.receive() == ["hello"]
+    assert bert.got[0] == Push(
+        message_id=sent["broker_message_id"],
+        client_message_id="m1",
+        mesh="lab",
+        topic="alerts",
+        destination_kind="topic",
+        destination_ref="alerts",
+        sender_pubkey=key("anna"),
+        sender_name="anna",
+        priority="now",
+        meta={"a": 1},
+        body="hello",
+        reply_to_id="r1",
+        created_at="2026-02-02T02:40:00.000Z",
+    )
+    assert broker.count("delivery_queue") == 0
+    assert bert.receive() == ["hello"]
+
+
+def test_message_sent_without_a_connection_is_delivered_on_connecting(broker):
+    broker.send("m1", to="bert")
+    assert broker.connect("bert").receive() == ["hello"]
+
+
+def test_unpublished_deliveries_are_found_by_wake_all(broker, monkeypatch):
+    """As when the writer's process dies between its commit and its answer."""
+    bert, woken = broker.connect("bert"), []
+    assert bert.receive() == []
+    monkeypatch.setattr(broker.service.dispatch, "wake_webhooks", lambda: woken.append("hooks"))
+    monkeypatch.setattr(broker.store, "_publish", lambda items: None)
+    broker.send("m1", to="bert")
+    assert bert.receive() == []
+    broker.service.dispatch.wake_all()
+    assert (bert.receive(), woken) == (["hello"], ["hooks"])
+
+
+def test_claim_without_an_ack_is_delivered_again_after_its_lease(broker):
+    """An earlier implementation noted the delivery before the push, and lost it."""
+    lost = broker.connect("bert", lambda pushes: [])
+    broker.send("m1", to="bert")
+    broker.deliver()
+    assert broker.rows("SELECT lease_owner IS NOT NULL, attempts FROM delivery_queue") == [(1, 1)]
+    lost.connection._claims.clear()  # the push never left
+    broker.clock.pass_seconds(29)
+    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 0}
+    broker.clock.pass_seconds(2)
+    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
+    lost.connection.stop()
+    bert = broker.connect("bert")
+    assert bert.receive() == ["hello"]
+
+
+def test_closed_connection_releases_its_deliveries_immediately(broker):
+    first = broker.connect("bert", lambda pushes: [])
+    broker.send("m1", to="bert")
+    broker.deliver()
+    first.connection.stop()
+    assert broker.rows("SELECT lease_owner FROM delivery_queue") == [(None,)]
+    assert broker.connect("bert").receive() == ["hello"]
+
+
+def test_ack_that_comes_after_the_lease_still_counts(broker):
+    slow = broker.connect("bert")
+    broker.send("m1", to="bert")
+    broker.deliver()
+    slow.broker.clock.pass_seconds(31)
+    broker.service.expire_leases()
+    slow.broker.service.dispatch._with_demand.clear()
+    slow.connection.run_once(0)
+    broker.deliver()
+    assert slow.bodies == ["hello"]
+    assert broker.count("delivery_queue") == 0
+
+
+def test_ack_that_could_not_be_written_is_written_later(tmp_path):
+    class Failing(BatchRunner):
+        broken = False
+
+        def commit(self):
+            if Failing.broken:
+                raise sqlite3.OperationalError("not now")
+            super().commit()
+
+    broker = BrokerFixture(tmp_path, runner=Failing)
+    bert = broker.connect("bert")
+    broker.send("m1", to="bert")
+    broker.deliver()
+    bert.connection.run_once(0)
+    Failing.broken = True
+    with pytest.raises(sqlite3.OperationalError):
+        broker.deliver()
+    Failing.broken = False
+    broker.deliver()
+    assert bert.bodies == ["hello"]
+    assert broker.count("delivery_queue") == 0
+    broker.close()
+
+
+def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
+    broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="allow_concurrent"))
+    first = broker.connect("bert")
+    broker.send("m1", to="bert")
+    broker.deliver()
+    claims = list(first.connection._claims)
+    first.connection._claims.clear()
+    broker.clock.pass_seconds(31)
+    second = broker.connect("bert", lambda pushes: [])
+    broker.service.dispatch._with_demand.pop(first.connection._connection, None)
+    broker.service.expire_leases()
+    broker.service.dispatch._with_demand.pop(first.connection._connection, None)
+    broker.deliver()
+    assert second.connection._claims
+    first.connection._claims = claims
+    first.connection.run_once(0)
+    broker.deliver()
+    assert broker.count("delivery_queue") == 1
+    second.connection.stop()
+    first.connection.stop()
+
+
+def test_restarted_broker_delivers_what_was_leased(tmp_path):
+    broker = BrokerFixture(tmp_path)
+    broker.connect("bert", lambda pushes: [])
+    broker.send("m1", to="bert")
+    broker.deliver()
+    broker.close()
+    restarted = BrokerFixture(tmp_path, clock=broker.clock)
+    assert restarted.connect("bert").receive() == ["hello"]
+    restarted.close()
+
+
+def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(tmp_path):
+    broker = BrokerFixture(tmp_path)
+    _, first = broker.send("m1")
+    broker.close()
+    broker.clock.pass_seconds(-3600)
+    restarted = BrokerFixture(tmp_path, clock=broker.clock)
+    _, second = restarted.send("m2")
+    assert second["history_id"] > first["history_id"]
+    restarted.close()
+
+
+# -- order, priority, windows ------------------------------------------------------------
+
+
+def test_urgent_before_ordinary_before_low_and_each_in_order(broker):
+    for number, priority in enumerate(["low", "next", "now", "next", "low", "now"]):
+        broker.send(f"m{number}", f"{priority} {number}", to="bert", priority=priority)
+    assert broker.connect("bert").receive() == [
+        "now 2",
+        "now 5",
+        "next 1",
+        "next 3",
+        "low 0",
+        "low 4",
+    ]
+
+
+def test_busy_member_receives_only_urgent_messages_until_it_is_idle(broker):
+    bert = broker.connect("bert")
+    bert.connection.set_status("working")
+    broker.send("m1", "later", to="bert")
+    broker.send("m2", "now", to="bert", priority="now")
+    assert bert.receive() == ["now"]
+    bert.connection.set_status("idle")
+    assert bert.receive() == ["now", "later"]
+
+
+def test_connection_has_at_most_its_window_of_unacked_deliveries(tmp_path):
+    broker = BrokerFixture(tmp_path, window_max=3)
+    bert = broker.connect("bert")
+    for number in range(10):
+        broker.send(f"m{number}", str(number), to="bert")
+    broker.deliver()
+    assert len(bert.connection._claims) == 3
+    broker.deliver()
+    assert len(bert.connection._claims) == 3
+    for _ in range(4):
+        bert.receive()
+    assert bert.bodies == [str(number) for number in range(10)]
+    broker.close()
+
+
+def test_slow_member_does_not_delay_the_others(tmp_path):
+    broker = BrokerFixture(tmp_path, window_max=2, claim_max=5)
+    broker.connect("bert", lambda pushes: [])  # never reads
+    cleo = broker.connect("cleo")
+    for number in range(20):
+        broker.send(f"m{number}", str(number))
+    for _ in range(12):
+        cleo.receive()
+    assert cleo.bodies == [str(number) for number in range(20)]
+    assert broker.count("delivery_queue") == 20
+    broker.close()
+
+
+def test_failing_callback_gets_the_message_again_after_a_delay(broker):
+    attempts = []
+
+    def fail_twice(pushes):
+        attempts.append([push.body for push in pushes])
+        if len(attempts) <= 2:
+            raise Unavailable("the inbox is full")
+
+    bert = broker.connect("bert", fail_twice)
+    broker.send("m1", to="bert")
+    bert.receive()
+    bert.receive()
+    assert len(attempts) == 1
+    broker.clock.pass_seconds(1)
+    broker.service.dispatch.mark_all_ready()
+    bert.receive()
+    broker.clock.pass_seconds(2)
+    broker.service.dispatch.mark_all_ready()
+    bert.receive()
+    assert attempts == [["hello"]] * 3
+    assert broker.count("delivery_queue") == 0
+
+
+def test_only_returned_message_ids_are_acked(broker):
+    bert = broker.connect("bert", lambda pushes: [pushes[0].message_id])
+    for number in range(3):
+        broker.send(f"m{number}", str(number), to="bert")
+    bert.receive()
+    assert broker.count("delivery_queue") == 2
+
+
+# -- queues ------------------------------------------------------------------------------
+
+
+def test_one_consumer_of_a_queue_gets_each_message(broker):
+    broker.registry.subscribe("lab", "queue", "jobs", "cleo")
+    bert, cleo = broker.connect("bert"), broker.connect("cleo")
+    for number in range(6):
+        broker.send(f"m{number}", str(number), queue="jobs")
+    bert.receive()
+    cleo.receive()
+    assert sorted(bert.bodies + cleo.bodies) == [str(number) for number in range(6)]
+
+
+def test_consumer_that_subscribes_while_connected_gets_what_waits(broker):
+    cleo = broker.connect("cleo")
+    broker.send("m1", queue="jobs")
+    assert cleo.receive() == []
+    broker.registry.subscribe("lab", "queue", "jobs", "cleo")
+    assert cleo.receive() == ["hello"]
+
+
+# -- two connections of a member ---------------------------------------------------------
+
+
+def test_prefer_newest_closes_the_older_connection(broker):
+    older = broker.connect("bert")
+    newer = broker.connect("bert")
+    assert older.connection.closed == (4003, "replaced_by_newer_connection")
+    broker.send("m1", to="bert")
+    assert newer.receive() == ["hello"]
+    assert older.bodies == []
+
+
+def test_prefer_oldest_refuses_the_newer_connection(broker):
+    broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="prefer_oldest"))
+    older = broker.connect("bert")
+    with pytest.raises(AlreadyConnected, match="member_already_connected"):
+        broker.connect("bert")
+    broker.send("m1", to="bert")
+    assert older.receive() == ["hello"]
+
+
+def test_allow_concurrent_keeps_both_and_a_message_goes_to_one(broker):
+    broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="allow_concurrent"))
+    first, second = broker.connect("bert"), broker.connect("bert")
+    broker.send("m1", to="bert")
+    assert sorted(first.receive() + second.receive()) == ["hello"]
+
+
+def test_members_receive_only_their_own_messages(broker):
+    """An earlier implementation had one inbox for several sessions, and messages leaked."""
+    bert, cleo = broker.connect("bert"), broker.connect("cleo")
+    broker.send("m1", "for bert", to="bert")
+    broker.send("m2", "for cleo", to="cleo")
+    assert bert.receive() == ["for bert"]
+    assert cleo.receive() == ["for cleo"]
+
+
+# -- members that change -----------------------------------------------------------------
+
+
+def test_revoked_member_gets_an_event_and_is_closed(broker):
+    bert = broker.connect("bert")
+    broker.send("m1", to="bert")
+    broker.registry.revoke_member("lab", "bert")
+    names = [event.get("event") for event in bert.events]
+    assert "member_revoked" in names
+    assert bert.connection.closed == (4401, "member_revoked")
+    assert broker.count("delivery_queue") == 0
+
+
+def test_rename_event_is_sent_to_the_member_and_its_peers(broker):
+    bert, cleo = broker.connect("bert"), broker.connect("cleo")
+    broker.registry.rename_member("lab", "bert", wire.RenameMember("bertha"))
+    for mailbox in (bert, cleo):
+        assert mailbox.events[-1] == {
+            "type": "event",
+            "event": "member_renamed",
+            "mesh": "lab",
+            "member": key("bert"),
+            "name": "bertha",
+        }
+
+
+def test_member_that_has_left_is_shown_as_gone(broker):
+    """An earlier implementation had ghosts among the peers."""
+
+    def connected():
+        return [
+            member.name for member in broker.registry.members("lab").members if member.connected
+        ]
+
+    bert = broker.connect("bert")
+    broker.connect("cleo")
+    assert connected() == ["bert", "cleo"]
+    bert.connection.stop()
+    assert connected() == ["cleo"]
+
+
+def test_peers_receive_join_and_leave_events(broker):
+    bert, cleo = broker.connect("bert"), broker.connect("cleo")
+    cleo.connection.stop()
+    presence = [(event["event"], event["member"]) for event in bert.events]
+    assert presence == [("peer_join", key("cleo")), ("peer_leave", key("cleo"))]
+
+
+def test_member_with_a_new_key_gets_what_was_on_its_way_to_the_old_one(broker):
+    from appliance.mesh.signing import rotation_text, sign
+    from tests.support.broker import seed
+
+    broker.send("m1", "before", to="bert")
+    proof = sign(seed("bert2"), rotation_text("lab", key("bert"), key("bert2")))
+    broker.registry.rotate_member("lab", "bert", wire.RotateMember(key("bert2"), proof))
+    broker.send("m2", "to the old key", to="bert")
+    broker.send("m3", "into a topic")
+    bert = broker.connect("bert2")
+    assert bert.receive() == ["before", "to the old key", "into a topic"]
+    assert broker.send("m4", sender="bert")[1]["code"] == "MEMBER_REVOKED"
+
+
+def test_new_key_without_proof_is_refused(broker):
+    with pytest.raises(wire.BadSignature):
+        broker.registry.rotate_member("lab", "bert", wire.RotateMember(key("x"), "0" * 128))
+    with pytest.raises(wire.MemberTaken):
+        broker.registry.add_member("lab", wire.AddMember(key("anna"), "other"))

@@ -1,0 +1,113 @@
+"""The broker's largest lists: pages are limited in bytes and contain each row once."""
+
+import msgspec
+import pytest
+
+from appliance.broker import webhook_wire, wire
+from appliance.broker.settings import BrokerSettings
+from tests.support.broker import BrokerFixture
+
+BYTES = 1 << 20
+MANY = BrokerSettings().subscribers_max
+KEYS = [f"{number:064x}" for number in range(5000)]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    broker = BrokerFixture(tmp_path_factory.mktemp("lists"))
+    yield broker
+    broker.close()
+
+
+def insert(broker, table, rows):
+    def fill(tx):
+        for row in rows:
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            tx.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values()))
+
+    broker.store.write(fill)
+
+
+def lab(broker):
+    return broker.service.directory.mesh("lab").id
+
+
+def pages(ask, name, query=wire.MeshRowsQuery):
+    """The rows of all pages; each is checked."""
+    rows, after, count = [], "", 0
+    while True:
+        page = ask(query(after=after, limit=100_000))
+        assert len(msgspec.json.encode(page)) <= BYTES
+        listed = getattr(page, name)
+        assert listed
+        rows, after, count = rows + listed, page.next, count + 1
+        if not page.has_more:
+            assert count > 1
+            return rows
+
+
+def test_members(broker):
+    mesh = lab(broker)
+    # A revoked member's name may be another's.
+    rows = [{"mesh_id": mesh, "pubkey": key, "name": f"m{n // 2:0>99}", "added_ms": 1,
+             "revoked_ms": 2, "successor": KEYS[-1]} for n, key in enumerate(KEYS)]  # fmt: skip
+    insert(broker, "member", rows)
+    listed = pages(lambda query: broker.registry.members("lab", query), "members")
+    assert len(listed) == len(KEYS) + 3
+    assert [row.pubkey for row in listed if row.state == "revoked"] == KEYS
+
+
+@pytest.mark.parametrize("kind", ["topic", "queue"])
+def test_destinations_with_the_maximum_of_subscribers_are_listed(broker, kind):
+    mesh = lab(broker)
+    names = [f"{kind}-{number:02}" for number in range(20)]
+    insert(
+        broker, "place",
+        [{"mesh_id": mesh, "kind": kind, "name": name, "created_ms": 1} for name in names],
+    )  # fmt: skip
+    insert(
+        broker, "subscription",
+        [{"mesh_id": mesh, "kind": kind, "name": name, "subscriber": key, "since_ms": 1}
+         for name in names for key in KEYS[:MANY]],
+    )  # fmt: skip
+    listed = pages(lambda query: broker.registry.destinations("lab", kind, query), "destinations")
+    assert [row.name for row in listed if row.name in names] == names
+    assert len(listed) == len(names) + 1
+    assert {len(row.subscribers) for row in listed if row.name in names} == {MANY}
+
+
+def test_webhooks(broker):
+    mesh = lab(broker)
+    rows = [{"mesh_id": mesh, "id": f"bhook_{n:05}", "url": f"http://127.0.0.1/{'x' * 2000}",
+             "added_ms": 1, "secret": "s"} for n in range(1000)]  # fmt: skip
+    insert(broker, "webhook", rows)
+    listed = pages(lambda query: broker.registry.webhooks("lab", query), "webhooks")
+    assert [row.id for row in listed] == [row["id"] for row in rows]
+
+
+def test_deliveries_of_a_webhook(broker):
+    """Those that are being called first, then by priority. Control characters take six bytes."""
+    mesh, webhook = lab(broker), "bhook_deliveries"
+    insert(broker, "webhook", [{"mesh_id": mesh, "id": webhook, "url": "http://127.0.0.1/",
+                               "added_ms": 1, "secret": "s"}])  # fmt: skip
+    rows = [
+        {"mesh_id": mesh, "broker_message_id": f"m{n:03}", "recipient": f"webhook:{webhook}",
+         "kind": "topic", "rank": n % 3, "ready_ms": 1, "created_ms": 1, "attempts": 1,
+         "last_error": "\x01" * 500, "lease_owner": None if n % 2 else f"hook-{webhook}",
+         "lease_until_ms": None if n % 2 else 1000 + n // 4}
+        for n in range(1000)
+    ]  # fmt: skip
+    insert(broker, "delivery_queue", rows)
+    leased, waiting = rows[::2], sorted(rows[1::2], key=lambda row: row["rank"])
+    listed = pages(
+        lambda query: broker.registry.webhook_deliveries("lab", webhook, query),
+        "deliveries",
+        webhook_wire.WebhookDeliveriesQuery,
+    )
+    assert [row.message_id for row in listed] == [
+        row["broker_message_id"] for row in [*leased, *waiting]
+    ]
+    page = broker.registry.webhook_deliveries(
+        "lab", webhook, webhook_wire.WebhookDeliveriesQuery(limit=2)
+    )
+    assert (len(page.deliveries), page.more, page.has_more) == (2, True, True)

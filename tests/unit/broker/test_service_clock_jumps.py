@@ -1,0 +1,300 @@
+"""The clock is set, forward and back, while the broker holds messages: none waits, none goes."""
+
+import gevent
+import pytest
+
+from appliance.broker import webhook_wire, wire
+from appliance.broker.writes import move_times
+from appliance.kernel.clock import iso
+from appliance.kernel.errors import Unavailable
+from tests.support.broker import BrokerFixture
+from tests.unit.broker.test_webhook_deliverer import (
+    BAD,
+    WELL,
+    FakeWebhookCaller,
+    run_rounds,
+    state_of,
+    subscribed_webhook,
+)
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+DAY_SECONDS = 86_400
+BACK = [-30 * DAY_MS, -HOUR_MS]
+JUMPS = [*BACK, HOUR_MS, 30 * DAY_MS, 20_000 * DAY_MS]
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = BrokerFixture(tmp_path)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def caller():
+    return FakeWebhookCaller()
+
+
+def reopened(broker, **more):
+    """After a restart."""
+    broker.close()
+    return BrokerFixture(broker.path.parent, clock=broker.clock, **more)
+
+
+def round_of_loops(broker):
+    now_ms = broker.clock.now_ms()
+    broker.deliverer.run_once(now_ms)
+    broker.sweeper.run_once(now_ms)
+    broker.retention.run_once(now_ms)
+
+
+def waits(broker):
+    """When rows become ready and leases end, from now on."""
+    now_ms = broker.clock.now_ms()
+    rows = broker.rows("SELECT ready_ms, lease_until_ms FROM delivery_queue ORDER BY id")
+    return [(ready - now_ms, until and until - now_ms) for ready, until in rows]
+
+
+def fail_once(broker):
+    """A delivery that bert did not take: it waits for a second."""
+
+    def fail(_pushes):
+        raise RuntimeError
+
+    box = broker.connect("bert", fail)
+    box.receive()
+    box.connection.stop()
+
+
+# -- schedules -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump_ms", BACK)
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_message_accepted_while_the_clock_was_ahead_is_delivered(broker, jump_ms, restart):
+    broker.send("m1", to="bert")
+    round_of_loops(broker)
+    broker.clock.ms += jump_ms
+    if restart:
+        broker = reopened(broker)
+    assert broker.connect("bert").receive() == ["hello"]
+    broker.store.close()
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_released_delivery_waits_for_its_pause_and_no_longer(broker, jump_ms, restart):
+    broker.send("m1", to="bert")
+    fail_once(broker)
+    round_of_loops(broker)
+    (before,) = waits(broker)
+    assert 0 < before[0] <= 60_000
+    broker.clock.ms += jump_ms
+    if restart:
+        broker = reopened(broker)
+    round_of_loops(broker)
+    assert waits(broker) == [before]
+    broker.clock.pass_seconds(before[0] / 1000)
+    assert broker.connect("bert").receive() == ["hello"]
+    broker.store.close()
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_a_lease_ends_when_it_would_have(broker, jump_ms):
+    broker.connect("bert", lambda pushes: [])
+    broker.send("m1", to="bert")
+    broker.deliver()
+    broker.clock.pass_seconds(20)
+    broker.clock.ms += jump_ms
+    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 0}
+    broker.clock.pass_seconds(11)
+    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
+
+
+def test_a_wait_of_an_older_program_that_can_not_be_is_ended_at_the_start(broker):
+    broker.send("m1", to="bert")
+    later_ms = broker.clock.now_ms() + DAY_MS
+    broker.store.write(_delay, later_ms)
+    broker = reopened(broker)
+    assert broker.connect("bert").receive() == ["hello"]
+    broker.store.close()
+
+
+def _delay(tx, ready_ms):
+    tx.execute("UPDATE delivery_queue SET ready_ms = ?", (ready_ms,))
+
+
+# -- ages ------------------------------------------------------------------------------------
+
+
+def keep(broker):
+    broker.registry.change_mesh("lab", wire.ChangeMesh("retention_scoped", 14, 7))
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+@pytest.mark.parametrize("restart", [False, True])
+def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, jump_ms, restart):
+    keep(broker)
+    broker.send("before")
+    round_of_loops(broker)
+    broker.clock.pass_seconds(DAY_SECONDS)
+    broker.clock.ms += jump_ms
+    if restart:
+        broker = reopened(broker)
+    broker.send("after")
+
+    def after(days):
+        broker.clock.pass_seconds(days * DAY_SECONDS + 1)
+        swept = broker.retention.sweep(broker.clock.now_ms())
+        return swept["messages"], swept["ids"]
+
+    assert after(5) == (0, 0)
+    assert after(1) == (1, 0)
+    assert after(1) == (1, 0)
+    assert after(5) == (0, 0)
+    assert broker.send("before")[0] == broker.send("after")[0] == 200
+    assert after(1) == (0, 1)
+    assert after(1) == (0, 1)
+    broker.store.close()
+
+
+@pytest.mark.parametrize("jump_ms", [30 * DAY_MS, 20_000 * DAY_MS])
+def test_the_nightly_sweep_after_a_jump_removes_nothing_too_early(broker, jump_ms):
+    keep(broker)
+    broker.send("m1", to="bert")
+    round_of_loops(broker)
+    broker.clock.ms += jump_ms
+    round_of_loops(broker)
+    assert broker.connect("bert").receive() == ["hello"]
+    assert broker.send("m1", to="bert")[0] == 200
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_a_message_shows_the_time_that_the_clock_showed(broker, jump_ms):
+    broker.clock.ms += jump_ms
+    broker.service.clock_jumps.check()
+    broker.send("m1", to="bert")
+    broker.send("m2")
+    expected = {broker.clock.ms}
+    history = broker.registry.history("lab", None, wire.HistoryQuery()).history
+    box = broker.connect("bert")
+    box.receive()
+    assert {past.message.created_at for past in history} == {iso(ms) for ms in expected}
+    assert {push.created_at for push in box.got} == {iso(ms) for ms in expected}
+
+
+# -- webhooks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+@pytest.mark.parametrize("failures", [1, 6])
+def test_a_webhook_is_called_again_after_its_pause(tmp_path, caller, jump_ms, failures):
+    broker = BrokerFixture(tmp_path, webhook_caller=caller)
+    webhook = subscribed_webhook(broker)
+    caller.answer = lambda _url, _push: BAD
+    broker.send("m1")
+    run_rounds(broker)
+    for _ in range(failures - 1):
+        broker.clock.pass_seconds(60)
+        run_rounds(broker)
+    assert len(caller.got) == failures
+    broker.clock.ms += jump_ms
+    run_rounds(broker)
+    assert len(caller.got) == failures
+    caller.answer = lambda _url, _push: WELL
+    broker.clock.pass_seconds(60)
+    run_rounds(broker)
+    assert len(caller.got) == failures + 1
+    assert state_of(broker, webhook).enabled
+    broker.close()
+
+
+def test_a_webhook_is_not_switched_off_by_a_jump(tmp_path, caller):
+    broker = BrokerFixture(tmp_path, webhook_caller=caller)
+    webhook = subscribed_webhook(broker)
+    caller.answer = lambda _url, _push: BAD
+    broker.send("m1")
+    run_rounds(broker)
+    for _ in range(2):
+        broker.clock.ms += 6 * DAY_MS
+        broker.clock.pass_seconds(60)
+        run_rounds(broker)
+    assert state_of(broker, webhook).enabled
+    broker.close()
+
+
+@pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
+def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, caller, jump_ms):
+    broker = BrokerFixture(tmp_path, webhook_caller=caller, webhook_secret_grace_hours=1.0)
+    webhook = subscribed_webhook(broker)
+    broker.registry.change_webhook(
+        "lab", webhook.webhook.id, webhook_wire.ChangeMeshWebhook(new_secret=True)
+    )
+    broker.clock.ms += jump_ms
+    run_rounds(broker)
+    assert state_of(broker, webhook).rotating_until is not None
+    broker.clock.pass_seconds(3601)
+    assert state_of(broker, webhook).rotating_until is None
+    broker.close()
+
+
+# -- noticing --------------------------------------------------------------------------------
+
+
+def test_a_jump_that_can_not_be_written_is_made_up_for(broker, monkeypatch):
+    broker.send("m1", to="bert")
+    fail_once(broker)
+    before = waits(broker)
+
+    def refuse(*_):
+        raise Unavailable
+
+    broker.clock.ms -= DAY_MS
+    with monkeypatch.context() as fault:
+        fault.setattr(broker.store, "write", refuse)
+        broker.service.clock_jumps.check()
+    assert waits(broker) != before
+    broker.service.clock_jumps.check()
+    assert waits(broker) == before
+
+
+def test_two_checks_at_the_same_time_move_times_once(broker):
+    broker.send("m1", to="bert")
+    fail_once(broker)
+    before = waits(broker)
+    broker.clock.ms -= DAY_MS
+    gevent.joinall([gevent.spawn(broker.service.check_clock) for _ in range(3)], raise_error=True)
+    assert waits(broker) == before
+
+
+def test_times_written_after_a_forward_jump_and_before_it_was_noticed_stay(broker):
+    """They would be a jump too late otherwise."""
+    broker.clock.ms += DAY_MS
+    broker.send("m1", to="bert")
+    broker.store.write(_delay, broker.clock.now_ms() + 60_000)
+    broker.store.write(move_times, DAY_MS, broker.settings.wait_ms_max)
+    assert waits(broker) == [(60_000, None)]
+
+
+def test_ages_leave_out_a_jump_that_is_not_written_yet(broker, monkeypatch):
+    keep(broker)
+    broker.send("m1", to="bert")
+
+    def refuse(*_):
+        raise Unavailable
+
+    broker.clock.ms += 30 * DAY_MS
+    with monkeypatch.context() as fault:
+        fault.setattr(broker.service.clock_jumps, "_move", refuse)
+        assert broker.retention.sweep(broker.clock.now_ms()) == {"messages": 0, "ids": 0}
+
+
+def test_status_and_log_report_the_jump(broker):
+    assert broker.registry.status().clock_jumped_at is None
+    broker.clock.ms -= DAY_MS
+    round_of_loops(broker)
+    status = broker.registry.status()
+    assert status.clock_jump_seconds == -86_400
+    assert status.clock_jumped_at is not None
+    assert broker.lines.entries()[-1]["msg"] == "the clock was set"

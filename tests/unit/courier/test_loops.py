@@ -1,0 +1,101 @@
+"""The tick sleeps until something is due, and is woken when something earlier comes up."""
+
+import pytest
+
+from appliance.courier.consumer import Consumer
+from tests.support.courier import CourierFixture
+
+SLEEP_MS = 1000
+TICK_MS = 20
+
+
+class RecordingCourierFixture(CourierFixture):
+    """Counts how often its tick is woken. `sleep_ms` is how long the loop would sleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.woken = 0
+        self.tick.nudge = self._count
+        self.pass_ms(SLEEP_MS)
+
+    def _count(self) -> None:
+        self.woken += 1
+
+    @property
+    def sleep_ms(self) -> int:
+        tick = self.tick
+        return round(max(tick.interval_seconds, tick.shortest_seconds) * 1000)
+
+    def claim(self, stream: str, lease_ms: int) -> None:
+        consumer = Consumer(f"t{lease_ms}", "t", lambda: None, lease_ms)
+        self.service.queue.subscribe(consumer, stream, self.service.now())
+        self.service.queue.grant(consumer, 1, self.service.now())
+
+
+@pytest.fixture
+def courier() -> RecordingCourierFixture:
+    return RecordingCourierFixture()
+
+
+def test_idle_courier_ticks_once_a_second(courier):
+    assert courier.sleep_ms == SLEEP_MS
+    assert courier.woken == 0
+
+
+def test_ready_envelopes_need_no_tick(courier):
+    courier.put("s", "a", "b")
+    courier.pass_ms(SLEEP_MS)
+    assert courier.sleep_ms == SLEEP_MS
+    assert courier.woken == 0
+
+
+@pytest.mark.parametrize("delay_ms", [50, 700])
+def test_delay_that_ends_during_the_sleep_wakes_the_tick(courier, delay_ms):
+    courier.put("s", "a", delayMs=delay_ms)
+    assert courier.woken == 1
+    courier.pass_ms(TICK_MS)
+    assert courier.sleep_ms == delay_ms - TICK_MS
+    assert courier.pass_ms(delay_ms - TICK_MS)["due"] == 1
+
+
+def test_delay_that_ends_after_the_sleep_does_not_wake_the_tick(courier):
+    courier.put("s", "a", delayMs=1500)
+    assert courier.woken == 0
+    courier.pass_ms(SLEEP_MS)
+    assert courier.sleep_ms == 500
+    assert courier.pass_ms(500)["due"] == 1
+
+
+def test_short_lease_wakes_the_tick_but_a_long_one_does_not(courier):
+    courier.put("s", "a", "b")
+    courier.claim("s", 5000)
+    assert courier.woken == 0
+    courier.claim("s", 300)
+    assert courier.woken == 1
+    courier.pass_ms(TICK_MS)
+    assert courier.sleep_ms == 300 - TICK_MS
+
+
+def test_timed_pause_wakes_the_tick(courier):
+    stream = courier.service.queue.open("s", courier.service.now())
+    courier.service.queue.pause(stream, courier.service.now() + 100, courier.service.now())
+    assert courier.woken == 1
+    courier.pass_ms(TICK_MS)
+    assert courier.sleep_ms == 100 - TICK_MS
+
+
+def test_deferred_dispatch_wakes_the_tick(courier):
+    courier.put("s", "a")
+    courier.pass_ms(TICK_MS)
+    courier.woken = 0
+    courier.service.queue.streams["s"].defer_dispatch()
+    assert courier.woken == 1
+    courier.service.queue.streams["s"].defer_dispatch()
+    assert courier.woken == 1, "only once during a sleep"
+
+
+def test_next_tick_is_never_sooner_than_the_setting(courier):
+    courier.put("s", "a", delayMs=1)
+    courier.put("s", "b", delayMs=2)
+    courier.tick.run_once(0)
+    assert courier.sleep_ms == TICK_MS

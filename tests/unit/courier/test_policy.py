@@ -1,0 +1,31 @@
+"""Patterns of streams: matching and precedence."""
+
+import pytest
+
+from appliance.courier.policy import matches, most_specific
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "expected"),
+    [
+        ("agents/*", "agents/Jen/inbox", True),
+        ("agents/*/inbox", "agents/Jen/inbox", True),
+        ("agents/*/inbox", "agents/Jen/outbox", False),
+        ("*", "anything/at/all", True),
+        ("agents/J?n", "agents/Jen", False),
+        ("a[b]", "ab", False),
+        ("a[b]*", "a[b]c", True),
+        ("agents/Jen", "agents/Jen", True),
+        ("agents/Jen", "agents/Jenny", False),
+    ],
+)
+def test_only_the_star_is_a_wildcard(glob, name, expected):
+    assert matches(glob, name) is expected
+
+
+def test_most_specific_pattern_wins():
+    globs = ["*", "agents/*", "agents/*/inbox", "agents/Jen/inbox"]
+    assert most_specific(globs, "agents/Jen/inbox") == "agents/Jen/inbox"
+    assert most_specific(globs, "agents/Bo/inbox") == "agents/*/inbox"
+    assert most_specific(globs, "agents/Bo/outbox") == "agents/*"
+    assert most_specific(["a/*"], "b") is None

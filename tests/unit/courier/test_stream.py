@@ -1,0 +1,63 @@
+"""Leases of a stream end as the kernel's rules for leases allow."""
+
+import pytest
+
+from appliance.courier.consumer import Consumer
+from appliance.courier.policy import StreamPolicy
+from appliance.courier.stream import Stream
+from appliance.courier.timers import Timers
+from appliance.kernel.lease import DEAD, DONE, LEASED, READY
+from appliance.kernel.state_machine import IllegalTransition
+
+
+@pytest.fixture
+def stream():
+    return Stream("a", StreamPolicy(deliveries_max=2, backoff_ms=0), Timers())
+
+
+def leased(stream, id_="e1"):
+    if stream.find(id_) is None:
+        stream.put(id_, b"{}", 0.0)
+    (item,) = stream.claim(1, Consumer("c", "c", lambda: None), 0.0, 1000)
+    return item
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (lambda stream, item: stream.ack(item), DONE),
+        (lambda stream, item: stream.release(item, 1.0), READY),
+        (lambda stream, item: stream.fail(item, 1.0), READY),
+        (lambda stream, item: stream.fail(item, 1.0, delay_ms=5), "delayed"),
+        (lambda stream, item: stream.reject(item, 1.0), DEAD),
+        (lambda stream, item: stream.on_timer(item, 1.0), READY),
+    ],
+    ids=["ack", "release", "fail", "fail with delay", "reject", "expiry of the lease"],
+)
+def test_end_of_a_lease_leads_to_its_state_and_happens_once(stream, end, state):
+    item = leased(stream)
+    assert item.state == LEASED
+    end(stream, item)
+    assert (item.state, item.consumer, stream.leased) == (state, None, 0)
+    with pytest.raises(IllegalTransition):
+        stream.ack(item)
+
+
+@pytest.mark.parametrize("reason", ["max_deliveries", "lease_expired"])
+def test_last_attempt_makes_a_dead_letter(stream, reason):
+    stream.fail(leased(stream), 1.0)
+    item = leased(stream)
+    if reason == "lease_expired":
+        assert stream.on_timer(item, 1.0) == "lease_expired"
+    else:
+        assert stream.fail(item, 1.0)
+    assert (item.state, item.reason, item.attempts) == (DEAD, reason, 2)
+    assert stream.counts() == {"ready": 0, "delayed": 0, "leased": 0, "dead": 1}
+
+
+def test_leased_envelope_is_not_purged(stream):
+    item = leased(stream)
+    assert not stream.purge(item)
+    stream.release(item, 1.0)
+    assert stream.purge(item)
+    assert stream.find("e1") is None

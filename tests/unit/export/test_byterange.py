@@ -1,0 +1,16 @@
+"""The `Range` header: the part it names, or none."""
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from appliance.export import byterange
+from appliance.export.wire import RangeNotSatisfiable
+
+
+@given(some.text(alphabet="bytes=-0123456789, ", max_size=20), some.integers(1, 50))
+def test_any_range_header_gives_a_part_of_the_file_or_none_or_is_refused(text, size):
+    try:
+        span = byterange.parse_range(text, size)
+    except RangeNotSatisfiable:
+        return
+    assert span is None or 0 <= span.start < span.stop <= size

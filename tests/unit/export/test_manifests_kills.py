@@ -1,0 +1,123 @@
+"""Killed with signal 9 before every single step that changes the directory, one after the other."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from appliance.export import manifests, segment
+from appliance.export.compact import tidy
+from appliance.export.exporter import Exporter
+from appliance.export.manifests import SegmentDirectory, check
+from appliance.export.segment import SegmentLimits
+from appliance.export.settings import ExportSettings
+from appliance.export.source import open_log
+from tests.support.clock import SteppingClock
+from tests.support.exports import Logged, ids_in
+
+pytestmark = pytest.mark.slow
+
+LIMITS = SegmentLimits(rows_max=20, bytes_max=1 << 20, open_ms=1000)
+SETTINGS = ExportSettings(compact_count_min=2, replaced_seconds=0, keep_days=0)
+STEPS_MAX = 200
+# Compaction and removal in the same millisecond would take fewer steps to count.
+CLOCK = SteppingClock()
+
+
+def export(logged: Logged, out: Path) -> None:
+    directory = SegmentDirectory(out)
+    with open_log(logged.datadir) as log, directory.only_writer():
+        Exporter(log, directory, "jsonl", LIMITS, CLOCK).run()
+
+
+def clean(out: Path, settings: ExportSettings) -> None:
+    directory = SegmentDirectory(out)
+    with directory.only_writer():
+        tidy(directory, settings, CLOCK)
+
+
+def killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Runs `work` in a child that is killed before that step; False if it came to its end."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _count_down(step)
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def _count_down(step: int) -> None:
+    left = [step]
+
+    def counted(function):
+        def killing(*args, **kwargs):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **kwargs)
+
+        return killing
+
+    os.fsync = counted(os.fsync)
+    manifests.sync_directory = counted(manifests.sync_directory)
+    for name in ("rename", "unlink", "mkdir", "rmdir"):
+        setattr(Path, name, counted(getattr(Path, name)))
+
+
+def whole(out: Path, logged: Logged) -> None:
+    """The export that readers see is intact and has each event once, from the first on."""
+    directory = SegmentDirectory(out)
+    for manifest in directory.manifests():
+        check(directory.data(manifest), manifest.bytes, manifest.sha256)
+    ids = ids_in(out)
+    assert ids == logged.ids()[: len(ids)]
+
+
+def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path):
+    logged = Logged(tmp_path / "house", 70)
+    kills = 0
+    for step in range(1, STEPS_MAX):
+        out = tmp_path / f"out{step}"
+        if not killed_at(step, lambda out=out: export(logged, out)):
+            break
+        kills += 1
+        whole(out, logged)
+        export(logged, out)
+        assert ids_in(out) == logged.ids()
+        assert list(out.rglob(".tmp-*")) == []
+        assert len(list(out.rglob("*.jsonl"))) == len(SegmentDirectory(out).manifests())
+    assert kills > 20
+
+
+def test_compaction_killed_at_any_step_keeps_each_event_once(tmp_path):
+    kept = ExportSettings(compact_count_min=2, replaced_seconds=3600)
+    kills = 0
+    for step in range(1, STEPS_MAX):
+        out = tmp_path / f"out{step}"
+        logged = Logged(tmp_path / f"house{step}")
+        for _ in range(3):  # several levels: compacted segments are compacted again
+            for _ in range(2):
+                logged.add(2)
+                export(logged, out)
+            clean(out, kept)
+        logged.add(4)
+        export(logged, out)
+        if not killed_at(step, lambda out=out: clean(out, SETTINGS)):
+            break
+        kills += 1
+        whole(out, logged)
+        assert ids_in(out) == logged.ids()
+        clean(out, SETTINGS)
+        assert ids_in(out) == logged.ids()
+        assert segment.problems_of_chain(segment.live(SegmentDirectory(out).manifests())) == []
+    assert kills > 30

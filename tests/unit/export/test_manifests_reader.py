@@ -1,0 +1,57 @@
+"""A reader beside a writer that exports, compacts and removes without a pause."""
+
+import threading
+
+from appliance.export.compact import tidy
+from appliance.export.errors import SegmentMissing
+from appliance.export.exporter import Exporter, limits_of
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.settings import ExportSettings
+from appliance.export.source import open_log
+from appliance.kernel.clock import SystemClock
+from tests.support.clock import FakeClock
+from tests.support.exports import Logged, ids_in, manifests
+
+ROUNDS = 60
+SETTINGS = ExportSettings(compact_count_min=3, replaced_seconds=0.4)
+
+
+def write(logged: Logged, out, done: threading.Event, failed: list[BaseException]) -> None:
+    try:
+        catalogue = SegmentDirectory(out)
+        with open_log(logged.datadir) as log:
+            for _ in range(ROUNDS):
+                logged.add(5)
+                with catalogue.only_writer():
+                    Exporter(log, catalogue, "jsonl", limits_of(SETTINGS), SystemClock()).run()
+                    tidy(catalogue, SETTINGS, SystemClock())
+    except BaseException as error:
+        failed.append(error)
+    finally:
+        done.set()
+
+
+def test_reader_beside_a_writer_sees_each_event_once(tmp_path):
+    logged, out = Logged(tmp_path / "house", 0), tmp_path / "out"
+    done, failed = threading.Event(), []
+    writer = threading.Thread(target=write, args=(logged, out, done, failed))
+    writer.start()
+    seen = reads = repeated = 0
+    while not done.is_set():
+        try:
+            ids = ids_in(out)
+        except (FileNotFoundError, SegmentMissing):
+            repeated += 1  # it took longer than former segments are kept: it lists again
+            continue
+        assert ids == list(range(1, len(ids) + 1))
+        assert len(ids) >= seen
+        seen, reads = len(ids), reads + 1
+    writer.join()
+    assert not failed
+    assert reads > 5
+    assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
+    catalogue = SegmentDirectory(out)
+    with catalogue.only_writer():  # segments replaced just now may go a second later
+        tidy(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
+    assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
+    assert len(manifests(out)) < ROUNDS / 3

@@ -1,0 +1,116 @@
+"""Damaged files in an export are named in an error, without a traceback."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from appliance.export import compact, snapshot, verify
+from appliance.export.errors import SegmentTorn
+from appliance.export.exporter import Exporter
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.segment import SegmentLimits
+from appliance.export.service import Segments
+from appliance.export.settings import ExportSettings
+from appliance.export.source import open_log
+from appliance.export.wire import SegmentsDamaged, SegmentsQuery
+from tests.support.clock import FakeClock
+from tests.support.exports import Logged
+
+
+@pytest.fixture(params=["parquet", "jsonl"])
+def out(request, tmp_path):
+    """Three segments of twenty events, and a snapshot."""
+    logged, out = Logged(tmp_path / "house", 60), tmp_path / "out"
+    directory = SegmentDirectory(out)
+    with open_log(logged.datadir) as log, directory.only_writer():
+        limits = SegmentLimits(20, 1 << 20, 1000)
+        Exporter(log, directory, request.param, limits, FakeClock()).run()
+        snapshot.take(log, out, request.param, 5, FakeClock())
+    assert verify.verify(out).problems == []
+    return out
+
+
+def manifest_of(out: Path, index: int = 1) -> Path:
+    return SegmentDirectory(out).paths()[index]
+
+
+def data_of(out: Path, index: int = 1) -> Path:
+    directory = SegmentDirectory(out)
+    return directory.data(directory.manifests()[index])
+
+
+def rewrite(path: Path, **more: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+def problems(out: Path) -> list[tuple[str, str]]:
+    return [(problem.code, problem.message) for problem in verify.verify(out).problems]
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def make_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("spoil", [make_folder, make_loop])
+@pytest.mark.parametrize("which", [manifest_of, data_of])
+def test_file_that_cannot_be_opened_is_torn_for_every_reader(out, spoil, which):
+    path = which(out)
+    name = data_of(out).name
+    spoil(path)
+    assert [code for code, _ in problems(out)][:1] == ["SEGMENT_TORN"]
+    assert path.name in problems(out)[0][1]
+    segments = Segments(out, ExportSettings(), 1 << 20)
+    with pytest.raises(SegmentsDamaged):
+        segments.open(segments.find(name), 0, 1)
+
+
+def test_symlink_loop_in_the_directory_is_reported_as_torn(out):
+    day = manifest_of(out).parent
+    shutil.rmtree(day)
+    day.symlink_to(day.name)
+    with pytest.raises(SegmentTorn, match="cannot be read"):
+        verify.verify(out)
+    with pytest.raises(SegmentsDamaged):
+        Segments(out, ExportSettings(), 1 << 20).list_after(SegmentsQuery())
+
+
+def test_rows_with_another_epoch_than_the_manifest_are_reported(out):
+    rewrite(manifest_of(out), epoch="epoch-z")
+    assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
+    assert "has epoch epoch-a; its manifest has epoch-z" in problems(out)[0][1]
+
+
+def test_a_snapshot_with_a_wrong_number_of_rows_is_reported(out):
+    (path,) = out.glob("snapshot/*/manifest.json")
+    files = json.loads(path.read_text())["files"]
+    files["channels"]["rows"] += 1
+    rewrite(path, files=files)
+    assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
+
+
+def test_compaction_refuses_a_manifest_with_a_wrong_number_of_rows(out):
+    rewrite(manifest_of(out), rows=19)
+    directory = SegmentDirectory(out)
+    before = [path.name for path in directory.paths()]
+    with directory.only_writer(), pytest.raises(SegmentTorn, match=r"60 events.*59"):
+        compact.tidy(directory, ExportSettings(compact_count_min=2), FakeClock())
+    assert [path.name for path in directory.paths()] == before
+    assert list(out.rglob(".tmp-*")) == []
+
+
+def test_compaction_names_a_segment_that_is_not_of_its_format(out):
+    path = data_of(out)
+    path.write_bytes(b"x" * 100)
+    rewrite(manifest_of(out), bytes=100, sha256=hashlib.sha256(b"x" * 100).hexdigest())
+    directory = SegmentDirectory(out)
+    with directory.only_writer(), pytest.raises(SegmentTorn, match=r"not a Parquet file|41 events"):
+        compact.tidy(directory, ExportSettings(compact_count_min=2), FakeClock())

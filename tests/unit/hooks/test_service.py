@@ -1,0 +1,499 @@
+"""Hooks: matching, input, limits, and what they can send."""
+
+import json
+import os
+import sys
+
+import gevent
+import msgspec
+import pytest
+
+from appliance.hooks import matching, wire, writes
+from appliance.hooks.loops import HookRunner
+from appliance.hooks.service import HookService, reply_in
+from appliance.hooks.settings import HookCommand, HookSettings
+from appliance.inbox.event import of_fact, of_message
+from appliance.inbox.wire import InboxMessage
+from appliance.kernel.auth import Principal, TokenBook
+from appliance.kernel.config import BadSettings
+from appliance.kernel.errors import Unavailable
+from tests.support.inbox import ALICE, OWN, InboxFixture, push
+from tests.support.until import until
+
+ECHO = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
+
+
+class HooksFixture:
+    """Hooks over a real inbox. `sent` are the orders that hooks had carried out."""
+
+    def __init__(self, tmp_path, *commands, off_in_ci=False, environment=None, **settings):
+        self.inbox = InboxFixture(tmp_path / "ws")
+        self.out = tmp_path / "out"
+        self.tokens = TokenBook()
+        self.sent = []
+        self.service = HookService(
+            HookSettings(commands=commands, **settings), self.inbox.store, self.tokens,
+            self.inbox.clock, self.inbox.log, tmp_path, environment or dict(os.environ),
+            off_in_ci=off_in_ci, own=lambda _mesh: [OWN.public_hex, "us"],
+            url=lambda: "http://127.0.0.1:1", announce=self.inbox.service.announce,
+        )  # fmt: skip
+        self.service.send = self.sent.append
+        self.inbox.service.listeners.append(self.service.on_event)
+
+    def receive(self, *pushes):
+        for push_ in pushes:
+            self.inbox.service.receive(push_)
+
+    def run_all(self):
+        """All that waits, one after the other; the outcomes."""
+        outcomes = []
+        while (job := self.service.next_job()) is not None:
+            outcomes.append(self.service.run_job(job))
+        return outcomes
+
+    def read(self):
+        return [json.loads(line) for line in self.out.read_text().splitlines()]
+
+    def runs(self, mesh="default"):
+        return self.service.runs(mesh, None, 100).runs
+
+
+@pytest.fixture
+def new_hooks(tmp_path):
+    fixtures = []
+
+    def make(*commands, **more):
+        fixtures.append(HooksFixture(tmp_path, *commands, **more))
+        return fixtures[-1]
+
+    yield make
+    for fixture in fixtures:
+        fixture.inbox.close()
+
+
+def python(code, *arguments, on="on-message", **more):
+    return HookCommand(on=on, run=(sys.executable, "-c", code, *map(str, arguments)), **more)
+
+
+def echo(tmp_path, **more):
+    return python(ECHO, tmp_path / "out", **more)
+
+
+# -- who is called -------------------------------------------------------------------------
+
+DM = {"topic": None, "destination_kind": "dm", "destination_ref": OWN.public_hex}
+
+
+def event(**changed):
+    values = msgspec.to_builtins(push(1, **changed))
+    values["broker_message_id"] = values.pop("message_id")
+    return of_message(InboxMessage(number=1, id="in_1", received_at="", own=False, **values))
+
+
+@pytest.mark.parametrize(
+    ("event_", "names"),
+    [
+        (event(), ["on-message", "on-topic-alerts"]),
+        (event(**DM), ["on-message", "on-dm"]),
+        (
+            event(meta={"mentions": [OWN.public_hex]}),
+            ["on-message", "on-mention", "on-topic-alerts"],
+        ),
+        (event(meta={"mentions": ["us", 5]}), ["on-message", "on-mention", "on-topic-alerts"]),
+        (event(meta={"mentions": "us"}), ["on-message", "on-topic-alerts"]),
+        (event(meta={"mentions": ["them"]}), ["on-message", "on-topic-alerts"]),
+        (of_fact("daemon_disconnect", "default", 1), ["on-disconnect"]),
+        (of_fact("daemon_reconnect", "default", 1), ["on-reconnect"]),
+        (of_fact("peer_join", "default", 1), []),
+        (of_fact("hook_executed", "default", 1), []),
+    ],
+)
+def test_event_names(event_, names):
+    assert matching.event_names(event_, [OWN.public_hex, "us"]) == names
+
+
+@pytest.mark.parametrize(
+    ("on", "scopes", "fits"),
+    [
+        ("on-message", (), True),
+        ("on-topic-alerts", ("topic:alerts:post",), True),
+        ("on-dm", ("reply:event", "dm:send:sender"), True),
+        ("on-topic-", (), False),
+        ("on-weather", (), False),
+        ("on-file-share", (), False),
+        ("pre-send", (), False),
+        ("on-message", ("topic:*:post",), False),
+        ("on-message", ("topic:a*:post",), False),
+        ("on-message", ("inbox:read",), False),
+        ("on-message", ("dm:send:*",), False),
+        ("on-message", ("admin",), False),
+    ],
+)
+def test_valid_hook_settings(on, scopes, fits):
+    assert (
+        matching.declaration_error(HookCommand(on=on, run=("true",), scopes=scopes)) is None
+    ) == fits
+
+
+def test_invalid_hook_settings_stop_the_start(new_hooks):
+    with pytest.raises(BadSettings, match="on-weather"):
+        new_hooks(HookCommand(on="on-weather", run=("true",)))
+
+
+SCOPES = ("reply:event", "dm:send:sender", "topic:alerts:post", "topic:builds:post")
+
+
+def test_scopes_are_bound_to_the_event():
+    command = HookCommand(on="on-message", run=("true",), scopes=SCOPES)
+    assert matching.grant_scopes(command, event().message) == (
+        "reply:event", f"dm:send:{ALICE}", "topic:alerts:post",
+    )  # fmt: skip
+    assert matching.grant_scopes(command, event(**DM).message) == (
+        "reply:event",
+        f"dm:send:{ALICE}",
+    )
+    assert matching.grant_scopes(command, None) == ()
+
+
+def test_duplicate_message_runs_a_hook_once(new_hooks, tmp_path):
+    hooks = new_hooks(echo(tmp_path))
+    hooks.receive(push(1), push(1))
+    assert hooks.run_all() == ["ok"]
+    (input_,) = hooks.read()
+    assert input_["hook"] == "on-message"
+    assert input_["data"]["body"] == "message 1"
+    (run,) = hooks.runs()
+    assert (run.outcome, run.exit_code, run.inbox_id) == ("ok", 0, input_["data"]["id"])
+    assert hooks.inbox.events[-1].name == "hook_executed"
+    assert hooks.run_all() == []
+
+
+def test_hooks_ignore_other_meshes_and_own_messages(new_hooks, tmp_path):
+    hooks = new_hooks(echo(tmp_path, mesh="lab"))
+    hooks.receive(push(1), push(2, mesh="lab", sender_pubkey=OWN.public_hex), push(3, mesh="lab"))
+    hooks.run_all()
+    assert [input_["data"]["body"] for input_ in hooks.read()] == ["message 3"]
+    assert hooks.runs() == []
+    assert len(hooks.runs("lab")) == 1
+
+
+def test_hooks_are_off_in_ci_by_default(new_hooks, tmp_path):
+    assert not new_hooks(echo(tmp_path), off_in_ci=True).service.enabled
+
+
+def test_hooks_can_be_switched_on_in_ci_and_off_elsewhere(new_hooks, tmp_path):
+    assert new_hooks(echo(tmp_path), off_in_ci=True, enabled="on").service.enabled
+
+
+def test_hooks_can_be_switched_off(new_hooks, tmp_path):
+    hooks = new_hooks(echo(tmp_path), enabled="off")
+    hooks.receive(push(1))
+    assert hooks.service.next_job() is None
+
+
+def test_a_start_is_an_event_of_each_mesh(new_hooks, tmp_path):
+    hooks = new_hooks(echo(tmp_path, on="on-startup"))
+    hooks.service.on_startup("default")
+    assert hooks.run_all() == ["ok"]
+    assert hooks.read()[0]["data"] == {"mesh": "default"}
+
+
+# -- with what, and for how long -------------------------------------------------------------
+
+
+def test_hook_environment_has_no_workspace_secret(new_hooks, tmp_path):
+    code = "import os, sys; open(sys.argv[1], 'w').write(repr(dict(os.environ)))"
+    environment = {"PATH": os.environ["PATH"], "AGENTLIP_TOKEN": "s3cret", "AWS_SECRET": "s3cret"}
+    hooks = new_hooks(python(code, tmp_path / "out"), environment=environment)
+    hooks.receive(push(1))
+    hooks.run_all()
+    text = (tmp_path / "out").read_text()
+    assert "s3cret" not in text
+    assert "AGENTLIP_HOOK_TOKEN" not in text  # nothing was granted
+    assert "AGENTLIP_RUN" in text
+
+
+def test_large_event_is_truncated_and_marked(new_hooks, tmp_path):
+    hooks = new_hooks(echo(tmp_path), event_bytes_max=8192)
+    hooks.receive(push(1, body="\x01" * 60_000, meta={"a": "b" * 9000}), push(2))
+    hooks.run_all()
+    first, second = hooks.read()
+    assert first["_truncated"] is True
+    assert 0 < len(first["data"]["body"]) < 60_000
+    assert "_truncated" not in second
+    assert all(len(line) <= 8192 for line in hooks.out.read_text().splitlines())
+    assert [run.truncated for run in hooks.runs()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "exit_code"),
+    [
+        ("pass", "ok", 0),
+        ("raise SystemExit(7)", "failed", 7),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "failed", -9),
+        ("import time; time.sleep(60)", "timeout", -15),
+        ("import signal, time; signal.signal(15, signal.SIG_IGN)\nwhile 1: time.sleep(1)",
+         "timeout", -9),
+    ],
+)  # fmt: skip
+def test_outcome_of_a_run(new_hooks, code, outcome, exit_code):
+    hooks = new_hooks(python(code), seconds_max=0.6, kill_after_seconds=0.3)
+    hooks.receive(push(1))
+    assert hooks.run_all() == [outcome]
+    assert (hooks.runs()[0].exit_code, hooks.runs()[0].outcome) == (exit_code, outcome)
+
+
+def test_missing_command_is_recorded_as_not_started(new_hooks):
+    hooks = new_hooks(HookCommand(on="on-message", run=("/nowhere/at/all",)))
+    hooks.receive(push(1))
+    assert hooks.run_all() == ["not_started"]
+
+
+def test_child_processes_of_a_hook_end_with_it(new_hooks, tmp_path):
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(60)"
+    )
+    hooks = new_hooks(python(code, tmp_path / "out"), seconds_max=1.0, kill_after_seconds=0.3)
+    hooks.receive(push(1))
+    assert hooks.run_all() == ["timeout"]
+    pid = int((tmp_path / "out").read_text())
+    until(lambda: _is_over(pid), 5, "the child's child is gone")
+
+
+def _is_over(pid):
+    try:
+        return "Z" in open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+
+
+def test_running_hook_does_not_block_the_event_loop(new_hooks):
+    hooks = new_hooks(python("import time; time.sleep(0.5)"))
+    hooks.receive(push(1))
+    ticks = []
+
+    def tick():
+        while True:
+            ticks.append(1)
+            gevent.sleep(0.01)
+
+    ticking = gevent.spawn(tick)
+    assert hooks.run_all() == ["ok"]
+    ticking.kill()
+    assert len(ticks) > 20
+
+
+def test_at_most_eight_hooks_run_concurrently(new_hooks, tmp_path):
+    gate = tmp_path / "gate"
+    code = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    hooks = new_hooks(python(code), queue_max=10)
+    runners = [HookRunner(hooks.service, hooks.inbox.clock, hooks.inbox.log) for _ in range(8)]
+
+    def count(outcome):
+        return sum(run.outcome == outcome for run in hooks.runs())
+
+    for runner in runners:
+        runner.start()
+    try:
+        hooks.receive(*(push(n) for n in range(10)))
+        with gevent.Timeout(20):
+            while count("running") < 8:
+                gevent.sleep(0.02)
+        gevent.sleep(0.1)
+        assert count("running") == 8
+        gate.touch()
+        with gevent.Timeout(20):
+            while count("ok") < 10:
+                gevent.sleep(0.02)
+    finally:
+        gate.touch()
+        for runner in runners:
+            runner.stop()
+
+
+def test_full_queue_drops_runs(new_hooks):
+    hooks = new_hooks(python("pass"), queue_max=2)
+    hooks.receive(*(push(n) for n in range(5)))
+    assert hooks.run_all() == ["ok", "ok"]
+    assert len(hooks.inbox.logged("a hook run was dropped: queue full (hooks.queue_max)")) == 3
+
+
+def test_run_interrupted_by_a_crash_is_lost(new_hooks):
+    hooks = new_hooks(python("pass"))
+    hooks.receive(push(1))
+    job = hooks.service.next_job()
+    hooks.inbox.store.write(writes.begin, job.id, "on-message", "message", "default", None, False)
+    hooks.service.mark_lost()
+    assert hooks.runs()[0].outcome == "lost"
+
+
+def test_mutual_replies_of_hooks_end_at_the_hop_limit(new_hooks):
+    hooks = new_hooks(python(printed("again"), scopes=("reply:event",)), hops_max=3)
+    meta, rounds = None, 0
+    while True:
+        rounds += 1
+        hooks.receive(push(rounds, meta=meta))
+        if not hooks.run_all():
+            break
+        meta = hooks.sent[-1].meta
+    assert (rounds, meta) == (4, {"agentlip_hops": 3})
+    assert hooks.inbox.logged("no hook was run: the message has reached hooks.hops_max")
+
+
+@pytest.mark.parametrize("meta", [{"agentlip_hops": "9"}, {"agentlip_hops": True}, {}, None])
+def test_invalid_hop_counts_are_ignored(meta):
+    assert matching.hops(meta) == 0
+
+
+# -- what it may send ------------------------------------------------------------------------
+
+
+def printed(reply):
+    return f"print({json.dumps({'reply': reply})!r})"
+
+
+def test_a_reply_goes_where_the_message_came_from(new_hooks):
+    hooks = new_hooks(python(printed("thanks"), scopes=("reply:event",)))
+    hooks.receive(push(1), push(2, **DM))
+    assert hooks.run_all() == ["ok", "ok"]
+    assert [
+        (message.to, message.message, message.reply_to_id, message.mesh) for message in hooks.sent
+    ] == [
+        ("#alerts", "thanks", "bm_1", "default"),
+        (f"dm:{ALICE}", "thanks", "bm_2", "default"),
+    ]
+    (act,) = hooks.runs()[0].acts
+    assert (act["scope"], act["outcome"]) == ("reply:event", "sent")
+    assert act["client_message_id"] == hooks.sent[1].client_message_id
+    assert "thanks" not in json.dumps(msgspec.to_builtins(hooks.runs()))
+
+
+def test_reply_without_the_scope_is_refused_and_recorded(new_hooks):
+    hooks = new_hooks(python(printed("thanks")))
+    hooks.receive(push(1))
+    assert hooks.run_all() == ["ok"]
+    assert hooks.sent == []
+    assert hooks.runs()[0].acts[0]["outcome"] == "refused"
+
+
+def test_reply_refused_by_the_outbox_is_recorded(new_hooks):
+    hooks = new_hooks(python(printed("thanks"), scopes=("reply:event",)))
+
+    def refuse(_order):
+        raise Unavailable
+
+    hooks.service.send = refuse
+    hooks.receive(push(1))
+    assert hooks.run_all() == ["ok"]
+    assert hooks.runs()[0].acts[0]["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("text", [b"", b"hello", b"[]", b'{"reply": 5}', b'{"reply": ""}', b"{}"])
+def test_other_output_is_ignored(text):
+    assert reply_in(text) is None
+
+
+def test_output_beyond_its_limit_is_not_read(new_hooks):
+    hooks = new_hooks(python(printed("x" * 5000), scopes=("reply:event",)), output_bytes_max=1000)
+    hooks.receive(push(1))
+    assert hooks.run_all() == ["ok"]
+    assert (hooks.sent, hooks.runs()[0].said_bytes) == ([], 1000)
+
+
+GRAB = "import os, sys; open(sys.argv[1], 'w').write(os.environ['AGENTLIP_HOOK_TOKEN'])"
+
+
+def test_grant_is_limited_to_its_scopes_event_and_time(new_hooks, tmp_path):
+    hooks = new_hooks(python(GRAB, tmp_path / "out", scopes=SCOPES))
+    clock = hooks.inbox.clock
+    hooks.receive(push(1))
+    hooks.run_all()
+    who = hooks.tokens.find((tmp_path / "out").read_text())
+    assert who.scopes == {wire.ACT}
+    assert who.until_ms - clock.now_ms() <= 300_000
+    hooks.service.act(who, wire.Act("topic:alerts:post", "one", {"n": 1}))
+    hooks.service.act(who, wire.Act(f"dm:send:{ALICE}", "two"))
+    for scope in ("topic:builds:post", f"dm:send:{'b' * 64}", "inbox:read", "topic:*:post"):
+        with pytest.raises(wire.NotGranted):
+            hooks.service.act(who, wire.Act(scope, "no"))
+    assert [(message.to, message.message, message.reply_to_id) for message in hooks.sent] == [
+        ("#alerts", "one", None), (f"dm:{ALICE}", "two", None),
+    ]  # fmt: skip
+    assert len(hooks.runs()[0].acts) == 6
+    assert hooks.service.drop_expired_grants(who.until_ms) == 1
+    with pytest.raises(wire.NotGranted):
+        hooks.service.act(who, wire.Act("reply:event", "late"))
+    with pytest.raises(wire.NotGranted):
+        hooks.service.act(
+            Principal("server", "s", frozenset({"admin"})), wire.Act("reply:event", "x")
+        )
+
+
+def test_act_limit_applies_to_each_run(new_hooks, tmp_path):
+    hooks = new_hooks(python(GRAB, tmp_path / "out", scopes=SCOPES), acts_max=1)
+    for number in (1, 2):
+        hooks.receive(push(number))
+        hooks.run_all()
+        who = hooks.tokens.find((tmp_path / "out").read_text())
+        hooks.service.act(who, wire.Act("reply:event", str(number)))
+        with pytest.raises(wire.TooManyActs):
+            hooks.service.act(who, wire.Act("reply:event", "more"))
+    assert [message.message for message in hooks.sent] == ["1", "2"]
+
+
+def test_temporary_tokens_expire_and_are_limited():
+    tokens = TokenBook()
+    for number in range(5):
+        principal = Principal(f"r{number}", "hook", frozenset(), until_ms=1000)
+        tokens.add_temporary(f"t{number}", principal, 3)
+    valid = [number for number in range(5) if tokens.find(f"t{number}") is not None]
+    assert valid == [2, 3, 4]
+    tokens.replace([])
+    assert tokens.find("t4").id == "r4"
+    tokens.end(1000)
+    assert tokens.find("t4") is None
+
+
+def test_without_an_outbox_nothing_is_sent(new_hooks, tmp_path):
+    hooks = new_hooks(python(GRAB, tmp_path / "out", scopes=SCOPES))
+    hooks.service.send = None
+    hooks.receive(push(1))
+    hooks.run_all()
+    who = hooks.tokens.find((tmp_path / "out").read_text())
+    with pytest.raises(wire.NoSender):
+        hooks.service.act(who, wire.Act("reply:event", "x"))
+
+
+def test_log_has_no_message_content(new_hooks, tmp_path):
+    hooks = new_hooks(python("raise SystemExit('a private word')"))
+    hooks.receive(push(1, body="a private word"))
+    hooks.run_all()
+    assert "private" not in hooks.inbox.lines.getvalue().decode()
+
+
+def test_the_list_of_runs_is_limited_in_bytes(new_hooks):
+    new_hooks = new_hooks()
+    acts = json.dumps([{"scope": "x" * 200, "outcome": "sent"}] * 50)
+
+    def fill(tx):
+        for number in range(200):
+            tx.execute(
+                "INSERT INTO hook_runs (id, at, hook, event, mesh, outcome, duration_ms,"
+                " truncated, said_bytes, acts)"
+                " VALUES (?, 1, 'h', 'e', 'default', 'ok', 1, 0, 0, ?)",
+                (str(number), acts),
+            )
+
+    new_hooks.inbox.store.write(fill)
+    seen, before = [], None
+    while True:
+        page = new_hooks.service.runs("default", before, 1000)
+        assert len(msgspec.json.encode(page)) <= 1 << 20
+        seen += [int(run.id) for run in page.runs]
+        if not page.has_more:
+            break
+        before = page.runs[-1].number
+    assert before is not None
+    assert seen == list(range(199, -1, -1))

@@ -1,0 +1,63 @@
+"""Messages that wait for a plugin: the cursor, what is deferred, and the limit."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.hub.plugins.pending_messages import CREATED, DELETED, EDITED, PendingMessages
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([CREATED, EDITED, DELETED, "channel.created", "work", "again"]),
+            st.sampled_from("abcde"),
+            st.integers(0, 700),
+        ),
+        max_size=60,
+    )
+)
+def test_cursor_never_passes_unprocessed_messages(steps):
+    pending, now, event_id = PendingMessages(0, 1000, 1000, 5000), 0, 0
+    waiting = {}
+    for what, message, passed in steps:
+        now += passed
+        if what == "work":
+            for item in pending.due(now, 2):
+                pending.done(item)
+                waiting.pop(item)
+        elif what == "again":
+            pending.defer(message, now)
+        else:
+            event_id += 1
+            pending.note(event_id, what, message, now, now)
+            if what in (CREATED, EDITED):
+                waiting.setdefault(message, event_id)
+            elif what == DELETED:
+                waiting.pop(message, None)
+        assert pending.cursor == min(waiting.values(), default=event_id + 1) - 1
+        assert pending.count == len(waiting)
+    assert set(pending.due(now + 5000, 99)) == set(waiting)  # nothing is put off forever
+
+
+def test_old_edits_are_not_put_off():
+    pending = PendingMessages(0, 10, 1000, 5000)
+    pending.note(1, EDITED, "old", 1_000, 90_000)
+    pending.note(2, EDITED, "new", 89_900, 90_000)
+    assert pending.due(90_000, 9) == ["old"]
+
+
+def test_clock_set_back_defers_nothing():
+    pending = PendingMessages(0, 10, 1000, 5000)
+    pending.note(1, EDITED, "a", 900_000, 900_000)
+    assert pending.due(100_000, 9) == ["a"]
+    pending.note(2, EDITED, "b", 900_000, 900_000)
+    pending.note(3, EDITED, "b", 900_000, 100_000)
+    assert pending.due(106_000, 9) == ["a", "b"]
+
+
+def test_pending_messages_are_limited():
+    pending = PendingMessages(0, 2, 0, 0)
+    for number in (1, 2):
+        assert pending.has_capacity
+        pending.note(number, CREATED, f"m{number}", 0, 0)
+    assert not pending.has_capacity

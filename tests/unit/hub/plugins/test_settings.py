@@ -1,0 +1,57 @@
+"""Settings of plugins: defaults, what is refused, and their page of the documentation."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from appliance.hub.plugins import source
+from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.kernel.config import BadSettings, load
+from appliance.settings import Settings
+
+OWN = PluginSettings("own", "linkifier", builtin="references")
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (PluginsSettings(), ["urls"]),
+        (PluginsSettings(use=(OWN,)), ["urls", "own"]),
+        (PluginsSettings(urls=False, use=(OWN,)), ["own"]),
+        (PluginsSettings(use=(PluginSettings("a", "extractor", builtin="urls"),)), ["a"]),
+        (PluginsSettings(use=(PluginSettings("urls", "extractor", module="x.py"),)), ["urls"]),
+        (PluginsSettings(use=(PluginSettings("urls", "extractor", enabled=False),)), ["urls"]),
+    ],
+)
+def test_urls_plugin_runs_unless_settings_replace_it(settings, names):
+    assert [attachment.name for attachment in settings.all] == names
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "A B"}, "name"),
+        ({"type": "poem"}, "type"),
+        ({"builtin": "none"}, "builtin"),
+        ({"modul": "x"}, "modul"),
+        ({"timeout_seconds": 0}, "timeout_seconds"),
+    ],
+)
+def test_invalid_settings_are_refused_by_name(wrong, message):
+    own = {"name": "a", "type": "linkifier", "builtin": "urls", **wrong}
+    with pytest.raises(BadSettings, match=message):
+        load(Settings, None, {}, {"plugins.use": [own]})
+
+
+def test_every_setting_of_a_plugin_and_every_built_in_is_on_the_page():
+    page = (Path(__file__).parents[4] / "docs/how-to/plugins.md").read_text(encoding="utf-8")
+    fields = re.findall(r"(?m)^\| `(\w+)` \| [^|]* \| [^|]* \|$", page)
+    assert set(PluginSettings.__struct_fields__) <= set(fields)
+    files = {path.stem for path in source.BUILTIN.glob("[a-z]*.py")}
+    assert set(re.findall(r"(?m)^\| `(\w+)` \| (?:extractor|linkifier)", page)) == files
+    kinds = msgspec.structs.fields(PluginSettings)
+    [builtin] = [field.type for field in kinds if field.name == "builtin"]
+    assert {name for item in get_args(builtin) for name in get_args(item)} == files

@@ -1,0 +1,80 @@
+"""Names, titles and senders need a visible character; content may be blank."""
+
+import json
+
+import msgspec
+import pytest
+
+from appliance.hub import requests, text, wire
+from appliance.kernel.errors import Invalid, PayloadTooLarge
+
+
+@pytest.fixture
+def ids(env):
+    """A channel, a topic, a message."""
+    hub, who = env.hub, env.alice
+    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
+    topic = wire.CreateTopic(channel["id"], "first")
+    topic = json.loads(hub.create_topic(topic, who).body)["topic"]
+    message = wire.CreateMessage(topic["id"], "alice", "hello")
+    message = json.loads(hub.create_message(message, who).body)["message"]
+    return channel["id"], topic["id"], message["id"]
+
+
+BLANKS = [" ", "\t\n", "\u00a0", "\u200b", "\u2003\u200d\ufeff", "\u3164", "\u2800"]
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_names_need_a_visible_character(env, ids, blank):
+    """By every verb, alone, in a batch, and as a request on a socket."""
+    hub, who = env.hub, env.alice
+    channel_id, topic_id, message_id = ids
+    before = env.everything()
+    for field, refused in {
+        "name": lambda: hub.create_channel(wire.CreateChannel(blank), who),
+        "title": lambda: hub.create_topic(wire.CreateTopic(channel_id, blank), who),
+        "new title": lambda: hub.rename_topic(topic_id, wire.RenameTopic(blank), who),
+        "sender": lambda: hub.create_message(wire.CreateMessage(topic_id, blank, "x"), who),
+        "actor": lambda: hub.patch_message(message_id, wire.DeleteMessage(blank), who),
+        "kind": lambda: hub.add_attachment(topic_id, wire.AddAttachment(blank, {}), who),
+    }.items():
+        with pytest.raises(Invalid) as answer:
+            refused()
+        assert answer.value.details == {"field": field.rpartition(" ")[2]}, field
+    (result,) = hub.create_messages([wire.BatchMessage(topic_id, blank, "x")], who, [None])
+    assert isinstance(result, Invalid)
+    for op, data in {
+        "channel.create": {"name": blank},
+        "topic.create": {"channel_id": channel_id, "title": blank},
+        "topic.rename": {"topic_id": topic_id, "title": blank},
+        "message.create": {"topic_id": topic_id, "sender": blank, "content_raw": "x"},
+        "message.delete": {"message_id": message_id, "actor": blank},
+    }.items():
+        frame = msgspec.json.encode({"type": "request", "id": 1, "op": op, "data": data})
+        answer = requests.Requests(hub, lambda _: None).answer([frame], who)
+        assert b'"status":400' in answer, op
+    assert env.everything() == before
+
+
+def test_blank_content_is_accepted(env, ids):
+    """A message may have no visible text, and an edit may remove it too."""
+    reply = env.hub.create_message(wire.CreateMessage(ids[1], "alice", "\u200b"), env.alice)
+    assert reply.status == 201
+
+
+@pytest.mark.parametrize("character", ["a", "é", "語", "🙂"])
+def test_content_is_limited_in_bytes(character):
+    longest = character * (wire.CONTENT_BYTES_MAX // len(character.encode()))
+    text.check_message("ann", longest)
+    with pytest.raises(PayloadTooLarge) as refused:
+        text.check_message("ann", longest + character)
+    assert refused.value.details["limit"] == wire.CONTENT_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("sender", "content", "field"), [("a\0", "x", "sender"), ("ann", "x\0", "content_raw")]
+)
+def test_nul_in_a_message_is_refused_with_its_field(sender, content, field):
+    with pytest.raises(Invalid) as refused:
+        text.check_message(sender, content)
+    assert refused.value.details == {"field": field}

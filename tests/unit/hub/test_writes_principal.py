@@ -1,0 +1,135 @@
+"""The principal is recorded with every change; tokens that may use only certain names."""
+
+import json
+
+import msgspec
+import pytest
+
+from appliance.hub import requests, wire
+from appliance.kernel.auth import ADMIN, ANONYMOUS, OWNER, Principal, principal_of
+
+CI = principal_of("tok_1", "ci", ["hub:post", "hub:read"], senders=["builder", "tester"])
+
+
+@pytest.fixture
+def ids(env):
+    """A channel, two topics, a message of alice's."""
+    hub, who = env.hub, env.alice
+    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
+    topics = [
+        json.loads(hub.create_topic(wire.CreateTopic(channel["id"], title), who).body)["topic"]
+        for title in ("first", "second")
+    ]
+    message = wire.CreateMessage(topics[0]["id"], "alice", "hello")
+    message = json.loads(hub.create_message(message, who).body)["message"]
+    return channel["id"], topics[0]["id"], topics[1]["id"], message["id"]
+
+
+def log(env):
+    """(name, principal) of every event."""
+    rows = env.rows("SELECT name, data_json FROM events ORDER BY event_id")
+    return [(name, json.loads(data)["principal"]) for name, data in rows]
+
+
+@pytest.mark.parametrize(
+    ("principal", "label"),
+    [
+        (CI, "ci"),
+        (Principal("server", "the workspace's token", frozenset({ADMIN})), "server"),
+        (OWNER, "owner"),
+        (ANONYMOUS, None),
+    ],
+)
+def test_recorded_label_of_a_principal(principal, label):
+    assert principal.label == label
+
+
+def test_every_event_carries_its_principal(env, ids):
+    hub, bob = env.hub, env.bob
+    channel, topic, other, message = ids
+    hub.create_channel(wire.CreateChannel("new"), bob)
+    hub.create_topic(wire.CreateTopic(channel, "third"), bob)
+    hub.rename_topic(topic, wire.RenameTopic("renamed"), bob)
+    hub.add_attachment(topic, wire.AddAttachment("note", {"a": 1}), bob)
+    hub.create_message(wire.CreateMessage(topic, "anybody", "x"), bob)
+    hub.create_messages([wire.BatchMessage(topic, "anybody", "y")], bob, ["k"])
+    edited = hub.patch_message(message, wire.EditMessage("changed"), bob)
+    hub.patch_message(message, wire.MoveMessage(other, "one"), bob)
+    hub.patch_message(message, wire.DeleteMessage("anybody"), bob)
+    assert [who for _, who in log(env)] == ["alice"] * 4 + ["bob"] * 9
+    assert json.loads(edited.body)["message"]["principal"] == "alice", "its creator stays"
+
+
+def test_messages_carry_their_principal(env, ids):
+    hub, topic = env.hub, ids[1]
+    made = hub.create_message(wire.CreateMessage(topic, "anybody", "searchable"), env.bob)
+    message = json.loads(made.body)["message"]
+    assert message["principal"] == "bob"
+    page = hub.page_messages(wire.MessagesQuery(topic_id=topic), env.alice)
+    assert [each.principal for each in page.messages] == ["bob", "alice"]
+    (hit,) = hub.search(wire.SearchQuery("searchable"), env.alice).messages
+    assert hit.principal == "bob"
+    (event,) = json.loads(hub.list_events(wire.EventsQuery(tail=1), env.alice))["events"]
+    assert event["data_json"] == {"message": message, "principal": "bob"}
+    assert env.published[-1].data == json.dumps(event["data_json"], separators=(",", ":"))
+
+
+def test_message_of_another_program_has_no_principal(env, ids):
+    env.store.write(_as_another_program, ids[0], ids[1])
+    page = env.hub.page_messages(wire.MessagesQuery(topic_id=ids[1]), env.alice)
+    assert [each.principal for each in page.messages] == [None, "alice"]
+    edited = env.hub.patch_message(page.messages[0].id, wire.EditMessage("x"), env.bob)
+    assert json.loads(edited.body)["message"]["principal"] is None
+
+
+def _as_another_program(tx, channel, topic):
+    tx.execute(
+        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
+        " VALUES (?, ?, ?, 'x', 'x', ?)",
+        (tx.new_id("msg_"), topic, channel, tx.now),
+    )
+
+
+def test_replayed_response_keeps_the_first_principal(env, ids):
+    command = wire.CreateMessage(ids[1], "anybody", "once")
+    first = env.hub.create_message(command, env.bob, "k")
+    repeated = env.hub.create_message(command, env.bob, "k")
+    assert (repeated.body, repeated.replayed) == (first.body, True)
+    assert len(env.rows("SELECT 1 FROM x_message_principals WHERE principal = 'bob'")) == 1
+
+
+def test_a_limited_token_posts_edits_and_deletes_under_its_names_only(env, ids):
+    hub, topic, other_message = env.hub, ids[1], ids[3]
+    made = hub.create_message(wire.CreateMessage(topic, "builder", "x"), CI)
+    own = json.loads(made.body)["message"]["id"]
+    before = env.everything()
+    for refused in (
+        lambda: hub.create_message(wire.CreateMessage(topic, "alice", "x"), CI),
+        lambda: hub.create_message(wire.CreateMessage(topic, "Builder", "x"), CI, "key"),
+        lambda: hub.patch_message(own, wire.DeleteMessage("alice"), CI),
+        lambda: hub.patch_message(other_message, wire.EditMessage("put in alice's mouth"), CI),
+    ):
+        with pytest.raises(wire.SenderNotAllowed) as error:
+            refused()
+        assert error.value.details["allowed"] == ["builder", "tester"]
+        assert error.value.hint == "sender names of this token: builder, tester"
+    assert env.everything() == before
+    assert hub.patch_message(own, wire.EditMessage("y"), CI).status == 200
+    assert hub.patch_message(own, wire.DeleteMessage("tester"), CI).status == 200
+
+
+def test_only_items_with_a_wrong_sender_are_refused(env, ids):
+    topic = ids[1]
+    items = [wire.BatchMessage(topic, name, "x") for name in ("builder", "alice", "tester")]
+    results = env.hub.create_messages(items, CI, [None] * 3)
+    assert [type(result).__name__ for result in results] == ["Reply", "SenderNotAllowed", "Reply"]
+    frames = [
+        msgspec.json.encode(
+            {"type": "request", "id": name, "op": "message.create",
+             "data": {"topic_id": topic, "sender": name, "content_raw": "x"}}
+        )
+        for name in ("alice", "builder")
+    ]  # fmt: skip
+    answer = requests.Requests(env.hub, lambda _: None).answer(frames, CI)
+    assert answer.count(b'"code":"SENDER_NOT_ALLOWED"') == 1
+    assert answer.count(b'"status":201') == 1

@@ -1,0 +1,366 @@
+"""From the log to a receiver: a hub and an outbox on real files, joined as the appliance joins
+them, and a real HTTP server at the other end."""
+
+import io
+import json
+
+import msgspec
+import pytest
+from standardwebhooks import Webhook
+
+from appliance.hub import wire as hub_wire
+from appliance.hub.webhooks import resources, wire, writes
+from appliance.hub.webhooks.loops import WebhookFeeder
+from appliance.hub.webhooks.service import Webhooks
+from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.integrations.webhooks_outbox import HubWebhookDirectory, WebhookPost
+from appliance.kernel import schema
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.outbox.webhook import WebhookTarget
+from appliance.web.webhook_caller import WebhookCaller
+from tests.support.clock import FakeClock
+from tests.support.http import TOKEN, Client, app_of
+from tests.support.outbox import OutboxFixture
+from tests.support.webhook_receiver import webhook_receiver
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="session")
+def outbox_file(tmp_path_factory):
+    datadir = DataDir(tmp_path_factory.mktemp("outbox"))
+    schema.create_workspace(datadir, clock=FakeClock(), log=Log(io.BytesIO()))
+    return datadir.database("outbox").read_bytes()
+
+
+class DeliveryFixture:
+    """A hub with webhooks and an outbox; `run_round` enqueues the events and delivers once."""
+
+    def __init__(self, hub_env, path, receiver, **settings):
+        self.hub_env, self.receiver = hub_env, receiver
+        hub_env.clock.ms = SystemClock().now_ms()  # the library compares with the real time
+        self.lines = io.BytesIO()
+        self.out = OutboxFixture(path, backoff_jitter=0.0)
+        self.out.clock = hub_env.clock
+        self.settings = msgspec.structs.replace(WebhookSettings(), **settings)
+        self.join()
+        made = hub_env.hub.create_channel(hub_wire.CreateChannel("one"), hub_env.alice)
+        channel = json.loads(made.body)["channel"]["id"]
+        made = hub_env.hub.create_topic(hub_wire.CreateTopic(channel, "t"), hub_env.alice)
+        self.topic = json.loads(made.body)["topic"]["id"]
+
+    def join(self):
+        """Builds everything again on the same files, as a restart does."""
+        env, log = self.hub_env, Log(self.lines)
+        self.webhooks = Webhooks(env.hub, self.settings, env.clock, log)
+        book = HubWebhookDirectory(self.webhooks)
+        caller = WebhookCaller(self.settings, connect_seconds=10.0, reply_seconds=20.0)
+        self.out.targets["webhook"] = WebhookTarget(book, caller, env.clock)
+        self.out.reopen()
+        post = WebhookPost(self.out.service)
+        self.feeder = WebhookFeeder(self.webhooks, post, env.clock, log)
+        self.client = Client(app_of(resources.routes(self.webhooks)), TOKEN)
+
+    def made(self, **body):
+        answer = self.client.simulate_request(
+            "POST", "/api/v1/webhooks", json={"url": self.receiver.url, **body}
+        )
+        assert answer.status_code == 201, answer.text
+        return answer.json["webhook"]["id"], answer.json["secret"]
+
+    def patch(self, webhook_id, **body):
+        path = f"/api/v1/webhooks/{webhook_id}"
+        answer = self.client.simulate_request("PATCH", path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json
+
+    def webhook(self, webhook_id):
+        return self.webhooks.show(webhook_id).webhook
+
+    def post(self, content="hello"):
+        command = hub_wire.CreateMessage(self.topic, "ci", content)
+        made = self.hub_env.hub.create_message(command, self.hub_env.alice)
+        return json.loads(made.body)["event_id"]
+
+    def feed(self):
+        return self.feeder.run_once(self.hub_env.clock.now_ms())
+
+    def run_round(self, seconds=0.0):
+        self.hub_env.clock.pass_seconds(seconds)
+        result = self.feed()
+        self.out.round()
+        return result
+
+    def numbers(self):
+        return [int(delivery_id.rpartition(":")[2]) for delivery_id in self.receiver.ids]
+
+
+@pytest.fixture
+def receiver():
+    with webhook_receiver() as running:
+        yield running
+
+
+@pytest.fixture
+def new_fixture(env, tmp_path, outbox_file, receiver):
+    fixtures = []
+
+    def make(**settings):
+        path = tmp_path / "outbox.sqlite3"
+        path.write_bytes(outbox_file)
+        fixtures.append(DeliveryFixture(env, path, receiver, **settings))
+        return fixtures[-1]
+
+    yield make
+    for fixture in fixtures:
+        fixture.out.store.close()
+
+
+@pytest.fixture
+def fixture(new_fixture):
+    return new_fixture()
+
+
+def verify(secret, got):
+    return Webhook(secret).verify(got.body, got.headers)
+
+
+def test_an_event_arrives_signed_and_once(fixture):
+    webhook_id, secret = fixture.made()
+    number = fixture.post("grüße \U0001f600")
+    for _ in range(3):
+        fixture.run_round(60)
+    (got,) = fixture.receiver.got
+    payload = verify(secret, got)
+    assert payload["event_id"] == number
+    assert payload["data"]["message"]["content_raw"] == "grüße \U0001f600"
+    assert got.headers["webhook-id"] == f"epoch-1:{number}"
+    assert fixture.webhook(webhook_id).cursor == number
+
+
+def test_feeder_rests_until_an_event_or_a_change_of_a_webhook_wakes_it(fixture):
+    work = fixture.webhooks.work
+    webhook_id, _ = fixture.made()
+    fixture.run_round()
+    assert fixture.feeder.interval_seconds == fixture.feeder.idle_seconds
+    for wake in (fixture.post, lambda: fixture.patch(webhook_id, description="other")):
+        work.clear()
+        wake()
+        assert work.wait(0)
+
+
+def test_feeder_retries_soon_while_events_wait(new_fixture):
+    fixture = new_fixture(waiting_max=1)
+    fixture.receiver.answer = lambda _got: (500, {})
+    fixture.made()
+    for number in range(3):
+        fixture.post(f"m{number}")
+    fixture.feed()
+    fixture.feed()
+    assert fixture.feeder.interval_seconds == fixture.settings.feed_seconds
+
+
+def test_unwanted_events_are_skipped(fixture):
+    webhook_id, _ = fixture.made(events={"names": ["channel.created"]}, cursor=0)
+    head = fixture.post()
+    fixture.run_round()
+    assert fixture.numbers() == [1]
+    assert fixture.webhook(webhook_id).cursor == head
+
+
+def test_retry_after_a_500_keeps_the_id_and_signs_again(fixture):
+    _, secret = fixture.made()
+    fixture.post()
+    fixture.receiver.answer = lambda _got: (500, {})
+    fixture.run_round()
+    fixture.receiver.answer = lambda _got: (200, {})
+    fixture.run_round(60)
+    first, second = fixture.receiver.got
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.headers["webhook-timestamp"] < second.headers["webhook-timestamp"]
+    assert first.headers["webhook-signature"] != second.headers["webhook-signature"]
+    assert first.body == second.body
+    assert list(fixture.out.statuses().values()) == ["done"]
+    assert secret not in str(fixture.out.rows("SELECT * FROM outbox"))
+
+
+def test_event_handed_over_twice_is_sent_once(fixture, monkeypatch):
+    webhook_id, _ = fixture.made()
+    numbers = [fixture.post(f"m{n}") for n in range(3)]
+
+    def crash(_tx, _moves):
+        raise OSError("the machine stops here")
+
+    with monkeypatch.context() as fault:
+        fault.setattr(writes, "advance", crash)
+        with pytest.raises(OSError, match="stops here"):
+            fixture.feed()
+    assert fixture.webhook(webhook_id).cursor < numbers[0]
+    fixture.out.round()
+    fixture.join()
+    for _ in range(3):
+        fixture.run_round(60)
+    assert fixture.numbers() == numbers
+    assert fixture.webhook(webhook_id).cursor == numbers[-1]
+    assert len(fixture.out.statuses()) == 3
+
+
+def test_events_wait_in_the_log_while_the_outbox_refuses(new_fixture):
+    fixture = new_fixture()
+    webhook_id, _ = fixture.made()
+    number = fixture.post()
+    settings = fixture.out.service.settings
+    for refusal in ({"enabled": False}, {"accept_concurrency_max": 0}):
+        fixture.out.service.settings = msgspec.structs.replace(settings, **refusal)
+        assert fixture.feed() == {"handed": 0, "moved": 0, "held": 1}
+        assert fixture.webhook(webhook_id).cursor < number
+    fixture.out.service.settings = settings
+    fixture.out.service.gauge.set_usage(settings.sends_max, 0)  # full
+    assert fixture.feed()["handed"] == 0
+    fixture.out.service.gauge.set_usage(0, 0)
+    fixture.run_round()
+    assert fixture.numbers() == [number]
+
+
+def test_a_dead_receiver_does_not_fill_the_outbox(new_fixture):
+    fixture = new_fixture(waiting_max=2, feed_max=5)
+    _, _ = fixture.made()
+    numbers = [fixture.post(f"m{n}") for n in range(5)]
+    fixture.receiver.answer = lambda _got: (500, {})
+    for _ in range(4):
+        fixture.run_round(60)
+    assert len(fixture.out.statuses()) == 2
+    fixture.receiver.answer = lambda _got: (200, {})
+    fixture.receiver.got.clear()
+    for _ in range(8):
+        fixture.run_round(60)
+    assert sorted(fixture.numbers()) == numbers
+
+
+def test_both_secrets_sign_waiting_deliveries_during_a_rotation(fixture):
+    webhook_id, old = fixture.made()
+    fixture.post()
+    fixture.feed()  # it waits in the outbox already
+    new = fixture.patch(webhook_id, new_secret=True)["secret"]
+    fixture.run_round()
+    (got,) = fixture.receiver.got
+    assert verify(old, got) == verify(new, got)
+    assert got.headers["webhook-signature"].count("v1,") == 2
+
+
+def test_new_url_applies_to_waiting_deliveries(fixture):
+    webhook_id, _ = fixture.made(url="http://127.0.0.1:9/")
+    number = fixture.post()
+    fixture.run_round()
+    fixture.patch(webhook_id, url=fixture.receiver.url)
+    fixture.run_round(60)
+    assert fixture.numbers() == [number]
+
+
+def test_a_receiver_that_is_gone_is_not_called_again(fixture):
+    webhook_id, _ = fixture.made()
+    number = fixture.post()
+    fixture.receiver.answer = lambda _got: (410, {})
+    fixture.run_round()
+    fixture.post()
+    for _ in range(3):
+        fixture.run_round(60)
+    assert fixture.numbers() == [number]
+    webhook = fixture.webhook(webhook_id)
+    assert webhook.enabled is False
+    assert "410" in webhook.disabled_because
+    assert b"disabled" in fixture.lines.getvalue()
+
+
+def test_webhook_failing_for_days_is_disabled_until_enabled(new_fixture):
+    fixture = new_fixture(disable_after_days=2.0)
+    webhook_id, _ = fixture.made()
+    numbers = [fixture.post(), fixture.post()]
+    fixture.receiver.answer = lambda _got: (500, {})
+    fixture.run_round()
+    assert fixture.webhook(webhook_id).failing_since is not None
+    fixture.run_round(DAY)
+    fixture.join()  # a restart does not forget since when
+    assert fixture.webhook(webhook_id).enabled is True
+    fixture.run_round(1.1 * DAY)
+    webhook = fixture.webhook(webhook_id)
+    assert webhook.enabled is False
+    assert "disable_after_days" in webhook.disabled_because
+    fixture.receiver.got.clear()
+    fixture.run_round(3600)
+    assert fixture.receiver.got == []
+    fixture.receiver.answer = lambda _got: (200, {})
+    webhook = fixture.patch(webhook_id, enabled=True)["webhook"]
+    assert (webhook["failing_since"], webhook["disabled_because"]) == (None, None)
+    for _ in range(5):
+        fixture.run_round(3600)
+    assert sorted(fixture.numbers()) == numbers
+
+
+def test_successful_delivery_resets_the_failing_time(new_fixture):
+    fixture = new_fixture(disable_after_days=2.0)
+    webhook_id, _ = fixture.made()
+    answers = iter([500, 200, 500, 500])
+    fixture.receiver.answer = lambda _got: (next(answers), {})
+    fixture.post()
+    fixture.run_round()
+    fixture.run_round(1.5 * DAY)
+    assert fixture.webhook(webhook_id).failing_since is None
+    fixture.post()
+    fixture.run_round()
+    fixture.run_round(1.5 * DAY)
+    assert fixture.webhook(webhook_id).enabled is True
+
+
+def test_waiting_deliveries_of_a_deleted_webhook_are_rejected(fixture):
+    webhook_id, _ = fixture.made()
+    fixture.post()
+    fixture.feed()
+    fixture.webhooks.delete(webhook_id)
+    fixture.run_round()
+    assert fixture.receiver.got == []
+    assert list(fixture.out.statuses().values()) == ["dead"]
+
+
+def test_a_replay_delivers_again_under_the_same_webhook_id(fixture):
+    webhook_id, _ = fixture.made()
+    numbers = [fixture.post("a"), fixture.post("b")]
+    fixture.run_round()
+    fixture.run_round()
+    fixture.patch(webhook_id, cursor=numbers[1] - 1)
+    for _ in range(3):
+        fixture.run_round()
+    assert fixture.numbers() == [*numbers, numbers[1]]
+    assert len(fixture.out.statuses()) == 3
+
+
+def test_cursor_changed_meanwhile_is_not_overwritten(fixture):
+    webhook_id, _ = fixture.made()
+    first = fixture.post("a")
+    fixture.run_round()
+    fixture.post("b")
+    row = fixture.webhooks.store.read(_row, webhook_id)
+    fixture.patch(webhook_id, cursor=0)
+    fixture.webhooks.store.write(writes.advance, [(row.id, row.generation, first, first + 1)])
+    assert fixture.webhook(webhook_id).cursor == 0
+
+
+def _row(reader, webhook_id):
+    from appliance.hub.webhooks import queries
+
+    return queries.require(reader, webhook_id)
+
+
+def test_changed_format_does_not_block_deliveries(fixture, monkeypatch):
+    webhook_id, _ = fixture.made()
+    number = fixture.post()
+    with monkeypatch.context() as fault:
+        fault.setattr(writes, "advance", lambda _tx, _moves: None)
+        fixture.feed()
+    fixture.patch(webhook_id, format="cloudevents")
+    fixture.run_round()
+    assert fixture.webhook(webhook_id).cursor == number
+    assert fixture.numbers() == [number]
+    assert isinstance(fixture.webhook(webhook_id), wire.EventWebhook)

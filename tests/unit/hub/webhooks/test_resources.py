@@ -1,0 +1,364 @@
+"""Webhooks over HTTP on a real file: registering, changing, secrets, and what is pending."""
+
+import json
+
+import msgspec
+import pytest
+from standardwebhooks import Webhook
+
+from appliance.hub import wire as hub_wire
+from appliance.hub.webhooks import resources
+from appliance.hub.webhooks.service import Webhooks
+from appliance.hub.webhooks.settings import WebhookSettings
+from tests.support.http import NARROW_TOKEN, TOKEN, Client, app_of
+
+PATH = "/api/v1/webhooks"
+URL = "https://ci.example.com/hook"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class WebhooksFixture:
+    """A hub with two channels, and its webhooks as a client sees them."""
+
+    def __init__(self, env, **settings):
+        self.env, self.hub = env, env.hub
+        settings = msgspec.structs.replace(WebhookSettings(), **settings)
+        self.webhooks = Webhooks(env.hub, settings, env.clock)
+        self.client = Client(app_of(resources.routes(self.webhooks)), TOKEN)
+        self.first, self.first_topic = self.channel_with_topic("one")
+        self.second, self.second_topic = self.channel_with_topic("two")
+
+    def channel_with_topic(self, name):
+        who = self.env.alice
+        made = self.hub.create_channel(hub_wire.CreateChannel(name), who)
+        channel = json.loads(made.body)["channel"]["id"]
+        made = self.hub.create_topic(hub_wire.CreateTopic(channel, "t"), who)
+        return channel, json.loads(made.body)["topic"]["id"]
+
+    def post(self, topic, content="hello"):
+        command = hub_wire.CreateMessage(topic, "ci", content)
+        return json.loads(self.hub.create_message(command, self.env.alice).body)["event_id"]
+
+    def ask(self, method, path="", body=None, **headers):
+        return self.client.simulate_request(method, PATH + path, json=body, headers=headers or None)
+
+    def made(self, **body):
+        result = self.ask("POST", "", {"url": URL, **body})
+        assert result.status_code == 201, result.text
+        return result.json["webhook"]["id"], result.json["secret"]
+
+    def pending(self, webhook_id, query=""):
+        result = self.ask("GET", f"/{webhook_id}/pending{query}")
+        assert result.status_code == 200, result.text
+        return result.json
+
+    def numbers(self, webhook_id):
+        return [event["event_id"] for event in self.pending(webhook_id)["pending"]]
+
+
+@pytest.fixture
+def fixture(env):
+    return WebhooksFixture(env)
+
+
+def test_registration_shows_its_secret_once(fixture):
+    result = fixture.ask("POST", "", {"url": URL, "description": "ci"})
+    assert result.status_code == 201
+    webhook = result.json["webhook"]
+    assert webhook["url"] == URL
+    assert webhook["enabled"] is True
+    assert webhook["format"] == "native"
+    assert webhook["cursor"] == fixture.hub.feed.head
+    assert webhook["events"] == {"names": [], "channels": [], "topics": []}
+    secret = result.json["secret"]
+    assert secret.startswith("whsec_")
+    response = fixture.ask("GET", f"/{webhook['id']}")
+    listed = fixture.ask("GET")
+    assert response.json["webhook"] == webhook
+    assert listed.json["webhooks"] == [webhook]
+    assert secret not in response.text + listed.text
+
+
+def test_registering_writes_no_event(fixture):
+    before = fixture.env.rows("SELECT count(*) FROM events")
+    webhook_id, _ = fixture.made()
+    fixture.ask("PATCH", f"/{webhook_id}", {"enabled": False})
+    fixture.ask("DELETE", f"/{webhook_id}")
+    assert fixture.env.rows("SELECT count(*) FROM events") == before
+
+
+def test_a_given_secret_is_kept(fixture):
+    webhook_id, secret = fixture.made(secret=SECRET)
+    assert secret == SECRET
+    assert fixture.env.rows("SELECT id, secret FROM x_webhooks") == [(webhook_id, SECRET)]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"url": "http://example.com"}, "INVALID_INPUT"),
+        ({"url": "https://10.0.0.1/"}, "INVALID_INPUT"),
+        ({"url": "https://u:p@example.com/"}, "INVALID_INPUT"),
+        ({"url": URL, "secret": "short"}, "INVALID_INPUT"),
+        ({"url": URL, "format": "xml"}, "INVALID_INPUT"),
+        ({"url": URL, "cursor": -1}, "INVALID_INPUT"),
+        ({"url": URL, "events": {"channels": ["nowhere"]}}, "NOT_FOUND"),
+        ({"url": URL, "events": {"topics": ["nowhere"]}}, "NOT_FOUND"),
+        ({"url": URL, "events": {"names": ["x"] * 101}}, "INVALID_INPUT"),
+        ({}, "INVALID_INPUT"),
+    ],
+)
+def test_what_is_refused(fixture, body, code):
+    result = fixture.ask("POST", "", body)
+    assert result.status_code in (400, 404)
+    assert result.json["code"] == code
+    assert result.json["error"]
+    assert fixture.env.rows("SELECT * FROM x_webhooks") == []
+
+
+def test_webhooks_need_the_admin_scope(fixture):
+    webhook_id, _ = fixture.made()
+    narrow = Client(fixture.client.app, NARROW_TOKEN)
+    nobody = Client(fixture.client.app)
+    for method, path in (
+        ("GET", ""),
+        ("POST", ""),
+        ("GET", f"/{webhook_id}"),
+        ("PATCH", f"/{webhook_id}"),
+        ("DELETE", f"/{webhook_id}"),
+        ("GET", f"/{webhook_id}/pending"),
+    ):
+        assert narrow.simulate_request(method, PATH + path, json={}).status_code == 403
+        assert nobody.simulate_request(method, PATH + path, json={}).status_code == 401
+
+
+def test_number_of_webhooks_is_limited(env):
+    fixture = WebhooksFixture(env, webhooks_max=1)
+    fixture.made()
+    result = fixture.ask("POST", "", {"url": URL})
+    assert (result.status_code, result.json["code"]) == (409, "TOO_MANY_WEBHOOKS")
+
+
+def test_a_repeated_request_gets_the_first_answer(fixture):
+    body = {"url": URL}
+    first = fixture.ask("POST", "", body, **{"Idempotency-Key": "k"})
+    repeated = fixture.ask("POST", "", body, **{"Idempotency-Key": "k"})
+    assert repeated.text == first.text
+    assert repeated.headers["idempotency-replayed"] == "true"
+    other = fixture.ask("POST", "", {"url": URL + "2"}, **{"Idempotency-Key": "k"})
+    assert other.status_code == 422
+    assert len(fixture.env.rows("SELECT id FROM x_webhooks")) == 1
+
+
+def test_changes_touch_only_what_they_name(fixture):
+    webhook_id, _ = fixture.made(description="ci", events={"names": ["message.created"]})
+    before = fixture.ask("GET", f"/{webhook_id}").json["webhook"]
+    fixture.env.clock.pass_seconds(60)
+    result = fixture.ask("PATCH", f"/{webhook_id}", {"enabled": False, "format": "cloudevents"})
+    assert result.status_code == 200
+    assert "secret" not in result.json
+    after = result.json["webhook"]
+    assert after["updated_at"] > before["updated_at"]
+    assert {**after, "updated_at": 0} == {
+        **before, "enabled": False, "format": "cloudevents", "updated_at": 0,
+    }  # fmt: skip
+
+
+def test_changes_are_validated_like_registrations(fixture):
+    webhook_id, _ = fixture.made()
+    for body in (
+        {"url": "http://example.com/"},
+        {"events": {"channels": ["nowhere"]}},
+        {"secret": "x"},
+        {"new_secret": True, "secret": SECRET},
+    ):
+        assert fixture.ask("PATCH", f"/{webhook_id}", body).status_code in (400, 404)
+    assert fixture.ask("PATCH", "/hook_unknown", {"enabled": True}).status_code == 404
+
+
+def test_deleted_webhook_is_not_found(fixture):
+    webhook_id, _ = fixture.made()
+    assert fixture.ask("DELETE", f"/{webhook_id}").json == {"id": webhook_id, "deleted": True}
+    for method in ("GET", "DELETE", "PATCH"):
+        result = fixture.ask(method, f"/{webhook_id}", {} if method == "PATCH" else None)
+        assert (result.status_code, result.json["code"]) == (404, "NOT_FOUND")
+    assert fixture.ask("GET", f"/{webhook_id}/pending").status_code == 404
+
+
+# -- secrets ---------------------------------------------------------------------------------
+
+
+def real_time(fixture):
+    """The library compares with the clock of the machine."""
+    from appliance.kernel.clock import SystemClock
+
+    fixture.env.clock.ms = SystemClock().now_ms()
+
+
+def verifies(secret, event):
+    return Webhook(secret).verify(event["body"], event["headers"])
+
+
+def test_pending_events_verify_with_the_library(fixture):
+    real_time(fixture)
+    webhook_id, secret = fixture.made()
+    number = fixture.post(fixture.first_topic, "grüße \u2028 \U0001f600")
+    (event,) = fixture.pending(webhook_id)["pending"]
+    payload = verifies(secret, event)
+    assert payload["event_id"] == number
+    assert payload["data"]["message"]["content_raw"] == "grüße \u2028 \U0001f600"
+    assert event["headers"]["content-type"] == "application/json"
+    assert event["headers"]["webhook-id"] == f"epoch-1:{number}"
+
+
+def test_a_replaced_secret_signs_for_a_while(fixture):
+    real_time(fixture)
+    webhook_id, old = fixture.made()
+    fixture.post(fixture.first_topic)
+    result = fixture.ask("PATCH", f"/{webhook_id}", {"new_secret": True})
+    new = result.json["secret"]
+    assert result.json["webhook"]["rotating_until"] is not None
+    (event,) = fixture.pending(webhook_id)["pending"]
+    assert verifies(old, event) == verifies(new, event)
+    assert event["headers"]["webhook-signature"].count("v1,") == 2
+    fixture.env.clock.pass_seconds(24 * 3600)
+    (event,) = fixture.pending(webhook_id)["pending"]
+    assert event["headers"]["webhook-signature"].count("v1,") == 1
+    assert fixture.ask("GET", f"/{webhook_id}").json["webhook"]["rotating_until"] is None
+
+
+def test_grace_period_can_be_disabled(env):
+    fixture = WebhooksFixture(env, secret_grace_hours=0)
+    webhook_id, old = fixture.made()
+    fixture.post(fixture.first_topic)
+    fixture.ask("PATCH", f"/{webhook_id}", {"secret": SECRET})
+    (event,) = fixture.pending(webhook_id)["pending"]
+    assert event["headers"]["webhook-signature"].count("v1,") == 1
+    assert fixture.env.rows("SELECT secret, former_secret FROM x_webhooks") == [(SECRET, None)]
+    assert old != SECRET
+
+
+# -- what is pending --------------------------------------------------------------------------
+
+
+def test_past_events_need_a_cursor(fixture):
+    new, _ = fixture.made()
+    old, _ = fixture.made(cursor=0)
+    beyond, _ = fixture.made(cursor=10**12)
+    assert fixture.numbers(new) == []
+    assert fixture.numbers(old) == [1, 2, 3, 4]
+    assert fixture.numbers(beyond) == []
+    number = fixture.post(fixture.first_topic)
+    assert fixture.numbers(new) == fixture.numbers(beyond) == [number]
+
+
+def test_preview_does_not_move_the_cursor(fixture):
+    webhook_id, _ = fixture.made(cursor=0)
+    assert fixture.numbers(webhook_id) == fixture.numbers(webhook_id)
+    fixture.ask("PATCH", f"/{webhook_id}", {"cursor": 3})
+    assert fixture.numbers(webhook_id) == [4]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, ["channel", "topic", "channel", "topic", "first", "second"]),
+        ({"names": ["message.created"]}, ["first", "second"]),
+        ({"names": ["message.created", "channel.created"]},
+         ["channel", "channel", "first", "second"]),
+        ({"channels": ["one"]}, ["channel", "topic", "first"]),
+        ({"topics": ["TWO"]}, ["topic", "second"]),
+        ({"channels": ["one"], "topics": ["TWO"]},
+         ["channel", "topic", "topic", "first", "second"]),
+        ({"channels": ["one"], "names": ["message.created"]}, ["first"]),
+        ({"names": ["no.such"]}, []),
+    ],
+)  # fmt: skip
+def test_only_what_is_wanted(fixture, wanted, expected):
+    if "topics" in wanted:
+        wanted = {**wanted, "topics": [fixture.second_topic]}
+    webhook_id, _ = fixture.made(cursor=0, events=wanted)
+    fixture.post(fixture.first_topic, "first")
+    fixture.post(fixture.second_topic, "second")
+    answer = fixture.pending(webhook_id)
+    payload = [json.loads(event["body"]) for event in answer["pending"]]
+    kinds = [
+        e["data"]["message"]["content_raw"] if "message" in e["data"] else e["name"].split(".")[0]
+        for e in payload
+    ]
+    assert kinds == expected
+    assert answer["cursor"] == fixture.hub.feed.head
+    assert answer["has_more"] is False
+
+
+def test_channel_name_is_stored_as_its_id(fixture):
+    webhook_id, _ = fixture.made(events={"channels": ["one", fixture.first]})
+    response = fixture.ask("GET", f"/{webhook_id}").json["webhook"]
+    assert response["events"]["channels"] == [fixture.first]
+
+
+def test_cursor_covers_all_events_without_gaps(fixture):
+    for number in range(25):
+        fixture.post((fixture.first_topic, fixture.second_topic)[number % 2], str(number))
+    webhook_id, _ = fixture.made(
+        cursor=0, events={"channels": ["one"], "names": ["message.created"]}
+    )
+    seen = []
+    while True:
+        answer = fixture.pending(webhook_id, "?limit=4")
+        seen += [event["event_id"] for event in answer["pending"]]
+        fixture.ask("PATCH", f"/{webhook_id}", {"cursor": answer["cursor"]})
+        if not answer["has_more"]:
+            break
+    wanted = fixture.env.rows(
+        "SELECT event_id FROM events WHERE name = 'message.created' AND scope_channel_id = ?",
+        fixture.first,
+    )
+    assert seen == [row[0] for row in wanted]
+    assert len(seen) == 13
+
+
+def test_scan_without_matches_advances_the_cursor(env):
+    fixture = WebhooksFixture(env, scan_rows_max=500)
+    commands = [hub_wire.CreateMessage(fixture.first_topic, "ci", "x")] * 500
+    fixture.hub.create_messages(commands, env.alice, [None] * 500)
+    fixture.hub.create_messages(commands, env.alice, [None] * 500)
+    last = fixture.post(fixture.first_topic)
+    fixture.hub.rename_topic(fixture.first_topic, hub_wire.RenameTopic("new"), env.alice)
+    webhook_id, _ = fixture.made(cursor=0, events={"names": ["topic.renamed"]})
+    cursors = []
+    for _ in range(3):
+        answer = fixture.pending(webhook_id)
+        cursors.append(answer["cursor"])
+        fixture.ask("PATCH", f"/{webhook_id}", {"cursor": answer["cursor"]})
+    assert cursors == [500, 1000, last + 1]
+    assert [event["event_id"] for event in answer["pending"]] == [last + 1]
+
+
+def test_as_cloudevents(fixture):
+    real_time(fixture)
+    webhook_id, secret = fixture.made(format="cloudevents")
+    number = fixture.post(fixture.first_topic)
+    (event,) = fixture.pending(webhook_id)["pending"]
+    payload = verifies(secret, event)
+    assert payload["specversion"] == "1.0"
+    assert payload["type"] == "dev.agentlip.message.created"
+    assert payload["id"] == event["headers"]["webhook-id"] == f"epoch-1:{number}"
+    assert event["headers"]["content-type"] == "application/cloudevents+json"
+
+
+def test_the_list_is_limited_in_bytes(env):
+    fixture = WebhooksFixture(env)
+    wanted = {"names": [f"{number:03}" + "\u0430" * 97 for number in range(100)]}
+    ids = sorted(fixture.made(enabled=False, events=wanted)[0] for _ in range(60))
+    seen, after = [], ""
+    while True:
+        result = fixture.ask("GET", f"?after={after}&limit=1000")
+        assert result.status_code == 200, result.text
+        assert len(result.content) <= 1 << 20
+        seen += [webhook["id"] for webhook in result.json["webhooks"]]
+        if not result.json["has_more"]:
+            break
+        after = result.json["next"]
+    assert after
+    assert seen == ids

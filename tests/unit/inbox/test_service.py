@@ -1,0 +1,431 @@
+"""The inbox on a real file: once, one mesh a reader, cursors, waiting, retention, damage."""
+
+import gevent
+import pytest
+
+from appliance.inbox import wire
+from appliance.inbox.loops import Sweeper
+from appliance.inbox.recover import recover
+from appliance.inbox.settings import InboxSettings
+from appliance.inbox.sse import event_stream
+from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import suspect_marker
+from appliance.kernel.log import Log
+from tests.support.clock import FakeClock
+from tests.support.inbox import ALICE, OWN, InboxFixture, push
+
+BOSS = Principal("server", "server", frozenset({ADMIN}))
+BOB = "b" * 64
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    inbox = InboxFixture(tmp_path, page_max=100)
+    yield inbox
+    inbox.close()
+
+
+def limited(*meshes):
+    scope = frozenset({wire.READ, wire.WRITE})
+    return Principal("t", "t", scope, {name: frozenset(meshes) for name in scope})
+
+
+def page(inbox, who=BOSS, **query):
+    return inbox.service.page(wire.InboxQuery(**query), who)
+
+
+def bodies(page_):
+    return [message.body for message in page_.messages]
+
+
+# -- once ----------------------------------------------------------------------------------
+
+
+def test_repeated_push_adds_no_row_and_no_event(inbox):
+    assert inbox.service.receive(push(1))
+    assert not inbox.service.receive(push(1, message_id="bm_other"))
+    assert inbox.service.receive_many([push(2), push(2), push(3)], "link") == [True, False, True]
+    assert inbox.rows() == ["c1", "c2", "c3"]
+    assert [event.message.client_message_id for event in inbox.events] == ["c1", "c2", "c3"]
+
+
+def test_an_id_is_used_up_in_its_mesh_alone(inbox):
+    assert inbox.service.receive(push(1))
+    assert inbox.service.receive(push(1, mesh="lab"))
+    assert inbox.rows() == ["c1", "c1"]
+
+
+def test_a_message_without_an_id_of_its_sender_is_known_by_the_brokers(inbox):
+    assert inbox.service.receive(push(1, client_message_id=None))
+    assert not inbox.service.receive(push(1, client_message_id=None))
+    assert inbox.rows() == ["broker:bm_1"]
+
+
+def test_stored_message_equals_the_push(inbox):
+    to_us = {"topic": None, "destination_kind": "dm", "destination_ref": OWN.public_hex}
+    meta = {"z": 1, "a": ["é", None]}
+    came = push(1, meta=meta, reply_to_id="bm_0", body="héllo 😀\n", priority="now", **to_us)
+    inbox.service.receive(came)
+    message = page(inbox).messages[0]
+    assert (message.body, message.reply_to_id, message.topic) == ("héllo 😀\n", "bm_0", None)
+    assert bytes(message.meta) == '{"z":1,"a":["é",null]}'.encode()
+    assert (message.priority, message.destination_ref, message.own) == (
+        "now",
+        OWN.public_hex,
+        False,
+    )
+    assert inbox.events[0].message.meta == came.meta
+
+
+# -- questions -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(inbox):
+    inbox.service.receive_many(
+        [
+            push(1),
+            push(2, sender_pubkey=BOB, sender_name="bob"),
+            push(3, topic="builds", destination_ref="builds"),
+            push(4, sender_pubkey=OWN.public_hex, sender_name="us"),
+            push(5, mesh="lab"),
+            push(6, topic=None, destination_kind="dm", destination_ref=OWN.public_hex),
+        ],
+        "link",
+    )
+    return inbox
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        ({}, [1, 2, 3, 4, 6]),
+        ({"since": "0"}, [1, 2, 3, 4, 6]),
+        ({"since": "3"}, [4, 6]),
+        ({"since": "6"}, []),
+        ({"topic": "alerts"}, [1, 2, 4]),
+        ({"topic": "nowhere"}, []),
+        ({"sender": BOB}, [2]),
+        ({"sender": "alice"}, [1, 3, 6]),
+        ({"own": False}, [1, 2, 3, 6]),
+        ({"mesh": "lab"}, [5]),
+        ({"since": "0", "limit": 2}, [1, 2]),
+        ({"limit": 2}, [4, 6]),
+        ({"since": "2000-01-01"}, [1, 2, 3, 4, 6]),
+        ({"since": "2999-01-01T00:00:00Z"}, []),
+        ({"since": "1", "topic": "alerts", "sender": "us"}, [4]),
+    ],
+)
+def test_filters(filled, query, numbers):
+    assert bodies(page(filled, **query)) == [f"message {number}" for number in numbers]
+
+
+def test_pages_follow_each_other_without_a_gap(filled):
+    seen, cursor = [], "0"
+    while True:
+        page_ = page(filled, since=cursor, limit=2)
+        seen += bodies(page_)
+        cursor = str(page_.next)
+        if not page_.has_more:
+            break
+    assert seen == [f"message {number}" for number in (1, 2, 3, 4, 6)]
+    assert page(filled, since=cursor).messages == []
+
+
+def test_a_reply_ends_before_it_is_too_large(tmp_path):
+    inbox = InboxFixture(tmp_path, page_bytes_max=3000)
+    try:
+        inbox.service.receive_many([push(n, body="x" * 1000) for n in range(4)], "link")
+        page_ = page(inbox, since="0")
+        assert (len(page_.messages), page_.has_more) == (1, True)
+        assert len(page(inbox, since=str(page_.next)).messages) == 1
+    finally:
+        inbox.close()
+
+
+@pytest.mark.parametrize("since", ["yesterday", "-1", "1.5", "2026-13-01"])
+def test_invalid_cursor_is_refused(inbox, since):
+    with pytest.raises(wire.BadCursor):
+        page(inbox, since=since)
+
+
+def test_a_cursor_of_another_store_begins_with_the_oldest(filled):
+    page_ = page(filled, since="5000")
+    assert (page_.reset, bodies(page_)[0]) == (True, "message 1")
+
+
+# -- one mesh a reader ---------------------------------------------------------------------
+
+
+def test_readers_never_see_another_mesh(filled):
+    lab = limited("lab")
+    assert bodies(page(filled, lab)) == ["message 5"]
+    for who, mesh in ((lab, "default"), (limited("default"), "lab")):
+        with pytest.raises(wire.OtherMesh):
+            page(filled, who, mesh=mesh)
+    with pytest.raises(wire.MeshUnknown):
+        page(filled, mesh="elsewhere")
+    for verb in (filled.service.subscribe, filled.service.unsubscribe):
+        with pytest.raises(wire.OtherMesh):
+            verb(wire.TopicChange("alerts", mesh="default"), lab)
+
+
+def test_a_poll_of_one_mesh_is_not_woken_by_another(inbox):
+    inbox.service.receive(push(1, mesh="lab"))
+    waiting = gevent.spawn(page, inbox, mesh="lab", since="1", wait=5)
+    gevent.sleep(0.05)
+    inbox.service.receive(push(2))
+    gevent.sleep(0.05)
+    assert not waiting.ready()
+    inbox.service.receive(push(3, mesh="lab"))
+    assert bodies(waiting.get(timeout=5)) == ["message 3"]
+
+
+# -- waiting -------------------------------------------------------------------------------
+
+
+def test_a_poll_ends_with_the_first_message_that_fits(inbox):
+    waiting = gevent.spawn(page, inbox, since="0", topic="builds", wait=5)
+    gevent.sleep(0.05)
+    inbox.service.receive(push(1))
+    gevent.sleep(0.05)
+    assert not waiting.ready()
+    inbox.service.receive(push(2, topic="builds"))
+    page_ = waiting.get(timeout=5)
+    assert (bodies(page_), page_.next) == (["message 2"], 2)
+
+
+def test_a_poll_ends_empty_and_its_cursor_goes_on(inbox):
+    inbox.service.receive(push(1))
+    page_ = page(inbox, since="0", topic="nowhere", wait=0.05)
+    assert (page_.messages, page_.next) == ([], 1)
+
+
+def test_polls_have_a_limit_and_end_with_the_process(tmp_path):
+    inbox = InboxFixture(tmp_path, waiting_max=1)
+    try:
+        waiting = gevent.spawn(page, inbox, since="0", wait=30)
+        gevent.sleep(0.05)
+        with pytest.raises(wire.TooManyPolls):
+            page(inbox, since="0", wait=30)
+        inbox.service.feed.close()
+        assert waiting.get(timeout=5).messages == []
+        assert inbox.service.polls == 0
+    finally:
+        inbox.close()
+
+
+# -- the stream ----------------------------------------------------------------------------
+
+
+class Book:
+    def watch(self, _who, over):
+        self.over = over
+        return lambda: None
+
+
+def stream(inbox, who=BOSS, last=None, **query):
+    return event_stream(inbox.service, Book(), who, wire.InboxEventsQuery(**query), last)
+
+
+def read(pieces, count):
+    text = b""
+    for piece in pieces:
+        text += piece
+        if text.count(b"event: ") >= count:
+            return text.decode()
+    return text.decode()
+
+
+def test_event_stream_sends_stored_then_new_events_of_one_mesh(filled):
+    opened = stream(filled, since=3)
+    reader = gevent.spawn(read, iter(opened), 4)
+    gevent.sleep(0.05)
+    filled.service.receive(push(7, mesh="lab"))
+    filled.service.announce("daemon_disconnect", "lab", reason="lost")
+    filled.service.announce("peer_join", "default", pubkey=ALICE)
+    filled.service.receive(push(8))
+    text = reader.get(timeout=5)
+    assert [line for line in text.splitlines() if line.startswith(("id", "event"))] == [
+        "id: 4", "event: message", "id: 6", "event: message", "event: peer_join",
+        "id: 8", "event: message",
+    ]  # fmt: skip
+    opened.close()
+    assert filled.service.streams == 0
+
+
+def test_event_stream_resumes_after_last_event_id(filled):
+    opened = stream(filled, last="4")
+    assert "id: 6" in read(iter(opened), 1)
+    opened.close()
+    for wrong in ("x", "-1", "9" * 30):
+        with pytest.raises(Exception, match="not an event id"):
+            stream(filled, last=wrong)
+
+
+def test_lagging_reader_continues_from_the_table(tmp_path):
+    inbox = InboxFixture(tmp_path, queue_max=2)
+    try:
+        opened = stream(inbox)
+        pieces = iter(opened)
+        assert next(pieces) == b"retry: 1000\n\n"
+        for number in range(1, 8):
+            inbox.service.receive(push(number))
+        text = read(pieces, 7)
+        assert [f"id: {n}" in text for n in range(1, 8)] == [True] * 7
+        assert text.count("event: message") == 7
+        opened.close()
+    finally:
+        inbox.close()
+
+
+def test_streams_have_a_limit(tmp_path):
+    inbox = InboxFixture(tmp_path, streams_max=1)
+    try:
+        opened = stream(inbox)
+        with pytest.raises(wire.TooManyEventStreams) as refusal:
+            stream(inbox)
+        assert (refusal.value.code, refusal.value.kind) == ("TOO_MANY_STREAMS", "exhausted")
+        opened.close()
+        stream(inbox).close()
+    finally:
+        inbox.close()
+
+
+# -- topics, profile -----------------------------------------------------------------------
+
+
+def test_subscriptions_are_remembered_and_counted(tmp_path):
+    inbox = InboxFixture(tmp_path, topics_max=1)
+    try:
+        alerts = wire.TopicChange("alerts")
+        assert inbox.service.subscribe(alerts, BOSS).changed
+        assert not inbox.service.subscribe(alerts, BOSS).changed
+        with pytest.raises(wire.TooManyTopics):
+            inbox.service.subscribe(wire.TopicChange("builds"), BOSS)
+        topics = inbox.service.topics(wire.MeshListQuery(), BOSS).topics
+        assert [name.name for name in topics] == ["alerts"]
+        assert inbox.service.unsubscribe(alerts, BOSS).changed
+        assert not inbox.service.unsubscribe(alerts, BOSS).changed
+    finally:
+        inbox.close()
+
+
+class FakeBrokerClient:
+    """A broker that refuses, or is away."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __getattr__(self, _name):
+        def ask(*_args):
+            raise self.error
+
+        return ask
+
+
+def test_subscription_refused_by_the_broker_is_not_stored(inbox):
+    inbox.service.broker_clients["default"] = FakeBrokerClient(wire.BrokerRefused())
+    with pytest.raises(wire.BrokerRefused):
+        inbox.service.subscribe(wire.TopicChange("alerts"), BOSS)
+    inbox.service.broker_clients["default"] = FakeBrokerClient(wire.BrokerNotReached())
+    topics = inbox.service.topics(wire.MeshListQuery(), BOSS)
+    assert (topics.topics, topics.complete) == ([], False)
+
+
+def test_omitted_profile_fields_stay(inbox):
+    change = inbox.service.change_profile
+    change(wire.ChangeProfile(summary="builds", status="working"), BOSS)
+    profile = change(wire.ChangeProfile(visible=False), BOSS)
+    assert (profile.summary, profile.status, profile.visible) == ("builds", "working", False)
+
+
+# -- time and damage -----------------------------------------------------------------------
+
+DAY = 86_400
+
+
+def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(tmp_path):
+    clock = FakeClock()
+    inbox = InboxFixture(tmp_path, clock, sweep_rows_max=2)
+    try:
+        inbox.service.receive_many([push(n) for n in range(1, 6)], "link")
+        sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
+        clock.pass_seconds(30 * DAY - 1)
+        assert sweeper.run_once(clock.now_ms())["inbox"] == 0
+        clock.pass_seconds(2)
+        assert sweeper.run_once(clock.now_ms())["inbox"] == 5
+        assert page(inbox).next == 5
+        inbox.service.receive(push(6))
+        assert page(inbox, since="5").messages[0].number == 6
+    finally:
+        inbox.close()
+
+
+def test_free_space_is_vacuumed_once_a_week(tmp_path):
+    clock = FakeClock()
+    inbox = InboxFixture(tmp_path, clock)
+    try:
+        inbox.service.receive_many([push(n, body="x" * 20_000) for n in range(50)], "link")
+        sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
+        clock.pass_seconds(31 * DAY)
+        assert sweeper.run_once(clock.now_ms()) == {"inbox": 50, "hook_runs": 0, "vacuums": 1}
+        assert sweeper.run_once(clock.now_ms())["vacuums"] == 0
+        inbox.service.receive(push(100))
+    finally:
+        inbox.close()
+
+
+@pytest.mark.parametrize("harm", ["garbage", "empty", "middle", "mark"])
+def test_a_damaged_inbox_is_kept_aside_and_what_can_be_read_is_served(tmp_path, harm):
+    inbox = InboxFixture(tmp_path)
+    inbox.service.receive_many([push(n, body="x" * 3000) for n in range(200)], "link")
+    inbox.close()
+    database = inbox.datadir.database("inbox")
+    if harm == "garbage":
+        database.write_bytes(b"nonsense" * 1000)
+    elif harm == "empty":
+        database.write_bytes(b"")
+    elif harm == "middle":
+        with database.open("r+b") as file:
+            file.seek(40 * 4096)
+            file.write(b"\xff" * 8192)
+    else:
+        suspect_marker(database).write_text("damaged\n")
+    log = Log(inbox.lines)
+    kept = recover(inbox.datadir, InboxSettings(), SystemClock(), log)
+    assert kept is not None
+    assert kept.startswith("inbox.sqlite3.corrupt-")
+    assert database.with_name(kept).exists()
+    assert inbox.logged("inbox_corruption_recovered")
+    restarted = InboxFixture(tmp_path)
+    readable = {"garbage": 0, "empty": 0, "middle": 196, "mark": 200}[harm]
+    assert readable <= len(restarted.rows()) <= 200
+    assert restarted.service.receive(push(1000))
+    assert restarted.service.receive(push(1)) == ("c1" not in restarted.rows()[:-1])
+    restarted.close()
+
+
+def test_a_sound_inbox_stays(tmp_path):
+    inbox = InboxFixture(tmp_path)
+    inbox.service.receive(push(1))
+    assert recover(inbox.datadir, InboxSettings(), SystemClock(), inbox.log) is None
+    inbox.close()
+    assert recover(inbox.datadir, InboxSettings(), SystemClock(), inbox.log) is None
+    assert inbox.rows() == ["c1"]
+
+
+def test_ids_go_on_above_those_that_are_there(tmp_path):
+    inbox = InboxFixture(tmp_path)
+    inbox.service.receive(push(1))
+    inbox.close()
+    restarted = InboxFixture(tmp_path)
+    try:
+        assert restarted.service.feed.head == 1
+        restarted.service.receive(push(2))
+        assert sorted(restarted.rows("SELECT id FROM inbox")) == restarted.rows(
+            "SELECT id FROM inbox ORDER BY number"
+        )
+    finally:
+        restarted.close()

@@ -1,0 +1,49 @@
+"""Errors of SQLite as errors for clients."""
+
+import sqlite3
+
+import pytest
+
+from appliance.kernel import store_errors
+from appliance.kernel.store_errors import StoreBusy, StoreFull, StoreSuspect, translated
+
+
+def sqlite_error(name):
+    error = sqlite3.OperationalError("private text")
+    error.sqlite_errorname = name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("SQLITE_FULL", StoreFull),
+        ("SQLITE_IOERR_WRITE", StoreFull),
+        ("SQLITE_CORRUPT_INDEX", StoreSuspect),
+        ("SQLITE_NOTADB", StoreSuspect),
+        ("SQLITE_BUSY_SNAPSHOT", StoreBusy),
+        ("SQLITE_LOCKED", StoreBusy),
+        ("SQLITE_READONLY", StoreBusy),
+        ("SQLITE_CANTOPEN", StoreBusy),
+    ],
+)
+def test_expected_error_of_sqlite_becomes_one_for_clients(tmp_path, name, kind):
+    error = translated(sqlite_error(name), 2.5, tmp_path)
+    assert type(error) is kind
+    assert "private" not in error.message
+    assert error.retry_after == (1.0 if kind is StoreSuspect else 2.5)
+
+
+def test_other_error_of_sqlite_is_unchanged(tmp_path):
+    error = sqlite_error("SQLITE_CONSTRAINT_UNIQUE")
+    assert translated(error, 1, tmp_path) is error
+
+
+def test_file_that_can_not_be_opened_on_a_full_disk_means_a_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_errors, "free_bytes", lambda _: 0)
+    assert type(translated(sqlite_error("SQLITE_CANTOPEN"), 1, tmp_path)) is StoreFull
+
+
+def test_missing_directory_has_no_free_bytes(tmp_path):
+    assert store_errors.free_bytes(tmp_path) > 0
+    assert store_errors.free_bytes(tmp_path / "missing") == 0

@@ -1,0 +1,81 @@
+"""Expensive reads: apart from others, limited in number and time, stopped with their client."""
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from appliance.kernel import caller
+from appliance.kernel.reader import ReadCancelled, ReadTooLong
+from appliance.kernel.store_errors import QueueFull
+from tests.unit.kernel.test_store import insert, open_store, values
+
+__all__ = ["open_store"]
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+def test_read_does_not_wait_for_expensive_reads(open_store):
+    store = open_store(slow_readers=2, slow_read_queue_max=1, read_seconds_max=3600)
+    running = [store.begin_slow_read(lambda reader: reader.row(ENDLESS)) for _ in range(3)]
+    with pytest.raises(QueueFull) as refused:
+        store.read_slow(values)
+    assert refused.value.retry_after
+    assert "slow_read_queue_max" in refused.value.message
+    store.write(insert, "a")
+    assert store.read(values) == ["a"]
+    for reading in running:
+        reading.cancel()
+    for reading in running:
+        with pytest.raises(ReadCancelled):
+            reading.wait()
+    assert store.read_slow(values) == ["a"]
+
+
+class Client:
+    """A caller that leaves when the test says so."""
+
+    gone = False
+
+    def is_gone(self):
+        return self.gone
+
+
+def test_read_of_a_disconnected_client_is_cancelled(open_store):
+    store = open_store(slow_readers=1, read_seconds_max=3600)
+    client, began = Client(), Event()
+
+    def search():
+        caller.current.set(client)
+        began.set()
+        return store.read_slow(lambda reader: reader.row(ENDLESS))
+
+    searching = gevent.spawn(search)
+    began.wait()
+    client.gone = True
+    with pytest.raises(ReadCancelled):
+        searching.get()
+    assert caller.current.get() is None, "other greenlets have callers of their own"
+    assert store.read_slow(values) == []
+
+
+def test_an_expensive_read_stops_at_its_deadline(open_store):
+    store = open_store(read_seconds_max=0.05)
+    with pytest.raises(ReadTooLong):
+        store.read_slow(lambda reader: reader.row(ENDLESS))
+    assert store.read_slow(values) == []
+
+
+def test_the_deadline_covers_databases_in_memory_and_python(open_store):
+    store = open_store(read_seconds_max=0.05)
+
+    def in_memory(reader):
+        with reader.limit.in_memory() as connection:
+            connection.execute(ENDLESS).fetchone()
+
+    def in_python(reader):
+        while True:
+            reader.limit.check()
+
+    for function in (in_memory, in_python):
+        with pytest.raises(ReadTooLong):
+            store.read_slow(function)

@@ -1,0 +1,191 @@
+"""The writer in a process of its own: the same promises, and what happens when it is killed."""
+
+import io
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import gevent
+import msgspec
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock, read_lock
+from appliance.kernel.errors import Invalid
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.kernel.store_errors import StoreBusy
+from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
+from tests.support import jobs
+
+ROOT = Path(__file__).parents[3]
+PF_EXITING = 0x4  # flag of an exiting process, in linux/sched.h
+
+
+def make_file(path):
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT NOT NULL)")
+    connection.commit()
+    connection.close()
+
+
+def wait_until(true, seconds=10):
+    with gevent.Timeout(seconds):
+        while not true():
+            gevent.sleep(0.001)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store whose writer is a process; its job functions are a module's."""
+    path = tmp_path / "apart.sqlite3"
+    make_file(path)
+    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0, retry_after_seconds=0.01)
+    published, restarts = [], []
+    writers = WriterProcess(SystemClock(), Log(io.BytesIO()))
+    store = Store(
+        "apart", path, settings, SystemClock(), Log(io.BytesIO()), published.extend,
+        writers=writers, restarted=lambda: restarts.append(store.read(count)),
+    )  # fmt: skip
+    store.published, store.restarts = published, restarts
+    yield store
+    store.close()
+    assert writers.close(10.0)
+
+
+def count(reader):
+    return reader.row("SELECT count(*) FROM t")[0]
+
+
+def test_writes_in_a_writer_process_are_durable_and_published_in_order(store):
+    outcomes = store.write_many([(jobs.put, ("a",)), (jobs.refuse, ("b",)), (jobs.put, ("c",))])
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
+    refused = outcomes[1].error
+    assert (refused.message, refused.details) == ("no b", {"value": "b"})
+    assert store.published == ["a", "c"]
+    writers = [
+        gevent.spawn(lambda: [store.write(jobs.put, "x") for _ in range(25)]) for _ in range(8)
+    ]
+    gevent.joinall(writers, raise_error=True)
+    assert store.read(count) == 202
+    assert len(store.published) == 202
+
+
+def test_lost_transaction_of_a_write_alone_takes_no_other_with_it(store):
+    lose = store.begin([(jobs.lose, ())], alone=True)
+    around = [store.begin([(jobs.put, (value,))]) for value in ("a", "b")]
+    again = store.begin([(jobs.lose, ())], alone=True)
+    assert isinstance(lose.wait()[0].error, sqlite3.OperationalError)
+    assert [request.wait()[0].unwrap() for request in around] == ["a", "b"]
+    assert isinstance(again.wait()[0].error, sqlite3.OperationalError)
+    assert store.write_alone(jobs.put, "c") == "c"
+    assert store.published == ["a", "b", "c"]
+    assert store.read(count) == 3
+
+
+def test_call_that_cannot_be_pickled_fails_alone(store):
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        store.write(lambda tx: None)
+    with pytest.raises(RuntimeError, match="can't be pickled"):
+        store.write(jobs.fail_strangely)
+    assert store.write(jobs.put, "after") == "after"
+
+
+def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
+    store.write(jobs.put, "before")
+    victim = store._writer.pid
+    waiting = gevent.spawn(store.write_many, [(jobs.hold, ("/nowhere",))])
+    wait_until(lambda: store.facts()["queue_jobs"] == 1)
+    os.kill(victim, 9)
+    (outcome,) = waiting.get()
+    assert isinstance(outcome.error, StoreBusy)
+    assert "unknown" in outcome.error.message
+    wait_until(lambda: store.facts()["writer_alive"])
+    assert store._writer.pid != victim
+    assert store.restarts == [1]
+    assert store.write(jobs.put, "after") == "after"
+    assert store.read(count) == 2
+
+
+def test_stores_of_one_writer_process_restart_together(tmp_path):
+    writers = WriterProcess(SystemClock(), Log(io.BytesIO()))
+    restarts, stores = [], []
+    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0)
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}.sqlite3"
+        make_file(path)
+        stores.append(
+            Store(
+                name,
+                path,
+                settings,
+                SystemClock(),
+                Log(io.BytesIO()),
+                writers=writers,
+                restarted=lambda name=name: restarts.append(name),
+            )
+        )
+    first, second = stores
+    assert [store.write(jobs.put, "x") for store in stores] == ["x", "x"]
+    assert first._writer.pid == second._writer.pid
+    waiting = gevent.spawn(first.write_many, [(jobs.hold, ("/nowhere",))])
+    wait_until(lambda: first.facts()["queue_jobs"] == 1)
+    assert second.write(jobs.put, "beside it") == "beside it", "one store doesn't wait for another"
+    os.kill(writers.pid, 9)
+    assert isinstance(waiting.get()[0].error, StoreBusy)
+    wait_until(lambda: all(store.facts()["writer_alive"] for store in stores))
+    assert restarts == ["first", "second"]
+    assert [store.write(jobs.put, "y") for store in stores] == ["y", "y"]
+    assert [store.close() for store in stores] == [True, True]
+    assert writers.close(10.0)
+    assert not is_running(writers.pid)
+
+
+def test_the_child_ends_with_its_parent_and_keeps_the_lock_until_then(tmp_path):
+    script = """
+import gevent, io, os, signal, sys
+from pathlib import Path
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
+from tests.support import jobs
+datadir = DataDir(Path(sys.argv[1]))
+lock = WriterLock(datadir, "test")
+lock.acquire()
+store = Store("apart", Path(sys.argv[2]), StoreSettings(), SystemClock(), Log(io.BytesIO()),
+              writers=WriterProcess(SystemClock(), Log(io.BytesIO()), lock.descriptor))
+store.write(jobs.put, "x")
+print(store._writer.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = tmp_path / "apart.sqlite3"
+    make_file(path)
+    datadir = DataDir(tmp_path)
+    datadir.dir.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(path)],
+        stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    child = int(run.stdout)
+    lock = WriterLock(datadir, "next")
+    wait_until(lambda: not read_lock(datadir).held)
+    lock.acquire()
+    assert not is_running(child)
+    lock.release()
+
+
+def is_running(pid):
+    """Whether the process still runs. The kernel closes the files of an exiting one first."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return False
+    return state not in "ZX" and not int(fields[5]) & PF_EXITING

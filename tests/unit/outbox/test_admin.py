@@ -1,0 +1,249 @@
+"""Requeue, drop and prune: they lose no accepted send and release no id."""
+
+import pytest
+
+from appliance.kernel.errors import Invalid, Unavailable
+from appliance.mesh.fingerprint import fingerprint
+from appliance.outbox import wire
+
+EVERYTHING = {
+    "to": "#alerts",
+    "mesh": "ops",
+    "priority": "low",
+    "meta": {"a": 1},
+    "reply_to_id": "msg_1",
+}
+
+
+def requeue(outbox, any_id="k1", **more):
+    if not more.keys() & {"auto", "new_client_id"}:
+        more["auto"] = True
+    return outbox.admin.requeue(wire.Requeue(id=any_id, **more), "ann").requeued
+
+
+def dead(outbox, key="k1", message="hello", **more):
+    outbox.send(message, key=key, **(more or EVERYTHING))
+    outbox.set(key, "dead", last_error="404: no such topic")
+
+
+def test_requeued_send_differs_only_in_its_id(outbox):
+    """An earlier implementation lost destination, mesh and meta, and sent to everybody."""
+    dead(outbox)
+    (row,) = requeue(outbox)
+    old, new = outbox.service.inspect("k1"), outbox.service.inspect(row.new_id)
+    assert (old.send.status, old.send.aborted_by) == ("aborted", "operator")
+    assert old.send.aborted_at
+    assert old.send.superseded_by == row.new_id == new.send.id
+    assert old.message == "hello", "the old row stays as it was"
+    assert new.send.client_message_id == row.new_client_message_id != "k1"
+    for name in ("fingerprint", "mesh", "target", "to", "priority", "reply_to_id"):
+        assert getattr(new.send, name) == getattr(old.send, name), name
+    assert (new.message, new.meta) == ("hello", {"a": 1})
+    assert (new.send.status, new.send.attempts, new.send.last_error) == ("pending", 0, None)
+    outbox.round()
+    sent = outbox.broker.rows["ops", row.new_client_message_id]
+    assert (sent["destination_ref"], sent["reply_to_id"], sent["meta"]) == (
+        "alerts", "msg_1", {"a": 1},
+    )  # fmt: skip
+
+
+def test_patched_payload_changes_the_fingerprint(outbox):
+    dead(outbox)
+    (row,) = requeue(outbox, patch=wire.Patch(message="better"))
+    new = outbox.service.inspect(row.new_id)
+    digest = fingerprint(
+        "topic", "alerts", b"better", reply_to_id="msg_1", priority="low", meta={"a": 1}
+    )
+    assert (new.message, new.meta, new.send.fingerprint) == ("better", {"a": 1}, digest.hex())
+    outbox.round()
+    assert outbox.row(row.new_id).status == "done", "the broker computes the same"
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"b": 2}])
+def test_meta_can_be_patched_or_removed_alone(outbox, meta):
+    dead(outbox)
+    (row,) = requeue(outbox, patch=wire.Patch(meta=meta))
+    new = outbox.service.inspect(row.new_id)
+    assert (new.message, new.meta) == ("hello", meta or None)
+    outbox.round()
+    assert outbox.row(row.new_id).status == "done"
+
+
+def test_a_patch_has_the_limits_of_a_send(outbox):
+    dead(outbox)
+    with pytest.raises(wire.MessageTooLarge):
+        requeue(outbox, patch=wire.Patch(message="x" * 70_000))
+    assert outbox.statuses() == {"k1": "dead"}
+
+
+def test_used_id_is_refused_as_new_id(outbox):
+    dead(outbox)
+    for used in ("k1", "k2"):
+        outbox.send(key="k2")
+        with pytest.raises(wire.IdTaken):
+            requeue(outbox, new_client_id=used)
+    assert outbox.statuses() == {"k1": "dead", "k2": "pending"}
+    (row,) = requeue(outbox, new_client_id="k3")
+    assert row.new_client_message_id == "k3"
+    with pytest.raises(wire.IdTaken):
+        requeue(outbox, "k2", new_client_id="k1")
+
+
+@pytest.mark.parametrize("status", ["inflight", "done", "aborted"])
+def test_inflight_and_delivered_sends_can_not_be_requeued(outbox, status):
+    outbox.send(key="k1")
+    outbox.set("k1", status)
+    with pytest.raises(wire.WrongState):
+        requeue(outbox)
+    assert outbox.statuses() == {"k1": status}
+
+
+def test_send_claimed_before_the_requeue_commits_is_refused(outbox):
+    """The transaction checks the state again that was read before."""
+    outbox.send(key="k1")
+    read = outbox.store.read
+
+    def read_then_claim(function, *args):
+        result = read(function, *args)
+        outbox.set("k1", "inflight")
+        return result
+
+    outbox.store.read = read_then_claim
+    with pytest.raises(wire.WrongState):
+        requeue(outbox)
+    assert outbox.statuses() == {"k1": "inflight"}
+
+
+def test_a_requeue_that_fails_half_way_changes_nothing(outbox, faults):
+    for key in ("a", "b", "c"):
+        dead(outbox, key)
+    faults.before = OSError("disk")
+    with pytest.raises(Unavailable):
+        outbox.admin.requeue(wire.Requeue(status="dead", auto=True), "ann")
+    faults.before = None
+    assert outbox.statuses() == {"a": "dead", "b": "dead", "c": "dead"}
+
+
+def test_requeue_by_filter_takes_all_matching_sends(outbox):
+    dead(outbox, "a")
+    dead(outbox, "b", to="#other", mesh="ops")
+    dead(outbox, "c")
+    outbox.set("c", "dead", last_error="413: too large")
+    outbox.send(key="d", mesh="ops")
+    filters = wire.Requeue(to="#alerts", error_contains="no such topic", auto=True)
+    result = outbox.admin.requeue(filters, "ann")
+    assert [row.client_message_id for row in result.requeued] == ["a"]
+    result = outbox.admin.requeue(wire.Requeue(mesh="ops", auto=True), "ann")
+    assert [row.client_message_id for row in result.requeued] == ["b", "c"]
+    assert outbox.row("d").status == "pending", "only dead letters, unless `pending` is requested"
+    result = outbox.admin.requeue(wire.Requeue(status="pending", auto=True), "ann")
+    assert len(result.requeued) == 4
+
+
+def test_requeue_by_filter_obeys_limit_and_age(outbox):
+    for number in range(5):
+        outbox.clock.pass_seconds(10)
+        dead(outbox, f"k{number}")
+    old = wire.Requeue(older_than_seconds=25, auto=True, dry_run=True)
+    result = outbox.admin.requeue(old, "ann").requeued
+    assert [row.client_message_id for row in result] == ["k0", "k1"]
+    result = outbox.admin.requeue(wire.Requeue(status="dead", auto=True, limit=3), "ann")
+    assert [row.client_message_id for row in result.requeued] == ["k0", "k1", "k2"]
+    assert result.more
+    assert not outbox.admin.requeue(wire.Requeue(status="dead", auto=True), "ann").more
+
+
+def test_requeue_by_filter_skips_sends_without_payload(outbox):
+    for key in ("k0", "k1", "k2"):
+        dead(outbox, key)
+    outbox.set("k0", "dead", payload=b"", payload_dropped_at=1)
+    command = wire.Requeue(status="dead", auto=True, limit=2)
+    result = outbox.admin.requeue(command, "ann").requeued
+    assert [row.client_message_id for row in result] == ["k1", "k2"]
+
+
+def test_dry_run_changes_nothing(outbox):
+    dead(outbox)
+    before = outbox.rows("SELECT * FROM outbox")
+    result = outbox.admin.requeue(wire.Requeue(status="dead", auto=True, dry_run=True), "ann")
+    assert result.dry_run
+    assert [(row.client_message_id, row.new_id) for row in result.requeued] == [("k1", None)]
+    assert outbox.rows("SELECT * FROM outbox") == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        wire.Requeue(id="k1"),
+        wire.Requeue(id="k1", auto=True, new_client_id="k2"),
+        wire.Requeue(auto=True),
+        wire.Requeue(id="k1", status="dead", auto=True),
+        wire.Requeue(status="dead", new_client_id="k2"),
+    ],
+)
+def test_ambiguous_requeue_is_refused(outbox, command):
+    dead(outbox)
+    with pytest.raises(Invalid):
+        outbox.admin.requeue(command, "ann")
+    assert outbox.statuses() == {"k1": "dead"}
+
+
+def test_requeue_without_payload_needs_a_new_one(outbox):
+    dead(outbox)
+    outbox.set("k1", "dead", payload=b"", payload_dropped_at=1)
+    with pytest.raises(wire.PayloadGone):
+        requeue(outbox)
+    (row,) = requeue(outbox, patch=wire.Patch(message="again"))
+    assert outbox.service.inspect(row.new_id).message == "again"
+
+
+@pytest.mark.parametrize("status", ["pending", "dead", "done", "aborted"])
+def test_a_dropped_send_keeps_its_id_and_loses_its_payload(outbox, status):
+    outbox.send("a secret", key="k1", meta={"b": 1})
+    outbox.set("k1", status)
+    dropped = outbox.admin.drop("k1", "ann").send
+    assert dropped.status == ("done" if status == "done" else "aborted")
+    result = outbox.service.inspect("k1")
+    assert (result.message, result.meta, result.send.payload_bytes) == (None, None, 0)
+    with pytest.raises(wire.IdReused):
+        outbox.send("other", key="k1")
+    outbox.round()
+    assert outbox.broker.received_ids == []
+
+
+def test_inflight_send_can_not_be_dropped(outbox):
+    outbox.send(key="k1")
+    outbox.set("k1", "inflight")
+    with pytest.raises(wire.WrongState):
+        outbox.admin.drop("k1", "ann")
+    assert outbox.service.inspect("k1").message == "hello"
+
+
+def test_prune_requires_confirm(outbox):
+    with pytest.raises(Invalid):
+        outbox.admin.prune(wire.Prune(), "ann")
+
+
+def test_prune_keeps_payloads_of_open_sends(outbox):
+    for status in ("pending", "inflight", "done", "dead", "aborted"):
+        outbox.send(key=status)
+        outbox.set(status, status)
+    assert outbox.admin.prune(wire.Prune(confirm=True), "ann").pruned == 2
+    kept = dict(outbox.rows("SELECT client_message_id, payload != x'' FROM outbox"))
+    assert kept == {"pending": 1, "inflight": 1, "done": 0, "dead": 1, "aborted": 0}
+    assert outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann").pruned == 1
+    assert outbox.row("dead").status == "aborted"
+    assert outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann").pruned == 0
+
+
+def test_prune_works_in_batches_and_obeys_the_age(new_outbox):
+    outbox = new_outbox(sweep_rows_max=2)
+    for number in range(5):
+        outbox.send(key=f"k{number}")
+        outbox.round()
+        outbox.clock.pass_seconds(10)
+    answers = []
+    while not answers or answers[-1].more:
+        answers.append(outbox.admin.prune(wire.Prune(confirm=True, older_than_seconds=15), "ann"))
+    assert sum(row.pruned for row in answers) == 4
+    assert outbox.row("k4").payload_kept

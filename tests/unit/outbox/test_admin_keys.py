@@ -1,0 +1,89 @@
+"""Administration with an Idempotency-Key: each request runs once."""
+
+import msgspec
+import pytest
+
+from appliance.kernel.errors import KeyReused
+from appliance.outbox import wire
+
+FAILED = wire.Requeue(status="dead", auto=True)
+
+
+def dead(outbox, *keys):
+    for key in keys:
+        outbox.send(key=key)
+        outbox.set(key, "dead")
+
+
+def answer(outbox, verb, command, key="k", by="operator"):
+    reply = outbox.admin.execute(verb, command, by, key)
+    return msgspec.json.decode(reply.body), reply.replayed
+
+
+def test_repeated_requeue_returns_the_first_reply(outbox):
+    dead(outbox, "a", "b")
+    first, replayed = answer(outbox, "requeue", FAILED)
+    assert (len(first["requeued"]), replayed) == (2, False)
+    dead(outbox, "c")  # it would fit the filter too
+    outbox.reopen()
+    assert answer(outbox, "requeue", FAILED) == (first, True)
+    assert outbox.statuses()["c"] == "dead"
+    assert len(outbox.statuses()) == 5
+    assert len(answer(outbox, "requeue", FAILED, "another")[0]["requeued"]) == 1
+    # Another's key is another key.
+    assert answer(outbox, "requeue", FAILED, by="else")[0]["requeued"] == []
+
+
+def test_concurrent_requests_with_one_key_requeue_once(outbox):
+    """The second has chosen its sends before the first was written."""
+    dead(outbox, "a")
+    write = outbox.store.write
+    first = []
+
+    def racing(*args):
+        if not first:
+            first.append(None)
+            first.append(answer(outbox, "requeue", FAILED)[0])
+        return write(*args)
+
+    outbox.store.write = racing
+    reply, replayed = answer(outbox, "requeue", FAILED)
+    assert (reply, replayed) == (first[1], True)
+    assert len(outbox.statuses()) == 2
+
+
+def test_repeated_drop_and_prune_return_the_first_reply(outbox):
+    dead(outbox, "a", "b")
+    dropped = answer(outbox, "drop", wire.Drop("a"))
+    assert answer(outbox, "drop", wire.Drop("a")) == (dropped[0], True)
+    prune = wire.Prune(confirm=True, dead=True)
+    first = answer(outbox, "prune", prune, "p")
+    assert first[0]["pruned"] == 1
+    dead(outbox, "c")
+    assert answer(outbox, "prune", prune, "p") == (first[0], True)
+    assert outbox.statuses()["c"] == "dead"
+
+
+def test_key_of_another_request_is_refused(outbox):
+    dead(outbox, "a", "b")
+    answer(outbox, "drop", wire.Drop("a"))
+    with pytest.raises(KeyReused):
+        answer(outbox, "drop", wire.Drop("b"))
+    assert outbox.statuses()["b"] == "dead"
+    # A refusal and a dry run use up no key.
+    with pytest.raises(wire.NoSuchSend):
+        answer(outbox, "drop", wire.Drop("none"), "n")
+    answer(outbox, "requeue", msgspec.structs.replace(FAILED, dry_run=True), "d")
+    assert answer(outbox, "requeue", FAILED, "d")[1] is False
+
+
+def test_keys_expire(new_outbox):
+    outbox = new_outbox(idempotency_hours=1.0)
+    dead(outbox, "a")
+    answer(outbox, "requeue", FAILED)
+    outbox.clock.pass_seconds(3599)
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    assert answer(outbox, "requeue", FAILED)[1] is True
+    outbox.clock.pass_seconds(2)
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    assert answer(outbox, "requeue", FAILED)[1] is False

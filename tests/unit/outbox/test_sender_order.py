@@ -1,0 +1,136 @@
+"""Destinations whose sends are delivered in order."""
+
+import pytest
+from msgspec import structs
+
+from appliance.kernel.config import BadSettings
+from appliance.outbox import wire
+from appliance.outbox.settings import OrderedDestination
+from tests.support.fake_broker import always
+from tests.support.outbox import with_paused_pool
+
+
+def test_ordered_failure_blocks_only_its_destination(new_outbox):
+    outbox = new_outbox(ordered=True)
+    outbox.broker.fault = lambda item: (503, None, None) if item["destination_ref"] == "a" else None
+    for number in range(3):
+        outbox.send(f"a{number}", to="#a")
+        outbox.send(f"b{number}", to="#b")
+    for _ in range(4):
+        outbox.round()
+        outbox.clock.pass_seconds(0.1)
+    assert outbox.broker.bodies == ["b0", "b1", "b2"]
+    outbox.broker.fault = lambda _item: None
+    for _ in range(5):
+        outbox.clock.pass_seconds(31)
+        outbox.round()
+    assert outbox.broker.bodies == ["b0", "b1", "b2", "a0", "a1", "a2"]
+
+
+def test_ordered_sends_are_delivered_one_at_a_time(new_outbox):
+    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+    for number in range(3):
+        outbox.send(str(number))
+    for _ in range(3):
+        outbox.round()
+    assert len(pool.work) == 1
+    while pool.work:
+        pool.finish()
+        outbox.round()
+    assert outbox.broker.bodies == ["0", "1", "2"]
+
+
+def test_ordered_dead_letter_unblocks_the_next_send(new_outbox):
+    outbox = new_outbox(ordered=True)
+    outbox.broker.fault = lambda item: (
+        (404, {"error": "no"}, None) if item["body"] == "bad" else None
+    )
+    for text in ("bad", "good"):
+        outbox.send(text, key=text)
+    outbox.round()
+    assert outbox.statuses() == {"bad": "dead", "good": "done"}
+
+
+def test_ordered_destinations_are_served_in_turn(new_outbox):
+    outbox = new_outbox(ordered=True, deliver_max=3)
+    for rule in range(20):
+        for number in range(2):
+            outbox.send(f"{number}", to=f"#t{rule:02}")
+    for _ in range(3):
+        outbox.round()
+    assert set(outbox.statuses().values()) == {"done"}
+    by_topic = {}
+    for row in outbox.broker.rows.values():
+        by_topic.setdefault(row["destination_ref"], []).append(row["body"])
+    assert all(bodies == ["0", "1"] for bodies in by_topic.values())
+
+
+IN_ORDER = [
+    (OrderedDestination(to="#a"), "#a"),
+    (OrderedDestination(mesh="default", to="#a"), "#a"),
+    (OrderedDestination(mesh="default"), "#a"),
+    (OrderedDestination(), "#a"),
+    (OrderedDestination(to="A" * 64), f"dm:{'a' * 64}"),
+    (OrderedDestination(to="queue:q1"), "queue:q1"),
+]
+
+
+@pytest.mark.parametrize(("rule", "to"), IN_ORDER)
+def test_configured_destination_is_ordered(new_outbox, rule, to):
+    outbox = new_outbox(in_order=(rule,))
+    failing = iter([True, False])
+    outbox.broker.fault = lambda _item: (503, None, None) if next(failing, False) else None
+    for number in range(3):
+        outbox.send(str(number), to=to)
+        outbox.round()
+    assert outbox.broker.bodies == []
+    for _ in range(3):
+        outbox.clock.pass_seconds(31)
+        outbox.round()
+    assert outbox.broker.bodies == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "batches"),
+    [
+        (OrderedDestination(to="#a"), [1, 3]),
+        (OrderedDestination(mesh="lab"), [6]),
+        (OrderedDestination(mesh="lab", to="#b"), [6]),
+    ],
+)
+def test_unordered_destinations_are_not_blocked_by_ordered_ones(new_outbox, rule, batches):
+    outbox = new_outbox(in_order=(rule,))
+    outbox.broker.fault = lambda item: (503, None, None) if item["destination_ref"] == "a" else None
+    for number in range(3):
+        outbox.send(f"a{number}", to="#a")
+    outbox.service.send_many([wire.Send("#b", f"b{number}") for number in range(3)])
+    outbox.round()
+    assert outbox.broker.bodies == ["b0", "b1", "b2"]
+    assert sorted(outbox.target.batches) == batches
+    outbox.broker.fault = lambda _item: None
+    for _ in range(4):
+        outbox.clock.pass_seconds(31)
+        outbox.round()
+    assert set(outbox.statuses().values()) == {"done"}
+
+
+def test_ordering_applies_to_later_sends_only(new_outbox):
+    """Sends accepted before stay unordered; the maximum age is that of the mesh."""
+    outbox = new_outbox()
+    outbox.broker.fault = always(503)
+    outbox.send("before", key="before")
+    outbox.settings = structs.replace(outbox.settings, in_order=(OrderedDestination(to="#alerts"),))
+    outbox.reopen()
+    outbox.service.set_retention("default", 30)
+    outbox.send("after", key="after")
+    outbox.clock.pass_seconds(200 * 3600)
+    outbox.broker.fault = lambda _item: None
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    for _ in range(2):
+        outbox.round()
+    assert outbox.statuses() == {"before": "done", "after": "done"}
+
+
+def test_invalid_ordered_destination_stops_the_start(new_outbox):
+    with pytest.raises(BadSettings, match="in_order"):
+        new_outbox(in_order=(OrderedDestination(to="alerts"),))

@@ -1,0 +1,66 @@
+"""Delivery by other targets than brokers."""
+
+import pytest
+
+from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater, Undeliverable
+
+
+class ScriptedResults(DeliveryTarget):
+    """A target that returns scripted results, one send at a time."""
+
+    def __init__(self, name, result_of):
+        self.name = name
+        self.say = result_of
+        self.sent = []
+
+    def deliver(self, send):
+        self.sent.append(send)
+        return self.say(send)
+
+
+def test_target_of_the_row_delivers_it(outbox):
+    pigeon = ScriptedResults("pigeon", lambda _send: Delivered())
+    outbox.targets["pigeon"] = pigeon
+    outbox.send("coo", key="k1", target="pigeon")
+    outbox.send("hello", key="k2")
+    outbox.round()
+    assert outbox.statuses() == {"k1": "done", "k2": "done"}
+    (send,) = pigeon.sent
+    assert (send.body, send.attempt, send.target) == ("coo", 1, "pigeon")
+    assert outbox.broker.bodies == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "error"),
+    [
+        (Undeliverable("no such box", "550"), "dead", "no such box"),
+        (RetryLater("greylisted", 5.0), "pending", "greylisted"),
+    ],
+)
+def test_other_targets_return_the_same_results(outbox, result, status, error):
+    outbox.targets["pigeon"] = ScriptedResults("pigeon", lambda _send: result)
+    outbox.send(key="k1", target="pigeon")
+    outbox.round()
+    assert (outbox.row("k1").status, outbox.row("k1").last_error) == (status, error)
+
+
+def test_a_target_may_have_destinations_of_its_own(outbox):
+    class MailLikeTarget(ScriptedResults):
+        def resolve(self, to):
+            return "queue", to.lower(), f"mail:{to.partition('@')[2]}"
+
+    outbox.targets["mail"] = mail = MailLikeTarget("mail", lambda _send: Delivered("m1"))
+    outbox.send(key="k1", to="Ann@example.com", target="mail")
+    assert outbox.rows("SELECT route FROM outbox") == [("mail:example.com",)]
+    outbox.round()
+    assert mail.sent[0].destination_ref == "ann@example.com"
+    assert outbox.row("k1").broker_message_id == "m1"
+
+
+def test_sends_of_a_missing_target_stay_pending(outbox):
+    outbox.targets["pigeon"] = ScriptedResults("pigeon", lambda _send: Delivered())
+    outbox.send(key="k1", target="pigeon")
+    del outbox.targets["pigeon"]
+    outbox.send(key="k2")
+    outbox.round()
+    assert outbox.statuses() == {"k1": "pending", "k2": "done"}

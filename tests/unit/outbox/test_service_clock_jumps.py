@@ -1,0 +1,160 @@
+"""Clock changes while sends are pending: none is delayed, and none expires early."""
+
+import pytest
+
+from appliance.kernel.errors import Unavailable
+
+HOUR_MS = 3_600_000
+
+
+DAY_MS = 24 * HOUR_MS
+
+
+JUMPS = [-30 * DAY_MS, -HOUR_MS, HOUR_MS, 30 * DAY_MS, 20_000 * DAY_MS]
+
+
+def lose_acks(outbox, lost=True):
+    outbox.broker.reply_lost = lambda _item: lost
+
+
+def times(outbox):
+    sql = "SELECT client_message_id, enqueued_at, next_attempt_at FROM outbox"
+    now = outbox.clock.now_ms()
+    return {id_: (enqueued - now, due - now) for id_, enqueued, due in outbox.rows(sql)}
+
+
+def round_and_sweep(outbox):
+    outbox.service.jumps.check()
+    outbox.round()
+    outbox.sweep.run_once(outbox.clock.now_ms())
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_clock_jump_keeps_ages_and_waits(outbox, jump_ms):
+    lose_acks(outbox)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.clock.pass_seconds(5)
+    before = times(outbox)
+    outbox.clock.ms += jump_ms
+    outbox.service.jumps.check()
+    assert times(outbox) == before
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_clock_jump_does_not_delay_delivery(outbox, jump_ms):
+    lose_acks(outbox)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.clock.ms += jump_ms
+    lose_acks(outbox, lost=False)
+    outbox.clock.pass_seconds(1)
+    round_and_sweep(outbox)
+    assert outbox.row("k1").status == "done"
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_send_expires_by_age_despite_clock_jumps(outbox, jump_ms):
+    lose_acks(outbox)
+    hours = outbox.service.max_age_hours("default")
+    outbox.send(key="before")
+    outbox.clock.pass_seconds(3600)
+    outbox.clock.ms += jump_ms
+    outbox.service.jumps.check()
+    outbox.send(key="after")
+    outbox.clock.pass_seconds(3600 * (hours - 2))
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    assert outbox.statuses() == {"before": "pending", "after": "pending"}
+    outbox.clock.pass_seconds(3600)
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    assert outbox.statuses() == {"before": "dead", "after": "pending"}
+    outbox.clock.pass_seconds(3600)
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    assert outbox.statuses() == {"before": "dead", "after": "dead"}
+
+
+def test_ordered_destination_is_not_blocked_by_a_future_time(new_outbox):
+    outbox = new_outbox(ordered=True)
+    outbox.clock.ms += DAY_MS
+    outbox.service.jumps.check()
+    lose_acks(outbox)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.clock.ms -= DAY_MS
+    lose_acks(outbox, lost=False)
+    outbox.send(key="k2")
+    outbox.clock.pass_seconds(2)
+    for _ in range(2):
+        round_and_sweep(outbox)
+    assert outbox.statuses() == {"k1": "done", "k2": "done"}
+
+
+@pytest.mark.parametrize("jump_ms", [-30 * DAY_MS, 30 * DAY_MS])
+def test_clock_jump_does_not_extend_an_open_circuit_breaker(new_outbox, jump_ms):
+    outbox = new_outbox(breaker_failures=1)
+    lose_acks(outbox)
+    outbox.send(key="k1")
+    outbox.round()
+    assert outbox.sender.open_routes()
+    outbox.clock.ms += jump_ms
+    lose_acks(outbox, lost=False)
+    outbox.clock.pass_seconds(60)
+    round_and_sweep(outbox)
+    assert outbox.row("k1").status == "done"
+
+
+@pytest.mark.parametrize("jump_ms", [-30 * DAY_MS, 30 * DAY_MS])
+def test_a_jump_while_the_appliance_is_stopped_is_noticed_at_the_start(outbox, jump_ms):
+    lose_acks(outbox)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    before = times(outbox)
+    outbox.clock.ms += jump_ms
+    outbox.reopen()
+    assert times(outbox) == before
+    assert outbox.service.jumps.last[0] == jump_ms
+
+
+def test_time_that_passes_while_the_appliance_is_stopped_counts(outbox):
+    lose_acks(outbox)
+    outbox.send(key="k1")
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.clock.pass_seconds(3600)
+    outbox.reopen()
+    assert times(outbox)["k1"] == (-HOUR_MS, -HOUR_MS)
+    assert outbox.service.jumps.last == (0, None)
+
+
+def test_impossible_times_are_corrected_at_the_start(outbox):
+    outbox.send(key="k1")
+    outbox.set("k1", "pending", next_attempt_at=outbox.clock.now_ms() + DAY_MS)
+    outbox.reopen()
+    assert times(outbox)["k1"][1] <= 0
+
+
+def test_jump_that_could_not_be_stored_is_applied_later(outbox, monkeypatch):
+    outbox.send(key="k1")
+    before = times(outbox)
+    outbox.clock.ms += DAY_MS
+
+    def refuse(*_):
+        raise Unavailable
+
+    with monkeypatch.context() as fault:
+        fault.setattr(outbox.store, "write", refuse)
+        outbox.service.jumps.check()
+    assert times(outbox) != before
+    outbox.service.jumps.check()
+    assert times(outbox) == before
+
+
+def test_status_reports_the_jump_and_the_true_age(outbox):
+    outbox.send(key="k1")
+    outbox.clock.pass_seconds(60)
+    outbox.clock.ms -= DAY_MS
+    outbox.watch.run_once(outbox.clock.now_ms())
+    state = outbox.service.state()
+    assert state.oldest_pending_seconds == 60
+    assert state.clock_jump_seconds == -86_400
+    assert state.clock_jumped_at is not None

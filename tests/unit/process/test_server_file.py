@@ -1,0 +1,115 @@
+"""`server.json` while a hub runs: written again when it is gone, never taken from another hub."""
+
+import io
+import json
+import os
+import stat
+
+import pytest
+
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.process.server_file import ServerFileKeeper
+
+
+class Kept:
+    def __init__(self, path):
+        self.datadir = DataDir(path)
+        self.datadir.dir.mkdir()
+        self.datadir.write_private(self.datadir.token_file, "secret\n")
+        self.output = io.BytesIO()
+        clock = SystemClock()
+        self.keeper = ServerFileKeeper(
+            self.datadir, instance_id="ours", db_id="db", host="127.0.0.1", port=4711,
+            started_ms=0, clock=clock, log=Log(self.output, clock=clock),
+        )  # fmt: skip
+        self.path = self.datadir.server_file
+        self.keeper.publish()
+
+    def round(self):
+        return self.keeper.run_once(0)["written"]
+
+    def content(self):
+        return json.loads(self.path.read_text())
+
+    def write_foreign(self, **more):
+        self.path.write_text(json.dumps({"instance_id": "theirs", "port": 1, **more}))
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Kept(tmp_path)
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_unchanged_server_file_is_not_written(kept):
+    before = kept.path.stat()
+    assert [kept.round() for _ in range(3)] == [0, 0, 0]
+    assert kept.path.stat() == before
+
+
+def test_removed_server_file_is_written_again_for_its_owner_only(kept):
+    before = kept.content()
+    kept.path.unlink()
+    old = os.umask(0)
+    try:
+        assert kept.round() == 1
+    finally:
+        os.umask(old)
+    assert kept.content() == before
+    assert mode(kept.path) == 0o600
+    assert kept.round() == 0
+    assert b"removed while the hub runs" in kept.output.getvalue()
+
+
+def test_rewritten_server_file_has_the_current_token(kept):
+    kept.datadir.write_private(kept.datadir.token_file, "rotated\n")
+    kept.path.unlink()
+    kept.round()
+    assert kept.content()["auth_token"] == "rotated"
+
+
+def test_server_file_of_another_instance_is_kept(kept):
+    kept.write_foreign()
+    theirs = kept.path.read_text()
+    assert [kept.round() for _ in range(3)] == [0, 0, 0]
+    kept.keeper.remove()
+    assert kept.path.read_text() == theirs
+    assert kept.output.getvalue().count(b"belongs to another instance") == 1
+    kept.path.unlink()  # that hub has ended
+    assert kept.round() == 1
+    assert kept.content()["instance_id"] == "ours"
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
+def test_unreadable_server_file_is_replaced_in_the_second_round(kept, text):
+    """In the first one another program may be in the middle of writing it."""
+    kept.path.write_text(text)
+    assert kept.round() == 0
+    assert kept.path.read_text() == text
+    assert kept.round() == 1
+    assert kept.content()["instance_id"] == "ours"
+
+
+def test_unreadable_server_file_that_becomes_foreign_is_kept(kept):
+    kept.path.write_text("{")
+    assert kept.round() == 0
+    kept.write_foreign()
+    assert [kept.round() for _ in range(2)] == [0, 0]
+    assert kept.content()["instance_id"] == "theirs"
+
+
+def test_server_file_readable_by_others_is_restricted_again(kept):
+    kept.path.chmod(0o644)
+    assert kept.round() == 0
+    assert mode(kept.path) == 0o600
+
+
+def test_own_server_file_is_removed_at_the_end(kept):
+    kept.keeper.remove()
+    assert not kept.path.exists()
+    kept.keeper.remove()

@@ -1,0 +1,111 @@
+"""The units that `agentlipd install-service` and ops/systemd hand to systemd."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from appliance.process.systemd import HOMES, Unit, reference
+from tests.support.commands import ROOT
+
+WITHOUT_PRIVILEGE = {
+    "NoNewPrivileges": "yes",
+    "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+    "RestrictNamespaces": "yes",
+    "RestrictRealtime": "yes",
+    "RestrictSUIDSGID": "yes",
+    "LockPersonality": "yes",
+    "SystemCallArchitectures": "native",
+    "SystemCallErrorNumber": "EPERM",
+    "UMask": "0077",
+    "KillMode": "mixed",
+    "StartLimitBurst": "5",
+}
+OF_THE_MACHINE = WITHOUT_PRIVILEGE | {
+    "CapabilityBoundingSet": "",
+    "AmbientCapabilities": "",
+    "ProtectSystem": "strict",
+    "PrivateDevices": "yes",
+    "ProtectClock": "yes",
+    "ProtectControlGroups": "yes",
+    "ProtectHostname": "yes",
+    "ProtectKernelLogs": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectProc": "invisible",
+}
+WORKSPACE = Path("/srv/agent lip")
+
+
+def directives(text: str) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            values.setdefault(name, []).append(value)
+    return values
+
+
+def units() -> dict[str, str]:
+    return {
+        "reference": reference(),
+        "machine": Unit("agentlip", WORKSPACE, [], system=True, user="bob").text(),
+        "user": Unit("agentlip", WORKSPACE, []).text(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("reference", OF_THE_MACHINE), ("machine", OF_THE_MACHINE), ("user", WITHOUT_PRIVILEGE)],
+)
+def test_unit_is_hardened(name, wanted):
+    values = directives(units()[name])
+    assert {each: values.get(each) for each in wanted} == {k: [v] for k, v in wanted.items()}
+    assert values["SystemCallFilter"] == [
+        "@system-service seccomp",
+        "landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+        "~@privileged",
+    ]
+
+
+def test_reference_and_installed_unit_have_the_same_directives():
+    reference_only = {"Group", "StateDirectory", "StateDirectoryMode"}
+    installed_only = {"Environment"}  # only for a checkout that is not installed
+    ours, theirs = set(directives(units()["reference"])), set(directives(units()["machine"]))
+    assert ours - theirs == reference_only
+    assert theirs - ours <= installed_only
+
+
+def test_file_in_ops_is_the_reference():
+    assert (ROOT / "ops/systemd/agentlip.service").read_text() == reference()
+
+
+@pytest.mark.parametrize(
+    ("workspace", "arguments", "home", "temporary"),
+    [
+        (f"{HOMES[0]}/bob/project", [], "read-only", "yes"),
+        ("/tmp/project", [], None, "no"),
+        ("/srv/agentlip", ["--config", f"{HOMES[1]}/agentlip.toml"], "read-only", "yes"),
+    ],
+)
+def test_unit_of_the_machine_does_not_hide_what_it_needs(workspace, arguments, home, temporary):
+    values = directives(Unit("a", Path(workspace), arguments, system=True, user="bob").text())
+    assert values["ReadWritePaths"] == [workspace]
+    assert values["PrivateTmp"] == [temporary]
+    if home is not None:
+        assert values["ProtectHome"] == [home]
+
+
+@pytest.mark.parametrize("name", ["reference", "machine"])
+def test_systemd_rates_the_unit_of_the_machine_as_confined(name, tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    file = tmp_path / "agentlip.service"
+    file.write_text(units()[name])
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--threshold=25", str(file)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Unknown" not in done.stderr, "a directive that systemd does not know"

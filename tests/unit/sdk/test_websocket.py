@@ -1,0 +1,108 @@
+"""A server that floods its clients is left; usual traffic passes."""
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
+from websockets.sync.server import serve
+
+from appliance.sdk.discovery import Endpoint
+from appliance.sdk.websocket import (
+    CONTROL_FRAMES_BURST,
+    SHORT_FRAGMENT_BYTES,
+    SocketBroken,
+    WebSocket,
+)
+from tests.support.until import until
+
+MANY = int(CONTROL_FRAMES_BURST) * 20
+
+
+def raw(opcode, payload=b"", *, fin=True):
+    return Frame(opcode, payload, fin).serialize(mask=False)
+
+
+@contextmanager
+def linked(data, **more):
+    """A WebSocket to a server that sends `data` as it is, and reads."""
+
+    def play(connection):
+        with suppress(ConnectionClosed, OSError):
+            connection.socket.sendall(data)
+            for _ in connection:
+                pass
+
+    with serve(play, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            port = server.socket.getsockname()[1]
+            link = WebSocket(Endpoint("127.0.0.1", port), "/", **more)
+            try:
+                yield link
+            finally:
+                link.close()
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def received(link):
+    messages = []
+    while b"end" not in messages:
+        messages += link.receive(10)
+    return messages
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        raw(Opcode.PING) * MANY + raw(Opcode.TEXT, b"end"),
+        raw(Opcode.PONG, b"x" * 125) * MANY + raw(Opcode.TEXT, b"end"),
+        raw(Opcode.TEXT, b"", fin=False)
+        + raw(Opcode.CONT, b"", fin=False) * MANY
+        + raw(Opcode.CONT, b"end"),
+    ],
+    ids=["pings", "pongs", "fragments"],
+)
+def test_a_server_that_floods_is_left(flood):
+    with pytest.raises(SocketBroken), linked(flood) as link:
+        received(link)
+
+
+def test_a_frame_above_the_limit_breaks_the_link():
+    data = raw(Opcode.TEXT, b"x" * 1001) + raw(Opcode.TEXT, b"end")
+    with pytest.raises(SocketBroken), linked(data, frame_bytes_max=1000) as link:
+        received(link)
+
+
+def test_usual_pings_and_fragments_pass():
+    piece = b"x" * SHORT_FRAGMENT_BYTES
+    many = raw(Opcode.TEXT, piece, fin=False) + raw(Opcode.CONT, piece, fin=False) * 1000
+    data = raw(Opcode.PING) * 50 + many + raw(Opcode.CONT, b"y") + raw(Opcode.TEXT, b"end")
+    with linked(data) as link:
+        assert received(link) == [piece * 1001 + b"y", b"end"]
+
+
+def test_a_close_ends_the_wait_of_another_thread():
+    """Whose descriptor may be another's by then: select() would wait for that one."""
+    ended = threading.Event()
+
+    def wait(link):
+        with suppress(SocketBroken, OSError):
+            link.receive(None)
+        ended.set()
+
+    with linked(b"") as link:
+        threading.Thread(target=wait, args=(link,), daemon=True).start()
+        until(lambda: link._waiting, 5, "it waits")
+        link.close()
+        others = [socket.socketpair() for _ in range(8)]
+        assert ended.wait(5)
+        for end in (end for pair in others for end in pair):
+            end.close()
+        with pytest.raises(SocketBroken):
+            link.receive(None)

@@ -1,0 +1,154 @@
+"""Output, errors and exit codes, without a workspace."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from appliance import cli_support
+from appliance.cli import main, main_daemon
+from appliance.kernel.errors import (
+    ApplianceError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Lost,
+    Missing,
+    Unauthenticated,
+    Unavailable,
+)
+from appliance.sdk.http import Refused
+from tests.support.frozencli import every_command
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Invalid(), 1),
+        (Missing(), 1),
+        (Conflict(), 2),
+        (Lost(), 2),
+        (Unavailable(), 3),
+        (Unauthenticated(), 4),
+        (Forbidden(), 4),
+        (Refused(400, {}), 1),
+        (Refused(404, {}), 1),
+        (Refused(409, {}), 2),
+        (Refused(422, {}), 1),
+        (Refused(401, {}), 4),
+        (Refused(403, {}), 4),
+        (Refused(429, {}), 1),
+        (Refused(503, {}), 3),
+        (Refused(500, {}), 1),
+    ],
+)
+def test_exit_code_follows_the_kind(
+    error: Any, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli_support.tell(error, machine=False) == code
+    assert capsys.readouterr().err.startswith("Error: ")
+
+
+def test_every_kind_of_error_is_printed_with_an_exit_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kinds = [
+        kind
+        for kind in ApplianceError.__subclasses__()
+        if kind.__module__ == "appliance.kernel.errors"
+    ]
+    assert len(kinds) == 8
+    for kind in kinds:
+        assert cli_support.tell(kind("one sentence", hint="do this"), machine=False) in range(1, 5)
+        assert capsys.readouterr().err == "Error: one sentence\nHint: do this\n"
+
+
+def test_control_characters_of_an_error_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    cli_support.tell(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
+    printed = capsys.readouterr().err
+    assert "[2Jgone" in printed
+    assert not {"\x1b", "\x07"} & set(printed)
+
+
+def test_conflict_names_the_current_version(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {
+        "error": "version conflict",
+        "code": "VERSION_CONFLICT",
+        "details": {"expected": 2, "current": 4, "message_id": "m"},
+        "current_version": 4,
+    }
+    assert cli_support.tell(Refused(409, answer), machine=False) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "Error: version conflict (current: 4)"
+    cli_support.tell(Refused(409, answer), machine=True)
+    assert json.loads(capsys.readouterr().err) == answer
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["msg", "send"], ["msg", "tail", "--limit", "x"]]
+)
+def test_wrong_usage_is_exit_1_because_2_means_conflict(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert main([*arguments, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert json.loads(err)["code"] == "INVALID_INPUT"
+
+
+def test_version_is_shown_by_flag_and_by_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert main(["version"]) == 0
+    assert main_daemon(["--version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(set(lines)) == 1
+    assert lines[0].startswith("agentlip ")
+
+
+@pytest.mark.parametrize("run", [main, main_daemon])
+def test_every_command_has_a_help_text(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    names = re.findall(r"(?m)^  ([a-z][a-z-]*) {2,}\S", text.partition("--help")[2])
+    assert len(names) >= 4
+    for name in names:
+        if name == "doctor":
+            continue
+        assert run([name, "--help"]) == 0, name
+
+
+def test_no_command_takes_a_token_as_an_argument() -> None:
+    """Arguments are seen by everybody on the machine; secrets come from files."""
+    seen = 0
+    for name, command in every_command():
+        for parameter in command.params:
+            seen += 1
+            words = {word for option in parameter.opts for word in option.strip("-").split("-")}
+            if words & {"token", "secret", "password"}:
+                assert words & {"file", "new", "id", "token_id"}, f"{name} {parameter.opts}"
+    assert seen > 100
+
+
+def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:
+    rows = [{"a": "x", "b": "long " * 30}]
+    columns = [("A", "a"), ("B", "b")]
+    assert max(len(line) for line in cli_support._aligned(rows, columns, 40)) == 40
+    assert cli_support._aligned(rows, columns, 40)[1].endswith("…")
+    assert not cli_support._aligned(rows, columns, None)[1].endswith("…")
+
+
+def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
+    rows = [{"a": "日本", "b": "1"}, {"a": "e\u0301a", "b": "2"}, {"a": "long", "b": "3"}]
+    lines = cli_support._aligned(rows, [("A", "a"), ("B", "b")], None)
+    assert [
+        cli_support._cells(line[: line.index(letter)])
+        for line, letter in zip(lines, "B123", strict=True)
+    ] == [6] * 4
+
+
+def test_control_characters_of_messages_are_replaced() -> None:
+    assert cli_support.plain("a\x1b[2Jb\rc\nd") == "a\ufffd[2Jb\ufffdc ↵ d"

@@ -1,0 +1,42 @@
+"""Every kind of failure has one status, one body, and the headers that belong to it."""
+
+import json
+
+import pytest
+
+from appliance.kernel.errors import ApplianceError, Exhausted, Unavailable
+from appliance.web import errors
+
+KINDS = [
+    kind for kind in ApplianceError.__subclasses__() if kind.__module__ == "appliance.kernel.errors"
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_status(kind: type[ApplianceError]) -> None:
+    assert 400 <= errors.status_of(kind()) <= 503
+
+
+def test_body_has_five_keys_and_extra_can_t_displace_them() -> None:
+    error = ApplianceError("no", details={"a": 1}, hint="h", extra={"code": "X", "more": 2})
+    assert json.loads(errors.body(error, "r1")) == {
+        "error": "no",
+        "code": "INTERNAL_ERROR",
+        "details": {"a": 1},
+        "hint": "h",
+        "request_id": "r1",
+        "more": 2,
+    }
+
+
+def test_details_of_any_type_can_be_shown() -> None:
+    assert b"object" in errors.body(ApplianceError(details={"x": object()}), "r1")
+
+
+@pytest.mark.parametrize(("seconds", "header"), [(0.2, "1"), (1.0, "1"), (1.01, "2"), (30, "30")])
+def test_retry_after_is_whole_seconds_rounded_up(seconds: float, header: str) -> None:
+    assert errors.headers_of(Exhausted(retry_after=seconds)) == {"retry-after": header}
+
+
+def test_unavailable_always_has_retry_after() -> None:
+    assert errors.headers_of(Unavailable())["retry-after"] == "1"

@@ -1,0 +1,85 @@
+"""The one response of server-sent events, over a source that the test controls."""
+
+from itertools import islice
+
+import pytest
+
+from appliance.kernel.errors import Invalid
+from appliance.web.sse_stream import HEARTBEAT_LINE, RETRY_LINE, SseStream, last_event_id
+
+
+class ScriptedSource:
+    """Returns the given batches one by one; None is a wait that ends without an event."""
+
+    def __init__(self, *batches: list[bytes] | None) -> None:
+        self.batches = list(batches)
+        self.closed = False
+        self.calls: list[str] = []
+
+    def begin(self):
+        return [RETRY_LINE, b"data: stored\n\n"]
+
+    def take(self):
+        if not self.batches:
+            self.closed = True
+            return None
+        return self.batches.pop(0)
+
+    def wait(self, seconds):
+        self.calls.append(f"wait {seconds}")
+        return self.closed
+
+    def wake(self):
+        self.calls.append("wake")
+
+    def end(self):
+        self.calls.append("end")
+
+
+def test_stored_events_come_first_then_new_ones_then_heartbeats():
+    stream = SseStream(ScriptedSource([b"data: 1\n\n", b"data: 2\n\n"], None), 15.0)
+    assert list(stream) == [
+        RETRY_LINE + b"data: stored\n\n",
+        b"data: 1\n\ndata: 2\n\n",
+        HEARTBEAT_LINE,
+    ]
+
+
+def test_nothing_is_sent_after_stop():
+    stream = SseStream(ScriptedSource([b"data: 1\n\n"], [b"data: 2\n\n"]), 15.0)
+    events = iter(stream)
+    assert list(islice(events, 2))[1] == b"data: 1\n\n"
+    stream.stop()
+    assert list(events) == []
+
+
+def test_the_end_of_a_token_ends_the_response():
+    source = ScriptedSource([b"data: 1\n\n"])
+    stream = SseStream(source, 15.0)
+    watched = []
+    stream.end_with(lambda callback: watched.append(callback) or (lambda: watched.clear()))
+    watched[0]()
+    assert source.calls == ["wake"]
+    assert list(stream) == []
+    stream.close()
+    assert watched == []
+
+
+def test_close_releases_the_source_once():
+    source = ScriptedSource()
+    stream = SseStream(source, 15.0)
+    stream.close()
+    stream.close()
+    assert source.calls == ["end", "wake"]
+
+
+@pytest.mark.parametrize(("header", "event_id"), [(None, None), ("", None), ("0", 0), ("41", 41)])
+def test_last_event_id_is_a_number_or_absent(header, event_id):
+    assert last_event_id(header) == event_id
+
+
+@pytest.mark.parametrize("header", ["-1", "1.5", "abc", "²", "٣", "1" * 19, " 1"])
+def test_any_other_last_event_id_is_refused(header):
+    with pytest.raises(Invalid) as refused:
+        last_event_id(header)
+    assert refused.value.details == {"header": "Last-Event-ID"}
