@@ -28,7 +28,6 @@ from appliance.kernel.errors import Conflict, Unavailable
 from doctor import live, report, run
 from doctor.check import Check
 from doctor.context import Context
-from doctor.priority import lower_beside
 from doctor.redaction import Redaction, names_of, secrets_of
 from doctor.settings import DoctorSettings
 from doctor.settings_view import texts_of, view
@@ -245,7 +244,6 @@ def make(
     if os.path.lexists(out):
         raise BundleExists(f"{out} exists already")
     with run.context_outside(datadir, settings, clock, off) as context:
-        lower_beside(context)
         bundle = Bundle(context, log_bytes)
         manifest = bundle.collect(progress)
         bundle.write(manifest, out.absolute())

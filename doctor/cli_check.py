@@ -11,7 +11,6 @@ from doctor import nagios, report, run
 from doctor.check import Check, Cost
 from doctor.checks import CHECKS
 from doctor.cli_options import datadir_of, settings_of
-from doctor.priority import lower_beside
 
 _SILENT_SECONDS = 1.0
 _CLEAR_LINE = "\r\x1b[K"
@@ -37,7 +36,6 @@ def perform(request: CheckRequest) -> int:
     datadir = datadir_of(request.workspace)
     settings, off = settings_of(datadir)
     with run.context_outside(datadir, settings, SystemClock(), off) as context:
-        lower_beside(context)
         facts = report.facts_of(context)
         progress = Progress(checks, sys.stderr.isatty() and not request.nagios)
         try:

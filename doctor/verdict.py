@@ -21,7 +21,6 @@ from appliance.kernel.pool import GreenletPool
 from doctor import report
 from doctor.check import Cost
 from doctor.checks import CHECKS
-from doctor.priority import NICENESS
 from doctor.run import EXIT_ERRORS, narrow, select
 from doctor.settings import DoctorSettings
 
@@ -133,7 +132,6 @@ class Verdicts:
             kill_after_seconds=KILL_AFTER_SECONDS,
             output_bytes_max=REPORT_BYTES_MAX,
             clock=self._clock,
-            niceness=NICENESS,
         )
         if done.timed_out:
             return f"the checks were stopped after {seconds_max:g} s (doctor.verdict_seconds_max)"

@@ -45,10 +45,8 @@ def run(
     kill_after_seconds: float,
     output_bytes_max: int,
     clock: Clock,
-    niceness: int = 0,
 ) -> CommandResult:
-    """Runs a command. After `seconds_max` its group gets SIGTERM, and later SIGKILL. A `niceness`
-    above 0 lowers its CPU priority."""
+    """Runs a command. After `seconds_max` its group gets SIGTERM, and later SIGKILL."""
     started = clock.monotonic()
     process: Any
     try:
@@ -64,8 +62,6 @@ def run(
         )
     except OSError:
         return CommandResult(None, b"", False, False, clock.monotonic() - started)
-    if niceness:
-        _lower_priority(process.pid, niceness)
     output = _OutputReader(process, output_bytes_max)
     feeding = gevent.spawn(_feed, process, text)
     reading = gevent.spawn(output.read)
@@ -104,15 +100,6 @@ class _OutputReader:
                 bytes_left = self._bytes_max - len(self.text)
                 self.truncated = self.truncated or len(piece) > bytes_left
                 self.text += piece[:bytes_left]
-
-
-def _lower_priority(pid: int, niceness: int) -> None:
-    """Lowers the command, and nothing of this process. Linux may share the CPU among sessions
-    first (autogroups), and then compares niceness only within one: so its session gets it too."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, niceness)
-    with suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
 
 
 def _feed(process: Any, text: bytes) -> None:

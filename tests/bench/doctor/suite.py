@@ -1,4 +1,4 @@
-"""D1 to D3: the doctor on a workspace with a long past, alone and beside an appliance at work."""
+"""D1 to D4: the doctor on a workspace with a long past, alone and beside an appliance at work."""
 
 import json
 import subprocess
@@ -24,6 +24,7 @@ from tests.bench.target import Refused, RowFailed
 
 EXIT_CODES = (0, 2)  # nothing found, or errors; both are results
 SLOWEST = 10
+EVERY_SECONDS = 5.0  # a monitoring program that asks often
 
 
 class DoctorBench:
@@ -93,17 +94,26 @@ def d2(bench: DoctorBench) -> Row:
 
 def d3(bench: DoctorBench) -> Row:
     """Sends one by one, without and beside an endless loop of cheap checks, by turns."""
-    row = Row("D3", "sends beside a loop of cheap checks")
+    return _beside(Row("D3", "sends beside a loop of cheap checks"), bench, 0.0)
+
+
+def d4(bench: DoctorBench) -> Row:
+    """The same, with a pause between two runs."""
+    work = f"sends beside the cheap checks, one run every {EVERY_SECONDS:g} s"
+    return _beside(Row("D4", work), bench, EVERY_SECONDS)
+
+
+def _beside(row: Row, bench: DoctorBench, every_seconds: float) -> Row:
     seconds: dict[str, list[float]] = {"alone": [], "beside": []}
-    checks = 0
+    checks: list[float] = []
     with Served(bench.workspace) as served:
         hub = Bench(served.target, bench.sizes)
         warm_up(hub)
         for _ in range(bench.sizes.repeats):
             for variant, taken in seconds.items():
-                with _loop(bench.workspace, variant == "beside") as done:
+                with _loop(bench.workspace, variant == "beside", every_seconds) as done:
                     taken += _sends(hub, row, variant)
-                checks += len(done)
+                checks += done
         bench.warnings += hub.warnings
     p99 = {variant: milliseconds(sorted(taken), 0.99) for variant, taken in seconds.items()}
     p50 = {variant: milliseconds(sorted(taken), 0.5) for variant, taken in seconds.items()}
@@ -112,9 +122,10 @@ def d3(bench: DoctorBench) -> Row:
         Figure("p99 beside / p99 alone", p99["beside"] / p99["alone"], "times"),
         Figure("p50 beside / p50 alone", p50["beside"] / p50["alone"], "times"),
     ]
-    row.counted |= {"runs of the checks": checks}
     if not checks:
         raise RowFailed("no run of the checks ended beside the sends")
+    row.counted |= {"runs of the checks": len(checks)}
+    row.figures.append(Figure("one run of the checks", median(checks), "s"))
     return row
 
 
@@ -131,8 +142,9 @@ def _sends(hub: Bench, row: Row, variant: str) -> list[float]:
 
 
 @contextmanager
-def _loop(workspace: Path, wanted: bool) -> Iterator[list[float]]:
-    """Runs of the cheap checks one after another, while the block runs; the seconds of each."""
+def _loop(workspace: Path, wanted: bool, every_seconds: float) -> Iterator[list[float]]:
+    """Begins a run of the cheap checks `every_seconds`, or as soon as the one before has ended,
+    while the block runs; the seconds of each."""
     done: list[float] = []
     failures: list[RowFailed] = []
     ending = threading.Event()
@@ -141,6 +153,7 @@ def _loop(workspace: Path, wanted: bool) -> Iterator[list[float]]:
         try:
             while not ending.is_set():
                 done.append(Checked(workspace).seconds)
+                ending.wait(every_seconds - done[-1])
         except RowFailed as error:
             failures.append(error)
 
@@ -157,7 +170,7 @@ def _loop(workspace: Path, wanted: bool) -> Iterator[list[float]]:
         raise failures[0]
 
 
-ROWS: dict[str, Callable[[DoctorBench], Row]] = {"D1": d1, "D2": d2, "D3": d3}
+ROWS: dict[str, Callable[[DoctorBench], Row]] = {"D1": d1, "D2": d2, "D3": d3, "D4": d4}
 
 
 def run(
