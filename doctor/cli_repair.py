@@ -194,8 +194,8 @@ def rebuild(
     command = _Command(ctx, workspace, as_json)
     planned: list[RepairOutline] = []
 
-    def plan(context: Any, _outcomes: Any) -> RepairOutline:
-        planned.append(RepairOutline(steps=tuple(rebuild_steps(context, what))))
+    def plan(context: Any, outcomes: Any) -> RepairOutline:
+        planned.append(RepairOutline(steps=tuple(rebuild_steps(context, what, outcomes))))
         return planned[0] if len(planned) == 1 else RepairOutline()
 
     checks = run.select(DERIVED[what].checks, False)

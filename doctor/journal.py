@@ -3,6 +3,7 @@
     .agentlip/repairs/20260101T000000.000Z-1f2e3d4c/
         plan.json       RepairPlan, written first
         saved/…         copies of the files that the steps name, by their paths in the workspace
+        undo-1.sql      undoes the first step, if it only changes derived data of a store
         progress.json   RepairProgress; missing until every copy is on the disk
 
 A file is replaced by a rename, and synced before. So after a crash a repair has either changed
@@ -27,7 +28,7 @@ from doctor.context import open_read_only
 from doctor.step import Step
 
 FOLDER = "repairs"
-PLAN, PROGRESS, SAVED = "plan.json", "progress.json", "saved"
+PLAN, PROGRESS, SAVED, UNDO = "plan.json", "progress.json", "saved", "undo-{}.sql"
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -135,6 +136,10 @@ class RepairJournal:
             if folder == self.folder:
                 break
 
+    def save_undo(self, index: int, script: str) -> None:
+        """Writes the SQL that undoes a step. Raises ApplianceError if that fails."""
+        self._datadir.write_private(self.folder / UNDO.format(index + 1), script)
+
     def put_back(self, path: str) -> bool:
         """Puts a saved file back if it is gone. An existing file may be newer than its copy, and
         is never replaced. Returns whether it was put back."""
@@ -149,10 +154,17 @@ class RepairJournal:
         shutil.rmtree(self.folder)
 
 
-def bytes_to_save(datadir: DataDir, steps: Iterable[Step]) -> int:
-    """The size of all copies that these steps need."""
+def bytes_needed(datadir: DataDir, steps: Iterable[Step], changed: Iterable[str]) -> int:
+    """The size of all copies that these steps need, and as much for changes of these files and of
+    the stores `changed`."""
+    copied = {path for step in steps for path in step.saves}
+    stores = {str(datadir.database(store).relative_to(datadir.workspace)) for store in changed}
+    return _bytes_of(datadir, copied) + _bytes_of(datadir, copied | stores)
+
+
+def _bytes_of(datadir: DataDir, paths: Iterable[str]) -> int:
     total = 0
-    for path in {path for step in steps for path in step.saves}:
+    for path in paths:
         source = datadir.workspace / path
         beside = ("", "-wal") if _is_store(datadir, source) else ("",)
         for suffix in beside:

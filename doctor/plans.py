@@ -14,7 +14,7 @@ from pathlib import Path
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.kernel import manifest
 from appliance.kernel.datadir import STORES, DataDir
-from doctor import schema_model
+from doctor import schema_model, undo
 from doctor.check import Finding
 from doctor.context import Context
 from doctor.schema_model import SchemaObject
@@ -157,15 +157,20 @@ def _logs(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 
 
 def store_step(
-    datadir: DataDir,
+    context: Context,
     finding: Finding,
     action: str,
     message: str,
     store: str,
     touches: Touches = Touches.STATE,
     more: Mapping[str, str] = {},
+    *,
+    damaged: bool = False,
 ) -> Step:
-    """A step that changes a store, after a copy of it."""
+    """A step that changes a store. The store is copied before, unless SQL can undo the step; a
+    `damaged` one always, because an index may contain what its table has lost."""
+    copied = damaged or not undo.is_possible(context, action, store)
+    datadir = context.datadir
     return Step(
         check=finding.check,
         subject=finding.subject,
@@ -173,7 +178,7 @@ def store_step(
         action=action,
         arguments={"store": store, **more},
         touches=touches,
-        saves=(_relative(datadir, datadir.database(store)),),
+        saves=(_relative(datadir, datadir.database(store)),) if copied else (),
     )
 
 
@@ -222,7 +227,7 @@ def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         texts = [finding.message.removeprefix("damaged: ") for finding in own]
         if store in STORES and all(text.startswith(_OF_INDEX) for text in texts):
             message = f"build the indexes of {store} again"
-            yield store_step(context.datadir, own[0], "reindex", message, store)
+            yield store_step(context, own[0], "reindex", message, store, damaged=True)
 
 
 def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -233,38 +238,38 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
             continue
         if name in SEARCH_TRIGGERS:  # changes that it missed are not in the index
             message = "build the full-text index of the hub again"
-            yield store_step(context.datadir, finding, "rebuild-fts", message, store)
+            yield store_step(context, finding, "rebuild-fts", message, store)
             continue
         with suppress(sqlite3.Error):
             wanted = schema_model.expected(context.open(store), store).get(name)
             if wanted is not None and wanted.kind in RECREATED:
-                yield recreate(context.datadir, finding, store, wanted)
+                yield recreate(context, finding, store, wanted)
 
 
-def recreate(datadir: DataDir, finding: Finding, store: str, wanted: SchemaObject) -> Step:
+def recreate(context: Context, finding: Finding, store: str, wanted: SchemaObject) -> Step:
     message = f"create the {wanted.kind} {wanted.name} of {store} again"
     more = {"object": wanted.name}
-    return store_step(datadir, finding, "recreate-object", message, store, more=more)
+    return store_step(context, finding, "recreate-object", message, store, more=more)
 
 
 def _free_pages(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     for finding in findings:
         if finding.subject in STORES:
             message = f"rewrite {finding.subject} without its unused pages"
-            yield store_step(context.datadir, finding, "vacuum", message, finding.subject)
+            yield store_step(context, finding, "vacuum", message, finding.subject)
 
 
 def _search(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     with suppress(sqlite3.Error):
         if has_fts5(context.open("hub")):
             message = "build the full-text index of the hub again"
-            yield store_step(context.datadir, findings[0], "rebuild-fts", message, "hub")
+            yield store_step(context, findings[0], "rebuild-fts", message, "hub")
 
 
 def _scopes(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     finding = Finding(findings[0].severity, "events", "", check=findings[0].check)
     message = "fill the scopes of events from their payload"
-    yield store_step(context.datadir, finding, "fill-event-scopes", message, "hub")
+    yield store_step(context, finding, "fill-event-scopes", message, "hub")
 
 
 # -- messages ------------------------------------------------------------------------------
@@ -278,7 +283,7 @@ def _messages(action: str, message: str) -> Plan:
             kind, _, message_id = finding.subject.partition(" ")
             if kind == "message":
                 yield store_step(
-                    context.datadir,
+                    context,
                     finding,
                     action,
                     message.format(shlex.quote(message_id)),

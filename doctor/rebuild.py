@@ -1,6 +1,6 @@
 """DERIVED: what `agentlip doctor repair rebuild` can build again, and from what."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -8,6 +8,7 @@ from doctor import schema_model
 from doctor.check import Finding, Severity
 from doctor.context import Context
 from doctor.plans import PLANS, recreate, store_step
+from doctor.run import CheckOutcome
 from doctor.step import Step
 
 
@@ -28,11 +29,14 @@ DERIVED: dict[str, Derived] = {
 }
 
 
-def rebuild_steps(context: Context, what: str) -> Iterable[Step]:
-    """The steps, whether or not a check finds a problem."""
+def rebuild_steps(
+    context: Context, what: str, outcomes: Sequence[CheckOutcome] = ()
+) -> Iterable[Step]:
+    """The steps, whether or not a check finds a problem. `outcomes`: results of the checks that
+    ran before."""
     check = DERIVED[what].checks[0]
     if what == "indexes":
-        return [*_recreate(context, "index"), *_reindex(context, check)]
+        return [*_recreate(context, "index"), *_reindex(context, check, outcomes)]
     if what == "views":
         return list(_recreate(context, "view"))
     return PLANS[check](context, [Finding(Severity.INFO, "hub", "", check=check)])
@@ -49,11 +53,13 @@ def _recreate(context: Context, kind: str) -> Iterator[Step]:
             )
             if wanted.kind == kind and not same:
                 finding = Finding(Severity.INFO, f"{store}.{name}", "", check="store.objects")
-                yield recreate(context.datadir, finding, store, wanted)
+                yield recreate(context, finding, store, wanted)
 
 
-def _reindex(context: Context, check: str) -> Iterator[Step]:
+def _reindex(context: Context, check: str, outcomes: Sequence[CheckOutcome]) -> Iterator[Step]:
+    findings = [each for outcome in outcomes if outcome.check == check for each in outcome.findings]
+    damaged = {finding.subject.partition(".")[0] for finding in findings}
     for store, _ in context.opened():
         finding = Finding(Severity.INFO, store, "", check=check)
         message = f"build the indexes of {store} again"
-        yield store_step(context.datadir, finding, "reindex", message, store)
+        yield store_step(context, finding, "reindex", message, store, damaged=store in damaged)

@@ -3,8 +3,8 @@
     examine ──findings──▶ outline ──steps──▶ Repair.apply ──results──▶ examine again
 
 A repair holds the lock of repairs, and the writer lock unless an appliance uses the workspace.
-It first finishes repairs that were interrupted, then writes its plan to a journal, saves every
-file that it will change, and applies one step after the other. The same checks run again
+It first finishes repairs that were interrupted, then writes its plan to a journal, saves what it
+will change, and applies one step after the other. The same checks run again
 afterwards, and their findings are the result.
 """
 
@@ -21,12 +21,12 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unavailable
 from appliance.kernel.store_errors import DISK_FULL_BYTES
-from doctor import damage
+from doctor import damage, undo
 from doctor.actions import ACTIONS, Action, Target
 from doctor.check import Check, Finding, Severity
 from doctor.checks import CHECKS
 from doctor.context import Context, open_read_only
-from doctor.journal import RepairJournal, StepResult, bytes_to_save, journals, prune
+from doctor.journal import RepairJournal, StepResult, bytes_needed, journals, prune
 from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import MORE, CheckOutcome, run_check
 from doctor.settings import DoctorSettings
@@ -204,7 +204,11 @@ class Repair:
             for path in dict.fromkeys(path for step in wanted for path in step.saves):
                 self._progress(f"saving {path}")
                 journal.save(path)
-        except (OSError, sqlite3.Error) as error:
+            for index, step in enumerate(steps):
+                script = undo.script(self._datadir, step) if step in wanted else None
+                if script is not None:
+                    journal.save_undo(index, script)
+        except (OSError, sqlite3.Error, ApplianceError) as error:
             with suppress(OSError):
                 journal.remove()
             raise RepairRefused(
@@ -307,7 +311,8 @@ class Repair:
 
     def _refuse_space(self, steps: Sequence[Step]) -> None:
         """Refuses when there is no space for the copies, and as much again for the changes."""
-        needed = 2 * bytes_to_save(self._datadir, steps)
+        changed = {step.arguments["store"] for step in steps if ACTIONS[step.action].store}
+        needed = bytes_needed(self._datadir, steps, changed)
         free = shutil.disk_usage(self._datadir.dir).free
         if needed and free < needed + DISK_FULL_BYTES:
             mib = 1024 * 1024

@@ -18,13 +18,15 @@ Arguments = Mapping[str, str]
 RECREATED = ("index", "trigger", "view")
 FREE_SHARE_MIN = 0.25  # a store with fewer unused pages is not vacuumed
 _PAGE_ROWS = 500
-_UNSCOPED = (
-    "SELECT event_id, name, entity_type, entity_id, data_json FROM events"
-    " WHERE scope_channel_id IS NULL AND scope_topic_id IS NULL AND scope_topic_id2 IS NULL"
+UNSCOPED = (
+    "scope_channel_id IS NULL AND scope_topic_id IS NULL AND scope_topic_id2 IS NULL"
     " AND entity_type IN ('channel', 'topic', 'message', 'attachment', 'topic_attachment')"
-    " AND event_id > ? ORDER BY event_id LIMIT ?"
 )
-_IMMUTABLE = "prevent_event_mutation"
+IMMUTABLE = "prevent_event_mutation"
+_NEXT_UNSCOPED = (
+    "SELECT event_id, name, entity_type, entity_id, data_json FROM events"
+    f" WHERE {UNSCOPED} AND event_id > ? ORDER BY event_id LIMIT ?"
+)
 _INDEX_ALL = "INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')"
 
 
@@ -143,7 +145,7 @@ def _make_fts(
     if not has_fts5(connection):
         raise CannotRepair("this Python's SQLite has no FTS5, so it can't make the index")
     drop_search_triggers(connection)
-    for migration in _optional(store):
+    for migration in optional_steps(store):
         connection.execute("DELETE FROM x_migrations WHERE name = ?", (migration.name,))
         for statement in statements(migration):
             if filled or _INDEX_ALL not in statement:
@@ -161,7 +163,7 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
     return row is not None
 
 
-def _optional(store: str) -> list[Migration]:
+def optional_steps(store: str) -> list[Migration]:
     return [migration for migration in load(store) if migration.optional]
 
 
@@ -186,10 +188,10 @@ def fill_event_scopes(connection: sqlite3.Connection, _arguments: Arguments, _cl
     """Fills the empty scopes of events from their own payload, and from earlier events of the same
     message. The rest of each event stays as it is."""
     trigger = connection.execute(
-        "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?", (_IMMUTABLE,)
+        "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?", (IMMUTABLE,)
     ).fetchone()
     if trigger is not None:
-        connection.execute(f"DROP TRIGGER {_IMMUTABLE}")
+        connection.execute(f"DROP TRIGGER {IMMUTABLE}")
     filled = left = 0
     topics = _topics_of_messages(connection)
     for event in _unscoped(connection):
@@ -211,7 +213,7 @@ def fill_event_scopes(connection: sqlite3.Connection, _arguments: Arguments, _cl
 
 def _unscoped(connection: sqlite3.Connection) -> Iterator[UnscopedEvent]:
     last = -1
-    while rows := connection.execute(_UNSCOPED, (last, _PAGE_ROWS)).fetchall():
+    while rows := connection.execute(_NEXT_UNSCOPED, (last, _PAGE_ROWS)).fetchall():
         last = rows[-1][0]
         yield from (UnscopedEvent(*row) for row in rows)
 
