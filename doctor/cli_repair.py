@@ -3,6 +3,7 @@
 Exit codes are those of the checks afterwards: 0 no problems, 2 errors; 3 nothing could be done.
 """
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from doctor.rebuild import DERIVED, rebuild_steps
 from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, outline
 from doctor.run import CheckOutcome
 from doctor.settings import DoctorSettings
+from doctor.stops import needed_stops
 
 app = typer.Typer(
     help="Repair what the checks find: permissions, leftovers, logs, indexes.",
@@ -67,29 +69,33 @@ class _Command:
         self.clock: Clock = SystemClock()
 
     def examine(
-        self, checks: Sequence[Check], plan: Callable[[Any, Any], RepairOutline]
+        self, checks: Sequence[Check], plan: Callable[[Any, Any], RepairOutline], again: str
     ) -> tuple[list[CheckOutcome], RepairOutline]:
         with run.context_outside(self.datadir, self.settings, self.clock, self._off) as context:
             outcomes = run.examine(context, checks)
-            return outcomes, plan(context, outcomes)
+            planned = plan(context, outcomes)
+            stops = needed_stops(context, planned.steps, again)
+            return outcomes, msgspec.structs.replace(planned, needs_stop=stops)
 
     def carry_out(
         self,
         checks: Sequence[Check],
         plan: Callable[[Any, Any], RepairOutline],
         *,
+        again: str,
         yes: bool,
         dry_run: bool,
         whole: bool = False,
     ) -> None:
         """Shows the plan, applies it if that is wanted, and exits with the code of the checks.
 
+        again  the command that applies the plan
         whole  exit with 3 if a step was not applied, even if the checks find nothing
         """
-        outcomes, planned = self.examine(checks, plan)
+        outcomes, planned = self.examine(checks, plan, again)
         if yes and planned.empty and planned.unrepaired:
             # Another repair may have done it after the checks ran here and before the plan.
-            outcomes, planned = self.examine(checks, plan)
+            outcomes, planned = self.examine(checks, plan, again)
         if not self.as_json:
             _echo(_plan_lines(self.datadir, planned))
         if planned.empty or not self._is_wanted(yes, dry_run):
@@ -97,9 +103,9 @@ class _Command:
                 typer.echo(report.as_json(RepairReport(applied=False, plan=planned)))
             raise typer.Exit(run.exit_code(outcomes, strict=False))
         owner = RunningAppliance(self.datadir, self.settings)
-        repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner)
+        repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner, again)
         results = repair.apply(planned.steps)
-        outcomes, left = self.examine(checks, plan)
+        outcomes, left = self.examine(checks, plan, again)
         if self.as_json:
             done = RepairReport(applied=True, plan=planned, results=results, checks=outcomes)
             typer.echo(report.as_json(done))
@@ -173,9 +179,18 @@ def perform(ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
     _Command(ctx, workspace, as_json).carry_out(
         checks,
         lambda context, outcomes: outline(context, outcomes, data=data),
+        again=_again(given),
         yes=bool(given("yes")),
         dry_run=bool(given("dry_run")),
     )
+
+
+def _again(given: Callable[[str], Any]) -> str:
+    """The command with the flags that choose what is repaired."""
+    texts = [(name, given(key)) for name, key in (("--run", "only"), ("--group", "group"))]
+    words = [f"{name} {shlex.quote(text)}" for name, text in texts if text]
+    words += [flag for flag, key in (("--all", "everything"), ("--data", "data")) if given(key)]
+    return " ".join(("agentlip doctor repair", *words, "--yes"))
 
 
 @app.command()
@@ -199,7 +214,8 @@ def rebuild(
         return planned[0] if len(planned) == 1 else RepairOutline()
 
     checks = run.select(DERIVED[what].checks, False)
-    command.carry_out(checks, plan, yes=yes, dry_run=dry_run, whole=True)
+    again = f"agentlip doctor repair rebuild {what} --yes"
+    command.carry_out(checks, plan, again=again, yes=yes, dry_run=dry_run, whole=True)
 
 
 def _echo(lines: Sequence[str]) -> None:
@@ -212,10 +228,14 @@ def _plan_lines(datadir: DataDir, planned: RepairOutline) -> list[str]:
     lines += [f"Interrupted repair, finished first: {name}" for name in planned.unfinished]
     if planned.steps:
         lines.append("Plan:")
-        lines += [
-            f"  {number}. {step.check}: {step.message}"
-            for number, step in enumerate(planned.steps, 1)
-        ]
+        stops = {stop.step: stop for stop in planned.needs_stop}
+        for index, step in enumerate(planned.steps):
+            lines.append(f"  {index + 1}. {step.check}: {step.message}")
+            if stop := stops.get(index):
+                lines += [
+                    f"     Stop the appliance first: {stop.reason}",
+                    f"     -> {stop.command}",
+                ]
     elif not planned.unfinished:
         lines.append("Nothing to repair.")
     return lines + _unrepaired_lines(planned)

@@ -29,13 +29,14 @@ from doctor.context import Context, open_read_only
 from doctor.journal import RepairJournal, StepResult, bytes_needed, journals, prune
 from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import MORE, CheckOutcome, run_check
-from doctor.settings import DoctorSettings
+from doctor.settings import MIB, DoctorSettings
 from doctor.step import Step, Touches
+from doctor.stops import AGAIN, NeededStop, stopped
+from doctor.wire import STOP
 
 DONE, FAILED, REFUSED = "done", "failed", "refused"
 UNFINISHED = "repair.unfinished"
 """The check that reports interrupted repairs. Every repair finishes them first."""
-_STOP = "agentlipd down"
 
 
 class RepairRefused(Conflict):
@@ -55,7 +56,7 @@ class OwnerRefused(Conflict):
 
     code = "OWNER_REFUSED"
     default_message = "the running appliance can't apply this step"
-    default_hint = f"stop it first: {_STOP}"
+    default_hint = STOP
 
 
 class OwnerActions(Protocol):
@@ -77,11 +78,13 @@ class UnrepairedFinding(msgspec.Struct, frozen=True):
 
 
 class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair would do. `unfinished`: names of interrupted repairs that it finishes first."""
+    """What a repair would do. `unfinished`: names of interrupted repairs that it finishes first;
+    `needs_stop`: the steps that a running appliance prevents."""
 
     steps: tuple[Step, ...] = ()
     unrepaired: tuple[UnrepairedFinding, ...] = ()
     unfinished: tuple[str, ...] = ()
+    needs_stop: tuple[NeededStop, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -157,7 +160,8 @@ def _covers(steps: Iterable[Step], finding: Finding, subjects: Collection[str]) 
 
 
 class Repair:
-    """One repair of a workspace. `progress` is called with a text before each step."""
+    """One repair of a workspace. `progress` is called with a text before each step; `again` is the
+    command that plans and applies the same steps."""
 
     def __init__(
         self,
@@ -166,12 +170,14 @@ class Repair:
         clock: Clock,
         progress: Callable[[str], None] = lambda _text: None,
         by_owner: OwnerActions | None = None,
+        again: str = AGAIN,
     ) -> None:
         self._datadir = datadir
         self._settings = settings
         self._clock = clock
         self._progress = progress
         self._by_owner = by_owner
+        self._stop = stopped(again)
         self._owner: Owner | None = None
         self._whole: dict[str, list[str]] = {}
 
@@ -270,7 +276,7 @@ class Repair:
         except OwnerRefused as error:
             reason = (
                 f"a process uses the workspace ({self._owner}), and can't apply this step:"
-                f" {error.message}; {error.hint}"
+                f" {error.message}; {self._stop if error.hint == STOP else error.hint}"
             )
             return StepResult(step=index, outcome=REFUSED, reason=reason)
         except (OSError, sqlite3.Error, ApplianceError, KeyError, ValueError) as error:
@@ -291,7 +297,8 @@ class Repair:
             return None
         if action.by_owner and self._by_owner is not None:
             return None
-        return f"a process uses the workspace ({self._owner}); stop it first: {_STOP}"
+        why = f", and {action.stopped}" if action.stopped else ""
+        return f"a process uses the workspace ({self._owner}){why}; stop it first: {self._stop}"
 
     def _refuse_damage(self, action: Action, step: Step) -> None:
         """Only salvage may change a store that is damaged."""
@@ -315,9 +322,8 @@ class Repair:
         needed = bytes_needed(self._datadir, steps, changed)
         free = shutil.disk_usage(self._datadir.dir).free
         if needed and free < needed + DISK_FULL_BYTES:
-            mib = 1024 * 1024
             raise StorageFull(
-                f"the copies and changes need {needed // mib} MiB, and {free // mib} MiB are free;"
+                f"the copies and changes need {needed // MIB} MiB, and {free // MIB} MiB are free;"
                 " nothing was repaired",
                 hint=f"free disk space: df -h {self._datadir.dir}",
             )
