@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.doctor import breakages
 from tests.doctor.breakages import UsedWorkspace
+from tests.doctor.patience import PATIENCE
 from tests.doctor.repairs import data_of
 from tests.support.commands import CommandOutput, agentlip
 from tests.support.servedhub import ServedHub
@@ -44,12 +45,13 @@ def skip_index(hub: ServedHub) -> None:
 
 def repair(hub: ServedHub, *arguments: str) -> CommandOutput:
     """Without `--json`, so that it has the same output as a person sees."""
-    return agentlip("doctor", "repair", *arguments, "--yes", cwd=hub.workspace)
+    return agentlip("doctor", "repair", *arguments, "--yes", cwd=hub.workspace, **PATIENCE)
 
 
 def findings(hub: ServedHub, *arguments: str) -> list[str]:
     """The checks that find something."""
-    report = json.loads(agentlip("doctor", "--json", *arguments, cwd=hub.workspace).out)
+    done = agentlip("doctor", "--json", *arguments, cwd=hub.workspace, **PATIENCE)
+    report = json.loads(done.out)
     return [check["check"] for check in report["checks"] if check["findings"]]
 
 

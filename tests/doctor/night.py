@@ -14,6 +14,7 @@ from pathlib import Path
 
 from appliance.kernel.datadir import DataDir, read_lock
 from tests.contract.test_docs import FENCE, commands_in
+from tests.doctor.patience import PATIENCE
 from tests.support.commands import ROOT, environment
 from tests.support.servedhub import Client
 from tests.support.until import until
@@ -56,7 +57,7 @@ class Stranger:
         self.data = DataDir(workspace)
         self.waiting = blocks_of(heading)
         self.shell = ["bash", "-u", "-c"]
-        self._environment = environment(PATH=commands_in(commands), **settings)
+        self._environment = environment(PATH=commands_in(commands), **(PATIENCE | settings))
 
     def in_folder(self, workspace: Path) -> "Stranger":
         """The same, who runs the remaining blocks in another workspace."""
@@ -100,8 +101,13 @@ class Stranger:
         assert written is not None
         return written.pid
 
-    def client(self) -> Client:
-        return Client(int((self.data.dir / "port").read_text()), self.data.read_token())
+    def client(self, token: str | None = None) -> Client:
+        """A client with this token; None: the token of the workspace."""
+        return Client(int((self.data.dir / "port").read_text()), token or self.data.read_token())
+
+    def hang(self) -> None:
+        """Stops all threads of the appliance, as if it hung."""
+        stop_all_threads(self.pid)
 
     def end(self) -> None:
         """Kills the appliance of this workspace, if one runs."""
@@ -109,3 +115,10 @@ class Stranger:
         if lock.held and lock.written is not None:
             os.kill(lock.written.pid, signal.SIGKILL)
             until(lambda: not read_lock(self.data).held, what="the appliance has ended")
+
+
+def stop_all_threads(pid: int) -> None:
+    """Returns when they have stopped. SIGCONT lets them run again."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    until(lambda: all(") T " in (task / "stat").read_text() for task in tasks))

@@ -13,6 +13,7 @@ from doctor.run import select
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.legal import LEGAL, NEED_ROOT, Setup
 from tests.doctor.legal_surroundings import SURROUNDINGS, SURROUNDINGS_NEED_ROOT
+from tests.doctor.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,10 @@ def test_nothing_is_found(
     legal: Callable[[Setup], Iterator[Path]],
     copy_used: Callable[[Path], UsedWorkspace],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name, value in PATIENCE.items():
+        monkeypatch.setenv(name, value)
     with contextmanager(legal)(Setup(tmp_path, copy_used)) as workspace:
         for flags in (("--json", "--strict"), ("--json", "--strict", "--all")):
             result = CliRunner().invoke(

@@ -23,6 +23,7 @@ from doctor.repair import Repair
 from doctor.settings import DoctorSettings
 from doctor.step import Step
 from tests.doctor import live
+from tests.doctor.night import stop_all_threads
 from tests.support.commands import agentlip, command, environment
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
@@ -216,7 +217,7 @@ def is_applying(hub: ServedHub) -> bool:
 @pytest.mark.slow
 def test_step_is_refused_while_the_appliance_hangs(own: ServedHub) -> None:
     live.in_hub("DROP INDEX idx_messages_topic")(own)
-    os.kill(own.pid, signal.SIGSTOP)
+    stop_all_threads(own.pid)
     try:
         result = live.repair(own, "--run", "store.objects")
     finally:
@@ -224,6 +225,7 @@ def test_step_is_refused_while_the_appliance_hangs(own: ServedHub) -> None:
     assert "[refused] store.objects" in result.out
     assert f"pid {own.pid}" in result.out
     assert "agentlipd down" in result.out
+    until(lambda: own.http.get("/-/ready").status == 200, what="it is ready again")
     assert live.repair(own, "--run", "store.objects").code == 0
 
 

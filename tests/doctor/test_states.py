@@ -16,6 +16,8 @@ import pytest
 from doctor import cli_repair, repair
 from tests.doctor import repairs
 from tests.doctor.breakages import UsedWorkspace, broken_page, no_header
+from tests.doctor.night import stop_all_threads
+from tests.doctor.patience import PATIENCE
 from tests.doctor.test_breakages import state_of
 from tests.support.commands import command, environment
 from tests.support.servedhub import ServedHub
@@ -23,7 +25,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-VERDICT_SECONDS_MAX = 30  # the start of Python included, on a busy machine
+VERDICT_SECONDS_MAX = 60  # the start of Python included, on a busy machine
 Copy = Callable[[Path], UsedWorkspace]
 
 
@@ -32,7 +34,7 @@ def start_doctor(workspace: Path, *arguments: str) -> "subprocess.Popen[bytes]":
         command("agentlip", "doctor", "--workspace", str(workspace), *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment(),
+        env=environment(**PATIENCE),
     )
 
 
@@ -58,15 +60,8 @@ def hub(used: UsedWorkspace) -> Iterator[ServedHub]:
         hub.kill()
 
 
-def stop(hub: ServedHub) -> None:
-    """Stops all its threads, as if it hung. SIGCONT lets them run again."""
-    os.kill(hub.pid, signal.SIGSTOP)
-    tasks = list(Path(f"/proc/{hub.pid}/task").iterdir())
-    until(lambda: all(") T " in (task / "stat").read_text() for task in tasks))
-
-
 def test_hung_appliance_is_named(hub: ServedHub, used: UsedWorkspace) -> None:
-    stop(hub)
+    stop_all_threads(hub.pid)
     try:
         began = time.monotonic()
         code, findings = verdict(start_doctor(hub.workspace, "--json"))
@@ -75,9 +70,8 @@ def test_hung_appliance_is_named(hub: ServedHub, used: UsedWorkspace) -> None:
         os.kill(hub.pid, signal.SIGCONT)
     assert code == 2
     assert findings == {"host.process:unreachable": "error"}
-    assert hub.http.get("/-/ready").status == 200
-    _, findings = verdict(start_doctor(hub.workspace, "--json"))
-    assert set(findings) <= {"host.loop-delay:delayed"}  # by as long as it was stopped
+    until(lambda: hub.http.get("/-/ready").status == 200, what="it is ready again")
+    until(lambda: verdict(start_doctor(hub.workspace, "--json")) == (0, {}), what="all is well")
 
 
 def test_repair_beside_a_hung_appliance_changes_no_store(
@@ -87,7 +81,7 @@ def test_repair_beside_a_hung_appliance_changes_no_store(
     hub.send(hub.channel_with_topic("x")[1])
     used.data.token_file.chmod(0o644)
     used.execute("DROP TABLE x_fts")
-    stop(hub)
+    stop_all_threads(hub.pid)
     try:
         before = state_of(used)
         process = start_doctor(hub.workspace, "repair", "--yes", "--json")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0  # only a failure takes as long, also on a slow machine
 POLL_SECONDS = 0.02
 
 
