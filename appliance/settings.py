@@ -2,6 +2,7 @@
 
 import msgspec
 
+from appliance.backup.settings import BackupSettings
 from appliance.broker.settings import BrokerSettings
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
@@ -39,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     export: ExportSettings = ExportSettings()
+    backup: BackupSettings = BackupSettings()
     plugins: PluginsSettings = PluginsSettings()
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()

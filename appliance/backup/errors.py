@@ -1,0 +1,81 @@
+"""The errors of backups. Each has its own exit code."""
+
+from typing import ClassVar
+
+from appliance.kernel.errors import (
+    ApplianceError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Missing,
+    Unavailable,
+)
+
+
+class BackupError(ApplianceError):
+    """An error of a backup or a restore, with the exit code for scripts."""
+
+    exit_code: ClassVar[int]
+
+
+class SetNotFound(Missing, BackupError):
+    code = "BACKUP_NOT_FOUND"
+    default_message = "no backup has this name"
+    default_hint = "agentlip backup list"
+    exit_code = 10
+
+
+class SetDamaged(Invalid, BackupError):
+    code = "BACKUP_DAMAGED"
+    default_message = "the backup is incomplete or damaged"
+    default_hint = "agentlip backup list --json; use another backup that was verified"
+    exit_code = 11
+
+
+class BackupRunning(Conflict, BackupError):
+    code = "BACKUP_RUNNING"
+    default_message = "another process is making, removing or restoring backups"
+    default_hint = "wait until it ends: agentlip backup list"
+    exit_code = 12
+
+
+class BackupNotWritable(Unavailable, BackupError):
+    code = "BACKUP_NOT_WRITABLE"
+    default_message = "the backup can't be written"
+    default_hint = "free space and check the owner: df -h .agentlip; ls -ld .agentlip/backups"
+    exit_code = 13
+
+
+class CutNotPossible(Unavailable, BackupError):
+    code = "BACKUP_CUT_NOT_POSSIBLE"
+    default_message = "the stores could not be paused for a common cut in time"
+    default_hint = "try again, or raise backup.pause_seconds_max"
+    exit_code = 14
+
+
+class KeyRefused(Forbidden, BackupError):
+    code = "BACKUP_KEY_REFUSED"
+    default_message = "the backup is encrypted for another key"
+    default_hint = "name the right key: --identity FILE, or backup.identity_file"
+    exit_code = 15
+
+
+class VersionRefused(Conflict, BackupError):
+    code = "BACKUP_NEWER"
+    default_message = "the backup was written by a newer version"
+    default_hint = "install that version: agentlip backup show NAME"
+    exit_code = 16
+
+
+class VerificationFailed(Invalid, BackupError):
+    code = "BACKUP_VERIFICATION_FAILED"
+    default_message = "the backup does not restore to what it recorded"
+    default_hint = "agentlip backup create; keep the bad one until a new one is verified"
+    exit_code = 17
+
+
+class TargetFailed(Unavailable, BackupError):
+    code = "BACKUP_TARGET_FAILED"
+    default_message = "a target refused or lost a part of the backup"
+    default_hint = "agentlip backup targets; then: agentlip backup upload"
+    exit_code = 18

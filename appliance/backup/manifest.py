@@ -1,0 +1,141 @@
+"""The manifest of a set: what was copied, from which moment, and how to recognize each byte.
+
+`manifest.json` is written last. Its own hash is in its last field, so a change of any byte of a set
+is noticed. Sizes are in bytes, times in UTC with milliseconds, hashes are SHA-256 in hexadecimal.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from appliance.backup.errors import SetDamaged, VersionRefused
+
+FILE = "manifest.json"
+FORMAT = 1
+Kind = Literal["store", "secret", "settings", "record", "blob", "export"]
+Reason = Literal["manual", "schedule", "before-migration", "before-restore"]
+
+
+class SetFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a set.
+
+    name   its name in the directory of the set, with .zst and .age where they apply
+    path   where it belongs, relative to the workspace, with /
+    bytes, sha256                of the content
+    stored_bytes, stored_sha256  of the file in the set, compressed and encrypted
+    """
+
+    name: str
+    path: str
+    kind: Kind
+    mode: int
+    bytes: int
+    sha256: str
+    stored_bytes: int
+    stored_sha256: str
+
+
+class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A store at the cut. `rows`: the number of rows of each table, without full-text indexes and
+    tables that SQLite manages. `last_event_id`: 0 for stores without events."""
+
+    file: str
+    store_id: str
+    schema: int
+    rows: dict[str, int]
+    last_event_id: int = 0
+    pause_ms: float = 0.0
+
+
+class SetManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`pause_ms`: how long no store could write. `principals`: who had written messages or events,
+    sorted, at most 1,000. `identity`: the fingerprint of the member key, "" without one."""
+
+    format: int = FORMAT
+    name: str
+    reason: Reason
+    created_at: str
+    cut_at: str
+    seconds: float
+    pause_ms: float
+    app_version: str
+    db_id: str
+    epoch: str
+    last_event_id: int
+    identity: str = ""
+    compression: Literal["zstd"] = "zstd"
+    recipients: tuple[str, ...] = ()
+    stores: dict[str, StoreFacts]
+    principals: tuple[str, ...] = ()
+    files: tuple[SetFile, ...]
+    sha256: str = ""
+
+    @property
+    def encrypted(self) -> bool:
+        return bool(self.recipients)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(file.stored_bytes for file in self.files)
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """`verification.json` beside the manifest: the result of the last check by restoring.
+
+    inconclusive  the check could not be finished (no key, no space, no time); it proves nothing
+    """
+
+    result: Literal["good", "bad", "inconclusive"]
+    checked_at: str
+    seconds: float
+    app_version: str
+    problems: tuple[str, ...] = ()
+
+
+def encode(manifest: SetManifest) -> bytes:
+    """The text of `manifest.json`, sealed with the hash of the manifest without `sha256`."""
+    sealed = msgspec.structs.replace(manifest, sha256=_seal(manifest))
+    return msgspec.json.format(msgspec.json.encode(sealed)) + b"\n"
+
+
+def decode(text: bytes) -> SetManifest:
+    """Raises SetDamaged if any byte is not as written, and VersionRefused for a newer format."""
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.format > FORMAT:
+            raise VersionRefused(
+                f"the backup has format {head.format}; this version reads {FORMAT}"
+            )
+        manifest = msgspec.json.decode(text, type=SetManifest)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise SetDamaged(f"{FILE} can't be decoded: {error}") from None
+    if text != encode(manifest):
+        raise SetDamaged(f"{FILE} has been changed since it was written")
+    for file in manifest.files:
+        if not _is_plain(file.name) or not _is_inside(file.path):
+            raise SetDamaged(f"{FILE} names a file outside of the workspace")
+    return manifest
+
+
+class _Head(msgspec.Struct):
+    format: int
+
+
+def _seal(manifest: SetManifest) -> str:
+    bare = msgspec.structs.replace(manifest, sha256="")
+    return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()
+
+
+def _is_plain(name: str) -> bool:
+    return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..", FILE)
+
+
+def _is_inside(path: str) -> bool:
+    parts = Path(path).parts
+    return bool(parts) and not Path(path).is_absolute() and ".." not in parts and "\0" not in path

@@ -1,0 +1,203 @@
+"""The directory of the sets. A set is a directory with files and a manifest.
+
+    .partial-NAME ─ rename ─▶ NAME ─ rename ─▶ .removed-NAME ─▶ deleted
+
+Only `NAME` counts as a set, and it is renamed when all of it is on disk. So a process that is
+killed leaves no half set that lists as good. The next writer removes what it left.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.backup import manifest as manifests
+from appliance.backup.errors import BackupNotWritable, BackupRunning, SetDamaged, SetNotFound
+from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.settings import BackupSettings
+from appliance.kernel.clock import iso
+from appliance.kernel.datadir import DataDir, sync_directory
+from appliance.kernel.ids import random_id
+
+NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
+VERIFICATION = "verification.json"
+_LOCK = "backup.lock"
+_PARTIAL, _REMOVED = ".partial-", ".removed-"
+_VERIFICATION_BYTES_MAX = 1024 * 1024
+
+
+class ListedSet(NamedTuple):
+    """A set with its manifest; `manifest` is None if it can't be read, and `problem` says why."""
+
+    name: str
+    path: Path
+    manifest: SetManifest | None
+    verification: Verification | None
+    problem: str = ""
+
+
+class SetDirectory:
+    """`backup.directory` of one workspace."""
+
+    def __init__(self, datadir: DataDir, settings: BackupSettings) -> None:
+        self.root = datadir.workspace / settings.directory
+        self._lock_file = datadir.dir / "locks" / _LOCK
+        self._settings = settings
+
+    @contextmanager
+    def only_writer(self) -> Iterator[None]:
+        """Holds the lock of all changes to the sets, and removes what a killed process left.
+
+        Raises BackupRunning if another process has it, BackupNotWritable on an OSError.
+        """
+        with writing():
+            self._lock_file.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BackupRunning from None
+            with writing():
+                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._clean()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def names(self) -> list[str]:
+        """The names of all sets, oldest first, at most `backup.sets_max` of the newest."""
+        try:
+            found = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
+        except FileNotFoundError:
+            return []
+        return sorted(found)[-self._settings.sets_max :]
+
+    def path(self, name: str) -> Path:
+        """Raises SetNotFound. A name is never used as a path before this check."""
+        path = self.root / name
+        if not NAME.match(name) or not path.is_dir():
+            raise SetNotFound(f"no backup is named {name!r}")
+        return path
+
+    def read(self, name: str) -> SetManifest:
+        """Raises SetNotFound, SetDamaged or VersionRefused."""
+        text = _read(self.path(name) / manifests.FILE, self._settings.manifest_bytes_max)
+        manifest = manifests.decode(text)
+        if manifest.name != name:
+            raise SetDamaged(f"the manifest is of another backup, {manifest.name}")
+        return manifest
+
+    def verification(self, name: str) -> Verification | None:
+        """The last result; None if it was never checked or the result can't be read."""
+        try:
+            text = _read(self.path(name) / VERIFICATION, _VERIFICATION_BYTES_MAX)
+            return msgspec.json.decode(text, type=Verification)
+        except (SetDamaged, SetNotFound, msgspec.DecodeError):
+            return None
+
+    def list(self) -> list[ListedSet]:
+        """All sets, oldest first, with those that can't be read."""
+        return [self._listed(name) for name in self.names()]
+
+    def newest(self) -> str:
+        """The name of the newest set that can be read. Raises SetNotFound."""
+        for each in reversed(self.list()):
+            if each.manifest is not None:
+                return each.name
+        raise SetNotFound("there is no backup yet", hint="agentlip backup create")
+
+    # -- changes, under `only_writer` -------------------------------------------------------------
+
+    def begin(self, now_ms: int) -> tuple[str, Path]:
+        """A new name and an empty directory for its files, which is no set yet."""
+        stamp = iso(now_ms)[:19].replace("-", "").replace(":", "")
+        name = f"{stamp}Z-{random_id()[:6]}"
+        partial = self.root / (_PARTIAL + name)
+        with writing():
+            partial.mkdir(mode=0o700)
+        return name, partial
+
+    def finish(self, manifest: SetManifest, partial: Path) -> Path:
+        """Writes the manifest, syncs everything, and gives the directory its name."""
+        with writing():
+            write_private(partial / manifests.FILE, manifests.encode(manifest))
+            sync_directory(partial)
+            path = self.root / manifest.name
+            partial.rename(path)
+            sync_directory(self.root)
+        return path
+
+    def record(self, name: str, verification: Verification) -> None:
+        with writing():
+            write_private(self.path(name) / VERIFICATION, msgspec.json.encode(verification))
+
+    def remove(self, name: str) -> None:
+        """From the rename on it is no set, even if deleting it is interrupted."""
+        path = self.path(name)
+        with writing():
+            removed = self.root / (_REMOVED + name)
+            path.rename(removed)
+            sync_directory(self.root)
+            shutil.rmtree(removed)
+
+    def _clean(self) -> None:
+        for entry in list(os.scandir(self.root)):
+            if entry.name.startswith((_PARTIAL, _REMOVED)) and entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+
+    def _listed(self, name: str) -> ListedSet:
+        path = self.root / name
+        try:
+            return ListedSet(name, path, self.read(name), self.verification(name))
+        except (SetDamaged, SetNotFound) as error:
+            return ListedSet(name, path, None, None, error.message)
+        except Exception as error:  # a newer format, or no permission
+            return ListedSet(name, path, None, None, str(error))
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Reports an OSError as BackupNotWritable with the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise BackupNotWritable(
+            f"the backup can't be written: {error.strerror or error}",
+            details={"errno": error.errno or 0},
+        ) from error
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Writes a file for the owner only, completely or not at all."""
+    temporary = path.with_name(f".{path.name}.{random_id()[:8]}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        sync_directory(path.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _read(path: Path, bytes_max: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            text = file.read(bytes_max + 1)
+    except FileNotFoundError:
+        raise SetDamaged(f"{path.name} is missing") from None
+    except OSError as error:
+        raise SetDamaged(f"{path.name} can't be read: {error.strerror}") from None
+    if len(text) > bytes_max:
+        raise SetDamaged(f"{path.name} is larger than {bytes_max:,} bytes")
+    return text

@@ -1,0 +1,53 @@
+"""The settings of section [backup]: schedule, retention, encryption and targets."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+TargetName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
+
+
+class TargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[backup.targets]]: a place outside of the workspace to which sets are copied."""
+
+    name: TargetName  # names the target in commands, metrics and state files
+    url: str  # file:///mnt/backups or s3://bucket/prefix
+    endpoint: str = ""  # address of an S3-compatible server; "" for the provider's own
+    region: str = ""  # region of the bucket, if the server needs one
+    access_key_file: str = ""  # file with the access key's id; "" reads the environment
+    secret_key_file: str = ""  # file with the secret key; "" reads the environment
+    allow_plain: bool = False  # also copy sets that are not encrypted, which contain secrets
+
+
+class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[backup]: by default a verified backup a day, of which seven are kept."""
+
+    enabled: bool = True  # make backups on a schedule while the appliance runs
+    every_seconds: Seconds = 86_400.0  # seconds between two scheduled backups
+    first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
+    verify: bool = True  # restore each scheduled backup into a scratch directory and check it
+    directory: str = ".agentlip/backups"  # directory of the sets, relative to the workspace
+    include_exports: bool = False  # also copy export.export_dir; it can be exported again
+    compression_level: Annotated[int, Meta(ge=1, le=19)] = 3  # of zstd; more is smaller, slower
+    recipients: tuple[str, ...] = ()  # age public keys; a set is encrypted for all of them
+    identity_file: str = ""  # file with an age secret key, which verify and restore need
+    keep_last: NotNegative = 7  # newest sets to keep, whatever their age
+    keep_hourly: NotNegative = 0  # newest set of each of that many hours
+    keep_daily: NotNegative = 7  # newest set of each of that many days
+    keep_weekly: NotNegative = 0  # newest set of each of that many weeks
+    keep_monthly: NotNegative = 0  # newest set of each of that many months
+    keep_yearly: NotNegative = 0  # newest set of each of that many years
+    age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no set is newer; 36 hours
+    pause_seconds_max: Seconds = 2.0  # writers wait at most this long for the common cut
+    seconds_max: Seconds = 3600.0  # a backup or check that takes longer is stopped
+    free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk
+    sets_max: Positive = 1_000  # largest number of sets that are listed
+    manifest_bytes_max: Positive = 16 * 1024 * 1024  # larger manifests are refused as damaged
+    upload_attempts_max: Positive = 5  # attempts to send one part to a target
+    upload_part_bytes: Positive = 8 * 1024 * 1024  # bytes of a file that are sent at once
+    upload_seconds_max: Seconds = 3600.0  # a longer upload stops; the next one continues it
+    targets: tuple[TargetSettings, ...] = ()  # where sets are copied to; see TargetSettings
