@@ -63,9 +63,12 @@ class Appliance:
         self.clock = clock
         self.log = log
         self.damaged = damaged
+        self._read_only = settings.store.read_only
         self.off = settings.roles.off
         self.stopping = False
-        self.writers = WriterProcess(clock, log, lock.descriptor, settings.log.level)
+        self.writers: WriterProcess | None = None
+        if not self._read_only:
+            self.writers = WriterProcess(clock, log, lock.descriptor, settings.log.level)
         host = Host(
             settings, datadir, served or datadir, damaged, lock, clock, log, instance_id,
             read_settings or (lambda: settings), self.writers,
@@ -116,12 +119,13 @@ class Appliance:
         for subsystem in reversed(self.subsystems):
             if not subsystem.close(CLOSE_SECONDS):
                 self.log.error("a subsystem did not stop in time", subsystem=subsystem.name)
-        if not self.writers.close(CLOSE_SECONDS):
+        if self.writers is not None and not self.writers.close(CLOSE_SECONDS):
             self.log.error("the writer process did not stop in time", pid=self.writers.pid)
 
     def _loops(self) -> list[Loop]:
-        """All loops, except those of subsystems whose store is damaged."""
-        return [
+        """All loops, except those of subsystems whose store is damaged, and while the stores are
+        read-only those that write."""
+        loops: list[Loop] = [
             self.loop_delay,
             *(store.checkpointer for store in self._stores),
             *(
@@ -132,6 +136,7 @@ class Appliance:
             ),
             Checkup(self.checkup, self.clock, self.log),
         ]
+        return [loop for loop in loops if loop.runs_read_only or not self._read_only]
 
     def routes(self) -> list[Route]:
         return self._mounting.routes()

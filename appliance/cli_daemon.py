@@ -39,6 +39,9 @@ NoLimitsFlag = Annotated[
 UnsafeFlag = Annotated[
     bool, typer.Option("--unsafe-network", help="Allow an address that other machines can reach.")
 ]
+ReadOnlyFlag = Annotated[
+    bool, typer.Option("--read-only", help="Serve the hub's reads and write to no database.")
+]
 
 AcceptLossFlag = Annotated[
     list[str] | None,
@@ -75,14 +78,18 @@ def up(
     no_limits: NoLimitsFlag = False,
     unsafe_network: UnsafeFlag = False,
     accept_loss: AcceptLossFlag = None,
+    read_only: ReadOnlyFlag = False,
 ) -> None:
     """Start the appliance. Creates the workspace if necessary. Safe to repeat."""
     from appliance.kernel.manifest import check_names
     from appliance.process import daemon
 
     lost = tuple(sorted(check_names(accept_loss or [])))
-    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network, lost)
-    datadir = daemon.workspace_for_up(session.workspace, accepted=lost)
+    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network, lost, read_only)
+    if read_only:
+        datadir = daemon.workspace(session.workspace)
+    else:
+        datadir = daemon.workspace_for_up(session.workspace, accepted=lost)
     if foreground:
         daemon.become_server(datadir, options)
     _tell_start(session, daemon.start(datadir, options))

@@ -88,7 +88,7 @@ class Host(msgspec.Struct, frozen=True):
     log: Log
     instance_id: str
     read_settings: Callable[[], Settings]
-    writers: WriterProcess
+    writers: WriterProcess | None  # None: no store is written
 
     def runs(self, role: str) -> bool:
         return role not in self.settings.roles.off

@@ -21,6 +21,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "hooks": ("inbox",),
 }
 """The roles that a role needs. Those need no other roles."""
+READ_ONLY = "store.read_only"
+READ_ONLY_ROLES = ("hub", "mcp")
 
 
 class RoleOff(Missing):
@@ -78,6 +80,23 @@ class RolesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 )
 
 
+class ReadOnlyRoles(RolesSettings, frozen=True):
+    """What runs with `store.read_only`: the hub and its tools for agents, if they are on. All other
+    subsystems would deliver, relay or process something, which they record."""
+
+    @classmethod
+    def of(cls, roles: RolesSettings) -> "ReadOnlyRoles":
+        others = {role: False for role in roles.__struct_fields__ if role not in READ_ONLY_ROLES}
+        return cls(**msgspec.structs.asdict(roles) | others)
+
+    @property
+    def off(self) -> dict[str, str]:
+        return {
+            role: setting if role in READ_ONLY_ROLES else READ_ONLY
+            for role, setting in super().off.items()
+        }
+
+
 class RolePaths:
     """Which role serves a path, whether that role is on or off."""
 
@@ -100,6 +119,12 @@ class RolePaths:
         setting = None if role is None else roles.off.get(role)
         if setting is None:
             return None
+        if setting == READ_ONLY:
+            return RoleOff(
+                f"{role} does not run while the appliance serves read-only",
+                details={"role": role, "setting": setting},
+                hint="agentlipd restart; and without store.read_only in agentlip.toml",
+            )
         return RoleOff(
             f"{role} is switched off (`{setting} = false`)",
             details={"role": role, "setting": setting},

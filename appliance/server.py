@@ -19,10 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from appliance.app import Appliance
 from appliance.inbox.recover import recover as recover_inbox
-from appliance.kernel import config, manifest, schema
-from appliance.kernel.clock import SystemClock
+from appliance.kernel import config, manifest, readonly, schema
+from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
@@ -32,6 +34,7 @@ from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
+from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
@@ -90,6 +93,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="STORE",
         help="create a missing store again, without its data; may be repeated",
     )
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        default=None,
+        help="serve the hub's reads, and write to no database",
+    )
     parser.add_argument("--check", action="store_true", help="validate the settings and exit")
     return parser.parse_args(arguments)
 
@@ -105,7 +114,11 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     log = Log(level=settings.log.level, clock=clock)
     route_library_logs(log)
     instance_id = random_id()
-    schema.make_folders(datadir, [], [])
+    read_only = settings.store.read_only
+    if read_only:
+        readonly.check_stores(datadir, settings.roles.stores)
+    else:
+        schema.make_folders(datadir, [], [])
     with WriterLock(datadir, instance_id, clock) as lock:
         refuse_second_hub(datadir)
         if datadir.unread_settings_file.exists():
@@ -114,24 +127,10 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
                 file=datadir.unread_settings_file.name,
                 hint=f"write settings to {datadir.settings_file}: docs/reference/settings.md",
             )
-        for name in datadir.tighten():
-            log.warning(
-                "a file with a token was readable by other users; its mode was corrected", file=name
-            )
-        stores = settings.roles.stores
-        if "inbox" in stores:
-            recover_inbox(datadir, settings.inbox, clock, log)
-        damaged = damaged_outbox(datadir, settings.outbox) if "outbox" in stores else {}
-        schema.create_workspace(
-            datadir,
-            clock=clock,
-            log=log,
-            locked=True,
-            stores=stores,
-            accepted=flags.accept_loss,
-            damaged=damaged,
-        )
-        served = schema.stand_ins(datadir, damaged, clock, log)
+        damaged: dict[str, StoreSuspended] = {}
+        served = datadir
+        if not read_only:
+            served = prepare(datadir, settings, flags.accept_loss, damaged, clock, log)
         listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
@@ -147,7 +146,8 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             served=served,
             damaged=damaged,
         )
-        manifest.remember(datadir, stores)  # keys may have been created
+        if not read_only:
+            manifest.remember(datadir, settings.roles.stores)  # keys may have been created
         try:
             run(appliance, listeners, log)
         finally:
@@ -156,6 +156,37 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
                 datadir.socket_file.unlink(missing_ok=True)
     log.info("stopped", instance_id=instance_id)
     return 0
+
+
+def prepare(
+    datadir: DataDir,
+    settings: Settings,
+    accepted: list[str],
+    damaged: dict[str, StoreSuspended],
+    clock: Clock,
+    log: Log,
+) -> DataDir:
+    """Recovers, creates and migrates the stores; returns the workspace to serve. `damaged` collects
+    the stores that are suspended."""
+    for name in datadir.tighten():
+        log.warning(
+            "a file with a token was readable by other users; its mode was corrected", file=name
+        )
+    stores = settings.roles.stores
+    if "inbox" in stores:
+        recover_inbox(datadir, settings.inbox, clock, log)
+    if "outbox" in stores:
+        damaged |= damaged_outbox(datadir, settings.outbox)
+    schema.create_workspace(
+        datadir,
+        clock=clock,
+        log=log,
+        locked=True,
+        stores=stores,
+        accepted=accepted,
+        damaged=damaged,
+    )
+    return schema.stand_ins(datadir, damaged, clock, log)
 
 
 def damaged_outbox(datadir: DataDir, settings: OutboxSettings) -> dict[str, StoreSuspended]:
@@ -172,6 +203,7 @@ def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
         "http.host": flags.host,
         "http.port": flags.port,
         "http.unsafe_network": flags.unsafe_network,
+        "store.read_only": flags.read_only,
     }
     if flags.no_limits:
         given |= {f"limits.{name}": 0 for name in LimitSettings.__struct_encode_fields__}
@@ -179,6 +211,9 @@ def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
     if flags.config is not None and not file.exists():
         raise config.BadSettings(f"settings: file not found: {file}")
     settings = config.load(Settings, file, os.environ, given)
+    if settings.store.read_only:
+        roles = ReadOnlyRoles.of(settings.roles)
+        settings = msgspec.structs.replace(settings, roles=roles)
     if not is_loopback(settings.http.host) and not settings.http.unsafe_network:
         raise UnsafeBind(details={"host": settings.http.host})
     return settings

@@ -20,6 +20,7 @@ class Checkup(Loop):
 
     name = "doctor_checkup"
     interval_seconds = 10.0
+    runs_read_only = True
 
     def __init__(self, context: Callable[[], Context], clock: Clock, log: Log) -> None:
         super().__init__(clock, log)

@@ -44,6 +44,7 @@ class Loop:
     name = "loop"
     interval_seconds = 1.0
     shortest_seconds = 0.0
+    runs_read_only = False  # whether it has work to do while no store is written
 
     def __init__(self, clock: Clock, log: Log, work: Wakeup | None = None) -> None:
         self.clock = clock
@@ -105,6 +106,7 @@ class LoopDelay(Loop):
 
     name = "loop_delay"
     interval_seconds = 1.0
+    runs_read_only = True
     _gauge = gauge("loop_delay_seconds", "Delay of the event loop, the largest of the last 10 s")
 
     def __init__(self, clock: Clock, log: Log) -> None:

@@ -10,6 +10,8 @@ other threads, so that an expensive read delays no other. It stops when its clie
 
 A full disk refuses writes until there is space again, while reads go on. A damaged file stops
 the store and leaves a marker file; the store stays stopped until the doctor clears it.
+
+With `store.read_only` there is no writer: every write is refused and the file can't change.
 """
 
 import sqlite3
@@ -29,11 +31,13 @@ from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
+from appliance.kernel.readonly import NoWriter
 from appliance.kernel.store_errors import (
     QueueFull,
     StoreBusy,
     StoreClosed,
     StoreFull,
+    StoreReadOnly,
     StoreSuspect,
     StoreSuspended,
     translated,
@@ -117,8 +121,10 @@ class Store:
             settings.slow_readers, settings.slow_read_queue_max, STEPS_SLOW
         )
         self._bind_metrics()
-        self._writer: WriterThread | StoreWriter
-        if writers is None:
+        self._writer: WriterThread | StoreWriter | NoWriter
+        if settings.read_only:
+            self._writer = NoWriter(clock)
+        elif writers is None:
             writer = Writer(name, path, settings, clock, log, runner, catch_up)
             self._writer = WriterThread(writer, settings.batch_max, self._callbacks, self._deliver)
         else:
@@ -173,6 +179,8 @@ class Store:
         wait = self.settings.retry_after_seconds
         if self._closed:
             raise StoreClosed(retry_after=wait)
+        if self.settings.read_only:
+            raise StoreReadOnly
         if self._suspended is not None:
             raise self._suspended
         if self._suspect:
@@ -295,7 +303,9 @@ class Store:
         settings = self.settings
 
         def open_reader() -> Reader:
-            connection = open_connection(self.path, settings.synchronous, query_only=True)
+            connection = open_connection(
+                self.path, settings.synchronous, query_only=True, read_only=settings.read_only
+            )
             return Reader(
                 connection,
                 self._clock,
@@ -358,8 +368,8 @@ class Store:
     def close(self, timeout_seconds: float = 10.0) -> bool:
         """Refuse new work, finish queued work, move the WAL. False when time ran out."""
         self._closed = True
-        last = WriteRequest((), empty_wal)
-        self._writer.submit(last)
+        if not self.settings.read_only:
+            self._writer.submit(WriteRequest((), empty_wal))
         finished = self._writer.close(timeout_seconds)
         ended = [pool.close(timeout_seconds) for pool in (self._reads, self._slow_reads)]
         if finished and all(ended):

@@ -49,6 +49,12 @@ class StoreSuspended(Unavailable):
         )
 
 
+class StoreReadOnly(Unavailable):
+    code = "STORE_READ_ONLY"
+    default_message = "the appliance serves this workspace read-only; nothing was written"
+    default_hint = "agentlipd restart; and without store.read_only in agentlip.toml"
+
+
 class StoreClosed(Unavailable):
     default_message = "shutting down"
     default_hint = "try again after the restart"

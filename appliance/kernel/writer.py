@@ -44,6 +44,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_jobs: int = 50  # writes between two checkpoints of the WAL
     checkpoint_seconds: float = 0.25  # minimum time between two checkpoints of a store
     retry_after_seconds: float = 1.0  # Retry-After of refused requests
+    read_only: bool = False  # serve the hub's reads only and write to no store
 
 
 class CatchUp(msgspec.Struct, frozen=True):

@@ -102,6 +102,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     no_limits: bool = False
     unsafe_network: bool = False
     accept_loss: tuple[str, ...] = ()
+    read_only: bool = False
 
     def arguments(self) -> list[str]:
         pairs = (("--host", self.host), ("--port", self.port))
@@ -109,6 +110,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         if self.config is not None:
             given += ["--config", str(self.config.expanduser().resolve())]
         given += ["--no-limits"] if self.no_limits else []
+        given += ["--read-only"] if self.read_only else []
         given += [text for store in self.accept_loss for text in ("--accept-loss", store)]
         return given + (["--unsafe-network"] if self.unsafe_network else [])
 

@@ -20,6 +20,7 @@ class TokenMaintenance(Loop):
 
     name = "token_keeper"
     interval_seconds = 1.0
+    runs_read_only = True  # tokens expire, but nothing is recorded
 
     def __init__(
         self, store: Store, book: TokenBook, settings: AuthSettings, clock: Clock, log: Log

@@ -6,12 +6,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from appliance.kernel.auth import (
+    ADMIN,
     RESERVED_NAMES,
     RESERVED_PREFIXES,
     SERVER_TOKEN_ID,
     Principal,
     TokenBook,
     hash_token,
+    principal_of,
     remember_server_token,
 )
 from appliance.kernel.blank import is_blank
@@ -19,6 +21,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import prefixed_token
+from appliance.kernel.store_errors import StoreReadOnly
 from appliance.tokens import queries, wire, writes
 from appliance.tokens.declared import declared_scopes
 
@@ -56,7 +59,11 @@ class Tokens:
         self._rotating = False
         token = datadir.read_token()
         if token and store.read(queries.server_hash) != hash_token(token):
-            store.write(remember_server_token, token, clock.now_ms())
+            try:
+                store.write(remember_server_token, token, clock.now_ms())
+            except StoreReadOnly:  # valid for this process only
+                server = principal_of(SERVER_TOKEN_ID, "the workspace's token", [ADMIN])
+                self._fixed.append((hash_token(token), server))
         self._refresh()
 
     def list_all(self, query: wire.TokensQuery = ALL) -> wire.TokenList:

@@ -8,6 +8,7 @@ from appliance.kernel import meta
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
+from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
@@ -50,7 +51,9 @@ class TokensSubsystem(Subsystem):
         self._tokens = Tokens(self.store, self.book, datadir, clock, settings.grace_seconds, fixed)
         # Read first: on a full disk a write would fail.
         stored_epoch = self.store.read(meta.value, epoch.KEY)
-        self.epoch: str = stored_epoch or self.store.write(epoch.current)
+        self.epoch: str = stored_epoch or (
+            random_id() if store.read_only else self.store.write(epoch.current)
+        )
         self.loops = (TokenMaintenance(self.store, self.book, settings, clock, log),)
 
     def routes(self) -> list[Route]:
