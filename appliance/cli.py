@@ -70,6 +70,7 @@ LAZY_COMMANDS = {
         "appliance.export.cli_report:app",
         "Reports from the results of Spark jobs: activity.",
     ),
+    "backup": ("appliance.backup.cli:app", "Backups of the whole workspace: create, list, show."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
 }
@@ -83,7 +84,7 @@ SECTIONS = {
     "Work for consumers": ("courier",),
     "Other appliances, people": ("outbox", "inbox", "identity", "mesh", "broker"),
     "Extensions": ("mcp", "webhook", "plugin", "re-enrich", "re-extract"),
-    "Administration": ("token", "export", "report"),
+    "Administration": ("backup", "token", "export", "report"),
 }
 
 

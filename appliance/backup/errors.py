@@ -79,3 +79,24 @@ class TargetFailed(Unavailable, BackupError):
     default_message = "a target refused or lost a part of the backup"
     default_hint = "agentlip backup targets; then: agentlip backup upload"
     exit_code = 18
+
+
+class StoreNotCopied(Unavailable, BackupError):
+    code = "BACKUP_STORE_NOT_COPIED"
+    default_message = "a store is missing, suspect or damaged, so no backup was made"
+    default_hint = "agentlip doctor --all"
+    exit_code = 19
+
+
+class RecipientRefused(Invalid, BackupError):
+    code = "BACKUP_RECIPIENT_REFUSED"
+    default_message = "a recipient of backups is no public key of age"
+    default_hint = "write public keys as age-keygen prints them, age1…, in backup.recipients"
+    exit_code = 20
+
+
+class BackupLibraryMissing(Unavailable, BackupError):
+    code = "BACKUP_LIBRARY_MISSING"
+    default_message = "a library for backups is not installed"
+    default_hint = "pip install 'agentlip[appliance]'"
+    exit_code = 21

@@ -59,6 +59,7 @@ EXCEPTIONS = (
     ("appliance.hooks.*", "appliance.inbox.event"),  # hooks are called with events of the inbox
     ("appliance.hooks.*", "appliance.inbox.wire"),
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
+    ("appliance.backup.cli*", "appliance.export.settings"),  # where the exports are
     ("appliance.settings", "doctor.settings"),  # a section like any other
     ("appliance.*.cli*", "doctor.*"),  # commands that say what the doctor finds
     ("appliance.*", "appliance"),  # the version

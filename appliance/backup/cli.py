@@ -1,0 +1,203 @@
+"""`agentlip backup`: makes sets, lists them, and shows what they contain."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from appliance.backup.manifest import SetManifest
+from appliance.backup.sets import ListedSet, SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.cli_support import Session, common, note, plain_app
+from appliance.export.settings import ExportSettings
+from appliance.kernel import config
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import DataDir, discover
+from appliance.kernel.errors import Invalid
+
+app = plain_app(
+    "Backups of the whole workspace: create, list, show.\n\n"
+    "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
+    " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
+    " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient is no key,"
+    " 21 a library is missing."
+)
+
+MIB = 1024 * 1024
+_COLUMNS = (
+    ("NAME", "name"),
+    ("CREATED", "created_at"),
+    ("REASON", "reason"),
+    ("SIZE", "size"),
+    ("MESSAGES", "messages"),
+    ("VERIFIED", "verified"),
+    ("ENCRYPTED", "encrypted"),
+    ("PROBLEM", "problem"),
+)
+
+
+class BackupSection(msgspec.Struct, frozen=True):
+    """The sections of agentlip.toml that backups need."""
+
+    backup: BackupSettings = BackupSettings()
+    export: ExportSettings = ExportSettings()
+
+
+class Opened(NamedTuple):
+    """A workspace with its sets."""
+
+    datadir: DataDir
+    settings: BackupSettings
+    sets: SetDirectory
+    clock: Clock
+    exports: Path
+
+
+def opened(session: Session) -> Opened:
+    """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
+    datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
+    if not datadir.dir.is_dir():
+        raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
+    section = config.load(BackupSection, datadir.settings_file, os.environ)
+    sets = SetDirectory(datadir, section.backup)
+    exports = datadir.workspace / section.export.export_dir
+    return Opened(datadir, section.backup, sets, SystemClock(), exports)
+
+
+@app.command("create")
+@common
+def create(
+    session: Session,
+    scheduled: Annotated[
+        bool, typer.Option("--scheduled", help="Record that the schedule asked for it.")
+    ] = False,
+) -> None:
+    """Back up the whole workspace, also while the appliance runs: agentlip backup create"""
+    from appliance.backup.create import create_set
+
+    work = opened(session)
+    with work.sets.only_writer():
+        manifest = create_set(
+            work.datadir,
+            work.sets,
+            work.settings,
+            reason="schedule" if scheduled else "manual",
+            clock=work.clock,
+            tell=progress(session, work.clock),
+            exports=work.exports,
+        )
+    session.answer(
+        summary(manifest),
+        f"{manifest.name}: {messages(manifest):,} messages,"
+        f" {size(manifest.stored_bytes)} in {manifest.seconds:.1f} s;"
+        f" writers paused for {manifest.pause_ms:.1f} ms",
+    )
+
+
+@app.command("list")
+@common
+def list_sets(session: Session) -> None:
+    """List all backups, oldest first, with those that can't be read."""
+    rows = [row(each, session.machine) for each in opened(session).sets.list()]
+    columns = [
+        column
+        for column in _COLUMNS
+        if column[1] != "problem" or any(each["problem"] for each in rows)
+    ]
+    session.table(rows, columns, "no backups: agentlip backup create")
+
+
+@app.command("show")
+@common
+def show(
+    session: Session,
+    name: Annotated[str | None, typer.Argument(help="The backup (default: the newest).")] = None,
+) -> None:
+    """Show the manifest of a backup: its cut, stores, rows and files."""
+    work = opened(session)
+    wanted = name or work.sets.newest()
+    manifest = work.sets.read(wanted)
+    verification = work.sets.verification(wanted)
+    if session.machine:
+        answer = msgspec.to_builtins(manifest)
+        answer["verification"] = msgspec.to_builtins(verification)
+        session.answer(answer, "")
+        return
+    checked = (
+        "never" if verification is None else f"{verification.result} {verification.checked_at}"
+    )
+    lines = [
+        f"name        {manifest.name}",
+        f"cut         {manifest.cut_at} ({manifest.reason}; paused {manifest.pause_ms:.1f} ms)",
+        f"workspace   {manifest.db_id}, epoch {manifest.epoch}",
+        f"version     {manifest.app_version}",
+        f"last event  {manifest.last_event_id}",
+        f"verified    {checked}",
+        f"encrypted   {', '.join(manifest.recipients) or 'no'}",
+    ]
+    for store, facts in sorted(manifest.stores.items()):
+        rows = ", ".join(f"{table} {count:,}" for table, count in sorted(facts.rows.items()))
+        lines.append(f"store       {store}, schema {facts.schema}: {rows}")
+    for file in manifest.files:
+        lines.append(f"file        {file.name}: {size(file.stored_bytes)}, {file.path}")
+    session.answer({}, "\n".join(lines))
+
+
+def summary(manifest: SetManifest) -> dict[str, Any]:
+    """What `create` and `list` say of a set."""
+    return {
+        "name": manifest.name,
+        "created_at": manifest.created_at,
+        "cut_at": manifest.cut_at,
+        "reason": manifest.reason,
+        "bytes": manifest.bytes,
+        "stored_bytes": manifest.stored_bytes,
+        "messages": messages(manifest),
+        "last_event_id": manifest.last_event_id,
+        "encrypted": manifest.encrypted,
+        "seconds": manifest.seconds,
+        "pause_ms": manifest.pause_ms,
+    }
+
+
+def row(listed: ListedSet, machine: bool) -> dict[str, Any]:
+    """A set as a row of the list; for people without the fields for programs."""
+    result = None if listed.verification is None else listed.verification.result
+    if listed.manifest is None:
+        return {"name": listed.name, "verified": result, "problem": listed.problem}
+    values = summary(listed.manifest) | {"verified": result, "problem": listed.problem or None}
+    if not machine:
+        values["size"] = size(listed.manifest.stored_bytes)
+        values["encrypted"] = "yes" if listed.manifest.encrypted else "no"
+        values["verified"] = result or "never"
+    return values
+
+
+def messages(manifest: SetManifest) -> int:
+    """The number of messages in the hub's store."""
+    hub = manifest.stores.get("hub")
+    return 0 if hub is None else hub.rows.get("messages", 0)
+
+
+def size(count: int) -> str:
+    """`12.3 MiB`, or bytes below 1 MiB."""
+    return f"{count:,} B" if count < MIB else f"{count / MIB:,.1f} MiB"
+
+
+def progress(session: Session, clock: Clock) -> Callable[[str, int, int], None] | None:
+    """Prints a line to standard error every second if that is a terminal."""
+    if session.machine or not sys.stderr.isatty():
+        return None
+    printed_at = clock.monotonic()
+
+    def tell(file: str, done: int, total: int) -> None:
+        nonlocal printed_at
+        if clock.monotonic() - printed_at >= 1:
+            printed_at = clock.monotonic()
+            note(f"{file}: {size(done)} of {size(total)}")
+
+    return tell

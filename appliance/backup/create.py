@@ -1,0 +1,188 @@
+"""Makes a set: cuts all stores at one moment, copies, checks and compresses them."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__
+from appliance.backup import keys, small_files, store_copy
+from appliance.backup.cut import PinnedStore, common_cut, present_stores
+from appliance.backup.encoding import Source, encode, zstd
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.manifest import Kind, Reason, SetFile, SetManifest, StoreFacts
+from appliance.backup.sets import SetDirectory, writing
+from appliance.backup.settings import BackupSettings
+from appliance.backup.small_files import SmallFile
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.datadir import BESIDE, DIRECTORY, DataDir
+from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_errors import free_bytes
+
+TellFile = Callable[[str, int, int], None]
+_SCRATCH = "scratch.sqlite3"
+
+
+def create_set(
+    datadir: DataDir,
+    sets: SetDirectory,
+    settings: BackupSettings,
+    *,
+    reason: Reason,
+    clock: Clock,
+    tell: TellFile | None = None,
+    exports: Path | None = None,
+) -> SetManifest:
+    """Writes a set and returns its manifest. Call inside `sets.only_writer()`.
+
+    `exports`: directory of the exported segments, copied with `backup.include_exports`. `tell` is
+    called with a file, the bytes of it that are done, and all of them. Raises BackupNotWritable,
+    CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing; then nothing remains.
+    """
+    zstd()
+    recipients = keys.recipients(settings)
+    _check_space(datadir, sets, settings)
+    name, partial = sets.begin(clock.now_ms())
+    try:
+        work = _Work(datadir, partial, settings, recipients, clock, tell)
+        manifest = work.run(name, reason, exports if settings.include_exports else None)
+        sets.finish(manifest, partial)
+    except BaseException:
+        with suppress(OSError):
+            shutil.rmtree(partial)
+        raise
+    return sets.read(name)
+
+
+class _Work:
+    """One set that is being made in `folder`."""
+
+    def __init__(
+        self,
+        datadir: DataDir,
+        folder: Path,
+        settings: BackupSettings,
+        recipients: list[Any],
+        clock: Clock,
+        tell: TellFile | None,
+    ) -> None:
+        self._datadir = datadir
+        self._folder = folder
+        self._settings = settings
+        self._recipients = recipients
+        self._clock = clock
+        self._tell = tell
+        self._files: list[SetFile] = []
+        self._stores: dict[str, StoreFacts] = {}
+        self._epoch = self._db_id = ""
+        self._principals: tuple[str, ...] = ()
+
+    def run(self, name: str, reason: Reason, exports: Path | None) -> SetManifest:
+        created_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        seconds_max = self._settings.pause_seconds_max
+        with common_cut(
+            self._datadir, seconds_max, self._clock, lambda: small_files.read_all(self._datadir)
+        ) as cut:
+            for pinned in cut.stores:
+                self._add_store(pinned)
+                # From here on the write-ahead log of this store can be checkpointed again.
+                pinned.connection.close()
+        self._add_small(cut.meanwhile)
+        if exports is not None:
+            self._add_exports(small_files.exported(self._datadir, exports))
+        return SetManifest(
+            name=name,
+            reason=reason,
+            created_at=iso(created_ms),
+            cut_at=iso(cut.at_ms),
+            seconds=round(self._clock.monotonic() - began, 3),
+            pause_ms=cut.pause_ms,
+            app_version=__version__,
+            db_id=self._db_id,
+            epoch=self._epoch,
+            last_event_id=max(facts.last_event_id for facts in self._stores.values()),
+            identity=small_files.identity_of(cut.meanwhile),
+            recipients=self._settings.recipients,
+            stores=self._stores,
+            principals=self._principals,
+            files=tuple(self._files),
+        )
+
+    def _add_store(self, pinned: PinnedStore) -> None:
+        file = pinned.path.name
+        scratch = self._folder / _SCRATCH
+        copied = store_copy.copy(pinned, scratch, self._progress(file))
+        facts = copied.facts(pinned.pause_ms)
+        self._stores[pinned.store] = facts
+        declaration = declaration_of(pinned.store)
+        if declaration.numbers_events:
+            self._db_id, self._principals = facts.store_id, copied.principals()
+        if declaration.keeps_record:
+            self._epoch = copied.meta("epoch")
+        with writing(), scratch.open("rb", buffering=0) as source:
+            mode = pinned.path.stat().st_mode & 0o777
+            self._encode(file, f"{DIRECTORY}/{file}", "store", mode, source)
+            scratch.unlink()
+
+    def _add_small(self, files: Iterable[SmallFile]) -> None:
+        for file in files:
+            name = file.path.removeprefix(f"{DIRECTORY}/").replace("/", ".")
+            with writing():
+                self._encode(name, file.path, file.kind, file.mode, BytesIO(file.content))
+
+    def _add_exports(self, paths: Iterable[Path]) -> None:
+        for number, path in enumerate(paths, 1):
+            relative = path.relative_to(self._datadir.workspace).as_posix()
+            with writing(), path.open("rb", buffering=0) as source:
+                mode = os.fstat(source.fileno()).st_mode & 0o777
+                self._encode(f"export-{number:06d}", relative, "export", mode, source)
+
+    def _encode(self, name: str, path: str, kind: Kind, mode: int, source: Source) -> None:
+        name += ".zst.age" if self._recipients else ".zst"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(self._folder / name, flags, 0o600), "wb") as target:
+            level = self._settings.compression_level
+            done = encode(source, target, level=level, recipients=self._recipients)
+            target.flush()
+            os.fsync(target.fileno())
+        self._files.append(
+            SetFile(
+                name=name,
+                path=path,
+                kind=kind,
+                mode=mode,
+                bytes=done.bytes,
+                sha256=done.sha256,
+                stored_bytes=done.stored_bytes,
+                stored_sha256=done.stored_sha256,
+            )
+        )
+
+    def _progress(self, file: str) -> Callable[[int, int], None] | None:
+        tell = self._tell
+        return None if tell is None else lambda done, total: tell(file, done, total)
+
+
+def bytes_needed(datadir: DataDir) -> int:
+    """The size of all stores with their logs, in bytes. Raises StoreNotCopied."""
+    total = 0
+    for store in present_stores(datadir):
+        path = datadir.database(store)
+        for each in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
+            with suppress(OSError):
+                total += each.stat().st_size
+    return total
+
+
+def _check_space(datadir: DataDir, sets: SetDirectory, settings: BackupSettings) -> None:
+    needed = bytes_needed(datadir) + settings.free_bytes_min
+    free = free_bytes(sets.root)
+    if free < needed:
+        raise BackupNotWritable(
+            f"the backup needs {needed:,} bytes of free space, and {free:,} are free",
+            details={"bytes_needed": needed, "bytes_free": free},
+            hint="free space, or lower backup.free_bytes_min: agentlip backup list",
+        )

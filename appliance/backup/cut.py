@@ -1,0 +1,147 @@
+"""Pins one common moment of all stores, while the appliance may be running.
+
+All stores are locked for writing, in one order, and a read transaction is begun in each. Then the
+locks are released. So the transactions see what every store contained at one moment, and
+writers wait for milliseconds only, not for the copies.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from appliance.backup.errors import CutNotPossible, StoreNotCopied
+from appliance.kernel import manifest as workspace_manifest
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.store_errors import sqlite_name
+
+# A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
+# locked already would wait as long.
+_TRY_SECONDS = 0.004
+_OPEN_SECONDS = 5.0
+R = TypeVar("R")
+
+
+class PinnedStore(NamedTuple):
+    """A store at the cut. `pause_ms`: how long it could not be written."""
+
+    store: str
+    path: Path
+    connection: sqlite3.Connection
+    pause_ms: float
+
+
+class Cut(NamedTuple, Generic[R]):
+    """`meanwhile`: what the function returned that ran while no store could be written."""
+
+    at_ms: int
+    pause_ms: float
+    stores: tuple[PinnedStore, ...]
+    meanwhile: R
+
+
+@contextmanager
+def common_cut(
+    datadir: DataDir, seconds_max: float, clock: Clock, meanwhile: Callable[[], R]
+) -> Iterator[Cut[R]]:
+    """The stores at one moment, until the end of the `with`.
+
+    Raises CutNotPossible if a store stays locked by others, StoreNotCopied for a store that is
+    missing, suspect or can't be opened.
+    """
+    names = present_stores(datadir)
+    with ExitStack() as stack:
+        locks = {store: _connect(datadir, store, stack) for store in names}
+        readers = {store: _connect(datadir, store, stack) for store in names}
+        locked_at: dict[str, float] = {}
+        pauses: dict[str, float] = {}
+        began = clock.monotonic()
+        try:
+            for store in names:
+                _lock(locks[store], store, began + seconds_max, clock)
+                locked_at[store] = clock.monotonic()
+            at_ms = clock.now_ms()
+            for store in names:
+                _pin(readers[store], store)
+            result = meanwhile()
+        finally:
+            for store in locked_at:
+                locks[store].execute("ROLLBACK")
+                pauses[store] = (clock.monotonic() - locked_at[store]) * 1000
+        for store in names:
+            locks[store].close()
+        pinned = [
+            PinnedStore(store, datadir.database(store), readers[store], round(pauses[store], 3))
+            for store in names
+        ]
+        yield Cut(at_ms, max(each.pause_ms for each in pinned), tuple(pinned), result)
+
+
+def present_stores(datadir: DataDir) -> tuple[str, ...]:
+    """The stores that this workspace has, in the order of the locks. Raises StoreNotCopied."""
+    for lost in workspace_manifest.lost_stores(datadir):
+        raise StoreNotCopied(
+            lost.message, details=lost.details, hint=f"agentlip doctor; {lost.hint}"
+        )
+    names = tuple(store for store in STORES if datadir.database(store).exists())
+    if not names:
+        raise StoreNotCopied("the workspace has no stores", hint="agentlip init; agentlip doctor")
+    for store in names:
+        if datadir.suspect_file(store).exists():
+            raise not_copied(store, "it is marked as possibly damaged")
+    return names
+
+
+def not_copied(store: str, problem: str) -> StoreNotCopied:
+    return StoreNotCopied(
+        f"{store} can't be copied: {problem}",
+        details={"store": store},
+        hint=f"agentlip doctor --all; if the store is whole: agentlip doctor clear {store}",
+    )
+
+
+def refused(store: str, error: sqlite3.Error) -> ApplianceError:
+    """The error for the user for an error of SQLite while reading a store."""
+    if sqlite_name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return CutNotPossible(f"{store} is locked by another process", details={"store": store})
+    return not_copied(store, str(error))
+
+
+def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connection:
+    """Open and with its schema read, so that this takes no time while the stores are locked."""
+    uri = f"{datadir.database(store).absolute().as_uri()}?mode=rw"
+    try:
+        connection = stack.enter_context(
+            closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_OPEN_SECONDS))
+        )
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error as error:
+        raise refused(store, error) from None
+    connection.execute(f"PRAGMA busy_timeout = {int(_TRY_SECONDS * 1000)}")
+    return connection
+
+
+def _lock(connection: sqlite3.Connection, store: str, deadline: float, clock: Clock) -> None:
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.Error as error:
+            if not sqlite_name(error).startswith("SQLITE_BUSY"):
+                raise refused(store, error) from None
+            if clock.monotonic() >= deadline:
+                raise CutNotPossible(
+                    f"{store} was being written for longer than backup.pause_seconds_max",
+                    details={"store": store},
+                ) from None
+
+
+def _pin(connection: sqlite3.Connection, store: str) -> None:
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error as error:
+        raise refused(store, error) from None

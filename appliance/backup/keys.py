@@ -1,0 +1,93 @@
+"""The keys of encrypted sets: recipients to write them, identities to read them.
+
+Both are those of the program `age`: `age-keygen -o FILE` makes an identity file, which names its
+recipient in a comment.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from appliance.backup import stored
+from appliance.backup.encoding import age
+from appliance.backup.errors import KeyRefused, RecipientRefused
+from appliance.backup.manifest import SetManifest
+from appliance.backup.settings import BackupSettings
+
+_FILE_BYTES_MAX = 64 * 1024
+_PREFIX = "AGE-SECRET-KEY-"
+
+
+class Identities:
+    """The secret keys of an identity file, at least one."""
+
+    def __init__(self, keys: Sequence[Any], file: Path) -> None:
+        self.keys = tuple(keys)
+        self.file = file
+
+    def __repr__(self) -> str:
+        return f"Identities({len(self.keys)} keys)"
+
+
+def recipients(settings: BackupSettings) -> list[Any]:
+    """The public keys of `backup.recipients`. Raises RecipientRefused for a wrong one."""
+    found = []
+    for text in settings.recipients:
+        try:
+            found.append(age().x25519.Recipient.from_str(text.strip()))
+        except age().RecipientError as error:
+            shown = "a secret key" if text.strip().upper().startswith(_PREFIX) else repr(text[:80])
+            raise RecipientRefused(
+                f"backup.recipients: {shown} is no public key of age: {error}"
+            ) from None
+    return found
+
+
+def load(settings: BackupSettings, file: Path | None = None) -> Identities | None:
+    """The keys in `file`, otherwise those in `backup.identity_file`; None if neither is given.
+
+    Raises KeyRefused for a file that can't be read or has no key.
+    """
+    path = file or (Path(settings.identity_file).expanduser() if settings.identity_file else None)
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as opened:
+            text = opened.read(_FILE_BYTES_MAX).decode("utf-8", "replace")
+    except OSError as error:
+        reason = error.strerror or os.strerror(error.errno or 0)
+        raise KeyRefused(f"the identity file can't be read: {reason}") from None
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [_identity(line) for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise KeyRefused("the identity file contains no secret key of age")
+    return Identities(keys, path)
+
+
+def check(path: Path, manifest: SetManifest, identities: Identities | None) -> None:
+    """Decodes the smallest file of the set at `path`. Writes nothing.
+
+    Raises KeyRefused if the set is encrypted and no key opens it, SetDamaged if that file is not
+    as it was written.
+    """
+    if not manifest.encrypted or not manifest.files:
+        return
+    smallest = min(manifest.files, key=lambda file: file.stored_bytes)
+    stored.read(path, smallest, stored.Nowhere(), keys_of(manifest, identities))
+
+
+def keys_of(manifest: SetManifest, identities: Identities | None) -> tuple[Any, ...] | None:
+    """The keys for the files of a set; None if they are not encrypted. Raises KeyRefused."""
+    if not manifest.encrypted:
+        return None
+    if identities is None:
+        raise KeyRefused(f"the backup is encrypted for {manifest.recipients[0]}; name its key")
+    return identities.keys
+
+
+def _identity(line: str) -> Any:
+    try:
+        return age().x25519.Identity.from_str(line)
+    except age().IdentityError as error:
+        raise KeyRefused(f"the identity file has a line that is no secret key: {error}") from None

@@ -1,0 +1,105 @@
+"""Which files of a workspace a set contains besides the stores, and their content at the cut."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.manifest import Kind
+from appliance.kernel.datadir import DIRECTORY, MANIFEST, DataDir
+
+EPOCHS = "epochs.json"
+IDENTITY = "identity"
+KEY_PAIR = f"{DIRECTORY}/{IDENTITY}/keypair.json"
+_BYTES_MAX = 16 * 1024 * 1024
+_FILES_MAX = 1_000
+
+
+class SmallFile(NamedTuple):
+    """A file that is read completely. `path`: relative to the workspace, with /."""
+
+    path: str
+    kind: Kind
+    mode: int
+    content: bytes
+
+
+def read_all(datadir: DataDir) -> tuple[SmallFile, ...]:
+    """Secrets, settings and records. Called while no store can be written.
+
+    Raises BackupNotWritable for a file that can't be read or is larger than 16 MiB.
+    """
+    return tuple(
+        read
+        for path, kind in _candidates(datadir)
+        if (read := _read(datadir, path, kind)) is not None
+    )
+
+
+def identity_of(files: tuple[SmallFile, ...]) -> str:
+    """The public key of the member; "" without a key that can be read."""
+    for file in files:
+        if file.path == KEY_PAIR:
+            try:
+                return msgspec.json.decode(file.content, type=_KeyPair).ed25519_pubkey
+            except msgspec.DecodeError:
+                return ""
+    return ""
+
+
+def exported(datadir: DataDir, folder: Path) -> Iterator[Path]:
+    """The files below the directory of exports, in a constant order.
+
+    Raises BackupNotWritable if it is outside of the workspace, where a restore doesn't write.
+    """
+    if not folder.resolve().is_relative_to(datadir.workspace.resolve()):
+        raise BackupNotWritable(
+            "export.export_dir is outside of the workspace",
+            hint="set backup.include_exports to false, and copy the exports yourself",
+        )
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(parent) / name
+            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+                yield path
+
+
+class _KeyPair(msgspec.Struct):
+    ed25519_pubkey: str
+
+
+def _candidates(datadir: DataDir) -> Iterator[tuple[Path, Kind]]:
+    yield datadir.settings_file, "settings"
+    yield datadir.unread_settings_file, "settings"
+    yield datadir.token_file, "secret"
+    folder = datadir.dir / IDENTITY
+    if folder.is_dir():
+        for path in sorted(folder.iterdir())[:_FILES_MAX]:
+            if not path.name.startswith("."):  # a file that is being written
+                yield path, "secret"
+    yield datadir.dir / MANIFEST, "record"
+    yield datadir.dir / EPOCHS, "record"
+
+
+def _read(datadir: DataDir, path: Path, kind: Kind) -> SmallFile | None:
+    relative = path.relative_to(datadir.workspace).as_posix()
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            content = file.read(_BYTES_MAX + 1)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise BackupNotWritable(
+            f"{relative} can't be read: {error.strerror}", hint=f"ls -l {relative}"
+        ) from error
+    if len(content) > _BYTES_MAX:
+        raise BackupNotWritable(f"{relative} is larger than {_BYTES_MAX:,} bytes")
+    return SmallFile(relative, kind, stat.S_IMODE(status.st_mode) & 0o777, content)

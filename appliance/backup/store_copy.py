@@ -1,0 +1,137 @@
+"""Copies a pinned store to a file of its own, checks the copy, and counts what it contains."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from appliance.backup.cut import PinnedStore, not_copied, refused
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.manifest import StoreFacts
+from appliance.kernel import meta
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_errors import sqlite_name
+
+PAGES_AT_ONCE = 1024
+PRINCIPALS_MAX = 1_000
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_WRITING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
+
+
+class CopiedStore:
+    """A complete copy that nobody else uses."""
+
+    def __init__(self, store: str, path: Path) -> None:
+        self.store = store
+        self.path = path
+
+    def facts(self, pause_ms: float) -> StoreFacts:
+        """Store id, schema and number of rows, all from the copy."""
+        declaration = declaration_of(self.store)
+        with closing(_open(self.path)) as connection:
+            return StoreFacts(
+                file=declaration.file or f"{self.store}.sqlite3",
+                store_id=meta.read(connection, declaration.id_key) or "",
+                schema=_number(meta.read(connection, "x_schema")),
+                rows={table: _count(connection, table) for table in tables(connection)},
+                last_event_id=_last_event(connection) if declaration.numbers_events else 0,
+                pause_ms=pause_ms,
+            )
+
+    def meta(self, key: str) -> str:
+        """A value of the table `meta`; "" if there is none."""
+        with closing(_open(self.path)) as connection:
+            return meta.read(connection, key) or ""
+
+    def principals(self) -> tuple[str, ...]:
+        """Who created messages of the hub, sorted, at most 1,000."""
+        with closing(_open(self.path)) as connection:
+            if not meta.exists(connection, "x_message_principals"):
+                return ()
+            query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
+            rows = connection.execute(query, (PRINCIPALS_MAX,)).fetchall()
+        return tuple(sorted(row[0] for row in rows))
+
+
+def copy(
+    pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | None = None
+) -> CopiedStore:
+    """Copies what the pinned connection sees to `target`, readable by the owner only.
+
+    `tell` is called with the bytes that are copied and all of them. Raises BackupNotWritable,
+    StoreNotCopied if the store is damaged, CutNotPossible if another program locks it.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(target, flags, 0o600))
+    except OSError as error:
+        raise _not_writable(error.strerror or str(error)) from error
+    try:
+        with closing(sqlite3.connect(target, isolation_level=None)) as connection:
+            # The copy is compressed at once and then removed: only the compressed file is synced.
+            connection.execute("PRAGMA synchronous = OFF")
+            page_bytes = pinned.connection.execute("PRAGMA page_size").fetchone()[0]
+
+            def progress(status: int, remaining: int, total: int) -> None:
+                del status
+                if tell is not None:
+                    tell((total - remaining) * page_bytes, total * page_bytes)
+
+            pinned.connection.backup(connection, pages=PAGES_AT_ONCE, progress=progress)
+            # The copy of a store with a write-ahead log would need a log beside it too.
+            connection.execute("PRAGMA journal_mode = DELETE")
+            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        raise _translated(pinned.store, error) from error
+    if result != "ok":
+        raise not_copied(pinned.store, f"its copy is damaged: {result}")
+    return CopiedStore(pinned.store, target)
+
+
+def tables(connection: sqlite3.Connection) -> list[str]:
+    """The tables of a store, without full-text indexes, their parts, and SQLite's own tables."""
+    query = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+    rows = connection.execute(query).fetchall()
+    virtual = [name for name, sql in rows if sql and sql.upper().startswith("CREATE VIRTUAL")]
+    ignored = ("sqlite_", *(f"{name}_" for name in virtual))
+    return [name for name, _ in rows if name not in virtual and not name.startswith(ignored)]
+
+
+def _count(connection: sqlite3.Connection, name: str) -> int:
+    table = '"' + name.replace('"', '""') + '"'
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def _last_event(connection: sqlite3.Connection) -> int:
+    """The highest number that was ever given to an event, also if that event is gone."""
+    highest = 0
+    if meta.exists(connection, "events"):
+        row = connection.execute("SELECT max(event_id) FROM events").fetchone()
+        highest = int(row[0] or 0)
+    if meta.exists(connection, "sqlite_sequence"):
+        query = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'"
+        highest = max(highest, int(connection.execute(query).fetchone()[0] or 0))
+    return highest
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
+
+
+def _translated(store: str, error: sqlite3.Error) -> ApplianceError:
+    if sqlite_name(error).startswith(_WRITING):
+        return _not_writable(str(error))
+    if sqlite_name(error).startswith(_DAMAGE):
+        return not_copied(store, f"it is damaged: {error}")
+    return refused(store, error)
+
+
+def _not_writable(reason: str) -> BackupNotWritable:
+    return BackupNotWritable(f"the backup can't be written: {reason}")

@@ -1,0 +1,92 @@
+"""Reads one file of a set, and compares it with the manifest."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from appliance.backup.encoding import CHUNK_BYTES, Sink, Tell, Undecodable, decode
+from appliance.backup.errors import SetDamaged
+from appliance.backup.manifest import SetFile
+
+
+class Nowhere:
+    """A sink for content that is only checked."""
+
+    def write(self, data: bytes, /) -> int:
+        return len(data)
+
+
+def read(
+    set_path: Path,
+    file: SetFile,
+    target: Sink,
+    keys: Sequence[Any] | None,
+    tell: Tell | None = None,
+) -> None:
+    """Writes the content of `file` to `target`; `keys` is None for files that are not encrypted.
+
+    Raises SetDamaged, KeyRefused before anything is written, and the errors of `target`. What was
+    written before SetDamaged is worthless.
+    """
+    with _opened(set_path, file) as source:
+        try:
+            done = decode(source, target, bytes_max=file.bytes, identities=keys, tell=tell)
+        except Undecodable as error:
+            raise _damaged(file, str(error)) from None
+    if (done.stored_bytes, done.stored_sha256) != (file.stored_bytes, file.stored_sha256):
+        raise _damaged(file, "it has another hash than the manifest says")
+    if (done.bytes, done.sha256) != (file.bytes, file.sha256):
+        raise _damaged(file, "its content has another hash than the manifest says")
+
+
+def check_hash(set_path: Path, file: SetFile, tell: Tell | None = None) -> None:
+    """Compares size and hash of the stored file, which needs no key. Raises SetDamaged."""
+    digest = hashlib.sha256()
+    with _opened(set_path, file) as source:
+        while chunk := source.read(CHUNK_BYTES):
+            digest.update(chunk)
+            if tell is not None:
+                tell(len(chunk))
+    if digest.hexdigest() != file.stored_sha256:
+        raise _damaged(file, "it has another hash than the manifest says")
+
+
+class _Reading:
+    """An open file of a set. What the system can't read is damage."""
+
+    def __init__(self, opened: BinaryIO, file: SetFile) -> None:
+        self._opened = opened
+        self._file = file
+
+    def __enter__(self) -> "_Reading":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            return self._opened.read(size)
+        except OSError as error:
+            raise _damaged(self._file, f"it can't be read: {error.strerror}") from None
+
+
+def _opened(set_path: Path, file: SetFile) -> _Reading:
+    try:
+        descriptor = os.open(set_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _damaged(file, "it is missing") from None
+    except OSError as error:
+        raise _damaged(file, f"it can't be read: {error.strerror}") from None
+    opened = os.fdopen(descriptor, "rb", buffering=0)
+    size = os.fstat(descriptor).st_size
+    if size != file.stored_bytes:
+        opened.close()
+        raise _damaged(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
+    return _Reading(opened, file)
+
+
+def _damaged(file: SetFile, problem: str) -> SetDamaged:
+    return SetDamaged(f"{file.name}: {problem}", details={"file": file.name})

@@ -1,0 +1,104 @@
+"""Writes the files of a set to a directory, each checked against the manifest."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from appliance.backup import keys, stored
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.keys import Identities
+from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.sets import writing
+from appliance.kernel.datadir import sync_directory
+
+TellFile = Callable[[str, int, int], None]
+"""Called with the name of a file, the bytes of its content that are done, and all of them."""
+
+
+def unpack(
+    set_path: Path,
+    manifest: SetManifest,
+    into: Path,
+    identities: Identities | None,
+    *,
+    only: Callable[[SetFile], bool] | None = None,
+    tell: TellFile | None = None,
+) -> None:
+    """Writes the files below `into` at their paths and with their modes, and syncs them.
+
+    `only` selects files; by default all. Raises KeyRefused before anything is written, SetDamaged
+    with the name of the file, and BackupNotWritable also if a file exists. The file that failed
+    doesn't remain, those before it do.
+    """
+    keys.check(set_path, manifest, identities)
+    folders = {into}
+    for file in manifest.files:
+        if only is None or only(file):
+            target = into / file.path
+            with writing():
+                _make_folder(target.parent, into)
+            _unpack_file(set_path, manifest, file, target, identities, tell)
+            folders.update(each for each in target.parents if each.is_relative_to(into))
+    with writing():
+        for folder in sorted(folders):
+            sync_directory(folder)
+
+
+def check_hashes(set_path: Path, manifest: SetManifest, tell: TellFile | None = None) -> None:
+    """Compares size and hash of every file of the set; this needs no key. Raises SetDamaged."""
+    for file in manifest.files:
+        stored.check_hash(set_path, file, _counted(tell, file.name, file.stored_bytes))
+
+
+def _unpack_file(
+    set_path: Path,
+    manifest: SetManifest,
+    file: SetFile,
+    target: Path,
+    identities: Identities | None,
+    tell: TellFile | None,
+) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with writing():
+            descriptor = os.open(target, flags, 0o600)
+    except BackupNotWritable as error:
+        if not target.exists():
+            raise
+        raise BackupNotWritable(
+            f"{file.path} exists already", details={"file": file.path}
+        ) from error
+    try:
+        with writing(), os.fdopen(descriptor, "wb") as opened:
+            progress = _counted(tell, file.path, file.bytes)
+            secret_keys = keys.keys_of(manifest, identities)
+            stored.read(set_path, file, opened, secret_keys, progress)
+            opened.flush()
+            os.fchmod(opened.fileno(), file.mode & 0o777)
+            os.fsync(opened.fileno())
+    except BaseException:
+        with suppress(OSError):
+            target.unlink()
+        raise
+
+
+def _make_folder(folder: Path, into: Path) -> None:
+    """Folders that are made here are the owner's only."""
+    if not folder.is_dir():
+        if folder != into:
+            _make_folder(folder.parent, into)
+        folder.mkdir(mode=0o700, parents=folder == into)
+
+
+def _counted(tell: TellFile | None, name: str, total: int) -> Callable[[int], None] | None:
+    if tell is None:
+        return None
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done += count
+        tell(name, done, total)
+
+    return add
