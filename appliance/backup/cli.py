@@ -1,23 +1,14 @@
 """`agentlip backup`: makes sets, lists them, and shows what they contain."""
 
-import os
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from appliance.backup.cli_opened import opened, progress, size
 from appliance.backup.manifest import SetManifest
-from appliance.backup.sets import ListedSet, SetDirectory
-from appliance.backup.settings import BackupSettings
-from appliance.cli_support import Session, common, note, plain_app
-from appliance.export.settings import ExportSettings
-from appliance.kernel import config
-from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir, discover
-from appliance.kernel.errors import Invalid
+from appliance.backup.sets import ListedSet
+from appliance.cli_support import Session, common, plain_app
 
 app = plain_app(
     "Backups of the whole workspace: create, list, show.\n\n"
@@ -27,7 +18,6 @@ app = plain_app(
     " 21 a library is missing."
 )
 
-MIB = 1024 * 1024
 _COLUMNS = (
     ("NAME", "name"),
     ("CREATED", "created_at"),
@@ -38,34 +28,6 @@ _COLUMNS = (
     ("ENCRYPTED", "encrypted"),
     ("PROBLEM", "problem"),
 )
-
-
-class BackupSection(msgspec.Struct, frozen=True):
-    """The sections of agentlip.toml that backups need."""
-
-    backup: BackupSettings = BackupSettings()
-    export: ExportSettings = ExportSettings()
-
-
-class Opened(NamedTuple):
-    """A workspace with its sets."""
-
-    datadir: DataDir
-    settings: BackupSettings
-    sets: SetDirectory
-    clock: Clock
-    exports: Path
-
-
-def opened(session: Session) -> Opened:
-    """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
-    datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
-    if not datadir.dir.is_dir():
-        raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
-    section = config.load(BackupSection, datadir.settings_file, os.environ)
-    sets = SetDirectory(datadir, section.backup)
-    exports = datadir.workspace / section.export.export_dir
-    return Opened(datadir, section.backup, sets, SystemClock(), exports)
 
 
 @app.command("create")
@@ -181,23 +143,3 @@ def messages(manifest: SetManifest) -> int:
     """The number of messages in the hub's store."""
     hub = manifest.stores.get("hub")
     return 0 if hub is None else hub.rows.get("messages", 0)
-
-
-def size(count: int) -> str:
-    """`12.3 MiB`, or bytes below 1 MiB."""
-    return f"{count:,} B" if count < MIB else f"{count / MIB:,.1f} MiB"
-
-
-def progress(session: Session, clock: Clock) -> Callable[[str, int, int], None] | None:
-    """Prints a line to standard error every second if that is a terminal."""
-    if session.machine or not sys.stderr.isatty():
-        return None
-    printed_at = clock.monotonic()
-
-    def tell(file: str, done: int, total: int) -> None:
-        nonlocal printed_at
-        if clock.monotonic() - printed_at >= 1:
-            printed_at = clock.monotonic()
-            note(f"{file}: {size(done)} of {size(total)}")
-
-    return tell

@@ -1,0 +1,68 @@
+"""What the commands of `agentlip backup` share: the workspace, sizes and progress."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.cli_support import Session, note
+from appliance.export.settings import ExportSettings
+from appliance.kernel import config
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import DataDir, discover
+from appliance.kernel.errors import Invalid
+
+MIB = 1024 * 1024
+
+
+class BackupSection(msgspec.Struct, frozen=True):
+    """The sections of agentlip.toml that backups need."""
+
+    backup: BackupSettings = BackupSettings()
+    export: ExportSettings = ExportSettings()
+
+
+class Opened(NamedTuple):
+    """A workspace with its sets."""
+
+    datadir: DataDir
+    settings: BackupSettings
+    sets: SetDirectory
+    clock: Clock
+    exports: Path
+
+
+def opened(session: Session) -> Opened:
+    """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
+    datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
+    if not datadir.dir.is_dir():
+        raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
+    section = config.load(BackupSection, datadir.settings_file, os.environ)
+    sets = SetDirectory(datadir, section.backup)
+    exports = datadir.workspace / section.export.export_dir
+    return Opened(datadir, section.backup, sets, SystemClock(), exports)
+
+
+def size(count: int) -> str:
+    """`12.3 MiB`, or bytes below 1 MiB."""
+    return f"{count:,} B" if count < MIB else f"{count / MIB:,.1f} MiB"
+
+
+def progress(session: Session, clock: Clock) -> Callable[[str, int, int], None] | None:
+    """Prints a line to standard error every second if that is a terminal."""
+    if session.machine or not sys.stderr.isatty():
+        return None
+    printed_at = clock.monotonic()
+
+    def tell(file: str, done: int, total: int) -> None:
+        nonlocal printed_at
+        if clock.monotonic() - printed_at >= 1:
+            printed_at = clock.monotonic()
+            note(f"{file}: {size(done)} of {size(total)}")
+
+    return tell
