@@ -99,4 +99,48 @@ class BackupLibraryMissing(Unavailable, BackupError):
     code = "BACKUP_LIBRARY_MISSING"
     default_message = "a library for backups is not installed"
     default_hint = "pip install 'agentlip[appliance]'"
-    exit_code = 21
+
+
+class TargetUnknown(Missing, BackupError):
+    code = "BACKUP_TARGET_UNKNOWN"
+    default_message = "no target has this name"
+    default_hint = "agentlip backup targets; targets are [[backup.targets]] of agentlip.toml"
+    exit_code = 18
+
+
+class TargetUnreachable(TargetFailed):
+    """No answer, an answer of a server that is overloaded, or a connection that broke."""
+
+    code = "BACKUP_TARGET_UNREACHABLE"
+    default_message = "the target does not answer"
+    default_hint = "agentlip backup targets; check the endpoint, the network and the certificate"
+
+
+class TargetRefused(Forbidden, BackupError):
+    """Repeating the request does not help."""
+
+    code = "BACKUP_TARGET_REFUSED"
+    default_message = "the target refused the request"
+    default_hint = "check the bucket and the keys of the target: agentlip config"
+    exit_code = 22
+
+
+class TargetObjectMissing(Missing, BackupError):
+    code = "BACKUP_TARGET_OBJECT_MISSING"
+    default_message = "the target does not have this file"
+    default_hint = "agentlip backup targets --check; then: agentlip backup upload"
+    exit_code = 18
+
+
+class PlainRefused(Forbidden, BackupError):
+    code = "BACKUP_PLAIN_REFUSED"
+    default_message = "the backup is not encrypted, and it contains secrets"
+    default_hint = "set backup.recipients and make a new backup, or allow_plain of the target"
+    exit_code = 23
+
+
+class UploadPartial(TargetFailed):
+    code = "BACKUP_UPLOAD_PARTIAL"
+    default_message = "some backups were copied, and some were not"
+    default_hint = "agentlip backup targets; then: agentlip backup upload"
+    exit_code = 24

@@ -20,7 +20,10 @@ class TargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     region: str = ""  # region of the bucket, if the server needs one
     access_key_file: str = ""  # file with the access key's id; "" reads the environment
     secret_key_file: str = ""  # file with the secret key; "" reads the environment
+    ca_file: str = ""  # file with certificates (PEM) that are trusted in addition to the system's
+    allow_http: bool = False  # also send to an http:// endpoint that is not on this machine
     allow_plain: bool = False  # also copy sets that are not encrypted, which contain secrets
+    prune: bool = False  # after an upload, remove sets that the retention does not keep
 
 
 class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,4 +53,8 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upload_attempts_max: Positive = 5  # attempts to send one part to a target
     upload_part_bytes: Positive = 8 * 1024 * 1024  # bytes of a file that are sent at once
     upload_seconds_max: Seconds = 3600.0  # a longer upload stops; the next one continues it
+    upload_retry_seconds: Seconds = 1.0  # delay after the first failed attempt; it doubles
+    request_seconds_max: Seconds = 120.0  # one request to a target, with one part of a file
+    connect_seconds_max: Seconds = 10.0  # connecting to a target
+    objects_max: Positive = 100_000  # files of a target that are listed; more are refused
     targets: tuple[TargetSettings, ...] = ()  # where sets are copied to; see TargetSettings

@@ -1,0 +1,118 @@
+"""What a target can do, and how requests to it are repeated.
+
+A target holds files below names with `/`, such as `20260204T203000Z-0a1b2c/manifest.json`:
+
+    NAME/upload.json    written first: which files follow, and of which workspace
+    NAME/…              the files of the set, large ones in parts
+    NAME/manifest.json  written last: only with it the set counts as present
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from appliance.backup.errors import TargetFailed, TargetUnreachable
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Invalid
+from appliance.kernel.retry import RetrySettings, delay_seconds
+
+T = TypeVar("T")
+Environment = Callable[[str], str | None]
+READ_BYTES = 256 * 1024
+
+
+class Stored(NamedTuple):
+    """A file at a target. `tag` changes with the content if the target has tags, else it is ""."""
+
+    bytes: int
+    tag: str
+
+
+class BackupTarget(Protocol):
+    """All methods raise TargetRefused, or TargetUnreachable if repeating the request may help.
+
+    whole_files  files of any size are written at once; else in parts of `upload_part_bytes`
+    """
+
+    name: str
+    whole_files: bool
+
+    def list(self, below: str = "") -> dict[str, Stored]:
+        """The files, or those of the folder `below`. Raises TargetFailed above `objects_max`."""
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The content in pieces. Raises TargetObjectMissing."""
+
+    def write(self, name: str, content: Iterable[bytes]) -> str:
+        """Writes the file completely or not at all. Returns its tag."""
+
+    def remove(self, name: str) -> None:
+        """It is no error if there is no such file."""
+
+
+class Attempts:
+    """Repeats requests, with growing delays, until one deadline for all of them."""
+
+    def __init__(
+        self, settings: BackupSettings, clock: Clock, pause: Callable[[float], None]
+    ) -> None:
+        self._attempts_max = settings.upload_attempts_max
+        self._retry = RetrySettings(
+            initial_seconds=settings.upload_retry_seconds, max_seconds=60.0, jitter=0.1
+        )
+        self._clock = clock
+        self._pause = pause
+        self._deadline = clock.monotonic() + settings.upload_seconds_max
+
+    def run(self, request: Callable[[], T]) -> T:
+        """Raises the error of the last attempt, TargetFailed when the time is over."""
+        failures = 0
+        while True:
+            if self._clock.monotonic() >= self._deadline:
+                raise TargetFailed("the time for copying is over; the next upload continues")
+            try:
+                return request()
+            except TargetUnreachable:
+                failures += 1
+                if failures >= self._attempts_max:
+                    raise
+                self._pause(delay_seconds(self._retry, failures))
+
+
+def read_all(target: BackupTarget, name: str, bytes_max: int) -> bytes:
+    """The content of a small file. Raises TargetFailed if it is larger than `bytes_max`."""
+    content = bytearray()
+    for piece in target.read(name):
+        content += piece
+        if len(content) > bytes_max:
+            raise TargetFailed(f"{PurePosixPath(name).name} is larger than {bytes_max:,} bytes")
+    return bytes(content)
+
+
+def open_target(
+    target: TargetSettings, settings: BackupSettings, workspace: Path, environment: Environment
+) -> BackupTarget:
+    """The target of these settings; nothing is sent yet.
+
+    Raises Invalid for settings that can't work. No message has a key or a password in it.
+    """
+    url = urlsplit(target.url)
+    if url.username is not None or url.password is not None:
+        raise Invalid(
+            f"the url of target {target.name} must not contain a user or a password",
+            hint="set access_key_file and secret_key_file of the target",
+        )
+    if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
+        from appliance.backup.target_directory import DirectoryTarget
+
+        return DirectoryTarget(target.name, Path(url.path), settings)
+    if url.scheme == "s3" and url.netloc:
+        from appliance.backup.target_s3 import S3Target
+
+        return S3Target(target, settings, workspace, environment)
+    raise Invalid(
+        f"the url of target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
+        hint='url = "file:///mnt/backups"',
+    )

@@ -1,0 +1,122 @@
+"""A target that is a directory, for example a mounted disk. Files are written as they are."""
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from appliance.backup.errors import (
+    TargetFailed,
+    TargetObjectMissing,
+    TargetRefused,
+    TargetUnreachable,
+)
+from appliance.backup.settings import BackupSettings
+from appliance.backup.target import READ_BYTES, Stored
+from appliance.kernel.datadir import sync_directory
+from appliance.kernel.ids import random_id
+
+_TEMPORARY = ".writing-"
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG}
+
+
+class DirectoryTarget:
+    """The directory must exist: it is not created, because its disk may not be mounted."""
+
+    whole_files = True
+
+    def __init__(self, name: str, root: Path, settings: BackupSettings) -> None:
+        self.name = name
+        self._root = root
+        self._objects_max = settings.objects_max
+
+    def list(self, below: str = "") -> dict[str, Stored]:
+        with self._reported():
+            self._check_root()
+            listed: dict[str, Stored] = {}
+            folders = [below] if below else [each.name for each in os.scandir(self._root)]
+            for folder in folders:
+                for name, entry in self._entries(folder):
+                    status = entry.stat(follow_symlinks=False)
+                    listed[name] = Stored(status.st_size, "")
+                    if len(listed) > self._objects_max:
+                        raise TargetFailed(f"the target has more than {self._objects_max:,} files")
+            return listed
+
+    def read(self, name: str) -> Iterator[bytes]:
+        with self._reported():
+            self._check_root()
+            try:
+                descriptor = os.open(self._root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise TargetObjectMissing(f"the target does not have {name}") from None
+            with os.fdopen(descriptor, "rb") as file:
+                while piece := file.read(READ_BYTES):
+                    yield piece
+
+    def write(self, name: str, content: Iterable[bytes]) -> str:
+        with self._reported():
+            self._check_root()
+            path = self._root / name
+            if not path.parent.is_dir():
+                path.parent.mkdir(mode=0o700)
+                sync_directory(self._root)
+            self._sweep(path.parent, path.name)
+            temporary = path.with_name(f"{_TEMPORARY}{path.name}.{random_id()[:8]}")
+            try:
+                _write(temporary, content)
+                temporary.rename(path)
+                sync_directory(path.parent)
+            finally:
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+        return ""
+
+    def remove(self, name: str) -> None:
+        with self._reported():
+            self._check_root()
+            path = self._root / name
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # other files are left
+                path.parent.rmdir()
+
+    def _entries(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for entry in os.scandir(self._root / folder):
+                if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY):
+                    yield f"{folder}/{entry.name}", entry
+
+    def _sweep(self, folder: Path, name: str) -> None:
+        """Removes what a killed upload of the same file left."""
+        for entry in os.scandir(folder):
+            if entry.name.startswith(f"{_TEMPORARY}{name}."):
+                Path(entry.path).unlink(missing_ok=True)
+
+    def _check_root(self) -> None:
+        if not self._root.is_dir():
+            raise TargetRefused(
+                f"the directory of target {self.name} does not exist",
+                hint=f"mount the disk, or create the directory: mkdir -p {self._root}",
+            )
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = f"target {self.name}: {os.strerror(error.errno or errno.EIO)}"
+            if error.errno in _REFUSED:
+                raise TargetRefused(
+                    reason, hint=f"check its space and owner: df -h {self._root}"
+                ) from None
+            raise TargetUnreachable(reason) from None
+
+
+def _write(path: Path, content: Iterable[bytes]) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        for piece in content:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,246 @@
+"""A target in S3-compatible storage, by the library obstore.
+
+What a server says about an error never gets into a message: only its status and a short code do.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from appliance.backup.errors import (
+    BackupError,
+    TargetFailed,
+    TargetObjectMissing,
+    TargetRefused,
+    TargetUnreachable,
+)
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.target import READ_BYTES, Environment, Stored
+from appliance.kernel.errors import Invalid, Unavailable
+
+_STATUS = re.compile(r"status code: (\d{3})\b")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
+_CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
+_REGION = "us-east-1"  # what servers without regions expect
+_KEY_BYTES_MAX = 4096
+_CERTIFICATES_BYTES_MAX = 1024 * 1024
+
+
+class LibraryMissing(Unavailable, BackupError):
+    code = "BACKUP_LIBRARY_MISSING"
+    default_message = "this installation can't use S3-compatible storage"
+    default_hint = "pip install 'agentlip[appliance]'"
+    exit_code = 18
+
+
+class Keys(NamedTuple):
+    """Never printed: see `__repr__`."""
+
+    access: str
+    secret: str
+    session: str | None
+
+    def __repr__(self) -> str:
+        return "Keys(…)"
+
+
+class S3Target:
+    """Files are objects `PREFIX/NAME/FILE` of a bucket, each written by one request."""
+
+    whole_files = False
+
+    def __init__(
+        self,
+        target: TargetSettings,
+        settings: BackupSettings,
+        workspace: Path,
+        environment: Environment,
+    ) -> None:
+        self.name = target.name
+        self._objects_max = settings.objects_max
+        keys = _keys(target, workspace, environment)
+        self._store = _store(target, settings, keys, _certificates(target, workspace))
+
+    def list(self, below: str = "") -> dict[str, Stored]:
+        import obstore
+
+        listed: dict[str, Stored] = {}
+        with self._reported(below):
+            for page in obstore.list(self._store, prefix=below or None, chunk_size=1000):
+                for entry in page:
+                    listed[entry["path"]] = Stored(entry["size"], entry["e_tag"] or "")
+                if len(listed) > self._objects_max:
+                    raise TargetFailed(f"the target has more than {self._objects_max:,} files")
+        return listed
+
+    def read(self, name: str) -> Iterator[bytes]:
+        import obstore
+
+        with self._reported(name):
+            for piece in obstore.get(self._store, name).stream(min_chunk_size=READ_BYTES):
+                yield bytes(piece)
+
+    def write(self, name: str, content: Iterable[bytes]) -> str:
+        import obstore
+
+        part = b"".join(content)
+        with self._reported(name):
+            answer = obstore.put(self._store, name, part, use_multipart=False)
+        return answer["e_tag"] or ""
+
+    def remove(self, name: str) -> None:
+        import obstore
+
+        with self._reported(name):
+            obstore.delete(self._store, name)
+
+    @contextmanager
+    def _reported(self, name: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            # Its text has addresses and the server's words; `from None` keeps it out of logs.
+            raise _translated(self.name, name, error) from None
+
+
+def _translated(target: str, name: str, error: Exception) -> BackupError:
+    text = str(error)
+    status = int(match[1]) if (match := _STATUS.search(text)) else 0
+    code = match[1] if (match := _CODE.search(text)) else ""
+    answer = f"target {target} answered {status} {code}".rstrip()
+    if code == "NoSuchBucket":
+        return TargetRefused(f"target {target}: the bucket does not exist")
+    if status in (401, 403):
+        return TargetRefused(f"{answer}: it refused the key, or the key may not do this")
+    if isinstance(error, FileNotFoundError) or status == 404:
+        return TargetObjectMissing(f"target {target} does not have {name or 'the bucket'}")
+    if 300 <= status < 500 and status not in (408, 409, 429):
+        return TargetRefused(answer)
+    if status:
+        return TargetUnreachable(answer)
+    if _CERTIFICATE.search(text):
+        return TargetRefused(
+            f"target {target}: its certificate is not trusted",
+            hint="name the file of its certificate authority: ca_file of the target",
+        )
+    if "timed out" in text.lower() or "timeout" in text.lower():
+        return TargetUnreachable(f"target {target} did not answer in time")
+    return TargetUnreachable(f"target {target} can't be reached, or the connection broke")
+
+
+def _store(
+    target: TargetSettings, settings: BackupSettings, keys: Keys, certificates: bytes | None
+) -> Any:
+    try:
+        from obstore.store import S3Store
+    except ImportError:
+        raise LibraryMissing from None
+
+    url, region = urlsplit(target.url), target.region or _REGION
+    endpoint = target.endpoint or f"https://s3.{region}.amazonaws.com"
+    # Everything is given, so that no variable such as AWS_ALLOW_HTTP changes it.
+    client: Any = {
+        "allow_http": _may_be_plain(target, endpoint),
+        "allow_invalid_certificates": False,
+        "timeout": timedelta(seconds=settings.request_seconds_max),
+        "connect_timeout": timedelta(seconds=settings.connect_seconds_max),
+    }
+    if certificates is not None:
+        client["root_certificate"] = certificates
+    at_once = timedelta(milliseconds=1)
+
+    def credential() -> Any:
+        given = {"access_key_id": keys.access, "secret_access_key": keys.secret}
+        return {**given, "token": keys.session, "expires_at": None}
+
+    return S3Store(
+        url.netloc,
+        prefix=url.path.strip("/") or None,
+        endpoint=endpoint,
+        aws_endpoint_url_s3=endpoint,
+        region=region,
+        virtual_hosted_style_request=False,
+        skip_signature=False,
+        client_options=client,
+        retry_config={  # `Attempts` repeats requests
+            "max_retries": 0,
+            "retry_timeout": timedelta(seconds=settings.request_seconds_max),
+            "backoff": {"init_backoff": at_once, "max_backoff": at_once, "base": 2},
+        },
+        credential_provider=credential,
+    )
+
+
+def _may_be_plain(target: TargetSettings, endpoint: str) -> bool:
+    """Whether the endpoint is http:// and may be. Raises Invalid if it is and may not be."""
+    address = urlsplit(endpoint)
+    if address.username is not None or address.password is not None:
+        raise Invalid(f"the endpoint of target {target.name} must not contain a password")
+    if address.scheme == "https" and address.hostname:
+        return False
+    if address.scheme != "http" or not address.hostname:
+        raise Invalid(
+            f"the endpoint of target {target.name} is not an address",
+            hint='endpoint = "https://s3.example.com"',
+        )
+    if not target.allow_http and not _is_loopback(address.hostname):
+        raise Invalid(
+            f"the endpoint of target {target.name} is not encrypted (http://)",
+            hint="use https://, or set allow_http = true for a network that you trust",
+        )
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _keys(target: TargetSettings, workspace: Path, environment: Environment) -> Keys:
+    access = _key(target.access_key_file, "AWS_ACCESS_KEY_ID", workspace, environment)
+    secret = _key(target.secret_key_file, "AWS_SECRET_ACCESS_KEY", workspace, environment)
+    if not access or not secret:
+        raise Invalid(
+            f"target {target.name} has no keys",
+            hint="set access_key_file and secret_key_file of the target, or the environment"
+            " variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )
+    files = target.access_key_file or target.secret_key_file
+    return Keys(access, secret, None if files else environment("AWS_SESSION_TOKEN"))
+
+
+def _key(file: str, variable: str, workspace: Path, environment: Environment) -> str:
+    if not file:
+        return (environment(variable) or "").strip()
+    return _content(workspace / Path(file).expanduser(), _KEY_BYTES_MAX).decode().strip()
+
+
+def _certificates(target: TargetSettings, workspace: Path) -> bytes | None:
+    if not target.ca_file:
+        return None
+    return _content(workspace / Path(target.ca_file).expanduser(), _CERTIFICATES_BYTES_MAX)
+
+
+def _content(path: Path, bytes_max: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(bytes_max + 1)
+            content.decode()
+    except OSError as error:
+        raise Invalid(f"{path} can't be read: {error.strerror}", hint=f"ls -l {path}") from None
+    except UnicodeDecodeError:
+        raise Invalid(f"{path} is not text", hint=f"ls -l {path}") from None
+    if len(content) > bytes_max:
+        raise Invalid(f"{path} is larger than {bytes_max:,} bytes", hint=f"ls -l {path}")
+    return content
