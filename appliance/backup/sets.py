@@ -124,6 +124,15 @@ class SetDirectory:
             partial.mkdir(mode=0o700)
         return name, partial
 
+    def begin_named(self, name: str) -> Path:
+        """An empty directory for the files of a set that has its name, such as a fetched one."""
+        if not NAME.match(name):
+            raise SetNotFound(f"no backup is named {name!r}")
+        partial = self.root / (_PARTIAL + name)
+        with writing():
+            partial.mkdir(mode=0o700)
+        return partial
+
     def finish(self, manifest: SetManifest, partial: Path) -> Path:
         """Writes the manifest, syncs everything, and gives the directory its name."""
         with writing():

@@ -56,9 +56,13 @@ class Attempts:
     """Repeats requests, with growing delays, until one deadline for all of them."""
 
     def __init__(
-        self, settings: BackupSettings, clock: Clock, pause: Callable[[float], None]
+        self,
+        settings: BackupSettings,
+        clock: Clock,
+        pause: Callable[[float], None],
+        attempts_max: int | None = None,
     ) -> None:
-        self._attempts_max = settings.upload_attempts_max
+        self._attempts_max = attempts_max or settings.upload_attempts_max
         self._retry = RetrySettings(
             initial_seconds=settings.upload_retry_seconds, max_seconds=60.0, jitter=0.1
         )

@@ -1,0 +1,222 @@
+"""The configured targets: what is at each of them, and copying sets to them.
+
+Each target is handled on its own: a target that fails does not keep others from being served.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.backup import remote
+from appliance.backup.errors import (
+    BackupRunning,
+    PlainRefused,
+    SetDamaged,
+    SetNotFound,
+    TargetFailed,
+    TargetRefused,
+    TargetUnknown,
+    UploadPartial,
+    VersionRefused,
+)
+from appliance.backup.remote import RemoteProblem
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.target import Attempts, BackupTarget, Environment, open_target
+from appliance.backup.transfer import read_state, write_state
+from appliance.backup.upload import Upload, only_upload
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.errors import ApplianceError, Invalid
+
+Tell = Callable[[str, int, int], None]
+_OF_ONE_SET = (PlainRefused, SetDamaged, SetNotFound, VersionRefused)
+
+
+class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A target as it is now.
+
+    state       ok, unreachable, refused (also for settings that can't work) or damaged
+    missing     local sets that are not there; `unfinished`: sets there without a manifest
+    last_upload when the last set was completed, "" if never
+    checked     sets that were read and compared, 0 without a check
+    """
+
+    name: str
+    url: str
+    state: str
+    sets: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    last_upload: str = ""
+    problem: str = ""
+    checked: int = 0
+    problems: tuple[RemoteProblem, ...] = ()
+
+
+class UploadOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`result`: copied, present (it was there before), failed or skipped (not tried)."""
+
+    name: str
+    target: str
+    result: str
+    bytes: int = 0
+    code: str = ""
+    problem: str = ""
+
+
+class TargetAccess(NamedTuple):
+    """What all functions here need. `environment` gives variables, `pause` waits seconds."""
+
+    datadir: DataDir
+    sets: SetDirectory
+    settings: BackupSettings
+    clock: Clock
+    environment: Environment
+    pause: Callable[[float], None]
+
+    def open(
+        self, target: TargetSettings, *, base: Path | None = None, attempts_max: int | None = None
+    ) -> tuple[BackupTarget, Attempts]:
+        """`base`: the directory to which names of key files are relative, if not the workspace."""
+        folder = base or self.datadir.workspace
+        opened = open_target(target, self.settings, folder, self.environment)
+        return opened, Attempts(self.settings, self.clock, self.pause, attempts_max)
+
+
+def named(settings: BackupSettings, name: str | None) -> list[TargetSettings]:
+    """All targets, or the one with this name. Raises TargetUnknown, or Invalid for duplicates."""
+    names = [target.name for target in settings.targets]
+    if len(set(names)) != len(names):
+        raise Invalid(
+            "two targets of [[backup.targets]] have the same name",
+            hint="give each target a name of its own",
+        )
+    if name is None:
+        return list(settings.targets)
+    wanted = [target for target in settings.targets if target.name == name]
+    if not wanted:
+        raise TargetUnknown(f"no target is named {name!r}")
+    return wanted
+
+
+def report(
+    access: TargetAccess, target: TargetSettings, *, check: bool, tell: Tell | None = None
+) -> TargetReport:
+    """Never raises an error of the target; it is in the report.
+
+    With `check`, every byte there is read, and damaged files are sent again by the next upload.
+    """
+    local = access.sets.names()
+    states = {name: read_state(access.sets.root / name, target) for name in local}
+    ended = [state.finished_at for state in states.values() if state is not None]
+    known: dict[str, Any] = {
+        "name": target.name,
+        "url": target.url,
+        "last_upload": max(ended, default=""),
+    }
+    try:
+        opened, attempts = access.open(target, attempts_max=None if check else 1)
+        names = remote.names_in(attempts.run(opened.list))
+        problems: list[RemoteProblem] = []
+        for name in names.present if check else ():
+            problems += remote.check(opened, name, access.settings, attempts, tell)
+    except (TargetRefused, Invalid) as error:
+        return TargetReport(state="refused", problem=error.message, **known)
+    except ApplianceError as error:
+        return TargetReport(state="unreachable", problem=error.message, **known)
+    _mark_damaged(access, target, problems)
+    return TargetReport(
+        state="damaged" if problems else "ok",
+        sets=tuple(names.present),
+        unfinished=tuple(names.unfinished),
+        missing=tuple(name for name in local if name not in set(names.present)),
+        problem=problems[0].message if problems else "",
+        checked=len(names.present) if check else 0,
+        problems=tuple(problems),
+        **known,
+    )
+
+
+def _mark_damaged(
+    access: TargetAccess, target: TargetSettings, problems: Sequence[RemoteProblem]
+) -> None:
+    for name in {problem.name for problem in problems}:
+        path = access.sets.root / name
+        state = read_state(path, target)
+        if state is None:
+            continue  # not a local set, which could be sent again
+        state.status = "damaged"
+        for problem in problems:
+            if problem.name == name:
+                state.problem = problem.message
+                state.sent.pop(problem.part, None)
+        write_state(path, target.name, state)
+
+
+def upload(
+    access: TargetAccess,
+    target: TargetSettings,
+    names: Sequence[str],
+    *,
+    older_may_be_plain: bool,
+    tell: Tell | None = None,
+) -> list[UploadOutcome]:
+    """Copies the sets, oldest first. Never raises an error of one set or of the target.
+
+    older_may_be_plain  sets that are not encrypted are skipped if the newest one is encrypted
+    """
+    outcomes: list[UploadOutcome] = []
+    try:
+        opened, attempts = access.open(target)
+        with only_upload(access.datadir, target.name):
+            one = Upload(access.sets, access.settings, target, opened, attempts, access.clock, tell)
+            for position, name in enumerate(names):
+                last = position == len(names) - 1
+                outcomes.append(_uploaded(one, target, name, older_may_be_plain and not last))
+    except (Invalid, TargetRefused, TargetFailed, BackupRunning) as error:
+        failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
+        outcomes.append(_failed(failed, target, error))
+        outcomes += [
+            UploadOutcome(name=name, target=target.name, result="skipped", problem="not tried")
+            for name in names[len(outcomes) :]
+        ]
+    return outcomes
+
+
+def _uploaded(one: Upload, target: TargetSettings, name: str, may_be_plain: bool) -> UploadOutcome:
+    try:
+        done = one.run(name)
+    except _OF_ONE_SET as error:
+        outcome = _failed(name, target, error)
+        if isinstance(error, PlainRefused) and may_be_plain:
+            return msgspec.structs.replace(outcome, result="skipped")
+        return outcome
+    result = "present" if done.again else "copied"
+    return UploadOutcome(name=name, target=target.name, result=result, bytes=done.bytes)
+
+
+def _failed(name: str, target: TargetSettings, error: ApplianceError) -> UploadOutcome:
+    return UploadOutcome(
+        name=name, target=target.name, result="failed", code=error.code, problem=error.message
+    )
+
+
+def raise_failures(outcomes: Sequence[UploadOutcome]) -> None:
+    """Raises UploadPartial if some failed, TargetFailed if all did."""
+    failed = [outcome for outcome in outcomes if outcome.result == "failed"]
+    if not failed:
+        return
+    first = failed[0]
+    details = {"outcomes": msgspec.to_builtins(list(outcomes))}
+    good = [outcome for outcome in outcomes if outcome.result in ("copied", "present")]
+    if good:
+        raise UploadPartial(
+            f"{len(failed)} of {len(outcomes)} copies failed; {first.name} to {first.target}:"
+            f" {first.problem}",
+            details=details,
+        )
+    kind = PlainRefused if first.code == PlainRefused.code else TargetFailed
+    raise kind(f"{first.name} to {first.target}: {first.problem}", details=details)
