@@ -1,0 +1,96 @@
+"""Sets of given files, which are complete but of no real workspace."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.targets import TargetAccess
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+
+NOW_MS = 1_770_000_000_000
+DAY_MS = 86_400_000
+
+
+class SetsFixture:
+    """The directory of the sets of one workspace below `path`."""
+
+    def __init__(self, path: Path, *targets: TargetSettings, **settings: Any) -> None:
+        self.datadir = DataDir(path)
+        self.datadir.dir.mkdir(parents=True)
+        defaults = {"upload_retry_seconds": 0.01, "free_bytes_min": 0}
+        self.settings = BackupSettings(targets=targets, **{**defaults, **settings})
+        self.sets = SetDirectory(self.datadir, self.settings)
+        self.paused: list[float] = []
+
+    def add(
+        self,
+        files: Mapping[str, bytes] | None = None,
+        *,
+        day: int = 0,
+        encrypted: bool = True,
+        db_id: str = "db-1",
+        reason: Any = "manual",
+    ) -> str:
+        """Returns the name of a new set."""
+        content = files if files is not None else {"hub.sqlite3.zst.age": os.urandom(5000)}
+        with self.sets.only_writer():
+            name, partial = self.sets.begin(NOW_MS + day * DAY_MS)
+            for file, each in content.items():
+                (partial / file).write_bytes(each)
+            self.sets.finish(_manifest(name, content, encrypted, db_id, reason), partial)
+        return name
+
+    def access(self, **environment: str) -> TargetAccess:
+        return TargetAccess(
+            self.datadir,
+            self.sets,
+            self.settings,
+            SystemClock(),
+            environment.get,
+            self.paused.append,
+        )
+
+    def with_targets(self, *targets: TargetSettings, **settings: Any) -> None:
+        self.settings = msgspec.structs.replace(self.settings, targets=targets, **settings)
+        self.sets = SetDirectory(self.datadir, self.settings)
+
+
+def _manifest(
+    name: str, files: Mapping[str, bytes], encrypted: bool, db_id: str, reason: Any
+) -> SetManifest:
+    stamp = f"{name[:4]}-{name[4:6]}-{name[6:8]}T{name[9:11]}:{name[11:13]}:{name[13:15]}.000Z"
+    return SetManifest(
+        name=name,
+        reason=reason,
+        created_at=stamp,
+        cut_at=stamp,
+        seconds=0.1,
+        pause_ms=1.0,
+        app_version="0",
+        db_id=db_id,
+        epoch="epoch-1",
+        last_event_id=1,
+        recipients=("age1test",) if encrypted else (),
+        stores={},
+        files=tuple(
+            SetFile(
+                name=file,
+                path=f".agentlip/{file}",
+                kind="store",
+                mode=0o600,
+                bytes=len(content),
+                sha256=hashlib.sha256(content).hexdigest(),
+                stored_bytes=len(content),
+                stored_sha256=hashlib.sha256(content).hexdigest(),
+            )
+            for file, content in files.items()
+        ),
+    )

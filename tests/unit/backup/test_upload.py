@@ -1,0 +1,273 @@
+"""Sets are copied to targets: completely or not at all, continued after every interruption."""
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from appliance.backup import targets
+from appliance.backup.errors import PlainRefused, TargetFailed, TargetUnreachable, UploadPartial
+from appliance.backup.settings import TargetSettings
+from appliance.backup.target import Attempts, BackupTarget, Stored
+from appliance.backup.targets import TargetReport, UploadOutcome
+from appliance.backup.transfer import UploadState, read_state, state_file
+from appliance.backup.upload import Upload, only_upload
+from appliance.kernel.clock import SystemClock
+from tests.support.backupsets import SetsFixture
+
+FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
+
+
+class Breaking:
+    """Passes everything to a real target, and fails at the given write, before or after it."""
+
+    whole_files = False
+
+    def __init__(self, real: BackupTarget, at: int, after: bool, forever: bool = False) -> None:
+        self._real, self._at, self._after, self._forever = real, at, after, forever
+        self.name, self.whole_files = real.name, real.whole_files
+        self.written: list[str] = []
+
+    def list(self, below: str = "") -> dict[str, Stored]:
+        return self._real.list(below)
+
+    def read(self, name: str) -> Iterable[bytes]:
+        return self._real.read(name)
+
+    def write(self, name: str, content: Iterable[bytes]) -> str:
+        self.written.append(name)
+        due = len(self.written) == self._at or (self._forever and len(self.written) > self._at)
+        if due and not self._after:
+            raise TargetUnreachable("cut before")
+        tag = self._real.write(name, content)
+        if due:
+            raise TargetUnreachable("cut after")
+        return tag
+
+    def remove(self, name: str) -> None:
+        self._real.remove(name)
+
+
+def copy(local: SetsFixture, *names: str) -> list[UploadOutcome]:
+    outcomes = []
+    for target in local.settings.targets:
+        outcomes += targets.upload(
+            local.access(), target, names or local.sets.names(), older_may_be_plain=not names
+        )
+    return outcomes
+
+
+def report(local: SetsFixture, check: bool = True) -> TargetReport:
+    return targets.report(local.access(), local.settings.targets[0], check=check)
+
+
+def state_of(local: SetsFixture, name: str) -> UploadState:
+    state = read_state(local.sets.path(name), local.settings.targets[0])
+    assert state is not None
+    return state
+
+
+def upload_through(local: SetsFixture, breaking: Breaking, name: str, attempts_max: int) -> None:
+    attempts = Attempts(local.settings, SystemClock(), local.paused.append, attempts_max)
+    target = local.settings.targets[0]
+    Upload(local.sets, local.settings, target, breaking, attempts, SystemClock()).run(name)
+
+
+def test_copied_set_is_present_and_whole(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    assert [each.result for each in copy(local)] == ["copied"]
+    seen = report(local)
+    assert (seen.state, seen.sets, seen.missing, seen.checked) == ("ok", (name,), (), 1)
+    assert seen.last_upload == state_of(local, name).finished_at != ""
+
+
+def test_second_upload_sends_nothing(local: SetsFixture) -> None:
+    local.add(FILES)
+    copy(local)
+    assert [(each.result, each.bytes) for each in copy(local)] == [("present", 0)]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 8))
+def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
+    local: SetsFixture, at: int, after: bool
+) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+    breaking = Breaking(real, at, after)
+    writes = 5 if real.whole_files else 8  # the index, the parts, the manifest
+    if at > writes:
+        return
+    with pytest.raises(TargetUnreachable):
+        upload_through(local, breaking, name, attempts_max=1)
+    if not (after and at == writes):
+        assert report(local).sets == ()
+    assert state_of(local, name).status == "failed"
+    again = Breaking(real, 0, after)
+    upload_through(local, again, name, attempts_max=1)
+    done_before = {each for each in breaking.written[: at - 1] if not each.endswith("upload.json")}
+    assert not done_before & set(again.written)
+    seen = report(local)
+    assert (seen.state, seen.sets, seen.unfinished) == ("ok", (name,), ())
+
+
+def test_failed_request_is_repeated_after_growing_delays(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+    with pytest.raises(TargetUnreachable):
+        upload_through(local, Breaking(real, 2, False, forever=True), name, attempts_max=4)
+    assert len(local.paused) == 3
+    assert local.paused[0] < local.paused[1] < local.paused[2]
+
+
+def test_part_that_was_sent_but_is_gone_is_noticed_before_the_manifest(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+
+    class Losing(Breaking):
+        def write(self, name: str, content: Iterable[bytes]) -> str:
+            tag = super().write(name, content)
+            if name.endswith("small"):
+                self.remove(name)
+            return tag
+
+    with pytest.raises(TargetFailed, match="does not have it as it was sent"):
+        upload_through(local, Losing(real, 0, False), name, attempts_max=1)
+    assert report(local).sets == ()
+    assert copy(local)[0].result == "copied"
+    assert report(local).state == "ok"
+
+
+def test_plain_set_is_refused_unless_the_target_allows_it(local: SetsFixture) -> None:
+    name = local.add(FILES, encrypted=False)
+    outcomes = copy(local)
+    assert outcomes[0].code == PlainRefused.code
+    with pytest.raises(PlainRefused):
+        targets.raise_failures(outcomes)
+    assert report(local).sets == ()
+    local.with_targets(msgspec.structs.replace(local.settings.targets[0], allow_plain=True))
+    assert copy(local)[0].result == "copied"
+    assert report(local).sets == (name,)
+
+
+def test_older_plain_set_is_skipped_when_all_are_copied(local: SetsFixture) -> None:
+    plain, encrypted = local.add(FILES, encrypted=False), local.add(FILES, day=1)
+    assert [(each.name, each.result) for each in copy(local)] == [
+        (plain, "skipped"),
+        (encrypted, "copied"),
+    ]
+    assert copy(local, plain)[0].result == "failed"
+
+
+def test_locally_damaged_set_is_not_copied(local: SetsFixture) -> None:
+    bad, good = local.add(FILES), local.add(FILES, day=1)
+    file = local.sets.path(bad) / "small"
+    file.write_bytes(b"y")
+    outcomes = copy(local)
+    assert [(each.code, each.result) for each in outcomes] == [
+        ("BACKUP_DAMAGED", "failed"),
+        ("", "copied"),
+    ]
+    with pytest.raises(UploadPartial) as caught:
+        targets.raise_failures(outcomes)
+    assert caught.value.details["outcomes"][0]["name"] == bad
+    assert report(local).sets == (good,)
+
+
+def test_failing_target_does_not_stop_the_others(local: SetsFixture) -> None:
+    local.add(FILES)
+    good = local.settings.targets[0]
+    missing = TargetSettings(name="unmounted", url="file:///nowhere/at/all")
+    local.with_targets(missing, good)
+    outcomes = copy(local)
+    assert [(each.target, each.result) for each in outcomes] == [
+        ("unmounted", "failed"),
+        ("offsite", "copied"),
+    ]
+    with pytest.raises(UploadPartial):
+        targets.raise_failures(outcomes)
+    with pytest.raises(TargetFailed):
+        targets.raise_failures(outcomes[:1])
+
+
+def test_sets_after_a_failed_one_are_reported_as_not_tried(local: SetsFixture) -> None:
+    first, second = local.add(FILES), local.add(FILES, day=1)
+    local.with_targets(TargetSettings(name="unmounted", url="file:///nowhere/at/all"))
+    assert [(each.name, each.result) for each in copy(local)] == [
+        (first, "failed"),
+        (second, "skipped"),
+    ]
+
+
+def test_damage_at_the_target_is_reported_and_repaired_by_the_next_upload(
+    local: SetsFixture,
+) -> None:
+    name = local.add(FILES)
+    copy(local)
+    real, _ = local.access().open(local.settings.targets[0])
+    damaged = [each for each in real.list(name) if "small" in each or "part-00002" in each][-1]
+    content = bytearray(b"".join(real.read(damaged)))
+    content[0] ^= 1
+    real.write(damaged, [bytes(content)])
+    seen = report(local)
+    assert seen.state == "damaged"
+    assert [f"{each.name}/{each.part}" for each in seen.problems] == [damaged]
+    assert state_of(local, name).status == "damaged"
+    assert copy(local)[0].bytes == len(content)  # only what was damaged
+    assert report(local).state == "ok"
+
+
+def test_changed_manifest_at_the_target_is_reported_and_replaced(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    copy(local)
+    real, _ = local.access().open(local.settings.targets[0])
+    real.write(f"{name}/manifest.json", [b"{}"])
+    assert report(local).state == "damaged"
+    assert copy(local)[0].result == "copied"
+    assert report(local).state == "ok"
+
+
+def test_file_of_another_workspace_is_not_overwritten(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+    real.write(f"{name}/upload.json", [b'{"set":"x","db_id":"other","parts":[]}'])
+    assert "another workspace" in copy(local)[0].problem
+
+
+def test_damaged_state_file_only_costs_sending_again(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    copy(local)
+    state_file(local.sets.path(name), "offsite").write_bytes(b"\0not json")
+    assert copy(local)[0].result == "copied"
+    assert report(local).state == "ok"
+
+
+def test_parts_keep_their_size_when_the_setting_changes_meanwhile(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+    with pytest.raises(TargetUnreachable):
+        upload_through(local, Breaking(real, 3, False), name, attempts_max=1)
+    local.with_targets(*local.settings.targets, upload_part_bytes=700)
+    assert copy(local)[0].result == "copied"
+    assert report(local).state == "ok"
+
+
+def test_files_of_an_upload_divided_differently_are_removed(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+    real.write(f"{name}/hub.sqlite3.zst.age.part-00009", [b"rest"])
+    copy(local)
+    assert f"{name}/hub.sqlite3.zst.age.part-00009" not in real.list(name)
+
+
+def test_only_one_process_copies_to_a_target(local: SetsFixture) -> None:
+    local.add(FILES)
+    with only_upload(local.datadir, "offsite"):
+        assert copy(local)[0].code == "BACKUP_RUNNING"
+
+
+def test_upload_stops_when_its_time_is_over(local: SetsFixture) -> None:
+    local.add(FILES)
+    local.with_targets(*local.settings.targets, upload_seconds_max=1e-9)
+    assert "the next upload continues" in copy(local)[0].problem
