@@ -1,7 +1,6 @@
 """`agentlip backup targets|upload|fetch`: sets in other storage."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +9,12 @@ import typer
 
 from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
-from appliance.backup.opened import Opened, opened, opened_at
+from appliance.backup.cli_opened import BackupSection, Opened, opened, progress
+from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import TargetSettings
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
 from appliance.cli_support import Session, common, note, plain
+from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
@@ -36,12 +37,11 @@ def targets(
 ) -> None:
     """List the targets and what each of them has: agentlip backup targets --check"""
     access = _access(opened(session))
-    progress = TransferProgress(session)
+    tell = progress(session, access.clock)
     reports = [
-        configured.report(access, each, check=check, tell=progress.tell)
+        configured.report(access, each, check=check, tell=tell)
         for each in configured.named(access.settings, target)
     ]
-    progress.end()
     session.table([_row(session, each) for each in reports], _COLUMNS, _NO_TARGETS)
     problems = [problem for each in reports for problem in each.problems]
     if not session.machine:
@@ -72,13 +72,10 @@ def upload(
         chosen = [access.sets.path(name).name for name in sorted(set(names))]
     else:
         chosen = [access.sets.newest()] if latest else access.sets.names()
-    progress = TransferProgress(session)
+    tell = progress(session, access.clock)
     outcomes: list[UploadOutcome] = []
     for each in wanted:
-        outcomes += configured.upload(
-            access, each, chosen, older_may_be_plain=not names, tell=progress.tell
-        )
-    progress.end()
+        outcomes += configured.upload(access, each, chosen, older_may_be_plain=not names, tell=tell)
     rows = [msgspec.to_builtins(outcome) for outcome in outcomes]
     session.table(rows, _OUTCOME_COLUMNS, "there is no backup to copy: agentlip backup create")
     configured.raise_failures(outcomes)
@@ -92,7 +89,7 @@ def fetch(
     target: TargetFlag = None,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="A new workspace, which may be empty."),
+        typer.Option("--into", metavar="DIR", help="A directory for it, with no workspace needed."),
     ] = None,
     url: Annotated[
         str | None, typer.Option("--url", help="A target that is not in the settings.")
@@ -103,19 +100,16 @@ def fetch(
     """Bring a backup back from a target: agentlip backup fetch --latest --target NAME"""
     if (name is None) == (not latest):
         raise Invalid("name a backup, or use --latest", hint="agentlip backup fetch --latest")
-    own = opened(session) if into is None else _new_workspace(into)
-    base = own.datadir.workspace if into is None else Path.cwd()
-    access = _access(own)
+    access = _access(opened(session)) if into is None else _outside(session, into)
     chosen = _source(access, target, url, endpoint, region)
-    remote, attempts = access.open(chosen, base=base)
-    progress = TransferProgress(session)
-    with own.sets.only_writer():
+    remote, attempts = access.open(chosen)
+    tell = progress(session, access.clock)
+    with access.sets.only_writer():
         wanted = name if name is not None else fetching.newest_at(remote, attempts)
         manifest, fetched = fetching.fetch(
-            remote, wanted, own.sets, own.settings, attempts, progress.tell
+            remote, wanted, access.sets, access.settings, attempts, tell
         )
-    progress.end()
-    path = own.sets.path(manifest.name)
+    path = access.sets.path(manifest.name)
     done = "is whole in" if fetched else "was already whole in"
     session.answer(
         {"name": manifest.name, "path": str(path), "fetched": fetched},
@@ -139,17 +133,15 @@ def _source(
     return wanted[0]
 
 
-def _new_workspace(into: Path) -> Opened:
-    """A workspace that may have no data yet. The targets are those of the current directory, and
-    the set is written to where its commands expect it."""
-    datadir = DataDir(into)
-    datadir.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    own, here = opened_at(datadir), opened_at(DataDir(Path.cwd()))
-    if here.settings.targets:
-        return own._replace(
-            settings=msgspec.structs.replace(own.settings, targets=here.settings.targets)
-        )
-    return own
+def _outside(session: Session, into: Path) -> TargetAccess:
+    """Fetches into a directory of its own. The settings are those of `--workspace` or of the
+    current directory, which may be empty: on a new machine there is no workspace yet."""
+    datadir = DataDir(session.workspace or Path.cwd())
+    settings = config.load(BackupSection, datadir.settings_file, os.environ).backup
+    with writing():
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sets = SetDirectory(datadir, settings, root=into.absolute())
+    return TargetAccess(datadir, sets, settings, SystemClock(), os.environ.get, pause)
 
 
 def _access(own: Opened) -> TargetAccess:
@@ -179,27 +171,3 @@ def _row(session: Session, each: TargetReport) -> dict[str, Any]:
     if not session.machine:
         row |= {"count": len(each.sets), "lacking": len(each.missing)}
     return row
-
-
-class TransferProgress:
-    """One line on a terminal, renewed at most once a second, for what takes over a second."""
-
-    def __init__(self, session: Session) -> None:
-        self._enabled = sys.stderr.isatty() and not session.machine
-        self._clock = SystemClock()
-        self._written_at = self._clock.monotonic()
-        self._open = False
-
-    def tell(self, what: str, done: int, total: int) -> None:
-        now = self._clock.monotonic()
-        if not self._enabled or now - self._written_at < 1:
-            return
-        self._written_at, self._open = now, True
-        share = 100 * done // total if total else 100
-        sys.stderr.write(f"\r\033[K{what}: {share} % of {total:,} bytes")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._open:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()

@@ -99,6 +99,7 @@ class BackupLibraryMissing(Unavailable, BackupError):
     code = "BACKUP_LIBRARY_MISSING"
     default_message = "a library for backups is not installed"
     default_hint = "pip install 'agentlip[appliance]'"
+    exit_code = 21
 
 
 class TargetUnknown(Missing, BackupError):

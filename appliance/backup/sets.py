@@ -43,11 +43,13 @@ class ListedSet(NamedTuple):
 
 
 class SetDirectory:
-    """`backup.directory` of one workspace."""
+    """`backup.directory` of one workspace, or `root`, which belongs to no workspace."""
 
-    def __init__(self, datadir: DataDir, settings: BackupSettings) -> None:
-        self.root = datadir.workspace / settings.directory
-        self._lock_file = datadir.dir / "locks" / _LOCK
+    def __init__(
+        self, datadir: DataDir, settings: BackupSettings, *, root: Path | None = None
+    ) -> None:
+        self.root = root or datadir.workspace / settings.directory
+        self._lock_file = (datadir.dir / "locks" if root is None else root) / _LOCK
         self._settings = settings
 
     @contextmanager

@@ -8,14 +8,12 @@ A target holds files below names with `/`, such as `20260204T203000Z-0a1b2c/mani
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from appliance.backup.errors import TargetFailed, TargetUnreachable
-from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Invalid
 from appliance.kernel.retry import RetrySettings, delay_seconds
 
 T = TypeVar("T")
@@ -93,30 +91,3 @@ def read_all(target: BackupTarget, name: str, bytes_max: int) -> bytes:
         if len(content) > bytes_max:
             raise TargetFailed(f"{PurePosixPath(name).name} is larger than {bytes_max:,} bytes")
     return bytes(content)
-
-
-def open_target(
-    target: TargetSettings, settings: BackupSettings, workspace: Path, environment: Environment
-) -> BackupTarget:
-    """The target of these settings; nothing is sent yet.
-
-    Raises Invalid for settings that can't work. No message has a key or a password in it.
-    """
-    url = urlsplit(target.url)
-    if url.username is not None or url.password is not None:
-        raise Invalid(
-            f"the url of target {target.name} must not contain a user or a password",
-            hint="set access_key_file and secret_key_file of the target",
-        )
-    if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
-        from appliance.backup.target_directory import DirectoryTarget
-
-        return DirectoryTarget(target.name, Path(url.path), settings)
-    if url.scheme == "s3" and url.netloc:
-        from appliance.backup.target_s3 import S3Target
-
-        return S3Target(target, settings, workspace, environment)
-    raise Invalid(
-        f"the url of target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
-        hint='url = "file:///mnt/backups"',
-    )

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from appliance.backup.errors import (
     BackupError,
+    BackupLibraryMissing,
     TargetFailed,
     TargetObjectMissing,
     TargetRefused,
@@ -21,7 +22,7 @@ from appliance.backup.errors import (
 )
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.target import READ_BYTES, Environment, Stored
-from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.errors import Invalid
 
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
@@ -29,13 +30,6 @@ _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNOR
 _REGION = "us-east-1"  # what servers without regions expect
 _KEY_BYTES_MAX = 4096
 _CERTIFICATES_BYTES_MAX = 1024 * 1024
-
-
-class LibraryMissing(Unavailable, BackupError):
-    code = "BACKUP_LIBRARY_MISSING"
-    default_message = "this installation can't use S3-compatible storage"
-    default_hint = "pip install 'agentlip[appliance]'"
-    exit_code = 18
 
 
 class Keys(NamedTuple):
@@ -141,7 +135,7 @@ def _store(
     try:
         from obstore.store import S3Store
     except ImportError:
-        raise LibraryMissing from None
+        raise BackupLibraryMissing from None
 
     url, region = urlsplit(target.url), target.region or _REGION
     endpoint = target.endpoint or f"https://s3.{region}.amazonaws.com"

@@ -6,6 +6,7 @@ Each target is handled on its own: a target that fails does not keep others from
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,7 +25,9 @@ from appliance.backup.errors import (
 from appliance.backup.remote import RemoteProblem
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.target import Attempts, BackupTarget, Environment, open_target
+from appliance.backup.target import Attempts, BackupTarget, Environment
+from appliance.backup.target_directory import DirectoryTarget
+from appliance.backup.target_s3 import S3Target
 from appliance.backup.transfer import read_state, write_state
 from appliance.backup.upload import Upload, only_upload
 from appliance.kernel.clock import Clock
@@ -78,12 +81,33 @@ class TargetAccess(NamedTuple):
     pause: Callable[[float], None]
 
     def open(
-        self, target: TargetSettings, *, base: Path | None = None, attempts_max: int | None = None
+        self, target: TargetSettings, *, attempts_max: int | None = None
     ) -> tuple[BackupTarget, Attempts]:
-        """`base`: the directory to which names of key files are relative, if not the workspace."""
-        folder = base or self.datadir.workspace
-        opened = open_target(target, self.settings, folder, self.environment)
+        opened = open_target(target, self.settings, self.datadir.workspace, self.environment)
         return opened, Attempts(self.settings, self.clock, self.pause, attempts_max)
+
+
+def open_target(
+    target: TargetSettings, settings: BackupSettings, workspace: Path, environment: Environment
+) -> BackupTarget:
+    """The target of these settings; nothing is sent yet.
+
+    Raises Invalid for settings that can't work. No message has a key or a password in it.
+    """
+    url = urlsplit(target.url)
+    if url.username is not None or url.password is not None:
+        raise Invalid(
+            f"the url of target {target.name} must not contain a user or a password",
+            hint="set access_key_file and secret_key_file of the target",
+        )
+    if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
+        return DirectoryTarget(target.name, Path(url.path), settings)
+    if url.scheme == "s3" and url.netloc:
+        return S3Target(target, settings, workspace, environment)
+    raise Invalid(
+        f"the url of target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
+        hint='url = "file:///mnt/backups"',
+    )
 
 
 def named(settings: BackupSettings, name: str | None) -> list[TargetSettings]:
