@@ -15,8 +15,9 @@ app = plain_app(
     "Backups of the whole workspace: create, list, show, and copies in other storage.\n\n"
     "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
     " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
-    " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be used,"
-    " 21 a library is missing, 22 a target refused, 23 not encrypted, 24 only some were copied."
+    " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
+    " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 24 only some were"
+    " copied."
 )
 app.command("targets")(cli_targets.targets)
 app.command("upload")(cli_targets.upload)

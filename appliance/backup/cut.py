@@ -20,7 +20,7 @@ from appliance.kernel.store_errors import sqlite_name
 
 # A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
 # locked already would wait as long.
-_TRY_SECONDS = 0.004
+_TRY = "PRAGMA busy_timeout = 4"  # milliseconds
 _OPEN_SECONDS = 5.0
 R = TypeVar("R")
 
@@ -120,7 +120,7 @@ def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connecti
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
         raise refused(store, error) from None
-    connection.execute(f"PRAGMA busy_timeout = {int(_TRY_SECONDS * 1000)}")
+    connection.execute(_TRY)
     return connection
 
 

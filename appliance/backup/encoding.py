@@ -53,7 +53,7 @@ def encode(
 
     Raises the errors of `source` and `target`, and BackupLibraryMissing.
     """
-    content = _Measured(tell)
+    content = _Passed(tell)
     compressed = _Compressed(source, content, level)
     stored = _Stored(target)
     if recipients:
@@ -72,12 +72,12 @@ def decode(
     identities: Sequence[Any] | None = None,
     tell: Tell | None = None,
 ) -> Encoded:
-    """The other direction; `identities` is None for files that are not encrypted.
+    """The other direction; without `identities` for files that are not encrypted.
 
     At most `bytes_max` bytes are written. Raises Undecodable, KeyRefused before anything is
     written, the errors of `source` and `target`, and BackupLibraryMissing.
     """
-    stored = _Hashed(source)
+    stored = _Reading(source)
     content = _Content(target, bytes_max, tell)
     if identities is None:
         while chunk := stored.read(CHUNK_BYTES):
@@ -140,7 +140,7 @@ class _End:
             raise
 
 
-class _Measured:
+class _Passed:
     """Size and hash of what passes."""
 
     def __init__(self, tell: Tell | None = None) -> None:
@@ -162,7 +162,7 @@ class _Measured:
 class _Compressed(_End):
     """Reads the source and gives it out compressed."""
 
-    def __init__(self, source: Source, content: _Measured, level: int) -> None:
+    def __init__(self, source: Source, content: _Passed, level: int) -> None:
         self._source = source
         self._content = content
         self._compressor = zstd().ZstdCompressor(level=level)
@@ -188,7 +188,7 @@ class _Compressed(_End):
             self._ended = True
 
 
-class _Stored(_Measured, _End):
+class _Stored(_Passed, _End):
     """Writes to the file in the set."""
 
     def __init__(self, target: Sink) -> None:
@@ -205,7 +205,7 @@ class _Stored(_Measured, _End):
         """Required of a file; the caller syncs."""
 
 
-class _Hashed(_Measured, _End):
+class _Reading(_Passed, _End):
     """Reads the file in the set."""
 
     def __init__(self, source: Source) -> None:
@@ -224,7 +224,7 @@ class _Hashed(_Measured, _End):
             pass
 
 
-class _Content(_Measured, _End):
+class _Content(_Passed, _End):
     """Decompresses what is written to it, in pieces of a limited size."""
 
     def __init__(self, target: Sink, bytes_max: int, tell: Tell | None) -> None:

@@ -90,7 +90,7 @@ class StoreNotCopied(Unavailable, BackupError):
 
 class RecipientRefused(Invalid, BackupError):
     code = "BACKUP_RECIPIENT_REFUSED"
-    default_message = "a recipient of backups is no public key of age"
+    default_message = "a recipient of backups can't be read as a public key of age"
     default_hint = "write public keys as age-keygen prints them, age1…, in backup.recipients"
     exit_code = 20
 

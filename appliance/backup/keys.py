@@ -32,16 +32,16 @@ class Identities:
 
 def recipients(settings: BackupSettings) -> list[Any]:
     """The public keys of `backup.recipients`. Raises RecipientRefused for a wrong one."""
-    found = []
+    keys = []
     for text in settings.recipients:
         try:
-            found.append(age().x25519.Recipient.from_str(text.strip()))
+            keys.append(age().x25519.Recipient.from_str(text.strip()))
         except age().RecipientError as error:
             shown = "a secret key" if text.strip().upper().startswith(_PREFIX) else repr(text[:80])
             raise RecipientRefused(
-                f"backup.recipients: {shown} is no public key of age: {error}"
+                f"backup.recipients: {shown} can't be read as a public key of age: {error}"
             ) from None
-    return found
+    return keys
 
 
 def load(settings: BackupSettings, file: Path | None = None) -> Identities | None:
@@ -90,4 +90,4 @@ def _identity(line: str) -> Any:
     try:
         return age().x25519.Identity.from_str(line)
     except age().IdentityError as error:
-        raise KeyRefused(f"the identity file has a line that is no secret key: {error}") from None
+        raise KeyRefused(f"the identity file has a line without a secret key: {error}") from None

@@ -50,8 +50,9 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`pause_ms`: how long no store could write. `principals`: who had written messages or events,
-    sorted, at most 1,000. `identity`: the fingerprint of the member key, "" without one."""
+    """`pause_ms`: how long no store could write. `principals`: the tokens and plugins that
+    created messages, sorted, at most 1,000. `identity`: the public key of the member, "" without
+    one. `last_event_id`: the highest that was ever given out."""
 
     format: int = FORMAT
     name: str
@@ -107,7 +108,7 @@ def encode(manifest: SetManifest) -> bytes:
 def decode(text: bytes) -> SetManifest:
     """Raises SetDamaged if any byte is not as written, and VersionRefused for a newer format."""
     try:
-        head = msgspec.json.decode(text, type=_Head)
+        head = msgspec.json.decode(text, type=_FormatOnly)
         if head.format > FORMAT:
             raise VersionRefused(
                 f"the backup has format {head.format}; this version reads {FORMAT}"
@@ -123,7 +124,7 @@ def decode(text: bytes) -> SetManifest:
     return manifest
 
 
-class _Head(msgspec.Struct):
+class _FormatOnly(msgspec.Struct):
     format: int
 
 

@@ -33,7 +33,7 @@ _VERIFICATION_BYTES_MAX = 1024 * 1024
 
 
 class ListedSet(NamedTuple):
-    """A set with its manifest; `manifest` is None if it can't be read, and `problem` says why."""
+    """A set with its manifest; without `manifest` if it can't be read; `problem` says why."""
 
     name: str
     path: Path
@@ -76,10 +76,10 @@ class SetDirectory:
     def names(self) -> list[str]:
         """The names of all sets, oldest first, at most `backup.sets_max` of the newest."""
         try:
-            found = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
+            names = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
         except FileNotFoundError:
             return []
-        return sorted(found)[-self._settings.sets_max :]
+        return sorted(names)[-self._settings.sets_max :]
 
     def path(self, name: str) -> Path:
         """Raises SetNotFound. A name is never used as a path before this check."""
@@ -118,7 +118,7 @@ class SetDirectory:
     # -- changes, under `only_writer` -------------------------------------------------------------
 
     def begin(self, now_ms: int) -> tuple[str, Path]:
-        """A new name and an empty directory for its files, which is no set yet."""
+        """A new name and an empty directory for its files, not listed yet."""
         stamp = iso(now_ms)[:19].replace("-", "").replace(":", "")
         name = f"{stamp}Z-{random_id()[:6]}"
         partial = self.root / (_PARTIAL + name)
@@ -150,7 +150,7 @@ class SetDirectory:
             write_private(self.path(name) / VERIFICATION, msgspec.json.encode(verification))
 
     def remove(self, name: str) -> None:
-        """From the rename on it is no set, even if deleting it is interrupted."""
+        """From the rename on it isn't listed, even if deleting it is interrupted."""
         path = self.path(name)
         with writing():
             removed = self.root / (_REMOVED + name)

@@ -46,7 +46,7 @@ class CopiedStore:
             return meta.read(connection, key) or ""
 
     def principals(self) -> tuple[str, ...]:
-        """Who created messages of the hub, sorted, at most 1,000."""
+        """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
         with closing(_open(self.path)) as connection:
             if not meta.exists(connection, "x_message_principals"):
                 return ()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from appliance.backup.encoding import CHUNK_BYTES, Sink, Tell, Undecodable, decode
-from appliance.backup.errors import SetDamaged
+from appliance.backup.errors import KeyRefused, SetDamaged
 from appliance.backup.manifest import SetFile
 
 
@@ -25,16 +25,19 @@ def read(
     keys: Sequence[Any] | None,
     tell: Tell | None = None,
 ) -> None:
-    """Writes the content of `file` to `target`; `keys` is None for files that are not encrypted.
+    """Writes the content of `file` to `target`; without `keys` for files that are not encrypted.
 
-    Raises SetDamaged, KeyRefused before anything is written, and the errors of `target`. What was
-    written before SetDamaged is worthless.
+    Raises SetDamaged, KeyRefused before anything is written, and the errors of `target`. Bytes that
+    were written before SetDamaged must not be used.
     """
     with _opened(set_path, file) as source:
         try:
             done = decode(source, target, bytes_max=file.bytes, identities=keys, tell=tell)
         except Undecodable as error:
             raise _damaged(file, str(error)) from None
+        except KeyRefused:
+            check_hash(set_path, file)  # a changed byte can look like another key
+            raise
     if (done.stored_bytes, done.stored_sha256) != (file.stored_bytes, file.stored_sha256):
         raise _damaged(file, "it has another hash than the manifest says")
     if (done.bytes, done.sha256) != (file.bytes, file.sha256):
@@ -53,14 +56,14 @@ def check_hash(set_path: Path, file: SetFile, tell: Tell | None = None) -> None:
         raise _damaged(file, "it has another hash than the manifest says")
 
 
-class _Reading:
-    """An open file of a set. What the system can't read is damage."""
+class _OpenFile:
+    """An open file of a set. Bytes that the system can't read are damage."""
 
     def __init__(self, opened: BinaryIO, file: SetFile) -> None:
         self._opened = opened
         self._file = file
 
-    def __enter__(self) -> "_Reading":
+    def __enter__(self) -> "_OpenFile":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,7 +76,7 @@ class _Reading:
             raise _damaged(self._file, f"it can't be read: {error.strerror}") from None
 
 
-def _opened(set_path: Path, file: SetFile) -> _Reading:
+def _opened(set_path: Path, file: SetFile) -> _OpenFile:
     try:
         descriptor = os.open(set_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -85,7 +88,7 @@ def _opened(set_path: Path, file: SetFile) -> _Reading:
     if size != file.stored_bytes:
         opened.close()
         raise _damaged(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
-    return _Reading(opened, file)
+    return _OpenFile(opened, file)
 
 
 def _damaged(file: SetFile, problem: str) -> SetDamaged:

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """One real S3 server for all tests of this folder; each test has a prefix of its own."""
 
 from collections.abc import Iterator
@@ -35,3 +36,50 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Targe
 def local(tmp_path: Path, target: TargetSettings) -> SetsFixture:
     """Sets of a workspace with that target, in parts of 1,000 bytes."""
     return SetsFixture(tmp_path / "workspace", target, upload_part_bytes=1000)
+=======
+"""A workspace with some messages and a key, and keys for its backups."""
+
+from pathlib import Path
+
+import pyrage
+import pytest
+
+from tests.support.sets import Backups
+from tests.support.workspaces import Filled
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Filled:
+    filled = Filled(tmp_path / "workspace", messages=200)
+    identity = filled.datadir.dir / "identity"
+    identity.mkdir(mode=0o700)
+    (identity / "keypair.json").write_text('{"ed25519_pubkey": "ab12"}')
+    (identity / "keypair.json").chmod(0o600)
+    filled.datadir.settings_file.write_text("[hub]\n")
+    return filled
+
+
+@pytest.fixture
+def backups(filled: Filled) -> Backups:
+    return Backups(filled.path)
+
+
+class AgeKey:
+    """A key as `age-keygen -o FILE` writes it."""
+
+    def __init__(self, file: Path) -> None:
+        identity = pyrage.x25519.Identity.generate()
+        self.recipient = str(identity.to_public())
+        self.file = file
+        file.write_text(f"# created: 2026\n# public key: {self.recipient}\n{identity}\n")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> AgeKey:
+    return AgeKey(tmp_path / "key.txt")
+
+
+@pytest.fixture
+def other_key(tmp_path: Path) -> AgeKey:
+    return AgeKey(tmp_path / "other.txt")
+>>>>>>> 3fd898c (backup: test that sets are complete, private and checked byte by byte)

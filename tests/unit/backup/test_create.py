@@ -1,0 +1,223 @@
+"""A set contains the whole workspace at one moment; a set that fails leaves nothing."""
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance.backup import create, cut, store_copy
+from appliance.backup.errors import (
+    BackupNotWritable,
+    CutNotPossible,
+    RecipientRefused,
+    StoreNotCopied,
+)
+from appliance.kernel.datadir import STORES, DataDir
+from tests.support.clock import FakeClock
+from tests.support.sets import Backups
+from tests.support.workspaces import Filled
+
+
+def dump(datadir: DataDir, store: str) -> dict[str, list[object]]:
+    with closing(sqlite3.connect(datadir.database(store))) as connection:
+        return {
+            table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
+            for table in ("sqlite_schema", *store_copy.tables(connection))
+        }
+
+
+def files_below(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.relative_to(folder).as_posix(): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_set_contains_every_store_secret_and_setting(
+    backups: Backups, filled: Filled, tmp_path: Path
+) -> None:
+    manifest = backups.create()
+    restored = backups.unpack(manifest.name, tmp_path / "restored")
+    for store in STORES:
+        assert dump(restored, store) == dump(filled.datadir, store), store
+    before, after = files_below(filled.path), files_below(restored.workspace)
+    small = {name for name in after if "sqlite3" not in name}
+    assert small == {
+        ".agentlip/token", ".agentlip/stores.json", ".agentlip/identity/keypair.json",
+        "agentlip.toml",
+    }  # fmt: skip
+    assert {name: after[name] for name in small} == {name: before[name] for name in small}
+    assert [path.name for path in restored.dir.iterdir() if path.suffix in (".wal", ".shm")] == []
+
+
+def test_manifest_says_what_was_copied(backups: Backups, filled: Filled) -> None:
+    with closing(filled.connect()) as connection, connection:
+        connection.execute(
+            "INSERT INTO events (ts, name, entity_type, entity_id, data_json)"
+            " VALUES ('t', 'n', 'message', 'm', '{}')"
+        )
+        for number, principal in enumerate(("server", "agent", "server")):
+            connection.execute(
+                "INSERT INTO x_message_principals VALUES (?, ?)", (str(number), principal)
+            )
+        db_id = connection.execute("SELECT value FROM meta WHERE key = 'db_id'").fetchone()[0]
+    manifest = backups.create()
+    hub = manifest.stores["hub"]
+    assert set(manifest.stores) == set(STORES)
+    assert (hub.rows["messages"], hub.rows["events"], hub.last_event_id) == (200, 1, 1)
+    assert not [name for name in hub.rows if name.startswith(("sqlite_", "x_fts_", "messages_fts"))]
+    assert (manifest.db_id, hub.store_id, manifest.last_event_id) == (db_id, db_id, 1)
+    assert manifest.principals == ("agent", "server")
+    assert manifest.identity == "ab12"
+    assert manifest.pause_ms >= max(facts.pause_ms for facts in manifest.stores.values()) > 0
+    assert backups.sets.read(manifest.name) == manifest
+
+
+def test_files_of_a_set_are_the_owners_only(backups: Backups) -> None:
+    manifest = backups.create()
+    path = backups.sets.path(manifest.name)
+    for file in [path, *path.iterdir()]:
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+    assert {file.name for file in path.iterdir()} == {
+        "manifest.json", *(file.name for file in manifest.files)
+    }  # fmt: skip
+    assert backups.remains == []
+
+
+def test_cut_is_one_moment_of_all_stores(
+    backups: Backups, filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write after the cut goes through at once, and is in none of the copies."""
+    copy = store_copy.copy
+
+    def copy_after_a_write(pinned: cut.PinnedStore, *more: object) -> object:
+        with closing(sqlite3.connect(pinned.path, timeout=0)) as connection, connection:
+            connection.execute("INSERT INTO meta VALUES ('later', 'x')")
+        return copy(pinned, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store_copy, "copy", copy_after_a_write)
+    manifest = backups.create()
+    restored = backups.unpack(manifest.name, tmp_path / "restored")
+    for store in STORES:
+        with closing(sqlite3.connect(restored.database(store))) as connection:
+            rows = connection.execute("SELECT 1 FROM meta WHERE key = 'later'").fetchall()
+        assert rows == [], store
+
+
+def test_no_store_can_be_written_while_the_small_files_are_read(
+    backups: Backups, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_all = create.small_files.read_all
+    refused = []
+
+    def read_and_try(datadir: DataDir) -> object:
+        for store in STORES:
+            with closing(sqlite3.connect(datadir.database(store), timeout=0)) as connection:
+                with pytest.raises(sqlite3.OperationalError, match="locked"):
+                    connection.execute("BEGIN IMMEDIATE")
+                refused.append(store)
+        return read_all(datadir)
+
+    monkeypatch.setattr(create.small_files, "read_all", read_and_try)
+    backups.create()
+    assert refused == list(STORES)
+    with closing(filled.connect()) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+
+
+def test_store_that_stays_locked_is_named_and_no_other_stays_locked(filled: Filled) -> None:
+    backups = Backups(filled.path, pause_seconds_max=0.05)
+    last = STORES[-1]
+    with closing(sqlite3.connect(filled.datadir.database(last))) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CutNotPossible, match=last):
+            backups.create()
+        with closing(sqlite3.connect(filled.datadir.database(STORES[0]), timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")
+        assert backups.remains == []
+        assert backups.sets.names() == []
+    assert backups.create().name
+
+
+@pytest.mark.parametrize("damage", ["missing", "suspect", "no database", "torn"])
+def test_store_that_cannot_be_copied_is_named(backups: Backups, damage: str) -> None:
+    database = backups.datadir.database("hub")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if damage == "missing":
+        from appliance.kernel import manifest as workspace_manifest
+
+        workspace_manifest.remember(backups.datadir)
+        database.unlink()
+    elif damage == "suspect":
+        backups.datadir.suspect_file("hub").touch()
+    elif damage == "no database":
+        database.write_bytes(b"x" * 10_000)
+    else:
+        with database.open("r+b") as file:
+            file.seek(4096 * 3)
+            file.write(os.urandom(database.stat().st_size - 4096 * 3))
+    with pytest.raises(StoreNotCopied, match="hub") as raised:
+        backups.create()
+    assert "agentlip doctor" in raised.value.hint
+    assert backups.sets.names() == backups.remains == []
+
+
+def test_too_little_space_is_said_before_anything_is_written(filled: Filled) -> None:
+    backups = Backups(filled.path, free_bytes_min=1 << 60)
+    with pytest.raises(BackupNotWritable, match="free space"):
+        backups.create()
+    assert list(backups.sets.root.iterdir()) == []
+
+
+def test_wrong_recipients_are_refused_without_showing_a_secret(filled: Filled) -> None:
+    secret = "AGE-SECRET-KEY-1G8XE"
+    for text in ("age1foo", "", secret, "ssh-rsa x"):
+        backups = Backups(filled.path, recipients=(text,))
+        with pytest.raises(RecipientRefused, match=r"backup\.recipients") as raised:
+            backups.create()
+        assert secret not in raised.value.message
+    assert backups.sets.names() == []
+
+
+def test_exports_are_copied_by_choice(backups: Backups, filled: Filled, tmp_path: Path) -> None:
+    exports = filled.datadir.dir / "export"
+    (exports / "day=1").mkdir(parents=True)
+    (exports / "day=1" / "a.jsonl").write_text("{}")
+    (exports / ".temporary").write_text("")
+    without = backups.create(exports=exports)
+    assert [file for file in without.files if file.kind == "export"] == []
+    chosen = Backups(filled.path, include_exports=True)
+    manifest = chosen.create(exports=exports)
+    restored = chosen.unpack(manifest.name, tmp_path / "restored")
+    assert (restored.dir / "export" / "day=1" / "a.jsonl").read_text() == "{}"
+    assert [f.path for f in manifest.files if f.kind == "export"] == [
+        ".agentlip/export/day=1/a.jsonl"
+    ]
+    with pytest.raises(BackupNotWritable, match=r"export\.export_dir"):
+        chosen.create(exports=tmp_path)
+
+
+def test_sets_are_named_after_the_time_and_sort_by_it(backups: Backups) -> None:
+    clock = FakeClock()
+    first = backups.create(clock)
+    clock.pass_seconds(3600)
+    second = backups.create(clock)
+    assert first.name < second.name
+    assert backups.sets.names() == [first.name, second.name]
+    assert first.created_at < second.created_at
+
+
+def test_workspace_of_another_program_is_backed_up(tmp_path: Path) -> None:
+    filled = Filled(tmp_path / "workspace", foreign=True, messages=7)
+    backups = Backups(filled.path)
+    manifest = backups.create()
+    assert manifest.stores.keys() == {"hub"}
+    assert manifest.stores["hub"].rows["messages"] == 7
+    assert (manifest.stores["hub"].schema, manifest.epoch) == (0, "")
+    restored = backups.unpack(manifest.name, tmp_path / "restored")
+    assert dump(restored, "hub") == dump(filled.datadir, "hub")

@@ -1,0 +1,160 @@
+"""Unpacking finds every changed byte, and a wrong key before it writes anything."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.backup import keys
+from appliance.backup.errors import BackupNotWritable, KeyRefused, SetDamaged
+from appliance.backup.unpack import check_hashes, unpack
+from tests.support.sets import Backups
+from tests.support.workspaces import Filled
+from tests.unit.backup.conftest import AgeKey
+
+DAMAGES = ("flipped", "flipped at the end", "shorter", "longer", "empty", "missing", "a link")
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    if how.startswith("flipped"):
+        at = len(content) - 1 if how.endswith("end") else middle
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    elif how == "missing":
+        path.unlink()
+    elif how == "a link":
+        path.unlink()
+        path.symlink_to("/etc/hostname")
+    else:
+        path.write_bytes({"shorter": content[:-1], "longer": content + b"x", "empty": b""}[how])
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damage_of_any_file_is_reported(
+    filled: Filled, key: AgeKey, tmp_path: Path, how: str, encrypted: bool
+) -> None:
+    backups = Backups(filled.path, recipients=(key.recipient,) if encrypted else ())
+    name = backups.create().name
+    whole = backups.sets.path(name)
+    backups.unpack(name, tmp_path / "whole", key.file)
+    names = sorted(path.name for path in whole.iterdir())
+    assert len(names) > 8
+    saved = shutil.copytree(whole, tmp_path / "saved")
+    for number, file in enumerate(names):
+        damage(whole / file, how)
+        with pytest.raises(SetDamaged) as raised:
+            backups.unpack(name, tmp_path / f"{number}", key.file)
+        assert file in raised.value.message
+        with pytest.raises(SetDamaged, match=file.replace(".", r"\.")):
+            check_hashes(whole, backups.sets.read(name))
+        (whole / file).unlink(missing_ok=True)
+        shutil.copy2(saved / file, whole / file)
+    backups.unpack(name, tmp_path / "again", key.file)
+
+
+def test_file_that_is_damaged_is_not_written(backups: Backups, tmp_path: Path) -> None:
+    name = backups.create().name
+    damage(backups.sets.path(name) / "db.sqlite3.zst", "flipped")
+    into = tmp_path / "into"
+    with pytest.raises(SetDamaged, match=r"db\.sqlite3\.zst"):
+        backups.unpack(name, into)
+    assert not (into / ".agentlip" / "db.sqlite3").exists()
+
+
+@pytest.mark.parametrize("which", ["none", "other"])
+def test_wrong_key_is_said_before_anything_is_written(
+    filled: Filled, key: AgeKey, other_key: AgeKey, tmp_path: Path, which: str
+) -> None:
+    backups = Backups(filled.path, recipients=(key.recipient,))
+    manifest = backups.create()
+    path, into = backups.sets.path(manifest.name), tmp_path / "into"
+    identities = None if which == "none" else backups.identities(other_key.file)
+    with pytest.raises(KeyRefused):
+        keys.check(path, manifest, identities)
+    with pytest.raises(KeyRefused):
+        unpack(path, manifest, into, identities)
+    assert not into.exists()
+
+
+def test_damage_is_not_taken_for_a_wrong_key(filled: Filled, key: AgeKey) -> None:
+    backups = Backups(filled.path, recipients=(key.recipient,))
+    manifest = backups.create()
+    path = backups.sets.path(manifest.name)
+    smallest = min(manifest.files, key=lambda file: file.stored_bytes)
+    content = (path / smallest.name).read_bytes()
+    for at in (0, 30, 60, 100, len(content) - 1):
+        broken = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        (path / smallest.name).write_bytes(broken)
+        with pytest.raises(SetDamaged, match=smallest.name):
+            keys.check(path, manifest, backups.identities(key.file))
+
+
+def test_identity_file_is_read_as_age_writes_it(
+    backups: Backups, key: AgeKey, tmp_path: Path
+) -> None:
+    identities = backups.identities(key.file)
+    assert identities is not None
+    assert len(identities.keys) == 1
+    assert "SECRET" not in repr(identities)
+    assert backups.identities(None) is None
+    wrong = tmp_path / "wrong"
+    for text in ("", "# only a comment\n", "AGE-SECRET-KEY-1FOO\n", key.recipient):
+        wrong.write_text(text)
+        with pytest.raises(KeyRefused, match="identity file") as raised:
+            backups.identities(wrong)
+        assert "1FOO" not in raised.value.message
+    with pytest.raises(KeyRefused, match="No such file"):
+        backups.identities(tmp_path / "absent")
+
+
+def test_existing_files_are_never_replaced(backups: Backups, tmp_path: Path) -> None:
+    name = backups.create().name
+    into = tmp_path / "into"
+    (into / ".agentlip").mkdir(parents=True)
+    (into / ".agentlip" / "token").write_text("mine")
+    with pytest.raises(BackupNotWritable, match="token exists"):
+        backups.unpack(name, into)
+    assert (into / ".agentlip" / "token").read_text() == "mine"
+
+
+def test_only_chosen_files_are_written(backups: Backups, tmp_path: Path) -> None:
+    manifest = backups.create()
+    told: list[tuple[str, int, int]] = []
+    unpack(
+        backups.sets.path(manifest.name), manifest, tmp_path / "into", None,
+        only=lambda file: file.kind == "secret",
+        tell=lambda name, done, total: told.append((name, done, total)),
+    )  # fmt: skip
+    files = [path for path in (tmp_path / "into").rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"token", "keypair.json"}
+    assert {name for name, done, total in told if done == total} == {
+        ".agentlip/token", ".agentlip/identity/keypair.json"
+    }  # fmt: skip
+
+
+OPEN = """
+import sys, pyrage
+from backports import zstd
+key = pyrage.x25519.Identity.from_str(open(sys.argv[2]).read().split()[-1])
+sealed = open(sys.argv[1], "rb").read()
+sys.stdout.buffer.write(zstd.decompress(pyrage.decrypt(sealed, [key])))
+"""
+
+
+def test_set_is_opened_without_this_program(filled: Filled, key: AgeKey, tmp_path: Path) -> None:
+    """Two libraries of others are enough, as `age -d -i KEY FILE | zstd -d` is."""
+    backups = Backups(filled.path, recipients=(key.recipient,))
+    path = backups.sets.path(backups.create().name)
+    for file, original in (("token", ".agentlip/token"), ("db.sqlite3", None)):
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", OPEN, str(path / f"{file}.zst.age"), str(key.file)],
+            capture_output=True, check=True, timeout=60, cwd=tmp_path,
+        )  # fmt: skip
+        if original:
+            assert done.stdout == (filled.path / original).read_bytes()
+        else:
+            assert done.stdout.startswith(b"SQLite format 3\0")
