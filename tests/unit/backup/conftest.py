@@ -1,14 +1,16 @@
-<<<<<<< HEAD
-"""One real S3 server for all tests of this folder; each test has a prefix of its own."""
+"""A workspace with some messages, keys for its backups, and one real S3 server for all tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyrage
 import pytest
 
 from appliance.backup.settings import TargetSettings
 from tests.support.backupsets import SetsFixture
 from tests.support.s3server import S3Server, s3_server
+from tests.support.sets import Backups
+from tests.support.workspaces import Filled
 
 
 @pytest.fixture(scope="session")
@@ -36,16 +38,6 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Targe
 def local(tmp_path: Path, target: TargetSettings) -> SetsFixture:
     """Sets of a workspace with that target, in parts of 1,000 bytes."""
     return SetsFixture(tmp_path / "workspace", target, upload_part_bytes=1000)
-=======
-"""A workspace with some messages and a key, and keys for its backups."""
-
-from pathlib import Path
-
-import pyrage
-import pytest
-
-from tests.support.sets import Backups
-from tests.support.workspaces import Filled
 
 
 @pytest.fixture
@@ -82,4 +74,3 @@ def key(tmp_path: Path) -> AgeKey:
 @pytest.fixture
 def other_key(tmp_path: Path) -> AgeKey:
     return AgeKey(tmp_path / "other.txt")
->>>>>>> 3fd898c (backup: test that sets are complete, private and checked byte by byte)

@@ -123,15 +123,15 @@ def test_existing_files_are_never_replaced(backups: Backups, tmp_path: Path) -> 
 
 def test_only_chosen_files_are_written(backups: Backups, tmp_path: Path) -> None:
     manifest = backups.create()
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     unpack(
         backups.sets.path(manifest.name), manifest, tmp_path / "into", None,
         only=lambda file: file.kind == "secret",
-        tell=lambda name, done, total: told.append((name, done, total)),
+        tell=lambda name, done, total: reported.append((name, done, total)),
     )  # fmt: skip
     files = [path for path in (tmp_path / "into").rglob("*") if path.is_file()]
     assert {path.name for path in files} == {"token", "keypair.json"}
-    assert {name for name, done, total in told if done == total} == {
+    assert {name for name, done, total in reported if done == total} == {
         ".agentlip/token", ".agentlip/identity/keypair.json"
     }  # fmt: skip
 
