@@ -70,7 +70,7 @@ LAZY_COMMANDS = {
         "appliance.export.cli_report:app",
         "Reports from the results of Spark jobs: activity.",
     ),
-    "backup": ("appliance.backup.cli:app", "Backups of the whole workspace: create, list, show."),
+    "backup": ("appliance.backup.cli:app", "Backups: create, list, show, restore."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
 }

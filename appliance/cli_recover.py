@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import typer
 
 from appliance.cli_support import Session
+from appliance.kernel import swap
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import Invalid
@@ -22,6 +23,7 @@ def stopped_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
     """The workspace, locked. Raises HubRunning while an appliance runs in it."""
     datadir, clock = find_workspace(session.workspace), SystemClock()
     with WriterLock(datadir, random_id(), clock):
+        swap.settle(datadir)
         yield datadir, clock, Log(sys.stderr.buffer, level="error")
 
 

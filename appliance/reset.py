@@ -16,7 +16,7 @@ import msgspec
 from appliance.identity.files import read_view
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.wire import KeysDamaged, NoKeys
-from appliance.kernel import config
+from appliance.kernel import config, swap
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DIRECTORY, DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError
@@ -71,6 +71,7 @@ def stopped(datadir: DataDir) -> Iterator[None]:
     """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
     clock = SystemClock()
     with start_lock(datadir, clock), WriterLock(datadir, random_id(), clock):
+        swap.settle(datadir)
         yield
 
 

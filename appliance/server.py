@@ -23,7 +23,7 @@ import msgspec
 
 from appliance.app import Appliance
 from appliance.inbox.recover import recover as recover_inbox
-from appliance.kernel import config, manifest, readonly, schema
+from appliance.kernel import config, manifest, readonly, schema, swap
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -107,12 +107,14 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
     """Runs the server; returns the exit code."""
     datadir = DataDir(flags.workspace)
     manifest.check_names(flags.accept_loss)
+    clock = SystemClock()
+    settled = None if flags.check else swap.settle_if_stopped(datadir, clock)
     settings = read_settings(flags, datadir)
     if flags.check:
         return 0
-    clock = SystemClock()
     log = Log(level=settings.log.level, clock=clock)
     route_library_logs(log)
+    tell_settled(settled, log)
     instance_id = random_id()
     read_only = settings.store.read_only
     if read_only:
@@ -121,6 +123,8 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         schema.make_folders(datadir, [], [])
     with WriterLock(datadir, instance_id, clock) as lock:
         refuse_second_hub(datadir)
+        if not read_only:
+            tell_settled(swap.settle(datadir), log)
         if datadir.unread_settings_file.exists():
             log.warning(
                 "this settings file is ignored",
@@ -196,6 +200,14 @@ def damaged_outbox(datadir: DataDir, settings: OutboxSettings) -> dict[str, Stor
     except schema.StoreDamaged as error:
         return {"outbox": StoreSuspended("outbox", error)}
     return {}
+
+
+def tell_settled(settled: swap.Settled | None, log: Log) -> None:
+    if settled is not None:
+        log.warning(
+            "a restore was interrupted", outcome=settled.outcome, backup=settled.name,
+            kept_as=settled.keep_as,
+        )  # fmt: skip
 
 
 def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:

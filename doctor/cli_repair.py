@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.kernel import swap
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
@@ -67,6 +68,7 @@ class _Command:
         self.settings: DoctorSettings
         self.settings, self._off = settings_of(self.datadir)
         self.clock: Clock = SystemClock()
+        swap.settle_if_stopped(self.datadir, self.clock)
 
     def examine(
         self, checks: Sequence[Check], plan: Callable[[Any, Any], RepairOutline], again: str

@@ -12,7 +12,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import Session, note
 from appliance.export.settings import ExportSettings
-from appliance.kernel import config
+from appliance.kernel import config, swap
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import Invalid
@@ -42,6 +42,7 @@ def opened(session: Session) -> Opened:
     datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
     if not datadir.dir.is_dir():
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
+    swap.settle_if_stopped(datadir, SystemClock())
     section = config.load(BackupSection, datadir.settings_file, os.environ)
     sets = SetDirectory(datadir, section.backup)
     exports = datadir.workspace / section.export.export_dir

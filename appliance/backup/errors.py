@@ -145,3 +145,10 @@ class UploadPartial(TargetFailed):
     default_message = "some backups were copied, and some were not"
     default_hint = "agentlip backup targets; then: agentlip backup upload"
     exit_code = 24
+
+
+class RestoreRefused(Conflict, BackupError):
+    code = "RESTORE_REFUSED"
+    default_message = "this backup can't be restored here"
+    default_hint = "restore it into a new directory: agentlip backup restore NAME --into DIR --yes"
+    exit_code = 25

@@ -49,6 +49,8 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds_max: Seconds = 3600.0  # a backup or check that takes longer is stopped
     free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk
     sets_max: Positive = 1_000  # largest number of sets that are listed
+    restore_shown_max: Positive = 20  # ids of each kind that a plan of a restore shows
+    restore_listed_max: Positive = 100_000  # ids that a restore writes to its file of lost entries
     manifest_bytes_max: Positive = 16 * 1024 * 1024  # larger manifests are refused as damaged
     upload_attempts_max: Positive = 5  # attempts to send one part to a target
     upload_part_bytes: Positive = 8 * 1024 * 1024  # bytes of a file that are sent at once

@@ -89,6 +89,11 @@ def read(datadir: DataDir, mode: Mode = "ro") -> WorkspaceManifest:
     return both
 
 
+def value_in_record(datadir: DataDir, key: str, mode: Mode = "ro") -> str:
+    """A value of `meta` in the store that keeps the record; "" if it can't be read."""
+    return _meta(datadir.database(RECORD_STORE), key, mode)
+
+
 def remembered_at(database: Path) -> dict[str, str]:
     """The stores that the record beside a database names."""
     return _decode(read_small(database.with_name(FILE))).stores

@@ -27,6 +27,7 @@ IMPORTERS = {
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
     "sqlite3": [
         "appliance.kernel.*",
+        "appliance.backup.*",  # copies and compares whole files
         "appliance.*.writes",
         "appliance.hub.foreign_schema",
         "appliance.hub.fulltext",

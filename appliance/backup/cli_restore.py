@@ -1,0 +1,138 @@
+"""`agentlip backup restore`: what a restore would do, and the restore."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli_support import Session, common, note
+from appliance.kernel.errors import Invalid
+
+SetArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="A backup of the list, or the directory of one."),
+]
+LatestFlag = Annotated[bool, typer.Option("--latest", help="The newest backup that can be read.")]
+PlanFlag = Annotated[
+    bool, typer.Option("--plan", help="Only say what would be replaced, kept and lost.")
+]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
+IntoFlag = Annotated[
+    Path | None, typer.Option("--into", help="Restore into this new, empty directory.")
+]
+StoreFlag = Annotated[
+    list[str] | None, typer.Option("--store", help="Restore only this store; may be repeated.")
+]
+IdentityFlag = Annotated[
+    Path | None, typer.Option("--identity", help="File with the age secret key of the backup.")
+]
+LINES_OF_KIND = {
+    "lost": "lost",
+    "valid-again": "valid again",
+    "sent-again": "delivered again",
+}
+
+
+@common
+def restore(
+    session: Session,
+    name: SetArgument = None,
+    latest: LatestFlag = False,
+    plan: PlanFlag = False,
+    yes: YesFlag = False,
+    into: IntoFlag = None,
+    store: StoreFlag = None,
+    identity: IdentityFlag = None,
+) -> None:
+    """Put a backup in the place of the present state, or into a new directory.
+
+    Only while the appliance is stopped. The present state is backed up first, and the answer
+    names that backup. Rows that are newer than the restored backup are lost, and listed. Clients
+    notice a new epoch.
+
+    Example: agentlip backup restore --latest --plan
+    """
+    from appliance.backup import keys, restore_request
+
+    request = restore_request.of(session.workspace, name, latest, into, tuple(store or ()))
+    identities = keys.load(request.settings, identity)
+    if plan or not yes:
+        _tell_plan(session, request, identities, asked=plan)
+        return
+    _restore(session, request, identities)
+
+
+def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) -> None:
+    from appliance.backup import restore as verbs
+
+    planned = verbs.plan(request.job, identities, request.clock)
+    session.answer(planned, "\n".join(_plan_lines(planned)))
+    if not asked:
+        raise Invalid(
+            "nothing was changed: the present state would be replaced",
+            hint=f"agentlip backup restore {planned.name} --yes",
+        )
+
+
+def _restore(session: Session, request: Any, identities: Any) -> None:
+    from appliance.backup import restore as verbs
+
+    done = verbs.apply(request.job, request.sets, identities, request.clock)
+    lines = [*_notice_lines(done.plan), *_result_lines(done)]
+    session.answer(done, "\n".join(lines))
+    if not session.machine and done.plan.new_directory:
+        note("both directories have the same tokens and member key: don't run both")
+
+
+def _plan_lines(planned: Any) -> list[str]:
+    lines = [f"backup {planned.name} of {planned.cut_at} → {planned.workspace}"]
+    lines += [f"would replace {path}" for path in planned.replaced]
+    lines += [f"would remove {path}" for path in planned.removed]
+    lines += [f"would keep {path}" for path in planned.kept]
+    lines += [
+        f"the next start migrates {name}: {step}" for name, step in planned.migrations.items()
+    ]
+    if planned.new_epoch:
+        lines.append(
+            f"a new epoch follows {planned.old_epoch}; event ids continue at"
+            f" {planned.first_event_id}"
+        )
+    lines += _notice_lines(planned)
+    lines.append(f"needs {planned.bytes_needed:,} bytes; {planned.bytes_free:,} are free")
+    if planned.running:
+        lines.append("the appliance runs; stop it first: agentlipd down")
+    return lines
+
+
+def _notice_lines(planned: Any) -> list[str]:
+    lines = []
+    for each in planned.notices:
+        names = ", ".join(key if key == text else f"{key} ({text})" for key, text in each.first)
+        more = ", …" if each.count > len(each.first) else ""
+        lines.append(
+            f"{LINES_OF_KIND[each.kind]}: {each.count} {each.noun} in {each.store}: {names}{more}"
+        )
+    for store in planned.uncompared:
+        lines.append(f"the present {store} can't be read, so its losses are not known")
+    return lines
+
+
+def _result_lines(done: Any) -> list[str]:
+    planned, lines = done.plan, []
+    rows = sum(sum(tables.values()) for tables in done.rows.values())
+    lines.append(
+        f"restored {planned.name} of {planned.cut_at}: {len(done.rows)} stores with {rows} rows,"
+        " counted and equal to the backup"
+    )
+    if planned.epoch:
+        lines.append(
+            f"epoch {planned.old_epoch} → {planned.epoch}; event ids continue at"
+            f" {planned.first_event_id}"
+        )
+    if done.lost_file:
+        lines.append(f"the losses are listed in {done.lost_file}")
+    if done.kept_as:
+        lines.append(f"the state before was too damaged for a backup; its files: {done.kept_as}")
+    if done.safety:
+        lines.append(f"the state before is backup {done.safety}; to undo: {done.undo}")
+    return lines

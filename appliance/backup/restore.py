@@ -1,0 +1,278 @@
+"""Restores a set: `plan` says what would happen, `apply` does it as one change.
+
+Order of `apply`: check, unpack beside the present files, check again, back up the present state,
+commit, put in place, count. Until the commit the workspace is as it was; from then on every start
+completes the restore (`kernel/swap.py`).
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import msgspec
+
+from appliance.backup import keys, restore_job, restore_prepare
+from appliance.backup.create import create_set
+from appliance.backup.errors import BackupNotWritable, StoreNotCopied, VerificationFailed
+from appliance.backup.keys import Identities
+from appliance.backup.restore_job import RestoreJob, RestoreSelection
+from appliance.backup.restore_prepare import PreparedFiles, Rows
+from appliance.backup.restore_rules import Mode, Noticed
+from appliance.backup.sets import SetDirectory
+from appliance.backup.unpack import TellFile
+from appliance.kernel import schema, swap
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.datadir import STORES, DataDir, WriterLock
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ids import random_id
+from appliance.kernel.swap import SwapJournal, SwappedFile
+
+Reached = Callable[[str], None]
+
+
+class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restore would do, or did. Paths are relative to the workspace, sizes in bytes.
+
+    removed     files that are there now and not in the backup
+    migrations  stores that the next start migrates, as `3 → 5`
+    notices     what is lost, valid again and sent again, with the first ids of each
+    uncompared  stores whose present file can't be read, so what is lost of them is not known
+    epoch       the new epoch; "" if it stays, or is not chosen yet
+    """
+
+    name: str
+    cut_at: str
+    reason: str
+    workspace: str
+    new_directory: bool
+    running: bool
+    stores: tuple[str, ...]
+    replaced: tuple[str, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+    migrations: dict[str, str]
+    notices: tuple[Noticed, ...]
+    uncompared: tuple[str, ...]
+    new_epoch: bool
+    old_epoch: str
+    epoch: str
+    first_event_id: int
+    bytes_needed: int
+    bytes_free: int
+
+
+class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restore did. `rows`: counted after it, equal to what was unpacked.
+
+    safety     the backup of the state before; "" if there is none
+    kept_as    the folder with the files before, if they could not be backed up
+    lost_file  the list of what is lost; "" if nothing is
+    undo       the command that brings the state before back; "" if there is none
+    """
+
+    plan: RestorePlan
+    rows: Rows
+    safety: str
+    kept_as: str
+    lost_file: str
+    undo: str
+
+
+def plan(
+    job: RestoreJob, identities: Identities | None, clock: Clock, tell: TellFile | None = None
+) -> RestorePlan:
+    """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
+    is, and may be running. Raises what `apply` would raise before its commit."""
+    keys.check(job.set_path, job.manifest, identities)
+    running = not job.new and restore_job.is_running(job.target)
+    with tempfile.TemporaryDirectory(prefix="agentlip-restore-") as folder, _PlanLock(job) as mode:
+        job = msgspec.structs.replace(job, mode=mode)
+        restore_job.check(job)
+        selection = restore_job.select(job)
+        root = Path(folder) / "new"
+        root.mkdir(mode=0o700)
+        prepared = restore_prepare.prepare(
+            job, selection, root, identities, now_ms=clock.now_ms(), tell=tell
+        )
+    planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""))
+    return msgspec.structs.replace(planned, running=running)
+
+
+def apply(
+    job: RestoreJob,
+    sets: SetDirectory,
+    identities: Identities | None,
+    clock: Clock,
+    *,
+    tell: TellFile | None = None,
+    reached: Reached = swap.nothing,
+) -> RestoreResult:
+    """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
+    changed. `reached` is called after each step, for tests."""
+    keys.check(job.set_path, job.manifest, identities)
+    _make_target(job)
+    job = msgspec.structs.replace(job, mode="rw")
+    others = nullcontext() if job.new else sets.only_writer()
+    with WriterLock(job.target, random_id(), clock), others:
+        swap.settle(job.target)
+        restore_job.check(job)
+        selection = restore_job.select(job)
+        _check_space(job, selection)
+        try:
+            prepared = restore_prepare.prepare(
+                job,
+                selection,
+                swap.new_folder(job.target),
+                identities,
+                now_ms=clock.now_ms(),
+                tell=tell,
+                reached=reached,
+            )
+            planned = _plan(job, selection, prepared)
+            safety, kept_as = _safety_copy(job, sets, clock, tell)
+            reached("safety copy made")
+        except BaseException:
+            swap.abandon(job.target)
+            raise
+        journal = _journal(job, selection, prepared, safety, kept_as, clock)
+        _swap(job.target, journal, reached)
+        _count(job, prepared, safety)
+        swap.finish(job.target, reached)
+    return _result(job, planned, prepared, safety, kept_as)
+
+
+class _PlanLock:
+    """Locks a stopped workspace while a plan reads it: then nothing is left beside its stores."""
+
+    def __init__(self, job: RestoreJob) -> None:
+        self._lock = None if job.new else WriterLock(job.target, "plan")
+
+    def __enter__(self) -> Mode:
+        try:
+            if self._lock is not None:
+                self._lock.acquire()
+        except ApplianceError:  # it runs, or the directory is read-only
+            self._lock = None
+            return "ro"
+        return "rw"
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _make_target(job: RestoreJob) -> None:
+    """A new directory gets its folders, once it is known that nothing is in it."""
+    if job.new:
+        restore_job.check(job)
+        (job.target.dir / "locks").mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _check_space(job: RestoreJob, selection: RestoreSelection) -> None:
+    needed, free = restore_job.bytes_needed(job, selection), restore_job.bytes_free(job.target)
+    if needed > free:
+        raise BackupNotWritable(
+            f"the restore needs {needed:,} bytes, {free:,} are free",
+            details={"bytes_needed": needed, "bytes_free": free},
+            hint=f"free space: df -h {job.target.workspace}; or restore elsewhere: --into DIR",
+        )
+
+
+def _safety_copy(
+    job: RestoreJob, sets: SetDirectory, clock: Clock, tell: TellFile | None
+) -> tuple[str, str]:
+    """The name of a backup of the present state; or, if the stores are too damaged for one, the
+    name of the folder that will keep their files."""
+    if job.new or not any(job.target.database(store).exists() for store in STORES):
+        return "", ""
+    try:
+        made = create_set(
+            job.target, sets, job.settings, reason="before-restore", clock=clock, tell=tell
+        )
+    except StoreNotCopied:
+        stamp = iso(clock.now_ms())[:19].replace("-", "").replace(":", "")
+        return "", f"replaced-{stamp}Z"
+    return made.name, ""
+
+
+def _journal(
+    job: RestoreJob,
+    selection: RestoreSelection,
+    prepared: PreparedFiles,
+    safety: str,
+    kept_as: str,
+    clock: Clock,
+) -> SwapJournal:
+    files = [SwappedFile(path) for path in prepared.paths]
+    files += [SwappedFile(path, new=False) for path in selection.removed]
+    return SwapJournal(
+        state="unpacked",
+        began_at=iso(clock.now_ms()),
+        name=job.manifest.name,
+        epoch=prepared.epoch,
+        safety=safety,
+        keep_as=kept_as,
+        files=tuple(files),
+    )
+
+
+def _swap(target: DataDir, journal: SwapJournal, reached: Reached) -> None:
+    try:
+        swap.commit(target, journal, reached)
+    except ApplianceError:
+        if (written := swap.read(target)) is None or written.state == "unpacked":
+            swap.settle(target)
+        raise
+    schema.make_folders(target, [], [])
+
+
+def _count(job: RestoreJob, prepared: PreparedFiles, safety: str) -> None:
+    """Success is claimed only for rows that are there."""
+    hint = f"agentlip backup restore {safety} --yes" if safety else None
+    try:
+        counted = restore_prepare.count_in(job.target, prepared.rows)
+    except sqlite3.Error as error:
+        raise VerificationFailed(f"a restored store can't be read: {error}", hint=hint) from error
+    if counted != prepared.rows:
+        raise VerificationFailed("the restored stores have other rows than the backup", hint=hint)
+
+
+def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles) -> RestorePlan:
+    there = [path for path in prepared.paths if (job.target.workspace / path).exists()]
+    return RestorePlan(
+        name=job.manifest.name,
+        cut_at=job.manifest.cut_at,
+        reason=job.manifest.reason,
+        workspace=str(job.target.workspace),
+        new_directory=job.new,
+        running=False,
+        stores=job.chosen,
+        replaced=tuple(there),
+        removed=selection.removed,
+        kept=selection.kept,
+        migrations=restore_job.pending(job),
+        notices=prepared.notices,
+        uncompared=prepared.uncompared,
+        new_epoch=job.new_epoch,
+        old_epoch=prepared.old_epoch,
+        epoch=prepared.epoch,
+        first_event_id=prepared.first_event_id,
+        bytes_needed=restore_job.bytes_needed(job, selection),
+        bytes_free=restore_job.bytes_free(job.target),
+    )
+
+
+def _result(
+    job: RestoreJob, planned: RestorePlan, prepared: PreparedFiles, safety: str, kept_as: str
+) -> RestoreResult:
+    partial = "".join(f" --store {store}" for store in job.stores)
+    return RestoreResult(
+        plan=planned,
+        rows=prepared.rows,
+        safety=safety,
+        kept_as=f"{job.target.dir.name}/backups/{kept_as}" if kept_as else "",
+        lost_file=prepared.lost_file,
+        undo=f"agentlip backup restore {safety}{partial} --yes" if safety else "",
+    )

@@ -1,0 +1,231 @@
+"""A restore before it begins: which files it replaces, and what forbids it. Only reads."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from appliance.backup.errors import RestoreRefused, SetDamaged, VersionRefused
+from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.settings import BackupSettings
+from appliance.kernel import epochs, manifest, migration
+from appliance.kernel.datadir import STORES, DataDir, read_lock
+from appliance.kernel.epochs import Epoch
+from appliance.kernel.errors import Invalid
+from appliance.kernel.store_declaration import DECLARATIONS
+
+_DIRECTORY = ".agentlip"
+_OWNED = (f"{_DIRECTORY}/token", f"{_DIRECTORY}/{manifest.FILE}")
+_IDENTITY = f"{_DIRECTORY}/identity"
+HISTORY_STORES = frozenset(
+    store for store, each in DECLARATIONS.items() if each.keeps_record or each.numbers_events
+)
+"""Stores whose restore begins a new epoch."""
+
+
+class RestoreJob(msgspec.Struct, frozen=True):
+    """What is restored, and where to.
+
+    stores  only these; none: everything
+    new     the target is a new directory, so nothing is replaced
+    mode    how present stores are opened: `rw` with the writer lock held, which leaves nothing
+            beside them; otherwise `ro`
+    """
+
+    set_path: Path
+    manifest: SetManifest
+    target: DataDir
+    settings: BackupSettings
+    stores: tuple[str, ...] = ()
+    new: bool = False
+    mode: Literal["ro", "rw"] = "ro"
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The stores that are restored."""
+        return tuple(
+            name for name in self.manifest.stores if not self.stores or name in self.stores
+        )
+
+    @property
+    def new_epoch(self) -> bool:
+        return self.new or bool(HISTORY_STORES & set(self.chosen))
+
+    def path_of(self, store: str) -> str:
+        """The file of a store, relative to the workspace."""
+        return f"{_DIRECTORY}/{self.target.database(store).name}"
+
+
+class RestoreSelection(msgspec.Struct, frozen=True):
+    """Paths relative to the workspace. `removed`: there now, and not in the backup."""
+
+    files: tuple[SetFile, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def check(job: RestoreJob) -> None:
+    """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
+    SetDamaged or Invalid."""
+    _check_stores(job)
+    for store in job.chosen:
+        _check_schema(job, store)
+    _check_files(job)
+    if job.new:
+        _check_new(job.target)
+    else:
+        _check_workspace(job)
+        _check_epoch(job)
+
+
+def select(job: RestoreJob) -> RestoreSelection:
+    """The files to unpack, the present ones to remove, and what stays."""
+    if job.stores:
+        wanted = {job.path_of(store) for store in job.chosen}
+        files = [file for file in job.manifest.files if file.path in wanted]
+        others = [store for store in STORES if store not in job.chosen]
+        kept = [job.path_of(s) for s in others if job.target.database(s).exists()]
+        return RestoreSelection(tuple(files), (), (*kept, "token, identity, settings"))
+    exports = _kept_exports(job)
+    files = [file for file in job.manifest.files if file.kind != "export" or not exports]
+    present = {path for path in _owned(job.target) if (job.target.workspace / path).exists()}
+    removed = sorted(present - {file.path for file in files})
+    kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *exports]
+    if not any(file.kind == "settings" for file in files) and job.target.settings_file.exists():
+        kept.append(job.target.settings_file.name)
+    return RestoreSelection(tuple(files), tuple(removed), () if job.new else tuple(kept))
+
+
+def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
+    """For the new files beside the present ones, and for a backup of those."""
+    present = [job.target.database(store) for store in STORES]
+    safety = 0 if job.new else sum(path.stat().st_size for path in present if path.exists())
+    return sum(file.bytes for file in selection.files) + safety + job.settings.free_bytes_min
+
+
+def bytes_free(target: DataDir) -> int:
+    folder = target.dir
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def known_epochs(job: RestoreJob) -> tuple[Epoch, ...]:
+    """The epochs of the workspace before the restore."""
+    return () if job.new else epochs.read(job.target)
+
+
+def present_epoch(job: RestoreJob) -> str:
+    """The epoch of the workspace before the restore; "" if it can't be read."""
+    return "" if job.new else manifest.value_in_record(job.target, epochs.KEY, job.mode)
+
+
+def is_running(target: DataDir) -> bool:
+    return read_lock(target).held
+
+
+def pending(job: RestoreJob) -> dict[str, str]:
+    """Stores that the next start migrates: `3 → 5` by store."""
+    steps = {}
+    for store in job.chosen:
+        own, newest = job.manifest.stores[store].schema, migration.load(store)[-1].number
+        if own < newest:
+            steps[store] = f"{own} → {newest}"
+    return steps
+
+
+def _check_stores(job: RestoreJob) -> None:
+    unknown = [store for store in job.stores if store not in STORES]
+    if unknown:
+        raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(STORES)}")
+    missing = [store for store in job.stores if store not in job.manifest.stores]
+    if missing:
+        raise Invalid(
+            f"the backup has no store {missing[0]}",
+            hint=f"use one of: {', '.join(job.manifest.stores)}",
+        )
+    newer = [store for store in job.manifest.stores if store not in STORES]
+    if newer:
+        raise VersionRefused(f"the backup has the store {newer[0]}, which this version lacks")
+
+
+def _check_schema(job: RestoreJob, store: str) -> None:
+    own, newest = job.manifest.stores[store].schema, migration.load(store)[-1].number
+    if own > newest:
+        raise VersionRefused(
+            f"{store} has schema {own} in the backup; this version {newest} at most",
+            details={"store": store, "schema": own, "schema_max": newest},
+            hint=f"install agentlip {job.manifest.app_version} or later",
+        )
+
+
+def _check_files(job: RestoreJob) -> None:
+    listed = {file.path for file in job.manifest.files}
+    for store in job.chosen:
+        if job.path_of(store) not in listed:
+            raise SetDamaged(f"the backup lacks the file of the store {store}")
+    for file in job.manifest.files:
+        path = job.set_path / file.name
+        size = path.stat().st_size if path.is_file() else None
+        if size != file.stored_bytes:
+            how = "is missing" if size is None else f"has {size} bytes of {file.stored_bytes}"
+            raise SetDamaged(f"{file.name} {how}")
+
+
+def _check_new(target: DataDir) -> None:
+    if not target.workspace.exists():
+        return
+    if not target.workspace.is_dir():
+        raise RestoreRefused(f"{target.workspace} is not a directory")
+    inside = [path.name for path in target.workspace.iterdir() if path.name != _DIRECTORY]
+    inside += [
+        path.name
+        for path in (target.dir.iterdir() if target.dir.is_dir() else ())
+        if path.name not in ("locks", "restore", "restore.json")
+    ]
+    if inside:
+        raise RestoreRefused(
+            f"{target.workspace} is not empty: {', '.join(sorted(inside)[:5])}",
+            hint="name a new directory: agentlip backup restore NAME --into DIR --yes",
+        )
+
+
+def _check_workspace(job: RestoreJob) -> None:
+    """The ids of the stores are those of this workspace, or their loss was accepted."""
+    record = manifest.read(job.target, job.mode)
+    for store in job.chosen:
+        recorded, theirs = record.stores.get(store, ""), job.manifest.stores[store].store_id
+        if recorded and theirs and recorded != theirs and store not in record.lost:
+            raise RestoreRefused(
+                f"the backup is of another workspace: its store {store} has the id {theirs}, here"
+                f" it has {recorded}",
+                details={"store": store, "theirs": theirs, "ours": recorded},
+            )
+
+
+def _check_epoch(job: RestoreJob) -> None:
+    """A set of a history that this workspace never had is of a copy that went its own way."""
+    ours = present_epoch(job)
+    known = {each.epoch for each in known_epochs(job)} | {ours}
+    lost = manifest.read(job.target, job.mode).lost
+    if ours and job.manifest.epoch not in known and not lost:
+        raise RestoreRefused(
+            f"the backup is of the epoch {job.manifest.epoch}, which this workspace never had: it"
+            " was made in a copy of the workspace",
+            details={"theirs": job.manifest.epoch, "ours": sorted(known)},
+        )
+
+
+def _owned(target: DataDir) -> list[str]:
+    identity = target.workspace / _IDENTITY
+    keys = [f"{_IDENTITY}/{path.name}" for path in identity.glob("*") if path.is_file()]
+    stores = [f"{_DIRECTORY}/{target.database(store).name}" for store in STORES]
+    return [*stores, *_OWNED, *keys]
+
+
+def _kept_exports(job: RestoreJob) -> Sequence[str]:
+    """Exported segments are never changed, and the present ones may be newer: they stay."""
+    folders = {str(Path(f.path).parents[-2]) for f in job.manifest.files if f.kind == "export"}
+    return sorted(name for name in folders if any((job.target.workspace / name).glob("*")))

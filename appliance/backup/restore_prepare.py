@@ -1,0 +1,293 @@
+"""Makes the new files of a restore in a folder: unpacked, checked, with the rules of each store.
+
+The folder has the layout of a workspace. Nothing outside of it is written.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+import msgspec
+
+from appliance.backup import restore_job, restore_rules, small_files, store_copy
+from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
+from appliance.backup.keys import Identities
+from appliance.backup.restore_job import RestoreJob, RestoreSelection
+from appliance.backup.restore_rules import Noticed
+from appliance.backup.sets import write_private, writing
+from appliance.backup.unpack import TellFile, unpack
+from appliance.kernel import epochs, manifest, meta, schema
+from appliance.kernel.clock import iso
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.epochs import Epoch
+from appliance.kernel.ids import random_id
+from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_errors import sqlite_name
+
+_BUSY_SECONDS = 5.0
+Rows = dict[str, dict[str, int]]
+
+
+class PreparedFiles(msgspec.Struct, frozen=True):
+    """The new files, ready to be put in place.
+
+    paths     relative to the workspace
+    rows      of each table of each store, after the rules
+    epoch     the new epoch; "" if it stays
+    lost_file  where the entries are listed that are lost, relative to the workspace; "" if none
+    """
+
+    paths: tuple[str, ...]
+    rows: Rows
+    notices: tuple[Noticed, ...]
+    uncompared: tuple[str, ...]
+    old_epoch: str
+    epoch: str
+    first_event_id: int
+    lost_file: str
+
+
+class _Preparation:
+    def __init__(self, job: RestoreJob, folder: Path, now_ms: int) -> None:
+        self.job = job
+        self.new = DataDir(folder)
+        self.now_ms = now_ms
+        self.rows: Rows = {}
+        self.notices: list[Noticed] = []
+        self.uncompared: list[str] = []
+        self.paths: list[str] = []
+
+
+def prepare(
+    job: RestoreJob,
+    selection: RestoreSelection,
+    folder: Path,
+    identities: Identities | None,
+    *,
+    now_ms: int,
+    tell: TellFile | None = None,
+    reached: Callable[[str], None] = lambda _: None,
+) -> PreparedFiles:
+    """Raises SetDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
+    BackupNotWritable."""
+    wanted = {file.path for file in selection.files}
+    unpack(
+        job.set_path,
+        job.manifest,
+        folder,
+        identities,
+        only=lambda file: file.path in wanted,
+        tell=tell,
+    )
+    reached("files unpacked")
+    made = _Preparation(job, folder, now_ms)
+    made.paths += sorted(wanted)
+    with writing(), _as_errors():
+        for store in job.chosen:
+            _check_store(made, store)
+        _check_references(made)
+        listed, highest = _apply_rules(made)
+        reached("rules applied")
+        epoch, first = _begin_epoch(made, highest)
+        lost_file = _write_lost(made, listed)
+    reached("prepared")
+    return PreparedFiles(
+        paths=tuple(made.paths),
+        rows=made.rows,
+        notices=tuple(made.notices),
+        uncompared=tuple(made.uncompared),
+        old_epoch=restore_job.present_epoch(job) or job.manifest.epoch,
+        epoch=epoch,
+        first_event_id=first,
+        lost_file=lost_file,
+    )
+
+
+def count_in(target: DataDir, stores: Mapping[str, object]) -> Rows:
+    """The rows of each table of each of these stores, as they are on the disk now."""
+    rows: Rows = {}
+    for store in stores:
+        uri = f"{target.database(store).absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+            rows[store] = row_counts(connection)
+    return rows
+
+
+def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """The number of rows of each table that a manifest counts."""
+    counts = {}
+    for table in store_copy.tables(connection):
+        counts[table] = int(connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])
+    return counts
+
+
+def _check_store(made: _Preparation, store: str) -> None:
+    """The copy has the rows that the manifest counted, and a schema that this version opens."""
+    facts = made.job.manifest.stores[store]
+    with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
+        state = schema.state(connection, store)
+        if state.too_new:
+            raise VersionRefused(f"{store} needs a newer version: its schema is {state.schema}")
+        rows = row_counts(connection)
+    wrong = [table for table, count in facts.rows.items() if rows.get(table) != count]
+    if wrong or rows.keys() != facts.rows.keys():
+        table = (wrong or sorted(rows.keys() ^ facts.rows.keys()))[0]
+        raise VerificationFailed(
+            f"{store}.{table} has {rows.get(table)} rows; the manifest counted"
+            f" {facts.rows.get(table)}",
+            details={"store": store, "table": table},
+        )
+
+
+def _check_references(made: _Preparation) -> None:
+    job = made.job
+    if not job.stores:
+        return
+    before = {store: job.target.database(store) for store in STORES}
+    after = before | {store: made.new.database(store) for store in job.chosen}
+    restore_rules.check_references(after, before)
+    ours = small_files.identity_of(small_files.read_all(job.target))
+    if ours != job.manifest.identity:
+        named = [store for store in job.chosen if declaration_of(store).restore.names_member_key]
+        if named:
+            raise RestoreRefused(
+                f"the member key was replaced since the backup, and {named[0]} names it",
+                hint=f"restore everything: agentlip backup restore {job.manifest.name} --plan",
+            )
+
+
+def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]]], int]:
+    """The entries of the notices for the file of lost entries, and the highest event id."""
+    job, settings = made.job, made.job.settings
+    listed: dict[Noticed, list[tuple[str, str]]] = {}
+    lists = (restore_job.known_epochs(job), _epochs_in_set(made))
+    highest = 0
+    for store in job.chosen:
+        numbered = declaration_of(store).numbers_events
+        floor = max(job.manifest.last_event_id, *map(epochs.highest, lists)) if numbered else 0
+        present = Path("/nonexistent") if job.new else job.target.database(store)
+        with restore_rules.opened(
+            made.new.database(store), present, store, made.job.mode
+        ) as restored:
+            if not restored.present and not job.new:
+                made.uncompared.append(store)
+            for notice in _noticed(made, restored, settings.restore_shown_max):
+                left = settings.restore_listed_max - sum(map(len, listed.values()))
+                listed[notice] = list(restored.all_of(notice, left)) if left else []
+            given_out = restored.apply(made.now_ms, floor)
+            highest = given_out if numbered else highest
+            made.rows[store] = row_counts(restored.connection)
+    return listed, highest
+
+
+def _noticed(
+    made: _Preparation, restored: restore_rules.RestoredStore, limit: int
+) -> Iterator[Noticed]:
+    try:
+        for notice in restored.notices(limit):
+            made.notices.append(notice)
+            yield notice
+    except sqlite3.DatabaseError:  # the file before is damaged
+        made.uncompared.append(restored.store)
+
+
+def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
+    """Writes the new epoch into the store that keeps it, and the list of epochs."""
+    job = made.job
+    if not job.new_epoch:
+        return "", 0
+    record = manifest.RECORD_STORE
+    if record not in job.chosen:
+        _copy_record_store(made)
+        highest = highest or epochs.highest(restore_job.known_epochs(job))
+    events_raised = any(declaration_of(store).numbers_events for store in job.chosen)
+    if not events_raised:
+        highest = max(_present_events(job), job.manifest.last_event_id)
+    epoch = random_id()
+    with closing(sqlite3.connect(made.new.database(record))) as connection:
+        connection.execute(meta.SET, (epochs.KEY, epoch))
+        connection.commit()
+    first = highest + (epochs.JUMP if events_raised else 0) + 1
+    before = epochs.merged(_epochs_in_set(made), restore_job.known_epochs(job))
+    before = before or (Epoch(job.manifest.epoch),)
+    begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
+    path = f"{made.new.dir.name}/{epochs.FILE}"
+    write_private(
+        made.new.workspace / path, epochs.encode(epochs.merged(before, (begun,))).encode()
+    )
+    if path not in made.paths:
+        made.paths.append(path)
+    return epoch, first
+
+
+def _copy_record_store(made: _Preparation) -> None:
+    """The present store with the epoch is changed in a copy, so that the swap stays one change."""
+    record, job = manifest.RECORD_STORE, made.job
+    present = job.target.database(record)
+    if not restore_rules.is_readable(present, made.job.mode):
+        raise RestoreRefused(
+            f"the present store {record} can't be read, and the new epoch belongs there",
+            hint=f"restore it too: --store {record}",
+        )
+    file = made.new.database(record)
+    file.touch(mode=0o600)
+    uri = f"{present.absolute().as_uri()}?mode={made.job.mode}"
+    with (
+        closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as source,
+        closing(sqlite3.connect(file)) as copy,
+    ):
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    made.paths.append(job.path_of(record))
+
+
+def _present_events(job: RestoreJob) -> int:
+    """The highest event id that the present stores gave out."""
+    numbers = [epochs.highest(restore_job.known_epochs(job))]
+    for store in STORES:
+        path = job.target.database(store)
+        if not job.new and declaration_of(store).numbers_events and path.exists():
+            uri = f"{path.absolute().as_uri()}?mode={job.mode}"
+            with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
+                numbers += [row[0] for row in connection.execute("SELECT seq FROM sqlite_sequence")]
+    return max(numbers)
+
+
+def _epochs_in_set(made: _Preparation) -> tuple[Epoch, ...]:
+    return epochs.read(made.new)
+
+
+def _write_lost(made: _Preparation, listed: Mapping[Noticed, list[tuple[str, str]]]) -> str:
+    if not listed:
+        return ""
+    name = made.job.manifest.name
+    path = f"{made.new.dir.name}/backups/lost-{name}.jsonl"
+    number = 1
+    while (made.job.target.workspace / path).exists():
+        number += 1
+        path = f"{made.new.dir.name}/backups/lost-{name}-{number}.jsonl"
+    lines = [
+        {"store": n.store, "kind": n.kind, "noun": n.noun, "id": key, "text": text}
+        for n, entries in listed.items()
+        for key, text in entries
+    ]
+    file = made.new.workspace / path
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    write_private(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    made.paths.append(path)
+    return path
+
+
+class _as_errors:
+    """A full disk during a statement is an OSError for `writing`."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        del kind, trace
+        if isinstance(error, sqlite3.Error) and sqlite_name(error).startswith(
+            ("SQLITE_FULL", "SQLITE_IOERR")
+        ):
+            raise OSError(28, "No space left on device") from error

@@ -1,0 +1,94 @@
+"""What a command asks for: which set, from where, and where to."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.backup.errors import SetNotFound
+from appliance.backup.restore_job import RestoreJob
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.kernel import config
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import DataDir, WorkspaceNotFound, discover
+from appliance.kernel.errors import Invalid
+
+
+class RestoreSection(msgspec.Struct, frozen=True):
+    """The section of agentlip.toml that a restore reads."""
+
+    backup: BackupSettings = BackupSettings()
+
+
+class RestoreRequest(NamedTuple):
+    """`sets`: those of the target, which get the backup of its state before."""
+
+    job: RestoreJob
+    sets: SetDirectory
+    settings: BackupSettings
+    clock: Clock
+
+
+def of(
+    workspace: Path | None,
+    name: str | None,
+    latest: bool,
+    into: Path | None,
+    stores: tuple[str, ...],
+) -> RestoreRequest:
+    """Raises SetNotFound, SetDamaged, WorkspaceNotFound or Invalid."""
+    if latest == (name is not None):
+        raise Invalid(
+            "name one backup, or take the newest",
+            hint="agentlip backup list; agentlip backup restore --latest --plan",
+        )
+    if into is not None and stores:
+        raise Invalid("--store replaces stores of this workspace; a new directory gets all")
+    if name is not None and os.sep in name:
+        folder = Path(name).expanduser().resolve()
+        here = None if into is not None else _workspace(workspace)
+    else:
+        here = _workspace(workspace)
+        sets = SetDirectory(here, _settings(here))
+        folder = sets.path(sets.newest() if name is None else name)
+    settings = BackupSettings() if here is None else _settings(here)
+    manifest = _beside(folder, settings).read(folder.name)
+    target = DataDir(into.expanduser().resolve()) if into is not None else here
+    assert target is not None
+    job = RestoreJob(folder, manifest, target, settings, stores, into is not None)
+    return RestoreRequest(job, SetDirectory(target, settings), settings, SystemClock())
+
+
+def _beside(folder: Path, settings: BackupSettings) -> SetDirectory:
+    """The directory of sets that contains `folder`, wherever it is."""
+    if not folder.is_dir():
+        raise SetNotFound(f"there is no directory {folder}")
+    sets = SetDirectory(DataDir(folder.parent), settings)
+    sets.root = folder.parent
+    return sets
+
+
+def _workspace(given: Path | None) -> DataDir:
+    """Also one whose stores are lost: that is what a restore is for."""
+    if given is not None:
+        datadir = DataDir(given.expanduser().resolve())
+        if datadir.dir.is_dir():
+            return datadir
+        raise WorkspaceNotFound(
+            f"no workspace in {datadir.workspace}",
+            hint="restore into a new directory: agentlip backup restore SET --into DIR --yes",
+        )
+    try:
+        return discover(Path.cwd())
+    except WorkspaceNotFound:
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / ".agentlip" / "stores.json").is_file():
+                return DataDir(folder)
+        raise
+
+
+def _settings(datadir: DataDir) -> BackupSettings:
+    return config.load(RestoreSection, datadir.settings_file, os.environ).backup

@@ -1,0 +1,70 @@
+"""The epochs of a workspace: a list in `.agentlip/epochs.json` that only grows.
+
+An epoch is a random id in the table `meta` of the store that keeps the record. Every restore begins
+a new one. Its event ids continue JUMP above the highest id that was ever given out, so an id means
+the same event in all epochs. The file is outside of the stores, because a restore replaces those.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from appliance.kernel.datadir import DataDir
+
+FILE = "epochs.json"
+KEY = "epoch"
+JUMP = 2**32
+_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """An epoch that began with a restore, or the first one of the workspace.
+
+    since           when it began; "" for the first
+    restored        the name of the backup; "" for the first
+    first_event_id  ids from here on were given out in this epoch
+    highest_before  the highest id given out before
+    """
+
+    epoch: str
+    since: str = ""
+    restored: str = ""
+    first_event_id: int = 1
+    highest_before: int = 0
+
+
+class EpochList(msgspec.Struct, frozen=True):
+    version: int = 1
+    epochs: tuple[Epoch, ...] = ()
+
+
+def read(datadir: DataDir) -> tuple[Epoch, ...]:
+    """The epochs in their order; none if nothing was ever restored or the file can't be read."""
+    try:
+        with (datadir.dir / FILE).open("rb") as file:
+            return decode(file.read(_BYTES_MAX))
+    except OSError:
+        return ()
+
+
+def decode(text: bytes) -> tuple[Epoch, ...]:
+    try:
+        return msgspec.json.decode(text, type=EpochList).epochs
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+
+
+def encode(epochs: Iterable[Epoch]) -> str:
+    text = msgspec.json.encode(EpochList(epochs=tuple(epochs)))
+    return msgspec.json.format(text, indent=2).decode() + "\n"
+
+
+def merged(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
+    """All epochs of several lists, each once, in the order of their first ids."""
+    by_id = {each.epoch: each for epochs in lists for each in epochs}
+    return tuple(sorted(by_id.values(), key=lambda each: each.first_event_id))
+
+
+def highest(epochs: Iterable[Epoch]) -> int:
+    """An id that is not below any that was given out before the newest of these epochs began."""
+    return max((max(each.first_event_id - 1, each.highest_before) for each in epochs), default=0)

@@ -1,0 +1,243 @@
+"""Replaces many files of a workspace as one change, which a kill or a power failure can't halve.
+
+    unpacked ──▶ committed ──▶ files renamed ──▶ done ──▶ no journal
+
+New files are complete below `.agentlip/restore/new` before the journal is committed. A process that
+finds a journal settles it: before `committed` the new files are removed, from then on the renames
+are continued, which needs no space. The files that were replaced stay below `.agentlip/restore/old`
+until the end. Call everything here with the writer lock held,
+except `settle_if_stopped`.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import (
+    BESIDE,
+    DataDir,
+    HubRunning,
+    WriterLock,
+    not_writable,
+    sync_directory,
+)
+from appliance.kernel.errors import Conflict
+from appliance.kernel.ids import random_id
+
+FILE = "restore.json"
+FOLDER = "restore"
+_BESIDE = (*BESIDE, ".suspect")
+_JOURNAL_BYTES_MAX = 64 * 1024 * 1024
+Reached = Callable[[str], None]
+
+
+class SwapUnreadable(Conflict):
+    code = "RESTORE_UNREADABLE"
+    default_message = "a restore was interrupted, and its journal can't be read"
+    default_hint = (
+        "restore again into a new directory: agentlip backup restore --latest --into DIR --yes"
+    )
+
+
+class SwappedFile(msgspec.Struct, frozen=True):
+    """A file by its path relative to the workspace. `new`: it is replaced; else only removed."""
+
+    path: str
+    new: bool = True
+
+
+class SwapJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """`.agentlip/restore.json`. `keep_as`: the folder in `.agentlip/backups` that gets the replaced
+    files; "" removes them. `name`, `epoch`, `safety`: for people who read the file."""
+
+    version: int = 1
+    state: Literal["unpacked", "committed", "done"]
+    began_at: str
+    name: str = ""
+    epoch: str = ""
+    safety: str = ""
+    keep_as: str = ""
+    files: tuple[SwappedFile, ...] = ()
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How an interrupted restore ended: as if it had not begun, or completely."""
+
+    outcome: Literal["undone", "completed"]
+    name: str
+    keep_as: str = ""
+
+
+def nothing(_step: str) -> None:
+    """No step is of interest."""
+
+
+def new_folder(datadir: DataDir) -> Path:
+    """An empty folder for the new files, which has the layout of a workspace."""
+    root = datadir.dir / FOLDER
+    try:
+        shutil.rmtree(root, ignore_errors=True)
+        for folder in (root, root / "new", root / "old"):
+            folder.mkdir(mode=0o700)
+        sync_directory(root)
+        sync_directory(datadir.dir)
+    except OSError as error:
+        raise not_writable(error) from error
+    return root / "new"
+
+
+def is_pending(datadir: DataDir) -> bool:
+    """Whether an interrupted restore waits. Needs no lock."""
+    return (datadir.dir / FILE).exists() or (datadir.dir / FOLDER).exists()
+
+
+def commit(datadir: DataDir, journal: SwapJournal, reached: Reached = nothing) -> None:
+    """Puts the new files in place. Raises before the commit point only, but for a lost disk."""
+    _write(datadir, msgspec.structs.replace(journal, state="unpacked"))
+    reached("unpacked")
+    committed = msgspec.structs.replace(journal, state="committed")
+    _write(datadir, committed)
+    reached("committed")
+    _forward(datadir, committed, reached)
+
+
+def finish(datadir: DataDir, reached: Reached = nothing) -> None:
+    """After `commit`: removes or keeps the replaced files, and removes the journal."""
+    journal = read(datadir)
+    if journal is not None:
+        _finish(datadir, journal, reached)
+
+
+def abandon(datadir: DataDir) -> None:
+    """Removes the new files. Call before `commit`."""
+    shutil.rmtree(datadir.dir / FOLDER, ignore_errors=True)
+
+
+def settle(datadir: DataDir, reached: Reached = nothing) -> Settled | None:
+    """Undoes or completes an interrupted restore; None if there is none."""
+    if not is_pending(datadir):
+        return None
+    journal = read(datadir)
+    if journal is None or journal.state == "unpacked":
+        abandon(datadir)
+        (datadir.dir / FILE).unlink(missing_ok=True)
+        return Settled("undone", journal.name if journal else "")
+    if journal.state == "committed":
+        _forward(datadir, journal, reached)
+    _finish(datadir, journal, reached)
+    return Settled("completed", journal.name, journal.keep_as)
+
+
+def settle_if_stopped(datadir: DataDir, clock: Clock) -> Settled | None:
+    """`settle` with the lock, unless a process holds it: that one has settled, or is restoring."""
+    if not is_pending(datadir):
+        return None
+    try:
+        with WriterLock(datadir, random_id(), clock):
+            return settle(datadir)
+    except HubRunning:
+        return None
+
+
+def read(datadir: DataDir) -> SwapJournal | None:
+    """The journal; None if there is none. Raises SwapUnreadable."""
+    try:
+        with (datadir.dir / FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(_JOURNAL_BYTES_MAX), type=SwapJournal)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SwapUnreadable(f"{FILE} can't be read: {error}") from None
+
+
+def _forward(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
+    new, old = datadir.dir / FOLDER / "new", datadir.dir / FOLDER / "old"
+    try:
+        for file in journal.files:
+            present = datadir.workspace / file.path
+            if file.new and not (new / file.path).exists():
+                continue  # it is in its place
+            _put_aside(present, old / file.path, reached)
+            if file.new:
+                _make_folders(present.parent)
+                _move(new / file.path, present)
+                sync_directory(present.parent)
+                reached(f"replaced {file.path}")
+    except OSError as error:
+        raise not_writable(error) from error
+
+
+def _put_aside(present: Path, old: Path, reached: Reached) -> None:
+    """First what belongs to a database: a log must not be applied to the file that replaces it."""
+    moved = False
+    for suffix in (*_BESIDE, ""):
+        source = present.with_name(present.name + suffix)
+        if source.exists() or source.is_symlink():
+            _make_folders(old.parent)
+            _move(source, old.with_name(old.name + suffix))
+            moved = True
+            reached(f"put aside {source.name}")
+    if moved:
+        sync_directory(present.parent)
+
+
+def _finish(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
+    root = datadir.dir / FOLDER
+    try:
+        if journal.keep_as and (root / "old").exists():
+            datadir.backups.mkdir(mode=0o700, exist_ok=True)
+            _move(root / "old", datadir.backups / journal.keep_as)
+            sync_directory(datadir.backups)
+        if journal.state != "done":
+            _write(datadir, msgspec.structs.replace(journal, state="done"))
+        reached("done")
+        shutil.rmtree(root, ignore_errors=True)
+        reached("removed")
+        (datadir.dir / FILE).unlink(missing_ok=True)
+        sync_directory(datadir.dir)
+    except OSError as error:
+        raise not_writable(error) from error
+
+
+def _write(datadir: DataDir, journal: SwapJournal) -> None:
+    datadir.write_private(datadir.dir / FILE, msgspec.json.encode(journal).decode() + "\n")
+
+
+def _make_folders(path: Path) -> None:
+    missing = [path, *path.parents]
+    for folder in reversed([each for each in missing if not each.exists()]):
+        folder.mkdir(mode=0o700)
+        sync_directory(folder.parent)
+
+
+def _move(source: Path, target: Path) -> None:
+    """A rename; between file systems a synced copy under another name, which is then renamed."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = target.with_name(f".{target.name}.moving")
+        if source.is_dir():
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(source, copy, symlinks=True)
+        else:
+            shutil.copy2(source, copy, follow_symlinks=False)
+            descriptor = os.open(copy, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        copy.rename(target)
+        if source.is_dir():
+            shutil.rmtree(source)
+        else:
+            with suppress(FileNotFoundError):
+                source.unlink()

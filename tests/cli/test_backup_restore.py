@@ -1,0 +1,127 @@
+"""`agentlip backup restore`, as a process, with a served appliance before and after."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.backups import KILLED
+from tests.support.commands import environment, run
+from tests.support.hubprocess import HubProcess
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def hub(tmp_path: Path):
+    hub = HubProcess(tmp_path / "w", "--no-limits")
+    hub.start()
+    yield hub
+    hub.stop()
+
+
+def post(hub: HubProcess, text: str) -> str:
+    channels = hub.request("GET", "/api/v1/channels")["channels"]
+    if not channels:
+        channels = [hub.request("POST", "/api/v1/channels", {"name": "general"})["channel"]]
+    channel = channels[0]["id"]
+    topics = hub.request("GET", f"/api/v1/channels/{channel}/topics")["topics"]
+    if not topics:
+        body = {"channel_id": channel, "title": "Builds"}
+        topics = [hub.request("POST", "/api/v1/topics", body)["topic"]]
+    body = {"topic_id": topics[0]["id"], "sender": "anna", "content_raw": text}
+    return hub.request("POST", "/api/v1/messages", body)["message"]["id"]
+
+
+def texts(hub: HubProcess) -> list[str]:
+    events = [e for e in hub.events() if e["name"] == "message.created"]
+    return [e["data_json"]["message"]["content_raw"] for e in events]
+
+
+def backup(hub: HubProcess, *arguments: str):
+    return run("agentlip", "backup", *arguments, cwd=hub.workspace)
+
+
+def test_restore_of_a_served_appliance(hub: HubProcess) -> None:
+    post(hub, "kept")
+    made = backup(hub, "create", "--json").json
+    lost = post(hub, "lost")
+    epoch = hub.request("GET", "/health")["epoch"]
+
+    running = backup(hub, "restore", made["name"], "--yes")
+    assert running.code == 2
+    assert "agentlipd down" in running.err or "agentlipd status" in running.err
+
+    planned = backup(hub, "restore", "--latest", "--plan", "--json").json
+    assert planned["running"] is True
+    assert lost in json.dumps(planned["notices"])
+
+    hub.stop()
+    unconfirmed = backup(hub, "restore", "--latest")
+    assert unconfirmed.code != 0
+    assert f"agentlip backup restore {made['name']} --yes" in unconfirmed.err
+
+    done = backup(hub, "restore", made["name"], "--yes")
+    assert done.code == 0, done
+    assert lost in done.out
+    assert "to undo: agentlip backup restore" in done.out
+
+    hub.start()
+    assert texts(hub) == ["kept"]
+    assert hub.request("GET", "/health")["epoch"] != epoch
+    newest = hub.events()[-1]["event_id"]
+    later = post(hub, "later")
+    assert later > lost
+    assert hub.events()[-1]["event_id"] > 2**32 > newest
+
+    checked = run("agentlip", "doctor", "--all", "--json", "--group", "events", cwd=hub.workspace)
+    assert checked.code == 0, checked.out
+
+
+def test_restore_into_a_new_directory_is_served(hub: HubProcess, tmp_path: Path) -> None:
+    post(hub, "kept")
+    backup(hub, "create")
+    copy = tmp_path / "copy"
+    done = backup(hub, "restore", "--latest", "--into", str(copy), "--yes", "--json")
+    assert done.code == 0, done
+    other = HubProcess(copy, "--no-limits")
+    try:
+        other.start()
+        assert texts(other) == ["kept"]
+        assert other.request("GET", "/health")["epoch"] == done.json["plan"]["epoch"]
+    finally:
+        other.stop()
+
+
+def test_set_in_another_place_is_restored_by_its_path(hub: HubProcess, tmp_path: Path) -> None:
+    post(hub, "kept")
+    made = backup(hub, "create", "--json").json
+    elsewhere = tmp_path / "mnt" / made["name"]
+    elsewhere.parent.mkdir()
+    (hub.workspace / ".agentlip" / "backups" / made["name"]).rename(elsewhere)
+    copy = tmp_path / "copy"
+    restored = ("restore", str(elsewhere), "--into", str(copy), "--yes", "--json")
+    done = run("agentlip", "backup", *restored, cwd=tmp_path)
+    assert done.code == 0, done
+    assert done.json["rows"]["hub"]["messages"] == 1
+
+
+def test_interrupted_restore_is_completed_before_the_appliance_serves(hub: HubProcess) -> None:
+    post(hub, "kept")
+    made = backup(hub, "create", "--json").json
+    post(hub, "lost")
+    hub.stop()
+    script = KILLED.replace("left -= 1\n    if left == 0:", "if step == 'committed':")
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(hub.workspace), made["name"], "1"],
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode < 0
+    assert (hub.workspace / ".agentlip" / "restore.json").exists()
+    hub.start()
+    assert texts(hub) == ["kept"]
+    assert not (hub.workspace / ".agentlip" / "restore.json").exists()
+    assert "a restore was interrupted" in hub.log.read_text()

@@ -1,0 +1,140 @@
+"""Workspaces with backups, and what two of them have in common."""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from appliance.backup import restore, store_copy
+from appliance.backup.create import create_set
+from appliance.backup.manifest import SetManifest
+from appliance.backup.restore_job import RestoreJob
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.kernel import manifest
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.tokens import epoch
+from tests.support.workspaces import Filled
+
+CLOCK = SystemClock()
+SETTINGS = BackupSettings(free_bytes_min=0)
+TRANSIENT = ("backups", "locks", "logs")
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from appliance.backup import restore
+from appliance.backup.restore_job import RestoreJob
+from appliance.backup.sets import SetDirectory
+from appliance.kernel import swap
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+from tests.support.backups import SETTINGS
+
+left = int(sys.argv[3])
+
+def reached(step):
+    global left
+    left -= 1
+    if left == 0:
+        print(step, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+datadir = DataDir(Path(sys.argv[1]))
+sets = SetDirectory(datadir, SETTINGS)
+if sys.argv[2] == "settle":
+    swap.settle(datadir, reached)
+else:
+    made = sets.read(sys.argv[2])
+    job = RestoreJob(sets.path(made.name), made, datadir, SETTINGS)
+    restore.apply(job, sets, None, SystemClock(), reached=reached)
+"""
+"""A program that restores, and kills itself after a step: workspace, set or `settle`, number of the
+step."""
+
+
+class BackedUp:
+    """A stopped workspace with some messages, whose events are in the log."""
+
+    def __init__(self, path: Path, messages: int = 5) -> None:
+        self.filled = Filled(path, messages=0)
+        self.datadir: DataDir = self.filled.datadir
+        self.sets = SetDirectory(self.datadir, SETTINGS)
+        with closing(sqlite3.connect(self.datadir.database("auth"))) as connection:
+            epoch.current(connection)
+            connection.commit()
+        manifest.remember(self.datadir)
+        self.add(messages)
+
+    def add(self, count: int) -> None:
+        with closing(self.filled.connect()) as connection:
+            for _ in range(count):
+                message = self.filled.add_message(connection, "text")
+                connection.execute(
+                    "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type,"
+                    " entity_id, data_json) VALUES ('2026-02-04T20:00:00.000Z', 'message.created',"
+                    " ?, ?, 'message', ?, '{}')",
+                    (self.filled.channel_id, self.filled.topic_id, message),
+                )
+            connection.commit()
+
+    def back_up(self) -> SetManifest:
+        with self.sets.only_writer():
+            return create_set(self.datadir, self.sets, SETTINGS, reason="manual", clock=CLOCK)
+
+    def job(self, made: SetManifest, **more: Any) -> RestoreJob:
+        given = {"target": self.datadir, "settings": SETTINGS} | more
+        return RestoreJob(self.sets.path(made.name), made, **given)
+
+    def plan(self, made: SetManifest, **more: Any) -> restore.RestorePlan:
+        return restore.plan(self.job(made, **more), None, CLOCK)
+
+    def restore(
+        self, made: SetManifest, reached: Callable[[str], None] = lambda _: None, **more: Any
+    ) -> restore.RestoreResult:
+        job = self.job(made, **more)
+        sets = SetDirectory(job.target, SETTINGS)
+        return restore.apply(job, sets, None, CLOCK, reached=reached)
+
+    def rows(self, sql: str, store: str = "hub") -> list[tuple[Any, ...]]:
+        return rows_of(self.datadir, sql, store)
+
+
+def rows_of(datadir: DataDir, sql: str, store: str = "hub") -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(datadir.database(store))) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def epoch_of(datadir: DataDir) -> str:
+    return str(rows_of(datadir, "SELECT value FROM meta WHERE key = 'epoch'", "auth")[0][0])
+
+
+def content_of(datadir: DataDir) -> dict[str, str]:
+    """A hash of every store's rows and every other file, without what always changes."""
+    contents = {}
+    for store in STORES:
+        if datadir.database(store).exists():
+            with closing(sqlite3.connect(datadir.database(store))) as connection:
+                rows = {
+                    table: connection.execute(f'SELECT * FROM "{table}"').fetchall()
+                    for table in store_copy.tables(connection)
+                }
+            contents[store] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    for path in sorted(datadir.workspace.rglob("*")):
+        name = path.relative_to(datadir.workspace).as_posix()
+        transient = any(f".agentlip/{each}/" in name for each in TRANSIENT)
+        if path.is_file() and ".sqlite3" not in name and not transient:
+            contents[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return contents
+
+
+def tree_of(datadir: DataDir) -> dict[str, bytes]:
+    """Every file of the workspace with its bytes."""
+    return {
+        path.relative_to(datadir.workspace).as_posix(): path.read_bytes()
+        for path in sorted(datadir.workspace.rglob("*"))
+        if path.is_file()
+    }

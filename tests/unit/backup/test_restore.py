@@ -1,0 +1,265 @@
+"""A restore replaces the whole workspace, says what is lost, and can be undone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.backup.errors import (
+    BackupNotWritable,
+    RestoreRefused,
+    SetDamaged,
+    VerificationFailed,
+    VersionRefused,
+)
+from appliance.backup.manifest import SetManifest, encode
+from appliance.kernel import epochs
+from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
+from appliance.kernel.errors import Invalid
+from tests.support.backups import SETTINGS, BackedUp, content_of, epoch_of, rows_of, tree_of
+
+pytestmark = pytest.mark.slow
+COUNT = "SELECT count(*) FROM messages"
+SEQUENCE = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> BackedUp:
+    return BackedUp(tmp_path / "w")
+
+
+def changed(made: SetManifest, **fields: object) -> SetManifest:
+    from msgspec.structs import replace
+
+    return replace(made, **fields)
+
+
+def test_restored_workspace_has_the_rows_of_the_backup_and_a_new_epoch(workspace: BackedUp) -> None:
+    made, before = workspace.back_up(), epoch_of(workspace.datadir)
+    workspace.add(3)
+    workspace.filled.datadir.token_file.write_text("rotated\n")
+    done = workspace.restore(made)
+    assert workspace.rows(COUNT) == [(5,)]
+    assert workspace.datadir.read_token() != "rotated"
+    assert epoch_of(workspace.datadir) == done.plan.epoch != before
+    assert done.rows["hub"]["messages"] == 5
+    assert not (workspace.datadir.dir / "restore").exists()
+    assert not (workspace.datadir.dir / "restore.json").exists()
+
+
+def test_event_ids_continue_above_the_highest_that_was_ever_given_out(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(3)
+    done = workspace.restore(made)
+    assert workspace.rows(SEQUENCE) == [(8 + 2**32,)]
+    assert done.plan.first_event_id == 8 + 2**32 + 1
+    workspace.add(1)
+    assert workspace.rows("SELECT max(event_id) FROM events") == [(9 + 2**32,)]
+    again = workspace.restore(made)
+    assert workspace.rows(SEQUENCE) == [(9 + 2 * 2**32,)]
+    listed = epochs.read(workspace.datadir)
+    assert [each.first_event_id for each in listed] == [1, 9 + 2**32, 10 + 2 * 2**32]
+    assert [each.epoch for each in listed[1:]] == [done.plan.epoch, again.plan.epoch]
+    assert [each.highest_before for each in listed] == [0, 8, 9 + 2**32]
+
+
+def test_ids_given_out_before_a_damage_are_not_used_again(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.restore(made)
+    workspace.datadir.database("hub").write_bytes(b"no database")
+    workspace.restore(made)
+    assert workspace.rows(SEQUENCE)[0][0] >= 2 * 2**32
+
+
+def test_plan_says_what_is_lost_and_changes_no_byte(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(3)
+    before = tree_of(workspace.datadir)
+    plan = workspace.plan(made)
+    after = tree_of(workspace.datadir)
+    assert sorted(after) == sorted(before)
+    assert [name for name in before if before[name] != after[name]] == []
+    lost = {(each.noun, each.count) for each in plan.notices if each.kind == "lost"}
+    assert lost == {("message", 3), ("event", 3)}
+    assert ".agentlip/db.sqlite3" in plan.replaced
+    assert plan.new_epoch
+    assert plan.epoch == ""
+    assert plan.first_event_id == 8 + 2**32 + 1
+
+
+def test_plan_shows_some_ids_and_the_number_of_all(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(SETTINGS.restore_shown_max + 5)
+    messages = next(each for each in workspace.plan(made).notices if each.noun == "message")
+    assert messages.count == SETTINGS.restore_shown_max + 5
+    assert len(messages.first) == SETTINGS.restore_shown_max
+
+
+def test_lost_entries_are_listed_in_a_file_for_the_owner_only(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(2)
+    newest = workspace.rows("SELECT id FROM messages ORDER BY id DESC LIMIT 2")
+    file = workspace.datadir.workspace / workspace.restore(made).lost_file
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {line["id"] for line in lines if line["noun"] == "message"} == {row[0] for row in newest}
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_undo_brings_the_state_before_back(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(3)
+    done = workspace.restore(made)
+    safety = workspace.sets.read(done.safety)
+    assert safety.reason == "before-restore"
+    workspace.restore(safety)
+    assert workspace.rows(COUNT) == [(8,)]
+
+
+def test_damaged_present_state_is_kept_as_files(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    damaged = b"SQLite format 3\0" + b"x" * 5000
+    workspace.datadir.database("hub").write_bytes(damaged)
+    done = workspace.restore(made)
+    assert done.safety == ""
+    assert done.plan.uncompared == ("hub",)
+    kept = workspace.datadir.workspace / done.kept_as / ".agentlip" / "db.sqlite3"
+    assert kept.read_bytes() == damaged
+    assert workspace.rows(COUNT) == [(5,)]
+
+
+def test_missing_store_is_restored(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.datadir.database("hub").unlink()
+    workspace.restore(made)
+    assert workspace.rows(COUNT) == [(5,)]
+
+
+def test_running_appliance_is_refused(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    with WriterLock(workspace.datadir, "other"), pytest.raises(HubRunning):
+        workspace.restore(made)
+    assert workspace.plan(made).running is False
+
+
+def test_set_of_another_workspace_is_refused(workspace: BackedUp, tmp_path: Path) -> None:
+    other = BackedUp(tmp_path / "other")
+    before = content_of(other.datadir)
+    with pytest.raises(RestoreRefused, match="another workspace"):
+        workspace.restore(workspace.back_up(), target=other.datadir)
+    assert content_of(other.datadir) == before
+
+
+def test_set_of_an_epoch_that_never_was_here_is_refused(workspace: BackedUp) -> None:
+    made = changed(workspace.back_up(), epoch="of-a-copy")
+    before = content_of(workspace.datadir)
+    with pytest.raises(RestoreRefused, match="never had"):
+        workspace.restore(made)
+    assert content_of(workspace.datadir) == before
+
+
+def test_newer_schema_is_refused(workspace: BackedUp) -> None:
+    from msgspec.structs import replace
+
+    made = workspace.back_up()
+    stores = made.stores | {"hub": replace(made.stores["hub"], schema=999)}
+    before = content_of(workspace.datadir)
+    with pytest.raises(VersionRefused):
+        workspace.restore(changed(made, stores=stores))
+    assert content_of(workspace.datadir) == before
+
+
+def test_half_set_is_refused(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    (workspace.sets.path(made.name) / made.files[0].name).unlink()
+    before = content_of(workspace.datadir)
+    with pytest.raises(SetDamaged, match=made.files[0].name):
+        workspace.restore(made)
+    assert content_of(workspace.datadir) == before
+
+
+def test_flipped_byte_in_any_file_is_refused_and_nothing_is_touched(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    before = content_of(workspace.datadir)
+    for file in made.files:
+        path = workspace.sets.path(made.name) / file.name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(SetDamaged):
+            workspace.restore(made)
+        assert content_of(workspace.datadir) == before
+        path.write_bytes(whole)
+
+
+def test_rows_that_the_manifest_did_not_count_are_refused(workspace: BackedUp) -> None:
+    from msgspec.structs import replace
+
+    made = workspace.back_up()
+    hub = made.stores["hub"]
+    stores = made.stores | {"hub": replace(hub, rows=hub.rows | {"messages": 6})}
+    before = content_of(workspace.datadir)
+    with pytest.raises(VerificationFailed, match=r"hub\.messages has 5 rows"):
+        workspace.restore(changed(made, stores=stores))
+    assert content_of(workspace.datadir) == before
+
+
+def test_too_little_space_is_refused_before_anything(workspace: BackedUp) -> None:
+    from msgspec.structs import replace
+
+    made = workspace.back_up()
+    before = content_of(workspace.datadir)
+    with pytest.raises(BackupNotWritable, match="are free"):
+        workspace.restore(made, settings=replace(SETTINGS, free_bytes_min=2**60))
+    assert content_of(workspace.datadir) == before
+
+
+def test_new_directory_gets_everything_with_a_new_epoch(
+    workspace: BackedUp, tmp_path: Path
+) -> None:
+    made, before = workspace.back_up(), content_of(workspace.datadir)
+    target = DataDir(tmp_path / "copy")
+    done = workspace.restore(made, target=target, new=True)
+    assert content_of(workspace.datadir) == before
+    assert rows_of(target, COUNT) == [(5,)]
+    assert target.read_token() == workspace.datadir.read_token()
+    assert epoch_of(target) == done.plan.epoch != epoch_of(workspace.datadir)
+    assert done.safety == ""
+    assert done.undo == ""
+
+
+def test_directory_with_files_is_refused(workspace: BackedUp, tmp_path: Path) -> None:
+    target = tmp_path / "full"
+    target.mkdir()
+    (target / "file").write_text("mine")
+    with pytest.raises(RestoreRefused, match="not empty"):
+        workspace.restore(workspace.back_up(), target=DataDir(target), new=True)
+    assert [path.name for path in target.iterdir()] == ["file"]
+
+
+def test_one_store_is_restored_and_the_others_stay(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(1)
+    others = content_of(workspace.datadir)
+    done = workspace.restore(made, stores=("hub",))
+    after = content_of(workspace.datadir)
+    assert workspace.rows(COUNT) == [(5,)]
+    assert {name for name in others if others[name] != after.get(name)} == {"hub", "auth"}
+    assert epoch_of(workspace.datadir) == done.plan.epoch
+
+
+def test_store_without_history_keeps_the_epoch(workspace: BackedUp) -> None:
+    made, before = workspace.back_up(), epoch_of(workspace.datadir)
+    done = workspace.restore(made, stores=("inbox",))
+    assert (done.plan.epoch, epoch_of(workspace.datadir)) == ("", before)
+
+
+def test_unknown_store_is_refused(workspace: BackedUp) -> None:
+    with pytest.raises(Invalid, match="unknown store"):
+        workspace.restore(workspace.back_up(), stores=("nothing",))
+
+
+def test_changed_manifest_is_noticed(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    path = workspace.sets.path(made.name) / "manifest.json"
+    path.write_bytes(encode(made).replace(b'"hub"', b'"hab"'))
+    with pytest.raises(SetDamaged):
+        workspace.sets.read(made.name)

@@ -1,0 +1,170 @@
+"""A restore that is killed, or whose disk is full, leaves the old state or the new one."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.manifest import SetManifest
+from appliance.kernel import swap
+from appliance.kernel.errors import StorageFull
+from appliance.kernel.swap import Settled
+from tests.support.backups import CLOCK, KILLED, BackedUp, content_of, epoch_of
+from tests.support.commands import environment
+from tests.support.smalldisk import small_disk
+
+pytestmark = pytest.mark.slow
+COMMITTED = "committed"
+COUNT = "SELECT count(*) FROM messages"
+
+
+def killed_at(number: int, workspace: BackedUp, what: str) -> str:
+    """The step after which the process was killed; "" if it ended before."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(workspace.datadir.workspace), what, str(number)],
+        capture_output=True,
+        text=True,
+        env=environment(TMPDIR=os.environ.get("TMPDIR", "/tmp")),
+        check=False,
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.stdout.strip() if done.returncode else ""
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> tuple[BackedUp, SetManifest]:
+    workspace = BackedUp(tmp_path / "w")
+    made = workspace.back_up()
+    workspace.add(3)
+    workspace.datadir.token_file.write_text("changed since the backup\n")
+    return workspace, made
+
+
+def steps_of(workspace: BackedUp, made: SetManifest) -> list[str]:
+    steps: list[str] = []
+    workspace.restore(made, steps.append)
+    return steps
+
+
+class Copies:
+    """The same workspace again for every step."""
+
+    def __init__(self, workspace: BackedUp, folder: Path) -> None:
+        self.workspace = workspace
+        self._copy = folder / "copy"
+        shutil.copytree(workspace.datadir.workspace, self._copy)
+
+    def reset(self) -> None:
+        shutil.rmtree(self.workspace.datadir.workspace)
+        shutil.copytree(self._copy, self.workspace.datadir.workspace)
+
+
+def test_kill_after_any_step_leaves_the_old_state_or_the_new_one(
+    prepared: tuple[BackedUp, SetManifest], tmp_path: Path
+) -> None:
+    workspace, made = prepared
+    copies = Copies(workspace, tmp_path)
+    old, old_epoch = content_of(workspace.datadir), epoch_of(workspace.datadir)
+    steps = steps_of(workspace, made)
+    commit = steps.index(COMMITTED)
+    for number, step in enumerate(steps):
+        copies.reset()
+        assert killed_at(number + 1, workspace, made.name) == step
+        settled = swap.settle_if_stopped(workspace.datadir, CLOCK)
+        if number < commit:
+            assert content_of(workspace.datadir) == old, step
+            assert settled == Settled("undone", made.name if step == "unpacked" else "")
+        else:
+            assert workspace.rows(COUNT) == [(5,)], step
+            assert workspace.datadir.read_token() != "changed since the backup"
+            assert epoch_of(workspace.datadir) != old_epoch
+            assert settled == Settled("completed", made.name) or step == "removed"
+        assert not swap.is_pending(workspace.datadir)
+        assert workspace.restore(made).rows["hub"]["messages"] == 5
+
+
+def test_kill_while_a_restore_is_completed_is_completed_by_the_next_start(
+    prepared: tuple[BackedUp, SetManifest],
+) -> None:
+    workspace, made = prepared
+    steps = steps_of(workspace, made)
+    workspace.add(1)
+    killed_at(steps.index(COMMITTED) + 1, workspace, made.name)
+    kills = 0
+    while swap.is_pending(workspace.datadir) and kills < 100:
+        kills += bool(killed_at(1, workspace, "settle"))
+    assert kills > 5
+    assert workspace.rows(COUNT) == [(5,)]
+
+
+def test_log_of_a_replaced_store_is_not_applied_to_the_new_one(
+    prepared: tuple[BackedUp, SetManifest],
+) -> None:
+    workspace, made = prepared
+    connection = workspace.filled.connect()
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("INSERT INTO meta VALUES ('x_written_to_the_log', '1')")
+    connection.commit()
+    log = workspace.datadir.dir / "db.sqlite3-wal"
+    kept = log.read_bytes()
+    connection.close()
+    steps: list[str] = []
+
+    def reached(step: str) -> None:
+        if step == COMMITTED:
+            log.write_bytes(kept)
+        steps.append(step)
+
+    workspace.restore(made, reached)
+    assert "put aside db.sqlite3-wal" in steps
+    assert not log.exists()
+    assert workspace.rows("SELECT 1 FROM meta WHERE key = 'x_written_to_the_log'") == []
+
+
+def test_damaged_journal_is_reported_and_not_guessed(
+    prepared: tuple[BackedUp, SetManifest],
+) -> None:
+    workspace, _ = prepared
+    (workspace.datadir.dir / swap.FILE).write_text("{")
+    with pytest.raises(swap.SwapUnreadable):
+        swap.settle(workspace.datadir)
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_full_disk_at_any_step_leaves_the_old_state_or_the_new_one(
+    tmp_path: Path, kind: str
+) -> None:
+    with small_disk(tmp_path, kind, 64) as disk:
+        workspace = BackedUp(disk.root / "w")
+        made = workspace.back_up()
+        workspace.add(3)
+        steps = ["", *steps_of(workspace, made)]
+        safety = workspace.sets.names()[-1]
+        workspace.restore(workspace.sets.read(safety))
+        for at, step in enumerate(steps):
+            workspace.add(1)
+            old_rows = workspace.rows(COUNT)
+
+            def fill(reached: str, step: str = step) -> None:
+                if reached == step:
+                    disk.fill()
+
+            if not step:
+                disk.fill()
+            with suppress(BackupNotWritable, StorageFull):
+                workspace.restore(made, fill)
+            disk.clear()
+            swap.settle_if_stopped(workspace.datadir, CLOCK)
+            committed = at >= steps.index(COMMITTED)
+            assert workspace.rows(COUNT) == ([(5,)] if committed else old_rows), step
+            assert not swap.is_pending(workspace.datadir)
+            for name in workspace.sets.names():
+                if name != made.name:
+                    with workspace.sets.only_writer():
+                        workspace.sets.remove(name)
