@@ -11,17 +11,18 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from appliance.backup.errors import CutNotPossible, StoreNotCopied
+from appliance.backup.errors import BackupNotWritable, CutNotPossible, StoreNotCopied
 from appliance.kernel import manifest as workspace_manifest
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.store_errors import sqlite_name
+from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, sqlite_name
 
 # A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
 # locked already would wait as long.
 _TRY = "PRAGMA busy_timeout = 4"  # milliseconds
 _OPEN_SECONDS = 5.0
+_DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 R = TypeVar("R")
 
 
@@ -61,11 +62,11 @@ def common_cut(
         began = clock.monotonic()
         try:
             for store in names:
-                _lock(locks[store], store, began + seconds_max, clock)
+                _lock(locks[store], store, datadir, began + seconds_max, clock)
                 locked_at[store] = clock.monotonic()
             at_ms = clock.now_ms()
             for store in names:
-                _pin(readers[store], store)
+                _pin(readers[store], store, datadir)
             result = meanwhile()
         finally:
             for store in locked_at:
@@ -103,10 +104,13 @@ def not_copied(store: str, problem: str) -> StoreNotCopied:
     )
 
 
-def refused(store: str, error: sqlite3.Error) -> ApplianceError:
+def refused(store: str, directory: Path, error: sqlite3.Error) -> ApplianceError:
     """The error for the user for an error of SQLite while reading a store."""
-    if sqlite_name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+    name = sqlite_name(error)
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return CutNotPossible(f"{store} is locked by another process", details={"store": store})
+    if name.startswith(_DISK) and free_bytes(directory) < DISK_FULL_BYTES:
+        return BackupNotWritable(f"{store} can't be opened: its disk is full")
     return not_copied(store, str(error))
 
 
@@ -119,19 +123,21 @@ def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connecti
         )
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
-        raise refused(store, error) from None
+        raise refused(store, datadir.dir, error) from None
     connection.execute(_TRY)
     return connection
 
 
-def _lock(connection: sqlite3.Connection, store: str, deadline: float, clock: Clock) -> None:
+def _lock(
+    connection: sqlite3.Connection, store: str, datadir: DataDir, deadline: float, clock: Clock
+) -> None:
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.Error as error:
             if not sqlite_name(error).startswith("SQLITE_BUSY"):
-                raise refused(store, error) from None
+                raise refused(store, datadir.dir, error) from None
             if clock.monotonic() >= deadline:
                 raise CutNotPossible(
                     f"{store} was being written for longer than backup.pause_seconds_max",
@@ -139,9 +145,9 @@ def _lock(connection: sqlite3.Connection, store: str, deadline: float, clock: Cl
                 ) from None
 
 
-def _pin(connection: sqlite3.Connection, store: str) -> None:
+def _pin(connection: sqlite3.Connection, store: str, datadir: DataDir) -> None:
     try:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
-        raise refused(store, error) from None
+        raise refused(store, datadir.dir, error) from None

@@ -72,6 +72,9 @@ def copy(
         with closing(sqlite3.connect(target, isolation_level=None)) as connection:
             # The copy is compressed at once and then removed: only the compressed file is synced.
             connection.execute("PRAGMA synchronous = OFF")
+            # Without it SQLite maps a file of shared memory for the log of the copy. On a full
+            # tmpfs the system ends a process that writes to such a page (SIGBUS).
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             page_bytes = pinned.connection.execute("PRAGMA page_size").fetchone()[0]
 
             def progress(status: int, remaining: int, total: int) -> None:
@@ -84,7 +87,7 @@ def copy(
             connection.execute("PRAGMA journal_mode = DELETE")
             result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
-        raise _translated(pinned.store, error) from error
+        raise _translated(pinned, error) from error
     if result != "ok":
         raise not_copied(pinned.store, f"its copy is damaged: {result}")
     return CopiedStore(pinned.store, target)
@@ -125,12 +128,12 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
-def _translated(store: str, error: sqlite3.Error) -> ApplianceError:
+def _translated(pinned: PinnedStore, error: sqlite3.Error) -> ApplianceError:
     if sqlite_name(error).startswith(_WRITING):
         return _not_writable(str(error))
     if sqlite_name(error).startswith(_DAMAGE):
-        return not_copied(store, f"it is damaged: {error}")
-    return refused(store, error)
+        return not_copied(pinned.store, f"it is damaged: {error}")
+    return refused(pinned.store, pinned.path.parent, error)
 
 
 def _not_writable(reason: str) -> BackupNotWritable:

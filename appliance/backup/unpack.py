@@ -25,19 +25,22 @@ def unpack(
     only: Callable[[SetFile], bool] | None = None,
     tell: TellFile | None = None,
 ) -> None:
-    """Writes the files below `into` at their paths and with their modes, and syncs them.
+    """Writes the files below `into`, which is made if it is missing, at their paths and with their
+    modes, and syncs them.
 
     `only` selects files; by default all. Raises KeyRefused before anything is written, SetDamaged
     with the name of the file, and BackupNotWritable also if a file exists. The file that failed
     doesn't remain, those before it do.
     """
     keys.check(set_path, manifest, identities)
+    with writing():
+        into.mkdir(mode=0o700, exist_ok=True)
     folders = {into}
     for file in manifest.files:
         if only is None or only(file):
             target = into / file.path
             with writing():
-                _make_folder(target.parent, into)
+                _make_folder(target.parent)
             _unpack_file(set_path, manifest, file, target, identities, tell)
             folders.update(each for each in target.parents if each.is_relative_to(into))
     with writing():
@@ -83,12 +86,11 @@ def _unpack_file(
         raise
 
 
-def _make_folder(folder: Path, into: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Folders that are made here are the owner's only."""
     if not folder.is_dir():
-        if folder != into:
-            _make_folder(folder.parent, into)
-        folder.mkdir(mode=0o700, parents=folder == into)
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700)
 
 
 def _counted(tell: TellFile | None, name: str, total: int) -> Callable[[int], None] | None:

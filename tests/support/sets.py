@@ -39,7 +39,7 @@ class Backups:
 
     def unpack(self, name: str, into: Path, identity_file: Path | None = None) -> DataDir:
         """A workspace with the files of the set."""
-        into.mkdir(exist_ok=True)
+        into.parent.mkdir(exist_ok=True)
         unpack(self.sets.path(name), self.sets.read(name), into, self.identities(identity_file))
         return DataDir(into)
 

@@ -1,0 +1,144 @@
+"""A disk that gets full in any phase of a backup: no set, no remains, and an error with the reason."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.backup import create
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.sets import SetDirectory
+from tests.support.sets import Backups
+from tests.support.smalldisk import MIB, SmallDisk, small_disk
+from tests.support.workspaces import Filled
+from tests.unit.backup.test_create_killed import content
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+PAGE = 4096
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path, request.param, 16) as disk:
+        yield disk
+
+
+def leave(disk: SmallDisk, count: int) -> None:
+    """About `count` bytes are free afterwards."""
+    disk.fill()
+    ballast = disk.root / "ballast"
+    os.truncate(ballast, max(0, ballast.stat().st_size - count))
+
+
+def failed_at(backups: Backups) -> str:
+    """The last file that was being copied when the backup failed; "" if it didn't."""
+    last = "nothing"
+
+    def tell(file: str, done: int, total: int) -> None:
+        nonlocal last
+        last = file
+
+    try:
+        backups.create(tell=tell)
+    except BackupNotWritable:
+        return last
+    return ""
+
+
+def test_disk_that_gets_full_in_any_phase_leaves_nothing(
+    disk: SmallDisk, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check before is switched off here: space can be used up by others after it."""
+    monkeypatch.setattr(create, "_check_space", lambda *_: None)
+    backups = Backups(filled.path, directory=str(disk.root / "sets"))
+    first = backups.create().name
+    before = content(filled.datadir)
+    phases = set()
+    free = 0
+    while phase := leave(disk, free) or failed_at(backups):
+        phases.add(phase)
+        assert backups.sets.names() == [first], free
+        assert backups.remains == [], free
+        free = free + PAGE if free < 64 * PAGE else free + 16 * PAGE
+        assert free < 16 * MIB
+    assert len(phases) > 1, "it failed in one store after another"
+    assert content(filled.datadir) == before
+    disk.clear()
+    assert len(backups.sets.names()) == 2
+    for name in backups.sets.names():
+        backups.unpack(name, filled.path.parent / name)
+
+
+@pytest.mark.parametrize("call", range(9))
+def test_disk_that_gets_full_before_a_file_or_the_manifest_is_written(
+    disk: SmallDisk, filled: Filled, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """Six stores are encoded, then the small files; the last call is that of the manifest."""
+    backups = Backups(filled.path, directory=str(disk.root / "sets"))
+    encode, finish = create.encode, SetDirectory.finish
+    calls = 0
+
+    def full_at_that_call() -> None:
+        nonlocal calls
+        if calls == call:
+            disk.fill()
+        calls += 1
+
+    def encode_later(*arguments: Any, **more: Any) -> Any:
+        full_at_that_call()
+        return encode(*arguments, **more)
+
+    def finish_later(*arguments: Any) -> Path:
+        disk.fill()
+        return finish(*arguments)
+
+    monkeypatch.setattr(create, "encode", encode_later)
+    if call == 8:
+        monkeypatch.setattr(SetDirectory, "finish", finish_later)
+    with pytest.raises(BackupNotWritable, match="No space left"):
+        backups.create()
+    assert backups.sets.names() == backups.remains == []
+    monkeypatch.undo()
+    disk.clear()
+    backups.create()
+
+
+def test_full_disk_with_the_workspace_on_it_is_reported(disk: SmallDisk) -> None:
+    filled = Filled(disk.root / "workspace", messages=500)
+    backups = Backups(filled.path)
+    first = backups.create().name
+    disk.fill()
+    for _ in range(3):
+        with pytest.raises(BackupNotWritable):
+            backups.create()
+        assert backups.sets.names() == [first]
+        assert backups.remains == []
+    disk.clear()
+    backups.create()
+    backups.unpack(first, disk.root / "copy")
+
+
+def test_little_space_is_refused_before_a_byte_is_written(disk: SmallDisk, filled: Filled) -> None:
+    backups = Backups(filled.path, directory=str(disk.root / "sets"))
+    backups.create()
+    leave(disk, 64 * PAGE)
+    with pytest.raises(BackupNotWritable, match="are free"):
+        backups.create()
+
+
+def test_unpacking_to_a_full_disk_leaves_no_half_file(disk: SmallDisk, filled: Filled) -> None:
+    backups = Backups(filled.path)
+    manifest = backups.create()
+    sizes = {file.path: file.bytes for file in manifest.files}
+    for free in range(0, 40 * PAGE, 5 * PAGE):
+        into = disk.root / f"into-{free}"
+        leave(disk, free)
+        with pytest.raises(BackupNotWritable):
+            backups.unpack(manifest.name, into)
+        for path in into.rglob("*"):
+            if path.is_file():
+                assert path.stat().st_size == sizes[path.relative_to(into).as_posix()]
+        disk.clear()

@@ -1,0 +1,109 @@
+"""SIGKILL at any moment of a backup: no half set is listed, and the workspace stays as it was."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.backup.store_copy import tables
+from appliance.kernel.datadir import STORES, DataDir
+from tests.support.commands import command, environment
+from tests.support.sets import Backups
+from tests.support.workspaces import Filled
+
+pytestmark = pytest.mark.slow
+
+STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect")
+RANDOM_KILLS = 12
+
+
+def content(datadir: DataDir) -> dict[str, Any]:
+    """Every row of every store, and every other file outside of the backups."""
+    result: dict[str, Any] = {}
+    for store in STORES:
+        with closing(sqlite3.connect(datadir.database(store))) as connection:
+            for table in tables(connection):
+                rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+                result[f"{store}.{table}"] = sorted(rows, key=repr)
+    for path in datadir.workspace.rglob("*"):
+        if path.is_file() and "backup" not in str(path) and "sqlite3" not in path.name:
+            result[str(path)] = path.read_bytes()
+    return result
+
+
+def killed_at(backups: Backups, step: int) -> bool:
+    """Creates a set in a child that kills itself before that step; False if it finished."""
+    child = os.fork()
+    if child:
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    seen = 0
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        if event in STEPS and str(backups.datadir.workspace) in str(arguments[0]):
+            seen += 1
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        sys.addaudithook(count)
+        backups.create()
+    finally:
+        os._exit(0)
+
+
+def assert_next_one_is_whole(backups: Backups, before: dict[str, Any], into: Path) -> None:
+    for name in backups.sets.names():
+        backups.sets.read(name)
+        copy = backups.unpack(name, into / name)
+        assert {key for key in content(copy) if "." in key} >= {"hub.messages"}
+    assert content(backups.datadir) == before
+    with backups.sets.only_writer():
+        assert backups.remains == []
+
+
+def test_kill_before_each_step_leaves_no_half_set(filled: Filled, tmp_path: Path) -> None:
+    backups = Backups(filled.path)
+    before = content(filled.datadir)
+    step = 0
+    while killed_at(backups, step := step + 1):
+        assert [each.problem for each in backups.sets.list() if each.problem] == []
+        if step % 10 == 0:
+            assert_next_one_is_whole(backups, before, tmp_path / f"copies-{step}")
+    assert step > 50
+    assert len(backups.sets.names()) >= 1
+    assert_next_one_is_whole(backups, before, tmp_path / "copies")
+
+
+def test_kill_at_random_moments_leaves_no_half_set(tmp_path: Path) -> None:
+    filled = Filled(tmp_path / "workspace", messages=5_000)
+    filled.datadir.settings_file.write_text("[backup]\nfree_bytes_min = 0\n")
+    backups = Backups(filled.path)
+    before = content(filled.datadir)
+    rng = random.Random(14)
+    killed = 0
+    for _ in range(RANDOM_KILLS):
+        process = subprocess.Popen(
+            command("agentlip", "backup", "create"),
+            cwd=filled.path,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            process.wait(rng.uniform(0.1, 1.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            killed += process.wait() == -signal.SIGKILL
+        assert [each.problem for each in backups.sets.list() if each.problem] == []
+    assert killed > 0
+    manifest = backups.create()
+    assert manifest.stores["hub"].rows["messages"] == 5_000
+    assert_next_one_is_whole(backups, before, tmp_path / "copies")
