@@ -72,6 +72,14 @@ LAZY_COMMANDS = {
     ),
     "backup": ("appliance.backup.cli:app", "Backups: create, list, show, restore."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
+    "migrate": (
+        "appliance.upgrade.cli:migrate_app",
+        "Migrate the stores to this version: --plan, --apply.",
+    ),
+    "upgrade": (
+        "appliance.upgrade.cli:upgrade_app",
+        "Check whether this version can open the workspace: --check.",
+    ),
     "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
 }
 # Suggestions for commands that users expect at the top level.
@@ -84,7 +92,7 @@ SECTIONS = {
     "Work for consumers": ("courier",),
     "Other appliances, people": ("outbox", "inbox", "identity", "mesh", "broker"),
     "Extensions": ("mcp", "webhook", "plugin", "re-enrich", "re-extract"),
-    "Administration": ("backup", "token", "export", "report"),
+    "Administration": ("backup", "migrate", "upgrade", "token", "export", "report"),
 }
 
 

@@ -52,6 +52,14 @@ AcceptLossFlag = Annotated[
     ),
 ]
 
+WithoutBackupFlag = Annotated[
+    bool,
+    typer.Option(
+        "--migrate-without-backup",
+        help="Migrate older data without a backup first, for example on a full disk.",
+    ),
+]
+
 NameFlag = Annotated[str, typer.Option("--name", help="Name of the systemd service.")]
 SystemFlag = Annotated[
     bool,
@@ -79,13 +87,16 @@ def up(
     unsafe_network: UnsafeFlag = False,
     accept_loss: AcceptLossFlag = None,
     read_only: ReadOnlyFlag = False,
+    migrate_without_backup: WithoutBackupFlag = False,
 ) -> None:
     """Start the appliance. Creates the workspace if necessary. Safe to repeat."""
     from appliance.kernel.manifest import check_names
     from appliance.process import daemon
 
     lost = tuple(sorted(check_names(accept_loss or [])))
-    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network, lost, read_only)
+    options = daemon.ServerOptions(
+        host, port, config, no_limits, unsafe_network, lost, read_only, migrate_without_backup
+    )
     if read_only:
         datadir = daemon.workspace(session.workspace)
     else:

@@ -33,9 +33,11 @@ from appliance.kernel.store_errors import StoreSuspended
 from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.process.listeners import bind, listen_on_file
+from appliance.process.migrating import announced
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
+from appliance.upgrade import safety_set
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
@@ -99,6 +101,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         default=None,
         help="serve the hub's reads, and write to no database",
     )
+    parser.add_argument(
+        "--migrate-without-backup",
+        action="store_true",
+        help="migrate older data without a backup and without copies of its files",
+    )
     parser.add_argument("--check", action="store_true", help="validate the settings and exit")
     return parser.parse_args(arguments)
 
@@ -134,7 +141,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         damaged: dict[str, StoreSuspended] = {}
         served = datadir
         if not read_only:
-            served = prepare(datadir, settings, flags.accept_loss, damaged, clock, log)
+            served = prepare(flags, datadir, settings, damaged, clock, log)
         listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
         if settings.http.unix_socket:
             listeners.append(listen_on_file(datadir))
@@ -163,15 +170,15 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
 
 
 def prepare(
+    flags: argparse.Namespace,
     datadir: DataDir,
     settings: Settings,
-    accepted: list[str],
     damaged: dict[str, StoreSuspended],
     clock: Clock,
     log: Log,
 ) -> DataDir:
-    """Recovers, creates and migrates the stores; returns the workspace to serve. `damaged` collects
-    the stores that are suspended."""
+    """Recovers, creates and migrates the stores, after a backup if they are older; returns the
+    workspace to serve. `damaged` collects the stores that are suspended."""
     for name in datadir.tighten():
         log.warning(
             "a file with a token was readable by other users; its mode was corrected", file=name
@@ -181,15 +188,20 @@ def prepare(
         recover_inbox(datadir, settings.inbox, clock, log)
     if "outbox" in stores:
         damaged |= damaged_outbox(datadir, settings.outbox)
-    schema.create_workspace(
-        datadir,
-        clock=clock,
-        log=log,
-        locked=True,
-        stores=stores,
-        accepted=accepted,
-        damaged=damaged,
-    )
+    healthy = tuple(store for store in stores if store not in damaged)
+    backup = not flags.migrate_without_backup
+    saved = safety_set.save(datadir, settings.backup, healthy, clock, log, backup=backup)
+    with safety_set.naming(saved), announced(datadir, "migrating"):
+        schema.create_workspace(
+            datadir,
+            clock=clock,
+            log=log,
+            locked=True,
+            stores=stores,
+            accepted=flags.accept_loss,
+            damaged=damaged,
+            copies=backup,
+        )
     return schema.stand_ins(datadir, damaged, clock, log)
 
 

@@ -80,6 +80,7 @@ class ServerFile(msgspec.Struct, frozen=True):
     pid: int = 0
     started_at: str = ""
     protocol_version: str = "v1"
+    app_version: str = ""  # "" from servers that don't write it
 
     def __repr__(self) -> str:
         return f"ServerFile(instance_id={self.instance_id!r}, port={self.port}, pid={self.pid})"

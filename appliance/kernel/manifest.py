@@ -26,7 +26,7 @@ TOKEN, IDENTITY = "token", "identity"
 NAMES = (*STORES, TOKEN, IDENTITY)
 FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
-Mode = Literal["ro", "rw"]
+Mode = Literal["ro", "rw", "unused"]
 _META_KEY = "x_stores"
 _BUSY_SECONDS = 5.0
 
@@ -242,7 +242,8 @@ def _decode(text: bytes | None) -> WorkspaceManifest:
 def _meta(database: Path, key: str, mode: Mode) -> str:
     """A value of the table `meta`; "" if it can't be read. Never creates a database.
 
-    With the lock held use `rw`, which leaves no log behind; beside a running appliance `ro`.
+    With the lock held use `rw`, which leaves no log behind; beside a running appliance `ro`. With
+    `unused`, for a workspace without an appliance, nothing is written, not even a log.
     """
     if not database.exists() or suspect_marker(database).exists():
         return ""
@@ -254,5 +255,17 @@ def _meta(database: Path, key: str, mode: Mode) -> str:
 
 
 def _opened(database: Path, mode: Mode = "rw") -> "closing[sqlite3.Connection]":
-    uri = f"{database.absolute().as_uri()}?mode={mode}"
+    uri = read_unused_uri(database) if mode == "unused" else f"{_uri(database)}?mode={mode}"
     return closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS))
+
+
+def read_unused_uri(database: Path) -> str:
+    """The URI by which SQLite reads a file that nobody uses, without making files beside it; only
+    what a killed process left in a log has to be read with the log."""
+    log = database.with_name(database.name + "-wal")
+    left = log.exists() and log.stat().st_size > 0
+    return f"{_uri(database)}?mode=ro{'' if left else '&immutable=1'}"
+
+
+def _uri(database: Path) -> str:
+    return database.absolute().as_uri()

@@ -50,8 +50,12 @@ def migrate(
     backups: Path,
     log: Log,
     migrations: Sequence[Migration] | None = None,
+    copies: bool = True,
 ) -> SchemaState:
-    """Create the file of `store` or migrate it. Call only with the writer lock held."""
+    """Create the file of `store` or migrate it. Call only with the writer lock held.
+
+    `copies`: copy a file with data to `backups` before its first step.
+    """
     try:
         released = load(store) if migrations is None else tuple(migrations)
         own = database.name == file_of(store)
@@ -61,7 +65,8 @@ def migrate(
         if not database.exists():
             _create(database, store, released, clock, log)
         with closing(_connect(database)) as connection:
-            return Upgrade(connection, database, store, released, clock, backups, log).run()
+            kept = backups if copies else None
+            return Upgrade(connection, database, store, released, clock, kept, log).run()
     except BadMigration as error:
         raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.default_hint) from error
     except sqlite3.Error as error:
@@ -133,6 +138,7 @@ def create_workspace(
     stores: Sequence[str] = STORES,
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
+    copies: bool = True,
 ) -> WorkspaceChanges:
     """Creates folders, databases and token of a workspace where they are missing.
 
@@ -142,14 +148,15 @@ def create_workspace(
     Only stores in `stores` are created or opened.
 
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
-    migrated. Otherwise the lock is taken during this call, and existing databases are not touched.
+    migrated, after a copy unless `copies` is false. Otherwise the lock is taken during this call,
+    and existing databases are not touched.
     """
     created: list[str] = []
     existing: list[str] = []
     make_folders(datadir, created, existing)
     if locked:
         manifest.check(datadir, accepted, clock, log, stores)
-        _fill(datadir, stores, True, clock, log, created, existing, damaged)
+        _fill(datadir, stores, True, clock, log, created, existing, damaged, copies)
         return WorkspaceChanges(created=tuple(created), existing=tuple(existing))
     lock = WriterLock(datadir, "init", clock)
     try:
@@ -216,7 +223,9 @@ def _fill(
     created: list[str],
     existing: list[str],
     damaged: dict[str, StoreSuspended] | None = None,
+    copies: bool = True,
 ) -> None:
+    backups = datadir.backups
     for store in stores:
         if damaged is not None and store in damaged:
             continue
@@ -224,7 +233,7 @@ def _fill(
         there = database.exists()
         if upgrade or not there:
             try:
-                migrate(database, store, clock=clock, backups=datadir.backups, log=log)
+                migrate(database, store, clock=clock, backups=backups, log=log, copies=copies)
             except StoreDamaged as error:
                 if damaged is None or store in NEEDED:
                     raise

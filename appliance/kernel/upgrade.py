@@ -7,7 +7,8 @@ Runs before anything is served, with the writer lock held. Invariants:
 - a file with data is copied, and the copy checked, before the first step;
 - a new file is created under a temporary name and renamed when it is complete, so an empty file
   under the real name is damage and is never treated as a new workspace;
-- a file is opened only if its `x_compat` allows this program to open it.
+- a file is opened only if its `x_compat` allows this program to open it, and no hard stop is in
+  between.
 """
 
 import shlex
@@ -22,6 +23,7 @@ from appliance.kernel import meta, snapshot
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDirNotWritable
 from appliance.kernel.errors import Conflict, Unavailable
+from appliance.kernel.hard_stop import HardStop, UpgradeStopped, stop_of
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load, newest, statements
 from appliance.kernel.store_declaration import adapter_of
@@ -78,6 +80,7 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     optional_missing: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
     backup: str | None = None  # the copy made by this run
+    stop: HardStop | None = None  # a version that must open the file first
 
     @property
     def too_new(self) -> bool:
@@ -121,7 +124,30 @@ def state(
         pending=tuple(e.name for e in released if not e.optional and e.name not in recorded),
         optional_missing=tuple(optional_missing),
         edited=tuple(edited),
+        stop=stop_of(store, schema),
     )
+
+
+def refuse(before: SchemaState) -> None:
+    """Raises SchemaTooNew, MigrationEdited or UpgradeStopped if this program can't migrate it."""
+    store = before.store
+    if before.too_new:
+        raise SchemaTooNew(
+            f"{store}: the data was written by a newer program (schema {before.schema},"
+            f" needs a program of at least {before.compat}; this one is {before.program})",
+            details={"store": store, "schema": before.schema, "program": before.program},
+        )
+    if before.edited:
+        raise MigrationEdited(
+            f"{store}: changed after it had been applied: {', '.join(before.edited)}",
+            details={"store": store, "files": list(before.edited)},
+        )
+    if before.stop is not None:
+        raise UpgradeStopped(
+            f"{store}: the data has schema {before.schema}; {before.stop.sentence}",
+            details={"store": store, "schema": before.schema},
+            hint=before.stop.hint,
+        )
 
 
 class Upgrade:
@@ -137,6 +163,7 @@ class Upgrade:
         backups: Path | None,
         log: Log,
     ) -> None:
+        """`backups`: where the file is copied before its first step; None makes no copy."""
         self._connection = connection
         self._database = database
         self._store = store
@@ -146,6 +173,7 @@ class Upgrade:
         self._log = log
         self._adapter = adapter_of(store)
         self._backup: Path | None = None
+        self._had_data = False
 
     def run(self) -> SchemaState:
         self._check_whole()
@@ -156,8 +184,9 @@ class Upgrade:
                 f"{self._store}: the file system does not support the shared memory that WAL needs",
                 hint="put the workspace on a local file system",
             )
-        if before.pending:
-            self._take_backup(before)
+        self._had_data = True
+        if before.pending and self._backups is not None:
+            self._take_backup(self._backups, before)
         self.apply(before)
         now = state(self._connection, self._store, self._released)
         return msgspec.structs.replace(now, backup=str(self._backup) if self._backup else None)
@@ -186,17 +215,7 @@ class Upgrade:
             raise StoreDamaged(f"{self._store}: the database is damaged: {result}")
 
     def _refuse(self, before: SchemaState) -> None:
-        if before.too_new:
-            raise SchemaTooNew(
-                f"{self._store}: the data was written by a newer program (schema {before.schema},"
-                f" needs a program of at least {before.compat}; this one is {before.program})",
-                details={"store": self._store, "schema": before.schema, "program": before.program},
-            )
-        if before.edited:
-            raise MigrationEdited(
-                f"{self._store}: changed after it had been applied: {', '.join(before.edited)}",
-                details={"store": self._store, "files": list(before.edited)},
-            )
+        refuse(before)
         if not before.schema and meta.has_tables(self._connection):
             self._refuse_strangers(before)
 
@@ -216,19 +235,18 @@ class Upgrade:
             hint="move the file away; snapshots are in .agentlip/backups",
         )
 
-    def _take_backup(self, before: SchemaState) -> None:
-        assert self._backups is not None
+    def _take_backup(self, backups: Path, before: SchemaState) -> None:
         version = before.schema or before.spec_version or 0
         name = self._database.name
         now_ms = self._clock.now_ms()
         try:
-            self._backup = snapshot.take(self._connection, self._backups, name, version, now_ms)
-            snapshot.prune(self._backups, name)
+            self._backup = snapshot.take(self._connection, backups, name, version, now_ms)
+            snapshot.prune(backups, name)
         except (OSError, sqlite3.Error) as error:
             raise MigrationFailed(
                 f"{self._store}: no snapshot could be taken before the migration, so nothing"
                 f" was changed: {error}",
-                hint=f"free disk space: df -h {shlex.quote(str(self._backups.parent))}",
+                hint=f"free disk space: df -h {shlex.quote(str(backups.parent))}",
             ) from error
         except snapshot.SnapshotDamaged as error:
             raise StoreDamaged(f"{self._store}: the database is damaged: {error}") from error
@@ -236,13 +254,13 @@ class Upgrade:
 
     def _step(self, migration: Migration) -> None:
         execute = self._connection.execute
-        strangers = 0 if self._backup is None else _broken_keys(self._connection)
+        strangers = _broken_keys(self._connection) if self._had_data else 0
         try:
             execute("BEGIN IMMEDIATE")
             for statement in statements(migration):
                 execute(statement)
             self._record(migration)
-            if self._backup is not None and _broken_keys(self._connection) > strangers:
+            if self._had_data and _broken_keys(self._connection) > strangers:
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
         except (sqlite3.Error, BadMigration) as error:

@@ -34,10 +34,12 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
 from appliance.process.logfile import former_log_file, log_file
+from appliance.process.migrating import phase_of
 from appliance.process.status import State, hub_state
 from appliance.sdk.discovery import Endpoint, connect, find_workspace
 
-READY_SECONDS_MAX = 120.0  # includes the migration of a large database
+READY_SECONDS_MAX = 120.0
+MIGRATED_SECONDS_MAX = 4 * 3600.0  # a start with the backup and migration of a large workspace
 POLL_SECONDS = 0.03
 EXIT_TAKEN = 2  # exit code of a server whose lock or port is in use
 STOP_SECONDS_MAX = 10.0
@@ -103,6 +105,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     unsafe_network: bool = False
     accept_loss: tuple[str, ...] = ()
     read_only: bool = False
+    migrate_without_backup: bool = False
 
     def arguments(self) -> list[str]:
         pairs = (("--host", self.host), ("--port", self.port))
@@ -111,6 +114,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
             given += ["--config", str(self.config.expanduser().resolve())]
         given += ["--no-limits"] if self.no_limits else []
         given += ["--read-only"] if self.read_only else []
+        given += ["--migrate-without-backup"] if self.migrate_without_backup else []
         given += [text for store in self.accept_loss for text in ("--accept-loss", store)]
         return given + (["--unsafe-network"] if self.unsafe_network else [])
 
@@ -265,11 +269,15 @@ def check_settings(datadir: DataDir, options: ServerOptions) -> None:
 def _await_ready(
     datadir: DataDir, child: "subprocess.Popen[bytes]", began_at: int, clock: Clock
 ) -> State:
-    deadline = clock.monotonic() + READY_SECONDS_MAX
+    began = clock.monotonic()
+    deadline = began + READY_SECONDS_MAX
     while clock.monotonic() < deadline:
         try:
             child.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
+            if phase_of(datadir, child.pid):  # it has its time limits from its settings
+                longest = began + MIGRATED_SECONDS_MAX
+                deadline = min(clock.monotonic() + READY_SECONDS_MAX, longest)
             if _ready(datadir, child.pid):
                 return {
                     **hub_state(datadir),

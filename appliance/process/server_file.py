@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
+from appliance import __version__
 from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir, HubRunning
@@ -79,6 +80,7 @@ class ServerFileKeeper(Loop):
             "pid": os.getpid(),
             "started_at": iso(started_ms),
             "protocol_version": PROTOCOL_VERSION,
+            "app_version": __version__,
         }
         self._published: Stamp | None = None
         self._unreadable: Stamp | None = None

@@ -1,6 +1,6 @@
 """Which module may import which, by the role of its file. A new subsystem needs no line here.
 
-    __main__ → cli → process → app → composition → doctor → integrations, wsgi → settings
+    __main__ → cli → process, upgrade → app → composition → doctor → integrations, wsgi → settings
     → subsystems (every package with a subsystem.py) → shared → sdk → web → mesh → kernel
 
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
@@ -21,6 +21,7 @@ OF_PACKAGE = {
     "web": 2,
     "sdk": 3,
     "process": 12,
+    "upgrade": 12,
     "integrations": 8,
     "doctor": 9,
 }

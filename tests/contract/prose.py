@@ -46,11 +46,16 @@ class Finding(NamedTuple):
         return f"{self.file}:{self.line}: {self.text} → {self.rule}, {self.suggestion}"
 
 
+BINARY = {".png", ".ico", ".woff2", ".xz"}
+"""Suffixes of files without text."""
+
+
 def findings(files: Iterable[Path]) -> list[Finding]:
     every = [
         text
         for file in sorted(files)
         if not (name := file.relative_to(ROOT).as_posix()).startswith(EXEMPT)
+        and file.suffix not in BINARY
         for text in texts(name, file.read_text(encoding="utf-8"))
     ]
     return hits(every)

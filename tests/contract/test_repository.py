@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.contract.prose import BINARY
 from tests.contract.test_walls import ROOT, tracked
 
 SCRIPTS = [
@@ -45,7 +46,7 @@ FORBIDDEN = {
 
 
 def text_files() -> list[Path]:
-    return [file for file in tracked() if file.suffix not in {".png", ".ico", ".woff2"}]
+    return [file for file in tracked() if file.suffix not in BINARY]
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)

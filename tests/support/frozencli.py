@@ -27,8 +27,9 @@ PRINTS_NO_JSON = {
 # the first release that has them.
 NOT_PROMISED_YET = (
     "agentlip backup", "agentlip broker", "agentlip export", "agentlip identity", "agentlip inbox",
-    "agentlip mesh", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
-    "agentlip re-extract", "agentlip report",
+    "agentlip backup", "agentlip broker", "agentlip export", "agentlip identity", "agentlip inbox",
+    "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
+    "agentlip re-extract", "agentlip report", "agentlip upgrade",
 )  # fmt: skip
 
 

@@ -1,0 +1,49 @@
+"""Tells other processes that a starting server is migrating, which may take long.
+
+The file names the process. A killed server leaves it behind; nobody believes it then, because the
+process is gone or holds no lock.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from appliance.kernel.datadir import DataDir, read_small
+
+_FILE = "migrating.json"
+
+
+class MigrationPhase(msgspec.Struct, frozen=True):
+    """`phase` completes the sentence "the appliance is …"."""
+
+    pid: int
+    phase: str
+
+
+@contextmanager
+def announced(datadir: DataDir, phase: str) -> Iterator[None]:
+    """Says what this process does while the block runs. The work goes on if it can't be said."""
+    path = _path(datadir)
+    with suppress(OSError):
+        path.write_bytes(msgspec.json.encode(MigrationPhase(os.getpid(), phase)))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def phase_of(datadir: DataDir, pid: int) -> str:
+    """What the process said last; "" if it is not migrating."""
+    try:
+        said = msgspec.json.decode(read_small(_path(datadir)) or b"", type=MigrationPhase)
+    except msgspec.DecodeError:
+        return ""
+    return said.phase if said.pid == pid else ""
+
+
+def _path(datadir: DataDir) -> Path:
+    return datadir.lock_file.with_name(_FILE)

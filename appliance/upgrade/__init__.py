@@ -1,0 +1,1 @@
+"""Upgrades of a workspace: what they would do, the backup before them, and the migration itself."""

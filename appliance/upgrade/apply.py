@@ -1,0 +1,87 @@
+"""Migrates all stores of a stopped workspace: `agentlip migrate --apply`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from appliance.kernel import manifest, schema
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log
+from appliance.process.daemon import start_lock
+from appliance.process.migrating import announced
+from appliance.upgrade import safety_set
+from appliance.upgrade.errors import MigrationNotPossible
+from appliance.upgrade.plan import MigrationPlan, plan
+from appliance.upgrade.sections import UpgradeSections
+
+WITHOUT_BACKUP = "agentlip migrate --apply --without-backup"
+
+
+class AppliedMigration(msgspec.Struct, frozen=True, kw_only=True):
+    """What `agentlip migrate --apply` did. `backup`: the set made before, "" without one.
+    `copies`: copies of single files, in .agentlip/backups."""
+
+    workspace: str
+    backup: str
+    migrated: dict[str, list[str]]
+    copies: list[str]
+
+
+@contextmanager
+def stopped(datadir: DataDir) -> Iterator[Clock]:
+    """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
+    clock = SystemClock()
+    with start_lock(datadir, clock), WriterLock(datadir, random_id(), clock):
+        yield clock
+
+
+def check_possible(planned: MigrationPlan) -> None:
+    """Raises MigrationNotPossible if a store of the plan is refused. Nothing was changed then."""
+    if not planned.refused:
+        return
+    first = planned.refused[0]
+    raise MigrationNotPossible(
+        "; ".join(f"{each.store}: {each.problem}" for each in planned.refused),
+        details={"stores": {each.store: each.status for each in planned.refused}},
+        hint=first.hint,
+    )
+
+
+def apply(
+    datadir: DataDir, sections: UpgradeSections, clock: Clock, log: Log, *, backup: bool = True
+) -> AppliedMigration:
+    """Migrates every store of the subsystems that run. Call within `stopped`.
+
+    All stores are checked first, then a set is made. Raises MigrationNotPossible and
+    MigrationNotSaved with nothing changed; MigrationFailed with the failed step rolled back.
+    """
+    planned = plan(datadir, sections, count=False)
+    check_possible(planned)
+    pending = {each.store: each for each in planned.stores if each.status == "pending"}
+    stores = tuple(pending)
+    saved = safety_set.save(
+        datadir, sections.backup, stores, clock, log, backup=backup, way_out=WITHOUT_BACKUP
+    )
+    copies = []
+    with safety_set.naming(saved), announced(datadir, "migrating"):
+        for store in stores:
+            done = schema.migrate(
+                datadir.database(store),
+                store,
+                clock=clock,
+                backups=datadir.backups,
+                log=log,
+                copies=backup,
+            )
+            copies += [done.backup] if done.backup else []
+    if pending:
+        manifest.remember(datadir, stores)
+    return AppliedMigration(
+        workspace=str(datadir.workspace),
+        backup=saved,
+        migrated={store: list(each.steps) for store, each in pending.items()},
+        copies=copies,
+    )

@@ -1,0 +1,93 @@
+"""Whether the installed program can open a workspace, and what it would change in it."""
+
+from typing import Literal
+
+import msgspec
+
+from appliance.backup.errors import BackupError
+from appliance.backup.sets import SetDirectory
+from appliance.kernel.datadir import DataDir
+from appliance.upgrade.plan import MigrationPlan, StoreStatus, plan
+from appliance.upgrade.sections import UpgradeSections
+
+UpgradeResult = Literal["nothing", "possible", "too_new", "stopped", "not_possible"]
+EXIT_CODES: dict[UpgradeResult, int] = {
+    "nothing": 0, "possible": 0, "too_new": 5, "stopped": 6, "not_possible": 7
+}  # fmt: skip
+"""The exit code of each result."""
+
+_FIRST: tuple[tuple[StoreStatus, UpgradeResult], ...] = (
+    ("too_new", "too_new"),
+    ("stopped", "stopped"),
+)
+
+
+class LastBackup(msgspec.Struct, frozen=True):
+    """The newest set that can be read. `verification`: result of its check, "never" without."""
+
+    name: str
+    created_at: str
+    verification: str
+
+
+class UpgradeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `agentlip upgrade --check`.
+
+    result           nothing: the data has this program's schema; possible: it would be migrated;
+                     too_new, stopped, not_possible: it would be refused
+    version          of the installed program; `running_version` of the appliance that runs, "" if
+                     none runs or it does not say
+    """
+
+    result: UpgradeResult
+    version: str
+    running: bool
+    running_version: str
+    last_backup: LastBackup | None
+    problems: tuple[str, ...]
+    hints: tuple[str, ...]
+    plan: MigrationPlan
+
+
+def report(datadir: DataDir, sections: UpgradeSections) -> UpgradeReport:
+    planned = plan(datadir, sections, count=False)
+    server = datadir.read_server() if planned.running else None
+    problems = [f"{each.store}: {each.problem}" for each in planned.refused]
+    hints = [each.hint for each in planned.refused]
+    short = [each for each in planned.space if not each.enough] if planned.steps else []
+    problems += [
+        f"{each.path}: {each.needed_bytes:,} bytes may be needed, {each.free_bytes:,} are free"
+        for each in short
+    ]
+    hints += [f"free space: df -h {each.path}" for each in short]
+    return UpgradeReport(
+        result=_result(planned, bool(problems)),
+        version=planned.version,
+        running=planned.running,
+        running_version=server.app_version if server else "",
+        last_backup=_last_backup(datadir, sections),
+        problems=tuple(problems),
+        hints=tuple(dict.fromkeys(hints)),
+        plan=planned,
+    )
+
+
+def _result(planned: MigrationPlan, problems: bool) -> UpgradeResult:
+    statuses = {each.status for each in planned.stores}
+    for status, result in _FIRST:
+        if status in statuses:
+            return result
+    if problems:
+        return "not_possible"
+    return "possible" if planned.steps else "nothing"
+
+
+def _last_backup(datadir: DataDir, sections: UpgradeSections) -> LastBackup | None:
+    sets = SetDirectory(datadir, sections.backup)
+    try:
+        name = sets.newest()
+        manifest, verification = sets.read(name), sets.verification(name)
+    except (BackupError, OSError):
+        return None
+    result = verification.result if verification else "never"
+    return LastBackup(name, manifest.created_at, result)

@@ -1,0 +1,185 @@
+"""`agentlip migrate` and `agentlip upgrade`: plan, check and run the migration of a workspace."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from appliance.cli_support import Session, common, note, plain_app
+from appliance.kernel.errors import Invalid
+from appliance.kernel.log import Log
+from appliance.sdk.discovery import find_workspace
+from appliance.upgrade import apply as applying
+from appliance.upgrade import check as checking
+from appliance.upgrade.plan import MigrationPlan, StorePlan, plan
+from appliance.upgrade.sections import read_sections
+
+ConfigFlag = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings file (default: agentlip.toml in the workspace)."),
+]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+migrate_app = plain_app()
+upgrade_app = plain_app()
+
+
+@migrate_app.command()
+@common
+def migrate(
+    session: Session,
+    show_plan: Annotated[
+        bool, typer.Option("--plan", help="Only show what would be done. Works at any time.")
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Migrate all stores. The appliance must be stopped.")
+    ] = False,
+    yes: YesFlag = False,
+    without_backup: Annotated[
+        bool,
+        typer.Option("--without-backup", help="Migrate without a backup, as on a full disk."),
+    ] = False,
+    config: ConfigFlag = None,
+) -> None:
+    """Migrate the stores of a workspace to the schema of this version.
+
+    `agentlipd up` does the same at its start. A backup of all stores is made first and kept; the
+    error of a failed migration names the command that restores it.
+
+    Example: agentlip migrate --plan
+    """
+    if show_plan == apply:
+        raise Invalid(
+            "name one of --plan and --apply", hint="agentlip migrate --plan; then: --apply"
+        )
+    datadir = find_workspace(session.workspace)
+    sections = read_sections(datadir, config)
+    planned = plan(datadir, sections)
+    if show_plan:
+        session.answer(msgspec.to_builtins(planned), "\n".join(_plan_lines(planned)))
+        return
+    with applying.stopped(datadir) as clock:
+        applying.check_possible(planned)
+        if planned.steps and not yes:
+            _ask(session, planned, without_backup)
+        log = Log(sys.stderr.buffer, level="error", clock=clock)
+        done = applying.apply(datadir, sections, clock, log, backup=not without_backup)
+    lines = [f"{store}: applied {', '.join(steps)}" for store, steps in done.migrated.items()]
+    lines += [f"the state before is in the backup {done.backup}"] if done.backup else []
+    answer = "\n".join(lines) or "nothing to do: all stores have the schema of this version"
+    session.answer(msgspec.to_builtins(done), answer)
+
+
+@upgrade_app.command()
+@common
+def upgrade(
+    session: Session,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check; this command changes nothing.")
+    ] = False,
+    config: ConfigFlag = None,
+) -> None:
+    """Check whether this version can open the workspace, and what it would change.
+
+    Exit codes: 0 it can; 5 the data is newer than this version; 6 another version must open it
+    first; 7 it can't for another reason, for example damage or a full disk.
+
+    Example: agentlip upgrade --check --json
+    """
+    if not check:
+        raise Invalid(
+            "this command only checks; the packages are upgraded by pip or the image",
+            hint="agentlip upgrade --check",
+        )
+    datadir = find_workspace(session.workspace)
+    found = checking.report(datadir, read_sections(datadir, config))
+    session.answer(msgspec.to_builtins(found), "\n".join(_report_lines(found)))
+    raise typer.Exit(checking.EXIT_CODES[found.result])
+
+
+def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None:
+    if not session.machine and sys.stdin.isatty():
+        for line in _plan_lines(planned):
+            note(line)
+        if typer.confirm("Migrate now?", default=False, err=True):
+            return
+        raise typer.Abort
+    flag = " --without-backup" if without_backup else ""
+    raise Invalid(
+        f"{planned.steps} steps would be applied: "
+        + ", ".join(f"{each.store} {', '.join(each.steps)}" for each in _pending(planned)),
+        details={"plan": msgspec.to_builtins(planned)},
+        hint=f"agentlip migrate --apply --yes{flag}",
+    )
+
+
+def _pending(planned: MigrationPlan) -> list[StorePlan]:
+    return [each for each in planned.stores if each.status == "pending"]
+
+
+def _plan_lines(planned: MigrationPlan) -> list[str]:
+    lines = [_store_line(each) for each in planned.stores]
+    if not planned.steps:
+        return [*lines, "Nothing to migrate."]
+    if planned.backup:
+        lines.append("Before that, a backup of all stores is made, checked and kept.")
+    lines.append(f"It takes about {planned.seconds:.0f} s.")
+    lines += [
+        f"It needs at most {_size(each.needed_bytes)} on the disk of {each.path};"
+        f" {_size(each.free_bytes)} are free."
+        for each in planned.space
+    ]
+    next_step = "agentlipd down; agentlip migrate --apply" if planned.running else ""
+    return [*lines, f"Next: {next_step or 'agentlip migrate --apply, or agentlipd up'}"]
+
+
+def _store_line(store: StorePlan) -> str:
+    rows = "" if store.rows is None else f", {store.rows:,} rows"
+    facts = f"{_size(store.bytes)}{rows}"
+    match store.status:
+        case "pending":
+            steps = ", ".join(store.steps)
+            return f"{store.store}: schema {store.schema} → {store.program} ({facts}): {steps}"
+        case "current":
+            return f"{store.store}: schema {store.schema}, nothing to do ({facts})"
+        case "new":
+            return f"{store.store}: no file yet; the next start creates it"
+        case _:
+            hint = f" (hint: {store.hint})" if store.hint else ""
+            return f"{store.store}: {store.status.replace('_', ' ')}: {store.problem}{hint}"
+
+
+def _report_lines(found: checking.UpgradeReport) -> list[str]:
+    sentence = {
+        "nothing": "the data has the schema of this version",
+        "possible": f"this version can open the data, after {found.plan.steps} steps",
+        "too_new": "the data is newer than this version",
+        "stopped": "another version must open the data first",
+        "not_possible": "this version can't open the data now",
+    }[found.result]
+    lines = [f"agentlip {found.version}: {sentence}"]
+    if found.running:
+        version = found.running_version or "an unknown version"
+        again = "" if version == found.version else "; after the upgrade: agentlip restart"
+        lines.append(f"Running: {version}{again}")
+    lines += [_store_line(each) for each in found.plan.stores if each.steps or each.problem]
+    if found.last_backup is None:
+        lines.append("Last backup: none (hint: agentlip backup create)")
+    else:
+        last = found.last_backup
+        lines.append(f"Last backup: {last.name}, verified: {last.verification}")
+    lines += [f"Problem: {problem}" for problem in found.problems]
+    return lines + [f"Hint: {hint}" for hint in found.hints]
+
+
+def _size(count: int) -> str:
+    """`1536` → `1.5 kB`."""
+    size = float(count)
+    for unit in _UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} {_UNITS[-1]}"

@@ -1,0 +1,254 @@
+"""What a migration of a workspace would do. Reads only, beside a running appliance too."""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from appliance import __version__
+from appliance.kernel import manifest
+from appliance.kernel.datadir import BESIDE, STORES, DataDir, read_lock
+from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.schema import SchemaState, StoreDamaged
+from appliance.kernel.schema_reader import count_rows, read_state
+from appliance.kernel.store_errors import RECOVERY_COMMANDS, free_bytes
+from appliance.kernel.upgrade import MigrationEdited, SchemaTooNew, refuse
+from appliance.upgrade.sections import UpgradeSections
+
+StoreStatus = Literal[
+    "current",
+    "pending",
+    "new",
+    "off",
+    "too_new",
+    "stopped",
+    "edited",
+    "missing",
+    "damaged",
+    "unreadable",
+]
+REFUSED: tuple[StoreStatus, ...] = (
+    "too_new", "stopped", "edited", "missing", "damaged", "unreadable"
+)  # fmt: skip
+"""A store of these states is not migrated."""
+
+COUNTED_BYTES_MAX = 512 * 1024 * 1024
+"""Rows of larger files are not counted, because that reads the whole file."""
+
+# Lower than what an ordinary disk reaches, because a plan that promises too little annoys less.
+_BACKUP_BYTES_PER_SECOND = 40e6
+_STEP_BYTES_PER_SECOND = 100e6
+_SECONDS_MIN = 1.0
+
+
+class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One store: its schema, that of this program, and the steps that would run.
+
+    schema   the newest step in the file; 0 without a file
+    steps    names of the steps, in their order
+    rebuilt  names of the steps that only build derived data, such as the search index
+    rows     None if they were not counted
+    """
+
+    store: str
+    file: str
+    status: StoreStatus
+    schema: int = 0
+    program: int = 0
+    steps: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
+    bytes: int = 0
+    rows: int | None = 0
+    problem: str = ""
+    hint: str = ""
+
+
+class DiskSpace(msgspec.Struct, frozen=True):
+    """Space that the backup and the migration need on one disk, at most."""
+
+    path: str
+    needed_bytes: int
+    free_bytes: int
+
+    @property
+    def enough(self) -> bool:
+        return self.free_bytes >= self.needed_bytes
+
+
+class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`backup`: a backup of all stores would be made first. `seconds`: a rough estimate."""
+
+    workspace: str
+    version: str
+    running: bool
+    stores: tuple[StorePlan, ...]
+    steps: int
+    backup: bool
+    seconds: float
+    space: tuple[DiskSpace, ...]
+
+    @property
+    def refused(self) -> list[StorePlan]:
+        return [each for each in self.stores if each.status in REFUSED]
+
+
+def plan(datadir: DataDir, sections: UpgradeSections, *, count: bool = True) -> MigrationPlan:
+    """`count`: also count rows."""
+    running = read_lock(datadir).held
+    mode: manifest.Mode = "ro" if running else "unused"
+    lost = {str(each.details["store"]): each for each in manifest.lost_stores(datadir, mode)}
+    off = set(STORES) - set(sections.roles.stores)
+    stores = tuple(
+        _off(datadir, store) if store in off else _planned(datadir, store, lost, running, count)
+        for store in STORES
+    )
+    pending = [each for each in stores if each.status == "pending"]
+    backup = any(each.schema for each in pending)
+    return MigrationPlan(
+        workspace=str(datadir.workspace),
+        version=__version__,
+        running=running,
+        stores=stores,
+        steps=sum(len(each.steps) for each in pending),
+        backup=backup,
+        seconds=_seconds(stores, pending, backup),
+        space=_space(datadir, sections, stores, pending, backup),
+    )
+
+
+def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
+    """The stores with data of this program that a start would migrate, without damaged ones.
+
+    Raises SchemaTooNew, MigrationEdited or UpgradeStopped if one of `stores` is refused, so that
+    the others are not migrated before that is noticed. Call with the writer lock held.
+    """
+    pending = []
+    for store in stores:
+        if datadir.database(store).exists() and not datadir.suspect_file(store).exists():
+            try:
+                seen = read_state(datadir.database(store), store, running=False)
+            except Unavailable:
+                continue  # the migration of this store reports it
+            refuse(seen)
+            if seen.pending and seen.schema:
+                pending.append(store)
+    return pending
+
+
+def _off(datadir: DataDir, store: str) -> StorePlan:
+    path = datadir.database(store)
+    return StorePlan(
+        store=store, file=path.name, status="off", bytes=_bytes(path), rows=None,
+        problem="its subsystem is switched off; it is migrated when it is switched on",
+    )  # fmt: skip
+
+
+def _planned(
+    datadir: DataDir,
+    store: str,
+    lost: dict[str, manifest.StoreLost],
+    running: bool,
+    count: bool,
+) -> StorePlan:
+    path = datadir.database(store)
+    if store in lost:
+        return _refused(path, store, "missing", lost[store])
+    if not path.exists():
+        return StorePlan(store=store, file=path.name, status="new")
+    if datadir.suspect_file(store).exists():
+        return _damaged(path, store, "it was found damaged and has not been cleared")
+    try:
+        seen = read_state(path, store, running=running)
+        rows = None
+        if count and _bytes(path) <= COUNTED_BYTES_MAX:
+            rows = count_rows(path, store, running=running)
+    except StoreDamaged as error:
+        return _damaged(path, store, error.message)
+    except Unavailable as error:
+        return _refused(path, store, "unreadable", error)
+    return _of_state(path, seen, rows)
+
+
+def _of_state(path: Path, seen: SchemaState, rows: int | None) -> StorePlan:
+    status: StoreStatus = "pending" if seen.pending else "current"
+    problem = hint = ""
+    if seen.too_new:
+        status, hint = "too_new", SchemaTooNew.default_hint
+        problem = f"it needs a program of at least schema {seen.compat}; this one is {seen.program}"
+    elif seen.edited:
+        status, hint = "edited", MigrationEdited.default_hint
+        problem = f"changed after they had been applied: {', '.join(seen.edited)}"
+    elif seen.stop is not None:
+        status, problem, hint = "stopped", seen.stop.sentence, seen.stop.hint
+    return StorePlan(
+        store=seen.store,
+        file=path.name,
+        status=status,
+        schema=seen.schema,
+        program=seen.program,
+        steps=seen.pending,
+        rebuilt=seen.optional_missing,
+        bytes=_bytes(path),
+        rows=rows,
+        problem=problem,
+        hint=hint,
+    )
+
+
+def _damaged(path: Path, store: str, problem: str) -> StorePlan:
+    hint = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
+    return StorePlan(
+        store=store, file=path.name, status="damaged", bytes=_bytes(path), rows=None,
+        problem=problem, hint=hint,
+    )  # fmt: skip
+
+
+def _refused(path: Path, store: str, status: StoreStatus, error: ApplianceError) -> StorePlan:
+    return StorePlan(
+        store=store, file=path.name, status=status, bytes=_bytes(path), rows=None,
+        problem=error.message, hint=error.hint,
+    )  # fmt: skip
+
+
+def _bytes(path: Path) -> int:
+    total = 0
+    for suffix in ("", *BESIDE):
+        try:
+            total += path.with_name(path.name + suffix).stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+def _seconds(stores: tuple[StorePlan, ...], pending: list[StorePlan], backup: bool) -> float:
+    if not pending:
+        return 0.0
+    # Each step compares foreign keys before and after; the file is also copied.
+    passes = sum(each.bytes * (1 + 2 * len(each.steps)) for each in pending)
+    saved = sum(each.bytes for each in stores) if backup else 0
+    return round(
+        _SECONDS_MIN + saved / _BACKUP_BYTES_PER_SECOND + passes / _STEP_BYTES_PER_SECOND, 1
+    )
+
+
+def _space(
+    datadir: DataDir,
+    sections: UpgradeSections,
+    stores: tuple[StorePlan, ...],
+    pending: list[StorePlan],
+    backup: bool,
+) -> tuple[DiskSpace, ...]:
+    """By disk. A migration needs a copy and a log of each store."""
+    needed: dict[int, tuple[Path, int]] = {}
+
+    def need(path: Path, size: int) -> None:
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        device = existing.stat().st_dev
+        first, sum_bytes = needed.get(device, (existing, 0))
+        needed[device] = first, sum_bytes + size
+
+    need(datadir.dir, sum(2 * each.bytes for each in pending))
+    if backup:
+        folder = datadir.workspace / sections.backup.directory
+        need(folder, sum(each.bytes for each in stores) + sections.backup.free_bytes_min)
+    return tuple(DiskSpace(str(path), size, free_bytes(path)) for path, size in needed.values())

@@ -1,0 +1,132 @@
+"""The backup before a migration: one consistent set of all stores, checked, and kept.
+
+The snapshots that the migration makes of single files stay as they are. Only the set has all stores
+at one moment, so only it can bring a workspace back.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from appliance.backup import create, keys, stored, unpack
+from appliance.backup.errors import BackupError, KeyRefused
+from appliance.backup.manifest import Reason, SetManifest
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.integrity import is_damaged
+from appliance.kernel.log import Log
+from appliance.kernel.manifest import lost_stores
+from appliance.kernel.upgrade import MigrationFailed
+from appliance.process.migrating import announced
+from appliance.upgrade.errors import MigrationNotSaved
+from appliance.upgrade.plan import pending_stores
+
+REASON: Reason = "before-migration"
+
+
+def save(
+    datadir: DataDir,
+    settings: BackupSettings,
+    stores: tuple[str, ...],
+    clock: Clock,
+    log: Log,
+    *,
+    backup: bool = True,
+    way_out: str = "agentlipd up --migrate-without-backup",
+) -> str:
+    """Makes the set if one of `stores` has data and is older than this program.
+
+    Returns its name; "" without `backup`, if nothing is pending, or if a store is lost or damaged:
+    then its recovery must not wait, and each file is still copied before its migration. Call with
+    the writer lock held, before anything is migrated. Raises MigrationNotSaved, whose hint names
+    `way_out`, the command without a set; and what `pending_stores` raises.
+    """
+    pending = pending_stores(datadir, stores)
+    if not pending or not backup:
+        return ""
+    try:
+        with announced(datadir, "making a backup before a migration"):
+            manifest = _create(datadir, settings, clock)
+    except (ApplianceError, OSError) as error:
+        not_whole = _not_whole(datadir)
+        if not_whole:
+            log.warning(
+                "no backup of all stores was made before the migration, because a store is missing"
+                " or damaged; each file is copied instead",
+                stores=not_whole,
+            )
+            return ""
+        raise _not_saved(error, datadir, settings, way_out) from error
+    log.info("backup made before the migration", backup=manifest.name, stores=pending)
+    return manifest.name
+
+
+@contextmanager
+def naming(saved: str) -> Iterator[None]:
+    """Adds the way back to the error of a migration that failed: the set, and its command."""
+    try:
+        yield
+    except MigrationFailed as error:
+        if not saved:
+            raise
+        raise MigrationFailed(
+            f"{error.message}; the backup {saved} has all stores as they were before",
+            details={**error.details, "set": saved},
+            hint=f"agentlip backup restore {saved}; then install the previous version",
+        ) from error
+
+
+def _create(datadir: DataDir, settings: BackupSettings, clock: Clock) -> SetManifest:
+    sets = SetDirectory(datadir, settings)
+    with sets.only_writer():
+        manifest = create.create_set(datadir, sets, settings, reason=REASON, clock=clock)
+        try:
+            _check(sets.path(manifest.name), manifest, settings)
+        except ApplianceError:
+            sets.remove(manifest.name)
+            raise
+    return manifest
+
+
+def _check(path: Path, manifest: SetManifest, settings: BackupSettings) -> None:
+    """Decodes each file, and compares sizes and hashes; without the key of an encrypted set, those
+    of the stored files only."""
+    try:
+        identities = keys.load(settings, None)
+        secret_keys = keys.keys_of(manifest, identities)
+        keys.check(path, manifest, identities)
+    except KeyRefused:
+        unpack.check_hashes(path, manifest)
+        return
+    for file in manifest.files:
+        stored.read(path, file, stored.Nowhere(), secret_keys)
+
+
+def _not_whole(datadir: DataDir) -> list[str]:
+    """The stores that can't be copied, because they are lost or damaged."""
+    lost = [str(error.details["store"]) for error in lost_stores(datadir, "rw")]
+    return [
+        store
+        for store in STORES
+        if store in lost
+        or datadir.suspect_file(store).exists()
+        or (datadir.database(store).exists() and is_damaged(datadir.database(store), quick=True))
+    ]
+
+
+def _not_saved(
+    error: ApplianceError | OSError, datadir: DataDir, settings: BackupSettings, way_out: str
+) -> MigrationNotSaved:
+    why = error.message if isinstance(error, ApplianceError) else str(error.strerror or error)
+    folder = datadir.workspace / settings.directory
+    first = f"free space: df -h {folder}; agentlip backup prune"
+    if isinstance(error, BackupError) and error.code != "BACKUP_NOT_WRITABLE":
+        first = error.hint
+    return MigrationNotSaved(
+        f"no backup could be made before the migration, so nothing was changed: {why}",
+        details={**getattr(error, "details", {})},
+        hint=f"{first}; or without a backup: {way_out}",
+    )

@@ -1,0 +1,23 @@
+"""The settings that upgrades need. Errors in other sections don't prevent a plan or a check."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from appliance.backup.settings import BackupSettings
+from appliance.kernel import config
+from appliance.kernel.datadir import DataDir
+from appliance.roles import RolesSettings
+
+
+class UpgradeSections(msgspec.Struct, frozen=True):
+    roles: RolesSettings = RolesSettings()
+    backup: BackupSettings = BackupSettings()
+
+
+def read_sections(datadir: DataDir, file: Path | None) -> UpgradeSections:
+    """`file`: the settings file, if it is not the one of the workspace. Raises BadSettings."""
+    if file is not None and not file.exists():
+        raise config.BadSettings(f"settings: file not found: {file}")
+    return config.load(UpgradeSections, file or datadir.settings_file, os.environ)

@@ -1,0 +1,269 @@
+"""`agentlip migrate` and `agentlip upgrade` as processes, and a start that migrates.
+
+A newer version is this one with a further migration of the hub and of the courier.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.migration import load, newest
+from appliance.process.logfile import log_file
+from tests.support.commands import agentlip, agentlipd
+from tests.support.hubprocess import served
+from tests.support.programs import OtherProgram, next_step
+from tests.support.smalldisk import SmallDisk, small_disk
+from tests.support.workspaces import Filled
+
+pytestmark = pytest.mark.slow
+NEWEST = newest(load("hub"))
+STEPS = next_step("hub", "CREATE TABLE x_new (a INTEGER);") | next_step(
+    "courier", "CREATE TABLE x_new (a INTEGER);"
+)
+HALF = next_step(
+    "hub", "CREATE TABLE x_new (a INTEGER); UPDATE topics SET channel_id = 'nowhere';"
+) | next_step("courier", "CREATE TABLE x_new (a INTEGER);")
+STOP = """
+from appliance.kernel import hard_stop
+hard_stop.HARD_STOPS = (
+    hard_stop.HardStop(store="hub", schema=99, version="0.9", reason="it fills a new column"),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> OtherProgram:
+    return OtherProgram(tmp_path_factory.mktemp("newer") / "program", STEPS)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> DataDir:
+    return Filled(tmp_path / "ws").datadir
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def schemas(datadir: DataDir) -> dict[str, int]:
+    numbers = {}
+    for store in STORES:
+        with closing(sqlite3.connect(datadir.database(store))) as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'x_schema'").fetchone()
+            numbers[store] = int(row[0])
+    return numbers
+
+
+def execute(datadir: DataDir, sql: str, store: str = "hub") -> list[Any]:
+    with closing(sqlite3.connect(datadir.database(store), isolation_level=None)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def sets(datadir: DataDir) -> SetDirectory:
+    return SetDirectory(datadir, BackupSettings())
+
+
+# -- the plan and the check ---------------------------------------------------------------------
+
+
+def test_plan_and_check_of_a_stopped_workspace_write_nothing(
+    newer: OtherProgram, workspace: DataDir
+) -> None:
+    before = digests(workspace.workspace)
+    plan = newer.agentlip("migrate", "--plan", "--json", cwd=workspace.workspace).json
+    report = newer.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
+    assert digests(workspace.workspace) == before
+    assert (plan["running"], plan["steps"], plan["backup"]) == (False, 2, True)
+    hub = next(store for store in plan["stores"] if store["store"] == "hub")
+    assert (hub["status"], hub["schema"], hub["program"]) == ("pending", NEWEST, NEWEST + 1)
+    assert hub["steps"] == [f"{NEWEST + 1:04}_next.sql"]
+    (rows,) = execute(workspace, "SELECT count(*) FROM messages")[0]
+    assert hub["rows"] >= rows
+    assert plan["space"][0]["needed_bytes"] > BackupSettings().free_bytes_min
+    assert report.code == 0
+    assert (report.json["result"], report.json["last_backup"]) == ("possible", None)
+    text = newer.agentlip("migrate", "--plan", cwd=workspace.workspace).out
+    assert f"hub: schema {NEWEST} → {NEWEST + 1}" in text
+    assert "a backup of all stores is made" in text
+
+
+def test_plan_and_check_work_beside_a_running_appliance_and_apply_is_refused(
+    newer: OtherProgram, tmp_path: Path
+) -> None:
+    with served(tmp_path / "ws") as hub:
+        plan = newer.agentlip("migrate", "--plan", "--json", cwd=hub.workspace).json
+        assert (plan["running"], plan["steps"]) == (True, 2)
+        report = newer.agentlip("upgrade", "--check", "--json", cwd=hub.workspace).json
+        assert (report["running"], report["running_version"]) == (True, report["version"])
+        refused = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=hub.workspace)
+        assert refused.code == 2
+        assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
+        hub.request("POST", "/api/v1/channels", {"name": "still-served"})
+
+
+def test_check_says_when_there_is_nothing_to_do_and_how_the_last_backup_is(
+    workspace: DataDir,
+) -> None:
+    assert agentlip("backup", "create", cwd=workspace.workspace).code == 0
+    report = agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
+    assert (report.code, report.json["result"]) == (0, "nothing")
+    assert report.json["last_backup"]["verification"] == "never"
+    assert agentlip("upgrade", cwd=workspace.workspace).code == 1
+    assert agentlip("migrate", cwd=workspace.workspace).code == 1
+    done = agentlip("migrate", "--apply", cwd=workspace.workspace)
+    assert (done.code, len(sets(workspace).names())) == (0, 1)
+    assert "nothing to do" in done.out
+
+
+# -- the migration ------------------------------------------------------------------------------
+
+
+def test_apply_without_consent_changes_nothing(newer: OtherProgram, workspace: DataDir) -> None:
+    before = schemas(workspace)
+    refused = newer.agentlip("migrate", "--apply", "--json", cwd=workspace.workspace)
+    assert refused.code == 1
+    assert json.loads(refused.err)["hint"] == "agentlip migrate --apply --yes"
+    assert (schemas(workspace), sets(workspace).names()) == (before, [])
+
+
+def test_apply_makes_a_set_of_all_stores_first_and_migrates_all(
+    newer: OtherProgram, workspace: DataDir
+) -> None:
+    before = schemas(workspace)
+    done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace).json
+    assert set(done["migrated"]) == {"hub", "courier"}
+    manifest = sets(workspace).read(done["backup"])
+    assert manifest.reason == "before-migration"
+    assert {store: facts.schema for store, facts in manifest.stores.items()} == before
+    assert len(done["copies"]) == 2
+    assert schemas(workspace) == before | {"hub": NEWEST + 1, "courier": before["courier"] + 1}
+
+
+def test_start_makes_one_set_if_a_store_is_older_and_none_otherwise(
+    newer: OtherProgram, workspace: DataDir
+) -> None:
+    for _ in range(2):
+        started = newer.agentlipd("up", cwd=workspace.workspace)
+        assert started.code == 0, started
+        assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
+        (name,) = sets(workspace).names()
+    assert sets(workspace).read(name).reason == "before-migration"
+    assert schemas(workspace)["hub"] == NEWEST + 1
+    refused = agentlipd("up", "--json", cwd=workspace.workspace)
+    assert refused.code == 1
+    assert "newer program" in json.loads(refused.err)["error"]
+    check = agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
+    assert (check.code, check.json["result"]) == (5, "too_new")
+
+
+def test_new_workspace_is_created_without_a_set(newer: OtherProgram, tmp_path: Path) -> None:
+    assert newer.agentlip("init", cwd=tmp_path).code == 0
+    assert newer.agentlipd("up", cwd=tmp_path).code == 0
+    assert newer.agentlipd("down", cwd=tmp_path).code == 0
+    assert not sets(DataDir(tmp_path)).names()
+
+
+@pytest.mark.parametrize("how", ["apply", "start"])
+def test_failed_migration_changes_nothing_of_its_store_and_names_the_set(
+    workspace: DataDir, tmp_path: Path, how: str
+) -> None:
+    before, topics = schemas(workspace), execute(workspace, "SELECT * FROM topics")
+    program = OtherProgram(tmp_path / "program", HALF)
+    if how == "apply":
+        failed = program.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
+        assert failed.code == 3, failed
+        error = json.loads(failed.err.splitlines()[-1])
+        sentence, hint = error["error"], error["hint"]
+    else:
+        server = program.serve(workspace.workspace)
+        assert server.returncode == 1
+        sentence, hint = server.stderr.splitlines()[-2:]
+    (name,) = sets(workspace).names()
+    assert name in sentence
+    assert f"agentlip backup restore {name}" in hint
+    assert schemas(workspace)["hub"] == before["hub"]
+    assert execute(workspace, "SELECT * FROM topics") == topics
+    assert not execute(workspace, "SELECT * FROM sqlite_schema WHERE name = 'x_new'")
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+def test_hard_stop_is_refused_before_anything_is_changed(
+    workspace: DataDir, tmp_path: Path
+) -> None:
+    program = OtherProgram(tmp_path / "program", STEPS, STOP)
+    before = schemas(workspace)
+    check = program.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
+    assert (check.code, check.json["result"]) == (6, "stopped")
+    assert check.json["problems"] == [
+        "hub: version 0.9 must open it first, because it fills a new column"
+    ]
+    refused = program.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
+    assert refused.code == 2
+    assert "agentlip[appliance]==0.9" in json.loads(refused.err)["hint"]
+    server = program.serve(workspace.workspace)
+    assert server.returncode == 2
+    assert "version 0.9 must open it first" in server.stderr
+    assert schemas(workspace) == before
+
+
+def test_damaged_store_does_not_keep_the_others_from_starting(
+    newer: OtherProgram, workspace: DataDir
+) -> None:
+    with workspace.database("courier").open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 8192)
+    check = newer.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
+    assert (check.code, check.json["result"]) == (7, "not_possible"), check
+    started = newer.agentlipd("up", cwd=workspace.workspace)
+    assert started.code == 0, started
+    log = log_file(workspace).read_text(encoding="utf-8")
+    assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
+    assert "no backup of all stores was made" in log
+    assert not sets(workspace).names()
+    assert list(workspace.backups.glob(f"db.sqlite3.backup-v{NEWEST}-*"))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path, "ext4", 64) as mounted:
+        yield mounted
+
+
+@pytest.mark.root
+def test_start_without_room_for_the_set_is_refused_and_goes_on_when_told_to(
+    newer: OtherProgram, disk: SmallDisk
+) -> None:
+    datadir = Filled(disk.root / "ws").datadir
+    before = schemas(datadir)
+    server = newer.serve(datadir.workspace)
+    assert server.returncode == 1
+    sentence, hint = server.stderr.splitlines()[-2:]
+    assert "so nothing was changed" in sentence
+    assert "df -h" in hint
+    assert "agentlipd up --migrate-without-backup" in hint
+    refused = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=datadir.workspace)
+    error = json.loads(refused.err)
+    assert error["code"] == "MIGRATION_NOT_SAVED"
+    assert "agentlip migrate --apply --without-backup" in error["hint"]
+    check = newer.agentlip("upgrade", "--check", "--json", cwd=datadir.workspace)
+    assert (check.code, check.json["result"]) == (7, "not_possible")
+    assert schemas(datadir) == before
+    assert newer.agentlipd("up", "--migrate-without-backup", cwd=datadir.workspace).code == 0
+    assert newer.agentlipd("down", cwd=datadir.workspace).code == 0
+    assert schemas(datadir)["hub"] == NEWEST + 1
+    assert not list(datadir.backups.iterdir())
