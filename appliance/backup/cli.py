@@ -5,24 +5,25 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.backup import cli_restore, cli_targets
+from appliance.backup import cli_restore, cli_targets, cli_verify
 from appliance.backup.cli_opened import opened, progress, size
 from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import ListedSet
 from appliance.cli_support import Session, common, plain_app
 
 app = plain_app(
-    "Backups of the whole workspace: create, list, show, restore, and copies in other storage.\n\n"
+    "Backups of the whole workspace: create, list, show, verify, restore, copies elsewhere.\n\n"
     "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
     " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
     " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
     " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 24 only some were"
-    " copied, 25 it can't be restored here."
+    " copied, 25 it can't be restored here, 26 a check could not be finished."
 )
 app.command("restore")(cli_restore.restore)
 app.command("targets")(cli_targets.targets)
 app.command("upload")(cli_targets.upload)
 app.command("fetch")(cli_targets.fetch)
+app.command("verify")(cli_verify.verify)
 
 _COLUMNS = (
     ("NAME", "name"),

@@ -152,3 +152,10 @@ class RestoreRefused(Conflict, BackupError):
     default_message = "this backup can't be restored here"
     default_hint = "restore it into a new directory: agentlip backup restore NAME --into DIR --yes"
     exit_code = 25
+
+
+class VerificationInconclusive(Unavailable, BackupError):
+    code = "BACKUP_NOT_VERIFIED"
+    default_message = "the check of the backup could not be finished, so it proves nothing"
+    default_hint = "agentlip backup verify NAME --identity FILE"
+    exit_code = 26

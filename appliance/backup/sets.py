@@ -135,6 +135,17 @@ class SetDirectory:
             partial.mkdir(mode=0o700)
         return partial
 
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """An empty directory for a restored copy, which is removed at the end."""
+        path = self.root / f"{_PARTIAL}verify-{random_id()[:6]}"
+        with writing():
+            path.mkdir(mode=0o700)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
     def finish(self, manifest: SetManifest, partial: Path) -> Path:
         """Writes the manifest, syncs everything, and gives the directory its name."""
         with writing():

@@ -108,8 +108,11 @@ def test_older_schema_is_refused_and_not_migrated(filled, store):
             "DELETE FROM x_migrations WHERE number = (SELECT max(number) FROM x_migrations)"
         )
     before = checksums(hub.workspace)
-    with pytest.raises(AssertionError, match="SCHEMA_TOO_OLD"):
-        hub.start()
+    try:
+        with pytest.raises(AssertionError, match="SCHEMA_TOO_OLD"):
+            hub.start()
+    finally:
+        hub.stop()
     assert checksums(hub.workspace) == before
 
 

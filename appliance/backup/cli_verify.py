@@ -1,0 +1,92 @@
+"""`agentlip backup verify`: restores backups into a scratch directory and checks them there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from appliance.backup.cli_opened import Opened, opened, progress
+from appliance.backup.errors import VerificationFailed, VerificationInconclusive
+from appliance.cli_support import Session, common, note
+from appliance.kernel.errors import Invalid
+
+if TYPE_CHECKING:
+    from appliance.backup.verify import Checked
+
+IdentityFlag = Annotated[
+    Path | None,
+    typer.Option("--identity", help="File with the secret key (default: backup.identity_file)."),
+]
+
+
+@common
+def verify(
+    session: Session,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Backups to verify.")
+    ] = None,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Verify the newest backup (the default).")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Verify all backups.")] = False,
+    identity: IdentityFlag = None,
+) -> None:
+    """Restore backups into a scratch directory, serve them read-only and compare the log.
+
+    Exit code 0: all are good. 17: one is bad. 26: a check could not be finished.
+    """
+    from appliance.backup import keys
+    from appliance.backup.verify import Verifier
+    from doctor.copied_log import problems
+
+    work = opened(session)
+    chosen = _chosen(work, names or [], latest, everything)
+    identities = keys.load(work.settings, identity)
+    with work.sets.only_writer():
+        verifier = Verifier(
+            work.sets,
+            work.settings,
+            work.clock,
+            lambda copy, seconds: problems(copy, work.clock, seconds),
+            progress(session, work.clock),
+        )
+        checked = [_reported(session, verifier.verify(name, identities)) for name in chosen]
+    if session.machine:
+        session.table([_row(each) for each in checked], (), "")
+    _raise_worst(checked)
+
+
+def _chosen(work: Opened, names: list[str], latest: bool, everything: bool) -> list[str]:
+    """The names of the sets to verify. Raises SetNotFound before anything is done."""
+    if sum((bool(names), latest, everything)) > 1:
+        raise Invalid("choose names, --latest or --all", hint="agentlip backup verify --latest")
+    if names:
+        return [work.sets.path(name).name for name in dict.fromkeys(names)]
+    if everything:
+        return work.sets.names()
+    return [work.sets.newest()]
+
+
+def _reported(session: Session, checked: "Checked") -> "Checked":
+    if not session.machine:
+        result = checked.verification
+        session.answer({}, f"{checked.name}: {result.result} ({result.seconds:.1f} s)")
+        for problem in result.problems:
+            note(f"  {problem}")
+    return checked
+
+
+def _row(checked: "Checked") -> dict[str, Any]:
+    return {"name": checked.name, **msgspec.to_builtins(checked.verification)}
+
+
+def _raise_worst(checked: list["Checked"]) -> None:
+    for wanted, error in (
+        ("bad", VerificationFailed),
+        ("inconclusive", VerificationInconclusive),
+    ):
+        worst = [each for each in checked if each.verification.result == wanted]
+        if worst:
+            first = worst[0].verification.problems[0]
+            raise error(f"{worst[0].name}: {first}", details={"names": [e.name for e in worst]})

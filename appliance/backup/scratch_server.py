@@ -1,0 +1,173 @@
+"""A real server process on a restored copy. It serves read-only, on 127.0.0.1, to this process.
+
+It has settings of its own and none of the environment, so nothing that the copy names is read,
+called or delivered to. The system ends it with its parent.
+"""
+
+import ctypes
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from appliance.backup.deadline import Deadline, Undecided
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.sdk.discovery import Endpoint, ask_health, connect
+
+SECONDS_READY_MAX = 120.0
+SECONDS_STOP_MAX = 10.0
+SECONDS_REPLY_MAX = 60.0
+POLL_SECONDS = 0.05
+_BODY_BYTES_MAX = 256 * 1024 * 1024
+_LOG_BYTES_MAX = 64 * 1024
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+class ServerFailed(Exception):
+    """The server doesn't start on the copy or doesn't serve it; the text says how."""
+
+
+class ScratchServer:
+    """`with ScratchServer(…) as server:` is ready inside the block and ended behind it.
+
+    Raises ServerFailed, and Undecided if it is killed by a signal or takes too long.
+    """
+
+    def __init__(
+        self, scratch: DataDir, clock: Clock, deadline: Deadline, *, with_hub: bool = True
+    ) -> None:
+        self._scratch = scratch
+        self._clock = clock
+        self._deadline = deadline
+        self._settings = scratch.dir / "verify.toml"
+        self._log = scratch.dir / "verify.log"
+        self._with_hub = with_hub
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: http.client.HTTPConnection | None = None
+        self.db_id = ""
+
+    def __enter__(self) -> Self:
+        hub = "true" if self._with_hub else "false"
+        self._settings.write_text(f"[roles]\nhub = {hub}\nmcp = false\n")
+        self._scratch.server_file.unlink(missing_ok=True)
+        self._token = self._scratch.read_token()
+        if self._token is None:
+            raise ServerFailed("the backup has no token, so no client could use the copy")
+        self._process = self._spawn()
+        try:
+            self._connection = connect(self._ready(self._process), SECONDS_REPLY_MAX)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def get(self, target: str) -> bytes:
+        """The body of a response with status 200. Raises ServerFailed or Undecided."""
+        assert self._connection is not None
+        try:
+            headers = {"Authorization": f"Bearer {self._token}"}
+            self._connection.request("GET", target, headers=headers)
+            reply = self._connection.getresponse()
+            body = reply.read(_BODY_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            self._check_alive()
+            self._deadline.check()
+            raise ServerFailed(f"the server stopped responding: {error}") from None
+        if reply.status != 200:
+            text = body[:200].decode("utf-8", "replace")
+            raise ServerFailed(f"the server responds with {reply.status}: {text}")
+        return body
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")
+        }
+        kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        arguments = [
+            sys.executable, "-m", "appliance.server", "--workspace", str(self._scratch.workspace),
+            "--config", str(self._settings), "--host", "127.0.0.1", "--port", "0",
+            "--no-limits", "--read-only",
+        ]  # fmt: skip
+        parent = os.getpid()
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=kept,
+                cwd=self._scratch.workspace,
+                preexec_fn=lambda: _end_with(parent),
+            )
+
+    def _ready(self, process: subprocess.Popen[bytes]) -> Endpoint:
+        until = self._clock.monotonic() + min(SECONDS_READY_MAX, self._deadline.left())
+        while self._clock.monotonic() < until:
+            self._check_alive()
+            server = self._scratch.read_server()
+            if server is not None and server.pid == process.pid and server.port:
+                endpoint = Endpoint("127.0.0.1", server.port)
+                health = ask_health(endpoint)
+                if health is not None and health.instance_id == server.instance_id:
+                    self.db_id = health.db_id
+                    return endpoint
+            _pause(process)
+        self._deadline.check()
+        raise Undecided(f"the server was not ready after {SECONDS_READY_MAX:g} s")
+
+    def _check_alive(self) -> None:
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return
+        if code < 0:
+            raise Undecided(f"the server was ended by {signal.Signals(-code).name}")
+        raise ServerFailed(f"the server does not run on the copy: {_reason(self._log)}")
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(SECONDS_STOP_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _pause(process: subprocess.Popen[Any]) -> None:
+    """Waits a moment, or less if the process ends."""
+    try:
+        process.wait(POLL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _end_with(parent: int) -> None:
+    """Runs in the child, before it becomes the server."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
+
+
+def _reason(log: Path) -> str:
+    """The error that the server printed last."""
+    lines = log.read_bytes()[-_LOG_BYTES_MAX:].decode("utf-8", "replace").splitlines()
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return (errors or lines or ["it printed no error"])[-1]

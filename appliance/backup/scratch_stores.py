@@ -1,0 +1,89 @@
+"""Checks the stores of a restored set: SQLite's own checks, and the facts of the manifest."""
+
+import io
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from appliance.backup.deadline import Deadline
+from appliance.backup.manifest import SetManifest, StoreFacts
+from appliance.backup.store_copy import CopiedStore
+from appliance.kernel import schema
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.store_declaration import DECLARATIONS
+
+_STEPS_BETWEEN_CHECKS = 100_000
+_MESSAGES_MAX = 5
+
+
+def problems(scratch: DataDir, manifest: SetManifest, deadline: Deadline) -> list[str]:
+    """What is wrong with the stores, each with its name. Raises Undecided after the deadline."""
+    lines = []
+    for store, declaration in DECLARATIONS.items():
+        if declaration.needed and store not in manifest.stores:
+            lines.append(f"{store}: the backup does not contain this store")
+    for store, facts in sorted(manifest.stores.items()):
+        path = scratch.dir / Path(facts.file).name
+        try:
+            lines += [f"{store}: {text}" for text in _of_store(store, path, facts, deadline)]
+        except sqlite3.Error as error:
+            deadline.check()  # an interrupted check ends with an error too
+            lines.append(f"{store}: {error}")
+    return lines
+
+
+def migrate_older(scratch: DataDir, manifest: SetManifest, clock: Clock) -> None:
+    """Migrates the copies, as the start after a restore does. Raises ApplianceError."""
+    log = Log(io.BytesIO(), level="error", clock=clock)
+    for store in manifest.stores:
+        if store in STORES:
+            schema.migrate(
+                scratch.database(store), store, clock=clock, backups=scratch.dir, log=log
+            )
+
+
+def _of_store(store: str, path: Path, facts: StoreFacts, deadline: Deadline) -> Iterator[str]:
+    if not path.is_file():
+        yield "the backup does not contain its file"
+        return
+    with closing(_open(path, deadline)) as connection:
+        texts = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_MESSAGES_MAX})")]
+        if texts != ["ok"]:
+            yield from (f"it is damaged: {text}" for text in texts)
+            return
+        foreign = connection.execute("PRAGMA foreign_key_check").fetchmany(_MESSAGES_MAX)
+        yield from (
+            f"row {row} of {table} refers to a row of {parent} that does not exist"
+            for table, row, parent, _ in foreign
+        )
+        if store in STORES:
+            state = schema.state(connection, store)
+            if state.too_new:
+                yield f"its schema {state.schema} is newer than this version's, {state.program}"
+                return
+            if state.edited:
+                yield f"it was migrated by another edition of {state.edited[0]}"
+    yield from _differences(facts, CopiedStore(store, path).facts(facts.pause_ms))
+
+
+def _differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
+    for table in sorted(expected.rows.keys() | actual.rows.keys()):
+        before, now = expected.rows.get(table), actual.rows.get(table)
+        if before is None or now is None:
+            yield f"the table {table} is {'missing' if now is None else 'not in the manifest'}"
+        elif before != now:
+            yield f"{table} has {now:,} rows; the manifest says {before:,}"
+    for name in ("store_id", "schema", "last_event_id"):
+        before, now = getattr(expected, name), getattr(actual, name)
+        if before != now:
+            yield f"{name} is {now!r}; the manifest says {before!r}"
+
+
+def _open(path: Path, deadline: Deadline) -> sqlite3.Connection:
+    uri = path.absolute().as_uri() + "?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    connection.set_progress_handler(deadline.is_over, _STEPS_BETWEEN_CHECKS)
+    return connection

@@ -1,0 +1,158 @@
+"""Checks a set by restoring it into a scratch directory and serving it there read-only.
+
+    hashes ─▶ unpack ─▶ stores and their rows ─▶ migrate, if older ─▶ serve ─▶ compare the log
+
+The first step that finds a problem is the last. The scratch directory is removed at the end; if
+the process is killed, the next one that changes the sets removes it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from appliance import __version__
+from appliance.backup import keys, scratch_log, scratch_stores
+from appliance.backup.deadline import Deadline, Undecided
+from appliance.backup.errors import BackupNotWritable, KeyRefused, SetDamaged, VersionRefused
+from appliance.backup.keys import Identities
+from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.scratch_server import ScratchServer, ServerFailed
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.backup.stored import check_hash
+from appliance.backup.unpack import TellFile, unpack
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.datadir import DataDir, DataDirNotWritable
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.store_errors import StoreFull, free_bytes
+
+PROBLEMS_MAX = 20
+HUB = "hub"
+Replay = Callable[[DataDir, float], list[str]]
+"""Replays the events of a workspace within some seconds: how its rows differ from them."""
+
+
+class Checked(NamedTuple):
+    """The result of one set. `recorded`: whether it was written beside the set."""
+
+    name: str
+    verification: Verification
+    recorded: bool
+
+
+class Verifier:
+    """Verifies sets one after the other. Call inside `sets.only_writer()`."""
+
+    def __init__(
+        self,
+        sets: SetDirectory,
+        settings: BackupSettings,
+        clock: Clock,
+        replay: Replay,
+        tell: TellFile | None = None,
+    ) -> None:
+        self._sets = sets
+        self._settings = settings
+        self._clock = clock
+        self._replay = replay
+        self._tell = tell
+
+    def verify(self, name: str, identities: Identities | None) -> Checked:
+        """Records the result beside the set, unless it is inconclusive and a former check was not.
+
+        Raises SetNotFound, and BackupNotWritable if the result can't be recorded.
+        """
+        path = self._sets.path(name)
+        began = self._clock.monotonic()
+        self._deadline = Deadline(self._clock, self._settings.seconds_max)
+        inconclusive = False
+        try:
+            problems = self._problems(name, path, identities)
+        except Undecided as reason:
+            inconclusive, problems = True, [str(reason)]
+        verification = Verification(
+            result="inconclusive" if inconclusive else "bad" if problems else "good",
+            checked_at=iso(self._clock.now_ms()),
+            seconds=round(self._clock.monotonic() - began, 3),
+            app_version=__version__,
+            problems=tuple(problems[:PROBLEMS_MAX]),
+        )
+        before = self._sets.verification(name)
+        recorded = not inconclusive or before is None or before.result == "inconclusive"
+        if recorded:
+            self._sets.record(name, verification)
+        return Checked(name, verification, recorded)
+
+    def _problems(self, name: str, path: Path, identities: Identities | None) -> list[str]:
+        try:
+            manifest = self._sets.read(name)
+        except SetDamaged as error:
+            return [error.message]
+        except VersionRefused as error:
+            raise Undecided(error.message) from None
+        problems = self._damaged_files(path, manifest)
+        if problems:
+            return problems
+        try:
+            keys.check(path, manifest, identities)
+        except KeyRefused as error:
+            raise Undecided(error.message) from None
+        except SetDamaged as error:
+            return [error.message]
+        self._check_space(manifest)
+        try:
+            with self._sets.scratch() as scratch:
+                return self._restored(path, manifest, identities, DataDir(scratch))
+        except SetDamaged as error:
+            return [error.message]
+        except BackupNotWritable as error:
+            raise Undecided(error.message) from None
+
+    def _damaged_files(self, path: Path, manifest: SetManifest) -> list[str]:
+        """All files that are not as they were written, so that one run names all of them."""
+        problems = []
+        for file in manifest.files:
+            try:
+                check_hash(path, file, lambda _: self._deadline.check())
+            except SetDamaged as error:
+                problems.append(error.message)
+        return problems
+
+    def _check_space(self, manifest: SetManifest) -> None:
+        needed = manifest.bytes + self._settings.free_bytes_min
+        free = free_bytes(self._sets.root)
+        if free < needed:
+            raise Undecided(
+                f"restoring it needs {needed:,} free bytes beside the backups; there are {free:,}"
+            )
+
+    def _restored(
+        self, path: Path, manifest: SetManifest, identities: Identities | None, scratch: DataDir
+    ) -> list[str]:
+        unpack(path, manifest, scratch.workspace, identities, tell=self._progress)
+        problems = scratch_stores.problems(scratch, manifest, self._deadline)
+        if problems:
+            return problems
+        try:
+            scratch_stores.migrate_older(scratch, manifest, self._clock)
+        except (StoreFull, DataDirNotWritable) as error:
+            raise Undecided(error.message) from None
+        except ApplianceError as error:
+            return [error.message]
+        with_hub = HUB in manifest.stores
+        try:
+            with ScratchServer(scratch, self._clock, self._deadline, with_hub=with_hub) as server:
+                if with_hub:
+                    problems = scratch_log.problems(server, scratch, manifest, self._deadline)
+        except ServerFailed as error:
+            return [str(error)]
+        if problems or not with_hub:
+            return problems
+        problems = self._replay(scratch, self._deadline.left())
+        self._deadline.check()  # a replay that was interrupted proves nothing
+        return problems
+
+    def _progress(self, file: str, done: int, total: int) -> None:
+        self._deadline.check()
+        if self._tell is not None:
+            self._tell(file, done, total)

@@ -1,0 +1,271 @@
+"""`agentlip backup verify`: good sets, each kind of damage, keys, limits, and processes killed."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pyrage
+import pytest
+
+from appliance.kernel.datadir import DataDir, pid_alive
+from tests.support.commands import command, environment, run
+from tests.support.damagedsets import Sets, checksums
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+GOOD, BAD, INCONCLUSIVE = 0, 17, 26
+
+
+def filled(workspace: Path) -> None:
+    with serve(workspace) as hub:
+        _, topic = hub.channel_with_topic("general")
+        sent = [hub.send(topic, f"message {number}") for number in range(25)]
+        edited, deleted = (each["message"]["id"] for each in sent[:2])
+        hub.http.patch(f"/api/v1/messages/{edited}", {"op": "edit", "content_raw": "new"})
+        hub.http.patch(f"/api/v1/messages/{deleted}", {"op": "delete", "actor": "tester"})
+        made = run("agentlip", "backup", "create", cwd=workspace)
+        assert made.code == 0, made
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Sets:
+    workspace = tmp_path_factory.mktemp("backup") / "w"
+    filled(workspace)
+    return Sets(workspace)
+
+
+@pytest.fixture
+def sets(original, tmp_path) -> Sets:
+    return original.copy_to(tmp_path / "w")
+
+
+def verify(sets: Sets, *arguments: str):
+    return run("agentlip", "backup", "verify", "--json", *arguments, cwd=sets.workspace)
+
+
+def assert_bad(sets: Sets, text: str) -> None:
+    done = verify(sets)
+    assert done.code == BAD, done
+    (row,) = done.json
+    assert row["result"] == "bad"
+    assert any(text in problem for problem in row["problems"]), row
+    recorded = sets.directory.verification(sets.name)
+    assert recorded is not None
+    assert recorded.result == "bad"
+    assert_only_sets(sets)
+
+
+def assert_only_sets(sets: Sets) -> None:
+    assert sorted(os.listdir(sets.directory.root)) == sets.directory.names()
+
+
+def test_verifying_a_good_set_changes_only_its_recorded_result(sets):
+    before = checksums(sets.workspace)
+    files = {path: path.read_bytes() for path in sets.path.iterdir()}
+    done = verify(sets, sets.name)
+    assert done.code == GOOD, done
+    assert done.json[0]["result"] == "good"
+    assert done.json[0]["problems"] == []
+    assert sets.directory.verification(sets.name).result == "good"
+    assert checksums(sets.workspace) == before
+    assert {path: path.read_bytes() for path in files} == files
+    assert_only_sets(sets)
+
+
+def test_flipped_byte_in_any_file_is_found(original, tmp_path):
+    names = [file.name for file in original.manifest.files]
+    assert len(names) >= 8
+    sets = original.copy_to(tmp_path / "w")
+    for name in names:
+        content = (sets.path / name).read_bytes()
+        sets.flip(name)
+        assert_bad(sets, name)
+        (sets.path / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3, 0.9999])
+def test_flipped_byte_in_the_manifest_is_found(sets, at):
+    name = sets.name
+    sets.flip("manifest.json", at)
+    done = verify(sets, name)
+    assert done.code == BAD, done
+    assert "manifest.json" in done.json[0]["problems"][0]
+
+
+def test_missing_and_shortened_files_are_all_named(sets):
+    first, second = sets.manifest.files[:2]
+    (sets.path / first.name).unlink()
+    os.truncate(sets.path / second.name, second.stored_bytes - 1)
+    assert_bad(sets, f"{first.name}: it is missing")
+    assert_bad(sets, f"{second.name}: it has {second.stored_bytes - 1:,} bytes")
+
+
+@pytest.mark.parametrize(
+    ("store", "sql", "recount", "text"),
+    [
+        (
+            "hub",
+            "DROP TRIGGER prevent_message_delete;"
+            "DELETE FROM messages WHERE content_raw = 'message 9'",
+            False,
+            "hub: messages has 24 rows; the manifest says 25",
+        ),
+        (
+            "auth",
+            "DELETE FROM tokens",
+            False,
+            "auth: tokens has 0 rows; the manifest says 1",
+        ),
+        (
+            "hub",
+            "DROP TRIGGER prevent_event_delete;DELETE FROM events WHERE event_id = 10",
+            False,
+            "events has",
+        ),
+        (
+            "hub",
+            "DROP TRIGGER prevent_event_delete;DELETE FROM events WHERE event_id = 10",
+            True,
+            "it has no message.created event",
+        ),
+        (
+            "hub",
+            "UPDATE messages SET content_raw = 'other' WHERE content_raw = 'message 9'",
+            True,
+            "differs from its events: text",
+        ),
+        ("hub", "UPDATE meta SET value = 'other' WHERE key = 'db_id'", False, "store_id"),
+        ("hub", "UPDATE meta SET value = 'other' WHERE key = 'db_id'", True, "has db_id other"),
+        (
+            "hub",
+            "PRAGMA foreign_keys = OFF; DELETE FROM topics",
+            True,
+            "refers to a row of topics",
+        ),
+        (
+            "hub",
+            "UPDATE meta SET value = 9999 WHERE key IN ('x_schema', 'x_compat')",
+            True,
+            "newer than this version's",
+        ),
+        (
+            "inbox",
+            "UPDATE meta SET value = 9999 WHERE key IN ('x_schema', 'x_compat')",
+            True,
+            "newer than this version's",
+        ),
+    ],
+)
+def test_set_of_a_changed_store_is_bad(sets, store, sql, recount, text):
+    sets.change(store, sql, recount=recount)
+    assert_bad(sets, text)
+
+
+def test_damaged_page_with_right_hashes_is_found(sets):
+    def damage(workspace: Path) -> None:
+        path = DataDir(workspace).database("hub")
+        with closing(sqlite3.connect(path)) as connection:
+            root = "SELECT rootpage FROM sqlite_schema WHERE name = 'topics'"
+            (page,) = connection.execute(root).fetchone()
+        with path.open("r+b") as file:
+            file.seek((page - 1) * 4096 + 8)
+            file.write(b"\xff" * 40)
+
+    sets.remake(damage)
+    assert_bad(sets, "hub: ")
+
+
+def test_set_of_an_older_schema_is_migrated_in_the_scratch_directory(sets):
+    sets.change(
+        "auth",
+        "ALTER TABLE tokens DROP COLUMN senders; DELETE FROM x_migrations WHERE number = 3;"
+        "UPDATE meta SET value = 2 WHERE key IN ('x_schema', 'x_compat')",
+        recount=True,
+    )
+    assert sets.manifest.stores["auth"].schema == 2
+    before = (sets.path / "auth.sqlite3.zst").read_bytes()
+    assert verify(sets).code == GOOD
+    assert (sets.path / "auth.sqlite3.zst").read_bytes() == before
+    assert_only_sets(sets)
+
+
+def test_time_limit_and_full_disk_prove_nothing(sets):
+    toml = sets.workspace / "agentlip.toml"
+    for line, text in (
+        ("seconds_max = 0.001", "longer than backup.seconds_max"),
+        ("free_bytes_min = 900000000000000", "free bytes"),
+    ):
+        toml.write_text(f"[backup]\n{line}\n")
+        done = verify(sets)
+        assert done.code == INCONCLUSIVE, done
+        assert text in done.json[0]["problems"][0]
+        assert sets.directory.verification(sets.name).result == "inconclusive"
+        assert_only_sets(sets)
+
+
+def test_inconclusive_check_does_not_replace_a_result(sets):
+    assert verify(sets).code == GOOD
+    (sets.workspace / "agentlip.toml").write_text("[backup]\nseconds_max = 0.001\n")
+    assert verify(sets).code == INCONCLUSIVE
+    assert sets.directory.verification(sets.name).result == "good"
+
+
+def test_encrypted_set_needs_its_key(original, tmp_path):
+    key, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
+    (tmp_path / "key").write_text(f"# a key\n{key}\n")
+    (tmp_path / "other").write_text(f"{other}\n")
+    sets = original.copy_to(tmp_path / "w")
+    toml = sets.workspace / "agentlip.toml"
+    toml.write_text(f'[backup]\nrecipients = ["{key.to_public()}"]\n')
+    assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
+    assert sets.manifest.encrypted
+    for arguments in ((), ("--identity", str(tmp_path / "other"))):
+        done = verify(sets, *arguments)
+        assert done.code == INCONCLUSIVE, done
+        assert done.json[0]["result"] == "inconclusive"
+        assert_only_sets(sets)
+    missing = verify(sets, "--identity", str(tmp_path / "nothing"))
+    assert (missing.code, msgspec.json.decode(missing.err)["code"]) == (15, "BACKUP_KEY_REFUSED")
+    assert verify(sets, "--identity", str(tmp_path / "key")).code == GOOD
+    sets.flip(sets.manifest.files[0].name)
+    assert verify(sets, "--identity", str(tmp_path / "key")).code == BAD
+
+
+def test_all_sets_are_verified_and_the_worst_decides(sets):
+    older = sets.name
+    assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
+    (sets.directory.path(older) / sets.manifest.files[0].name).write_bytes(b"")
+    done = verify(sets, "--all")
+    assert done.code == BAD
+    assert [row["result"] for row in done.json] == ["bad", "good"]
+    assert verify(sets, "20200101T000000Z-000000").code == 10
+
+
+def test_killed_check_leaves_no_process_and_no_result(sets):
+    before = checksums(sets.workspace)
+    process = subprocess.Popen(
+        command("agentlip", "backup", "verify"), cwd=sets.workspace, env=environment()
+    )
+    root = sets.directory.root
+
+    def server() -> int:
+        copies = list(root.glob(".partial-verify-*"))
+        file = DataDir(copies[0]).read_server() if copies else None
+        return 0 if file is None else file.pid
+
+    try:
+        pid = until(server, what="the copy is served")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    until(lambda: not pid_alive(pid), what="the server ended with its parent")
+    assert checksums(sets.workspace) == before
+    assert sets.directory.verification(sets.name) is None
+    assert len(sets.directory.names()) == 1
+    assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
+    assert_only_sets(sets)

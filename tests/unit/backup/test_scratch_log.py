@@ -1,0 +1,99 @@
+"""The log of a server and the rows of its file are compared event by event."""
+
+import sqlite3
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from appliance.backup import scratch_log
+from appliance.backup.deadline import Deadline, Undecided
+from appliance.backup.scratch_server import ServerFailed
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir
+
+
+class PagedLog:
+    """Answers like `GET /api/v1/events`, a few events at a time."""
+
+    db_id = "db"
+
+    def __init__(self, events):
+        self.events = events
+
+    def get(self, target):
+        after = int(target.partition("after=")[2].partition("&")[0])
+        left = [event for event in self.events if event["event_id"] > after]
+        return msgspec.json.encode({"events": left[:3], "has_more": len(left) > 3})
+
+
+def event(number, text="hello"):
+    return {
+        "event_id": number,
+        "ts": "2026-01-01T00:00:00.000Z",
+        "name": "message.created",
+        "scope": {},
+        "entity": {"type": "message", "id": f"m{number}"},
+        "data_json": {"text": text},
+    }
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    datadir = DataDir(tmp_path)
+    datadir.dir.mkdir()
+    with sqlite3.connect(datadir.database("hub")) as connection:
+        connection.execute(
+            "CREATE TABLE events (event_id INTEGER PRIMARY KEY, ts, name, entity_type, entity_id,"
+            " data_json)"
+        )
+        connection.executemany(
+            "INSERT INTO events VALUES (?, ?, ?, 'message', ?, ?)",
+            [
+                (number, each["ts"], each["name"], f"m{number}", ' {"text":"hello"}\n')
+                for number in (1, 2, 3, 4, 2**32 + 5, 2**32 + 6, 2**32 + 7)
+                for each in [event(number)]
+            ],
+        )
+    connection.close()
+    return datadir
+
+
+NUMBERS = (1, 2, 3, 4, 2**32 + 5, 2**32 + 6, 2**32 + 7)
+
+
+def problems(scratch, events, *, rows=7, seconds=60.0, db_id="db"):
+    manifest = SimpleNamespace(db_id=db_id, stores={"hub": SimpleNamespace(rows={"events": rows})})
+    deadline = Deadline(SystemClock(), seconds)
+    return scratch_log.problems(PagedLog(events), scratch, manifest, deadline)
+
+
+def test_same_log_has_no_problems(scratch):
+    assert problems(scratch, [event(number) for number in NUMBERS]) == []
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_any_event_that_is_missing_or_differs_is_named(scratch, number):
+    others = [event(each) for each in NUMBERS if each != number]
+    assert problems(scratch, others)
+    changed = [event(each, "other" if each == number else "hello") for each in NUMBERS]
+    assert problems(scratch, changed) == [f"event {number}: the server and the file differ"]
+
+
+def test_additional_events_and_other_numbers_are_problems(scratch):
+    events = [event(number) for number in NUMBERS]
+    assert problems(scratch, [*events, event(2**33)])
+    assert problems(scratch, events, rows=8) == ["the server has 7 events; the manifest says 8"]
+    assert "the manifest says other" in problems(scratch, events, db_id="other")[0]
+
+
+def test_time_limit_ends_it(scratch):
+    with pytest.raises(Undecided):
+        problems(scratch, [], seconds=0.0)
+
+
+def test_server_that_sends_something_else_has_failed(scratch):
+    server = SimpleNamespace(db_id="db", get=lambda target: b"{}")
+    manifest = SimpleNamespace(db_id="db", stores={})
+    with pytest.raises(ServerFailed):
+        scratch_log.problems(server, scratch, manifest, Deadline(SystemClock(), 60.0))
