@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from appliance import __version__
+from appliance.backup.subsystem import BackupSubsystem
 from appliance.broker.subsystem import BrokerSubsystem
 from appliance.courier import subsystem as courier
 from appliance.courier import wire as courier_wire
@@ -67,9 +68,9 @@ ROLE_PATHS = RolePaths(
     {
         subsystem.name: subsystem.paths
         for subsystem in (
-            BrokerSubsystem, CourierSubsystem, ExportSubsystem, HooksSubsystem, HubSubsystem,
-            IdentitySubsystem, InboxSubsystem, McpSubsystem, OutboxSubsystem, PluginsSubsystem,
-            WebhooksSubsystem,
+            BackupSubsystem, BrokerSubsystem, CourierSubsystem, ExportSubsystem, HooksSubsystem,
+            HubSubsystem, IdentitySubsystem, InboxSubsystem, McpSubsystem, OutboxSubsystem,
+            PluginsSubsystem, WebhooksSubsystem,
         )
     }
 )  # fmt: skip
@@ -166,6 +167,10 @@ class Composition:
             subsystems.append(self._open_courier(host, member.outbox))
         if self.hub is not None:
             subsystems += self._of_hub(host, self.hub)
+        if host.runs("backup"):
+            subsystems.append(
+                BackupSubsystem(settings.backup, host.datadir, settings.roles.stores, clock, log)
+            )
         parts = [part for part in subsystems if part is not None]
         self._doctor = doctor_of(host, parts)
         self.subsystems = (*parts, self._doctor)

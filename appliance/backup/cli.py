@@ -1,11 +1,13 @@
 """`agentlip backup`: makes sets, lists them, and shows what they contain."""
 
+import os
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from appliance.backup import cli_restore, cli_targets, cli_verify
+from appliance.backup import cli_restore, cli_schedule, cli_targets, cli_verify
 from appliance.backup.cli_opened import opened, progress, size
 from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import ListedSet
@@ -20,6 +22,7 @@ app = plain_app(
     " copied, 25 it can't be restored here, 26 a check could not be finished."
 )
 app.command("restore")(cli_restore.restore)
+app.command("schedule")(cli_schedule.show_schedule)
 app.command("targets")(cli_targets.targets)
 app.command("upload")(cli_targets.upload)
 app.command("fetch")(cli_targets.fetch)
@@ -58,6 +61,8 @@ def create(
             clock=work.clock,
             tell=progress(session, work.clock),
             exports=work.exports,
+            # Only then: before, it keeps the stores from writing.
+            after_cut=partial(os.nice, work.settings.niceness) if scheduled else None,
         )
     session.answer(
         summary(manifest),

@@ -35,11 +35,13 @@ def create_set(
     clock: Clock,
     tell: TellFile | None = None,
     exports: Path | None = None,
+    after_cut: Callable[[], object] | None = None,
 ) -> SetManifest:
     """Writes a set and returns its manifest. Call inside `sets.only_writer()`.
 
     `exports`: directory of the exported segments, copied with `backup.include_exports`. `tell` is
-    called with a file, the bytes of it that are done, and all of them. Raises BackupNotWritable,
+    called with a file, the bytes of it that are done, and all of them; `after_cut` when the stores
+    can be written again. Raises BackupNotWritable,
     CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing; then nothing remains.
     """
     zstd()
@@ -48,7 +50,7 @@ def create_set(
     name, partial = sets.begin(clock.now_ms())
     try:
         work = _Work(datadir, partial, settings, recipients, clock, tell)
-        manifest = work.run(name, reason, exports if settings.include_exports else None)
+        manifest = work.run(name, reason, exports if settings.include_exports else None, after_cut)
         sets.finish(manifest, partial)
     except BaseException:
         with suppress(OSError):
@@ -80,12 +82,20 @@ class _Work:
         self._epoch = self._db_id = ""
         self._principals: tuple[str, ...] = ()
 
-    def run(self, name: str, reason: Reason, exports: Path | None) -> SetManifest:
+    def run(
+        self,
+        name: str,
+        reason: Reason,
+        exports: Path | None,
+        after_cut: Callable[[], object] | None,
+    ) -> SetManifest:
         created_ms, began = self._clock.now_ms(), self._clock.monotonic()
         seconds_max = self._settings.pause_seconds_max
         with common_cut(
             self._datadir, seconds_max, self._clock, lambda: small_files.read_all(self._datadir)
         ) as cut:
+            if after_cut is not None:
+                after_cut()
             for pinned in cut.stores:
                 self._add_store(pinned)
                 # From here on the write-ahead log of this store can be checkpointed again.

@@ -73,6 +73,20 @@ class SetDirectory:
         finally:
             os.close(descriptor)
 
+    def is_busy(self) -> bool:
+        """Whether a process holds the lock of `only_writer`. Never waits, writes or keeps it."""
+        try:
+            descriptor = os.open(self._lock_file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def names(self) -> list[str]:
         """The names of all sets, oldest first, at most `backup.sets_max` of the newest."""
         try:
@@ -106,7 +120,7 @@ class SetDirectory:
 
     def list(self) -> list[ListedSet]:
         """All sets, oldest first, with those that can't be read."""
-        return [self._listed(name) for name in self.names()]
+        return [self.listed(name) for name in self.names()]
 
     def newest(self) -> str:
         """The name of the newest set that can be read. Raises SetNotFound."""
@@ -174,7 +188,8 @@ class SetDirectory:
             if entry.name.startswith((_PARTIAL, _REMOVED)) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
 
-    def _listed(self, name: str) -> ListedSet:
+    def listed(self, name: str) -> ListedSet:
+        """A set with its manifest, or with the reason why it can't be read."""
         path = self.root / name
         try:
             return ListedSet(name, path, self.read(name), self.verification(name))

@@ -45,6 +45,10 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_monthly: NotNegative = 0  # newest set of each of that many months
     keep_yearly: NotNegative = 0  # newest set of each of that many years
     age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no set is newer; 36 hours
+    retry_seconds: Seconds = 60.0  # seconds from a failure to the next attempt; it doubles
+    retry_seconds_max: Seconds = 3600.0  # longest time between two attempts
+    niceness: Annotated[int, Meta(ge=0, le=19)] = 10  # how far scheduled work yields the CPU
+    page_max: Positive = 100  # largest number of backups in one response
     pause_seconds_max: Seconds = 2.0  # writers wait at most this long for the common cut
     seconds_max: Seconds = 3600.0  # a backup or check that takes longer is stopped
     free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk

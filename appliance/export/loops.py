@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from appliance.export import metrics
-from appliance.export.child import CommandRunner, error_of
 from appliance.export.segment import DAY_MS
 from appliance.export.settings import ExportSettings
 from appliance.kernel.clock import Clock
+from appliance.kernel.command_runner import CommandRunner, error_of
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import falcon
 
 from appliance.export import byterange, metrics, wire
-from appliance.export.child import CommandTooSlow
 from appliance.export.service import Reports, Segments, Snapshots
+from appliance.kernel.command_runner import CommandTooSlow
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
 

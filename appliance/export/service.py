@@ -11,17 +11,18 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.export import manifests, metrics, segment, wire
-from appliance.export.child import CommandRunner, error_of
 from appliance.export.errors import EmptyRange, ExportError, SegmentMissing, TablesMissing
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
+from appliance.kernel.command_runner import CommandRunner, error_of
 from appliance.kernel.errors import Invalid
 from appliance.kernel.page import take_page
 from appliance.kernel.threads import in_thread
 
 BESIDE_BYTES = 100  # added per row for the rest of the page, which is more than it needs
 EXIT_INVALID = 1  # exit code of the command line for invalid arguments
+RAISE_LIMIT = "request a smaller range, or raise export.report_seconds_max"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -158,7 +159,9 @@ class Reports:
         arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
         self._running += 1
         try:
-            done = self._child.run(arguments, self._settings.report_seconds_max)
+            done = self._child.run(
+                arguments, self._settings.report_seconds_max, too_slow_hint=RAISE_LIMIT
+            )
         finally:
             self._running -= 1
         if done.code == 0:

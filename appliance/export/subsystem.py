@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from appliance.export.child import CommandRunner
 from appliance.export.loops import SegmentExporter
 from appliance.export.resources import routes
 from appliance.export.service import Reports, Segments, Snapshots
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SCOPES
 from appliance.kernel.clock import Clock
+from appliance.kernel.command_runner import CommandRunner
 from appliance.kernel.config import BadSettings
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
@@ -39,7 +39,7 @@ class ExportSubsystem(Subsystem):
                 "settings: export.export: parquet needs pyarrow, which is not installed",
                 hint="pip install 'agentlip[export]', or export_format = \"jsonl\"",
             )
-        child = CommandRunner(datadir, settings)
+        child = CommandRunner(datadir, "export", settings)
         out = datadir.workspace / settings.export_dir
         self._segments = Segments(out, settings, page_bytes_max)
         self._snapshots = Snapshots(out, settings, page_bytes_max)

@@ -32,6 +32,7 @@ IMPORTERS = {
         "appliance.hub.foreign_schema",
         "appliance.hub.fulltext",
         "appliance.hub.indexing",
+        "appliance.backup.first_data",
         "appliance.export.source",
         "appliance.sdk.*",
         "doctor.*",

@@ -9,6 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60
+BACKUPS = "AGENTLIP_BACKUP__ENABLED"
 
 
 class CommandOutput:
@@ -35,7 +36,9 @@ class CommandOutput:
 def environment(**more: str) -> dict[str, str]:
     """Ours without settings; with TESTS_WITHOUT_FTS5 set, SQLite has no FTS5 there.
 
-    No command finds a workspace in this repository or above it: that one is the user's.
+    No command finds a workspace in this repository or above it: that one is the user's. What it
+    serves makes no backups in the background, unless a test says so: those would take part in
+    what tests of load, of kills and of files see.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")}
     path = [str(ROOT)]
@@ -43,7 +46,8 @@ def environment(**more: str) -> dict[str, str]:
         path.insert(0, str(ROOT / "tests" / "support" / "without_fts5"))
     kept["AGENTLIP_CEILING_DIRECTORIES"] = str(ROOT)
     # Any free port: 7464, the default, may be the user's own.
-    return {**kept, "PYTHONPATH": os.pathsep.join(path), "AGENTLIP_HTTP__PORT": "0", **more}
+    ours = {"AGENTLIP_HTTP__PORT": "0", BACKUPS: "false"}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), **ours, **more}
 
 
 def command(name: str, *arguments: str) -> list[str]:
@@ -66,7 +70,8 @@ def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -
 
 
 def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:
-    return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **env)
+    """A command, which starts nothing: it has the settings of users."""
+    return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **{BACKUPS: "true", **env})
 
 
 def agentlipd(*arguments: Any, cwd: Path, **env: str) -> CommandOutput:

@@ -30,6 +30,7 @@ class HubProcess:
     def __init__(self, workspace: Path, *flags: str) -> None:
         self.datadir = DataDir(workspace)
         self.flags = flags
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         create_workspace(
             self.datadir, clock=SystemClock(), log=Log(sys.stderr.buffer, level="error")
@@ -67,7 +68,7 @@ class HubProcess:
                 [sys.executable, *arguments, "--port", "0", *self.flags, *more],
                 stdout=log,
                 stderr=log,
-                env=environment(),
+                env=environment(**self.environment),
             )
 
     def _ready_or_again(self, more: tuple[str, ...]) -> bool:

@@ -156,11 +156,12 @@ class ServedHub(HubProcess):
 
 @contextmanager
 def serve(
-    workspace: Path, *flags: str, settings: str = "", limits: bool = False
+    workspace: Path, *flags: str, settings: str = "", limits: bool = False, **env: str
 ) -> Iterator[ServedHub]:
     """A server that runs while the block does, without rate limits unless asked for."""
     flags = flags if limits else (*flags, "--no-limits")
     hub = ServedHub(workspace, *flags, settings=settings)
+    hub.environment = env
     try:
         hub.start()
         yield hub

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from appliance.export.child import CommandRunner
 from appliance.export.loops import SegmentExporter
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import DAY_MS
 from appliance.export.settings import ExportSettings
 from appliance.kernel.clock import SystemClock
+from appliance.kernel.command_runner import CommandRunner
 from appliance.kernel.log import Log
 from tests.support.exports import Logged
 
@@ -26,7 +26,7 @@ def logged(tmp_path):
 
 def exporter(logged: Logged, **settings: object) -> SegmentExporter:
     chosen = ExportSettings(export=True, segment_open_seconds=0.001, **settings)
-    child = CommandRunner(logged.datadir, chosen)
+    child = CommandRunner(logged.datadir, "export", chosen)
     return SegmentExporter(child, chosen, lambda: logged.last, SystemClock(), Log(io.BytesIO()))
 
 

@@ -4,45 +4,62 @@ The server uses gevent's `subprocess`, so other greenlets run during the wait.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 import appliance
-from appliance.export.settings import ExportSettings
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 
 ERRORS_BYTES_MAX = 64 * 1024
+END_SECONDS = 2.0
 
 
 class CommandTooSlow(Unavailable):
     code = "CHILD_TOO_SLOW"
     default_message = "the command exceeded its time limit and was stopped"
-    default_hint = "request a smaller range, or raise export.report_seconds_max"
+    default_hint = "request a smaller range, or raise the limit in agentlip.toml"
 
 
-class ExportCommandResult(NamedTuple):
+class ChildOutput(NamedTuple):
     code: int
     out: bytes
     err: bytes
 
 
 class CommandRunner:
-    """Runs `agentlip …` in this workspace with the current settings of [export]."""
+    """Runs `agentlip …` in this workspace, with the current settings of one section.
 
-    def __init__(self, datadir: DataDir, settings: ExportSettings) -> None:
+    The command leads a process group, and everything in it is stopped with it.
+    """
+
+    def __init__(self, datadir: DataDir, section: str, settings: msgspec.Struct) -> None:
+        """`section`: the name of the section of agentlip.toml that `settings` are of."""
         self._datadir = datadir
         self._environment = {
-            f"AGENTLIP_EXPORT__{name.upper()}": msgspec.json.encode(value).decode()
+            f"AGENTLIP_{section.upper()}__{name.upper()}": msgspec.json.encode(value).decode()
             for name, value in msgspec.structs.asdict(settings).items()
         }
 
-    def run(self, arguments: Sequence[str], seconds_max: float) -> ExportCommandResult:
-        """Run a command and return its output. An interrupted call stops the command."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        seconds_max: float,
+        *,
+        niceness: int = 0,
+        too_slow_hint: str | None = None,
+    ) -> ChildOutput:
+        """Run a command and return its output. An interrupted call stops the command.
+
+        niceness       above 0 lowers its CPU priority
+        too_slow_hint  the hint of CommandTooSlow
+        """
         environment = {**os.environ, **self._environment}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         environment["AGENTLIP_WORKSPACE"] = str(self._datadir.workspace)
@@ -53,16 +70,21 @@ class CommandRunner:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=self._datadir.workspace,
+            process_group=0,
         )
+        if niceness:
+            with suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         try:
             out, err = process.communicate(timeout=seconds_max)
         except subprocess.TimeoutExpired:
-            raise CommandTooSlow(f"the command was stopped after {seconds_max:g} s") from None
+            raise CommandTooSlow(
+                f"the command was stopped after {seconds_max:g} s", hint=too_slow_hint
+            ) from None
         finally:
             if process.poll() is None:
-                process.kill()
-                process.wait()
-        return ExportCommandResult(process.returncode, out, err[-ERRORS_BYTES_MAX:])
+                _end(process)
+        return ChildOutput(process.returncode, out, err[-ERRORS_BYTES_MAX:])
 
 
 class CommandError(msgspec.Struct, frozen=True):
@@ -73,10 +95,19 @@ class CommandError(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-def error_of(done: ExportCommandResult) -> CommandError:
+def error_of(done: ChildOutput) -> CommandError:
     for line in reversed(done.err.splitlines()):
         try:
             return msgspec.json.decode(line, type=CommandError)
         except msgspec.DecodeError:
             continue
     return CommandError()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Asks the command and its children to end, and kills what is left after END_SECONDS."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)

@@ -1,0 +1,134 @@
+"""The sets of a workspace as a long-running process sees them. A manifest is read once.
+
+Sets never change, so only new ones and those that could not be read are read again.
+"""
+
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.backup import wire
+from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.sets import ListedSet, SetDirectory
+from appliance.kernel.clock import utc
+
+FUTURE_MS = 2000  # sets from later than this were made before the clock was set back
+BEFORE_RESTORE = "before-restore"
+
+
+class SetFacts(NamedTuple):
+    """What the schedule and the metrics need of a set. Times are in ms, UTC."""
+
+    name: str
+    cut_ms: int
+    row: wire.Backup
+
+    @property
+    def result(self) -> str | None:
+        """good, bad or inconclusive; None if it was never verified."""
+        return None if self.row.verification is None else self.row.verification.result
+
+
+class SetCatalogue:
+    def __init__(self, sets: SetDirectory) -> None:
+        self._sets = sets
+        self._read: dict[str, wire.Backup] = {}
+        self._signature: tuple[int, int] | None = None
+        self.facts: list[SetFacts] = []
+        """The readable sets at the last `refresh`, oldest first."""
+
+    def refresh(self) -> list[SetFacts]:
+        """Updates `facts`. Reads files only if something changed."""
+        signature = self._now()
+        if signature != self._signature:
+            self.facts = [
+                SetFacts(row.name, _ms(row.cut_at), row)
+                for row in map(self.row, self._sets.names())
+                if not row.problem
+            ]
+            self._signature = signature
+            kept = {facts.name for facts in self.facts}
+            self._read = {name: row for name, row in list(self._read.items()) if name in kept}
+        return self.facts
+
+    def forget(self) -> None:
+        """Look again at the next `refresh`, because a result was written."""
+        self._signature = None
+
+    def row(self, name: str) -> wire.Backup:
+        """The row of a list. One that can't be read has a `problem`."""
+        row = self._read.get(name)
+        if row is None:
+            row = row_of(self._sets.listed(name))
+            if not row.problem:
+                self._read[name] = row
+        return with_verification(row, self._sets.verification(name))
+
+    def newest(self, now_ms: int) -> SetFacts | None:
+        """The newest set by its cut, without those from the future and safety copies of restores,
+        whose content was replaced."""
+        present = (
+            facts
+            for facts in self.facts
+            if facts.cut_ms <= now_ms + FUTURE_MS and facts.row.reason != BEFORE_RESTORE
+        )
+        return max(present, key=lambda facts: facts.cut_ms, default=None)
+
+    def _now(self) -> tuple[int, int]:
+        """Changes when a set comes or goes, and when the newest one gets a verification."""
+        root = self._sets.root
+        newest = root / self.facts[-1].name if self.facts else root
+        return (_changed(root), _changed(newest))
+
+
+def row_of(listed: ListedSet) -> wire.Backup:
+    manifest = listed.manifest
+    if manifest is None:
+        return wire.Backup(name=listed.name, problem=listed.problem or "it can't be read")
+    return with_verification(row_of_manifest(manifest), listed.verification)
+
+
+def row_of_manifest(manifest: SetManifest) -> wire.Backup:
+    return wire.Backup(
+        name=manifest.name,
+        reason=manifest.reason,
+        created_at=manifest.created_at,
+        cut_at=manifest.cut_at,
+        seconds=manifest.seconds,
+        pause_ms=manifest.pause_ms,
+        bytes=manifest.bytes,
+        stored_bytes=manifest.stored_bytes,
+        files=len(manifest.files),
+        encrypted=manifest.encrypted,
+        app_version=manifest.app_version,
+        epoch=manifest.epoch,
+        last_event_id=manifest.last_event_id,
+    )
+
+
+def with_verification(row: wire.Backup, verification: Verification | None) -> wire.Backup:
+    result = None
+    if verification is not None:
+        result = wire.BackupVerification(
+            result=verification.result,
+            checked_at=verification.checked_at,
+            seconds=verification.seconds,
+            problems=verification.problems[: wire.PROBLEMS_MAX],
+        )
+    return msgspec.structs.replace(row, verification=result)
+
+
+def _ms(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(utc(text)).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,73 @@
+"""Whether a workspace contains anything that is worth a backup: a row beside those of its start."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from appliance.kernel.datadir import BESIDE, DataDir
+from appliance.kernel.store_declaration import declaration_of
+
+_OWN_TABLES = ("meta",)
+_OWN_PREFIXES = ("x_", "sqlite_")
+_BUSY_SECONDS = 1.0
+Signature = tuple[tuple[int, int], ...]
+
+
+class FirstData:
+    """Notices the first row in any store. Until then, only stores whose files changed are read."""
+
+    def __init__(self, datadir: DataDir, stores: Sequence[str]) -> None:
+        # The store of tokens has a row from the start. A backup needs more reason than tokens.
+        self._stores = [store for store in stores if not declaration_of(store).keeps_record]
+        self._datadir = datadir
+        self._read: dict[str, Signature] = {}
+        self.seen = False
+
+    def check(self) -> bool:
+        """Whether there is data. Reads at most one row of each table. A store that can't be read
+        counts as empty until its file changes."""
+        self.seen = self.seen or any(map(self._has_rows, self._stores))
+        return self.seen
+
+    def _has_rows(self, store: str) -> bool:
+        database = self._datadir.database(store)
+        signature = _signature(database)
+        if self._read.get(store) == signature:
+            return False
+        try:
+            filled = has_rows(database)
+        except sqlite3.OperationalError:  # locked, or there is no file yet
+            return False
+        except sqlite3.DatabaseError:
+            filled = False
+        self._read[store] = signature
+        return filled
+
+
+def has_rows(database: Path) -> bool:
+    """Whether a table of users' data has a row. Raises sqlite3.Error."""
+    uri = database.absolute().as_uri() + "?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
+        texts = dict(rows.fetchall())
+        # The index of a full-text search is in tables whose names begin with its own.
+        indexes = [name for name, sql in texts.items() if sql.upper().startswith("CREATE VIRTUAL")]
+        own = (*_OWN_PREFIXES, *(f"{index}_" for index in indexes))
+        return any(
+            connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()
+            for table in texts
+            if table not in (*_OWN_TABLES, *indexes) and not table.startswith(own)
+        )
+
+
+def _signature(database: Path) -> Signature:
+    """Sizes and times of the files of a store, which change with every commit."""
+    parts = []
+    for path in (database, database.with_name(database.name + BESIDE[0])):
+        try:
+            state = path.stat()
+            parts.append((state.st_size, state.st_mtime_ns))
+        except OSError:
+            parts.append((0, 0))
+    return tuple(parts)

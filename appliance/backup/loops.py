@@ -1,0 +1,302 @@
+"""BackupScheduler: makes, verifies, prunes and uploads backups in child processes, one at a time.
+
+    create ─▶ verify ─ good ─▶ prune ─▶ upload        a phase that failed is tried again later;
+                     ─ inconclusive ─▶ upload         a new backup begins anew when it is due
+                     ─ bad ─▶ nothing
+
+When the next backup is due follows from the sets themselves, so a restart neither repeats nor
+forgets one.
+"""
+
+from appliance.backup import metrics, wire
+from appliance.backup.catalogue import SetCatalogue, SetFacts
+from appliance.backup.errors import BackupNotWritable, BackupRunning, VerificationFailed
+from appliance.backup.exposition import show
+from appliance.backup.first_data import FirstData
+from appliance.backup.schedule import Phase, ScheduleFacts, due_in_seconds, left_after
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.backup.state import BackupActivity, BackupRequest
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.command_runner import CommandRunner, CommandTooSlow, error_of
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.retry import RetrySettings, delay_seconds
+from appliance.kernel.threads import in_thread
+
+CREATE = "agentlip backup create"
+SHOW = "agentlip backup show"
+TOO_SLOW = "raise backup.seconds_max or backup.upload_seconds_max in agentlip.toml"
+
+
+class BackupScheduler(Loop):
+    """Checks every few seconds whether there is work. That reads no manifest twice, and starts a
+    process only for work."""
+
+    name = "backup_scheduler"
+    interval_seconds = 5.0
+
+    def __init__(
+        self,
+        child: CommandRunner,
+        sets: SetDirectory,
+        catalogue: SetCatalogue,
+        activity: BackupActivity,
+        first_data: FirstData,
+        settings: BackupSettings,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        super().__init__(clock, log, activity.work)
+        self._child = child
+        self._sets = sets
+        self._catalogue = catalogue
+        self._activity = activity
+        self._first_data = first_data
+        self._settings = settings
+        self._retry = RetrySettings(settings.retry_seconds, settings.retry_seconds_max)
+        self._left: tuple[Phase, ...] | None = None  # None: not read from the sets yet
+        self._of = ""  # the set of these phases
+        self._failures = 0
+        self._not_before = float("-inf")  # these three: seconds of uptime
+        self._data_since: float | None = None
+        self._created_at: float | None = None
+        metrics.enabled.set(settings.enabled)
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        problem = in_thread(self._refreshed)
+        if problem is not None:
+            if self.clock.uptime() >= self._not_before:
+                self._failed("create", problem)
+            return {"phases": 0}
+        request = self._activity.take()
+        done = 0
+        if request is not None:
+            done = self._requested(request)
+        elif self._settings.enabled:
+            done = self._scheduled(now_ms)
+        if done:
+            in_thread(self._refreshed)
+        now_ms = self.clock.now_ms()
+        show(self._catalogue.facts, self._catalogue.newest(now_ms), now_ms)
+        return {"phases": done}
+
+    def _refreshed(self) -> "PhaseFailed | None":
+        """Why the sets can't be listed."""
+        try:
+            self._catalogue.refresh()
+        except OSError as error:
+            message = f"the backups can't be listed: {error.strerror}"
+            return PhaseFailed(message, BackupNotWritable.code, BackupNotWritable.default_hint)
+        return None
+
+    # -- what is due ------------------------------------------------------------------------------
+
+    def _scheduled(self, now_ms: int) -> int:
+        uptime = self.clock.uptime()
+        due = self._due(now_ms)
+        if self._left is None:
+            self._resume(self._catalogue.newest(now_ms))
+        is_due = due is not None and due <= 0
+        if not (is_due or self._left) or uptime < self._not_before:
+            return 0
+        if in_thread(self._sets.is_busy):
+            return 0
+        if is_due:
+            if not self._create(scheduled=True):
+                return 0
+            self._created_at = uptime
+            self._due(now_ms)
+        return int(is_due) + self._finish()
+
+    def _due(self, now_ms: int) -> float | None:
+        """Seconds until the next backup; None if there is nothing to back up yet."""
+        facts = self._facts(self._catalogue.newest(now_ms), now_ms, self.clock.uptime())
+        due = due_in_seconds(self._settings, facts)
+        self._activity.next_ms = None if due is None else now_ms + int(max(due, 0) * 1000)
+        return due
+
+    def _facts(self, newest: SetFacts | None, now_ms: int, uptime: float) -> ScheduleFacts:
+        if newest is None and self._data_since is None:
+            is_first = self._left is None
+            if in_thread(self._first_data.check):
+                # Data of an earlier process has waited long enough, however short its life was.
+                self._data_since = uptime - (self._settings.first_seconds if is_first else 0.0)
+        return ScheduleFacts(
+            set_age=None if newest is None else (now_ms - newest.cut_ms) / 1000,
+            data_age=None if self._data_since is None else uptime - self._data_since,
+            created_ago=None if self._created_at is None else uptime - self._created_at,
+        )
+
+    def _resume(self, newest: SetFacts | None) -> None:
+        """After a start: the phases that an earlier process did not reach."""
+        self._left, self._of = (), ""
+        if newest is not None:
+            scheduled = newest.row.reason == "schedule"
+            self._left = left_after(self._settings, newest.result, scheduled=scheduled)
+            self._of = newest.name
+
+    # -- phases -----------------------------------------------------------------------------------
+
+    def _create(self, *, scheduled: bool) -> bool:
+        known = {facts.name for facts in self._catalogue.facts}
+        self._of = ""
+        try:
+            self._command("create", "create", *(["--scheduled"] if scheduled else []))
+            in_thread(self._refreshed)
+            made = [facts for facts in self._catalogue.facts if facts.name not in known]
+            if not made:
+                raise PhaseFailed("the command made no backup that can be read")
+        except PhaseFailed as failure:
+            self._failed("create", failure)
+            return False
+        self._succeeded("create")
+        row = made[-1].row
+        self._of = row.name
+        self._left = left_after(self._settings, None, scheduled=scheduled)
+        self.log.info(
+            "backup made", name=row.name, reason=row.reason, seconds=row.seconds,
+            pause_ms=row.pause_ms, stored_bytes=row.stored_bytes,
+        )  # fmt: skip
+        return True
+
+    def _finish(self) -> int:
+        """Runs the phases that are left. One that fails stays, and so do those that need it."""
+        done = 0
+        phases, failed = list(self._left or ()), list[Phase]()
+        while phases:
+            phase = phases.pop(0)
+            try:
+                if phase == "verify":
+                    phases = self._after(self._verified(self._of), phases)
+                else:
+                    self._command(phase, *_ARGUMENTS[phase])
+                    self._succeeded(phase)
+                done += 1
+            except PhaseFailed as failure:
+                self._failed(phase, failure)
+                failed.append(phase)
+                if phase == "verify":
+                    failed += phases
+                    break
+        self._left = tuple(failed)
+        return done
+
+    def _verified(self, name: str) -> str:
+        """Verifies a set: good, bad or inconclusive. Only what the command recorded counts. Raises
+        PhaseFailed if it recorded nothing."""
+        before = in_thread(self._sets.verification, name)
+        failure = PhaseFailed(f"the verification of {name} recorded no result")
+        try:
+            self._command("verify", "verify", name)
+        except PhaseFailed as reported:
+            failure = reported
+        verification = in_thread(self._sets.verification, name)
+        if verification is None or verification == before:
+            raise failure
+        if verification.result == "good":
+            self._succeeded("verify")
+            self.log.info("backup verified", name=name, seconds=verification.seconds)
+        elif verification.result == "bad":
+            first = "; ".join(verification.problems[:1]) or VerificationFailed.default_message
+            self._report(
+                "verify",
+                PhaseFailed(f"{name}: {first}", VerificationFailed.code, f"{SHOW} {name}"),
+            )
+        else:
+            self.log.warning("backup not verified", name=name, problems=verification.problems[:3])
+        return verification.result
+
+    @staticmethod
+    def _after(result: str, phases: list[Phase]) -> list[Phase]:
+        """What may follow a verification: a set that is not good never pushes out another one."""
+        if result == "inconclusive":
+            return [phase for phase in phases if phase != "prune"]
+        return phases if result == "good" else []
+
+    def _requested(self, request: BackupRequest) -> int:
+        """Work for an administrator, which neither waits for the schedule nor delays it."""
+        if request.phase == "create":
+            if not self._create(scheduled=False):
+                return 0
+            if self._settings.verify:
+                self._left = ("verify", *(self._left or ()))
+            return 1 + self._finish()
+        self._of = request.name
+        try:
+            self._verified(request.name)
+        except PhaseFailed as failure:
+            self._report("verify", failure)
+            return 0
+        return 1
+
+    def _command(self, phase: Phase, *arguments: str) -> None:
+        """Runs `agentlip backup …`. Raises PhaseFailed."""
+        activity, settings = self._activity, self._settings
+        activity.running, activity.started_ms = phase, self.clock.now_ms()
+        activity.name = self._of or None
+        try:
+            done = self._child.run(
+                ("backup", *arguments),
+                settings.upload_seconds_max if phase == "upload" else settings.seconds_max,
+                # A backup holds the stores for a moment, in which it must not wait for the CPU.
+                niceness=0 if phase == "create" else settings.niceness,
+                too_slow_hint=TOO_SLOW,
+            )
+        except CommandTooSlow as error:
+            raise PhaseFailed(error.message, error.code, error.hint) from None
+        except OSError as error:
+            raise PhaseFailed(f"the command can't be started: {error.strerror}") from error
+        finally:
+            activity.running = activity.name = None
+            self._catalogue.forget()
+        if done.code:
+            printed = error_of(done)
+            raise PhaseFailed(printed.error, printed.code, printed.hint)
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _failed(self, phase: Phase, failure: "PhaseFailed") -> None:
+        """Tries again later. A backup of another process does not count as a failure."""
+        if failure.code == BackupRunning.code:
+            return
+        self._report(phase, failure)
+        self._failures += 1
+        self._not_before = self.clock.uptime() + delay_seconds(self._retry, self._failures)
+
+    def _report(self, phase: Phase, failure: "PhaseFailed") -> None:
+        """Counts and shows a failure. It is logged once, until it is another one."""
+        metrics.failures.labels(phase).inc()
+        metrics.failing.labels(phase).set(1)
+        changed = self._activity.failed(
+            wire.BackupFailure(
+                phase=phase,
+                failed_at=iso(self.clock.now_ms()),
+                code=failure.code,
+                error=failure.message,
+                hint=failure.hint,
+            )
+        )
+        if changed:
+            self.log.error(
+                "backup failed", phase=phase, code=failure.code, reason=failure.message,
+                hint=failure.hint,
+            )  # fmt: skip
+
+    def _succeeded(self, phase: Phase) -> None:
+        metrics.failing.labels(phase).set(0)
+        if self._activity.succeeded(phase):
+            self.log.info("backups work again", phase=phase)
+        if not self._activity.failures:
+            self._failures, self._not_before = 0, float("-inf")
+
+
+class PhaseFailed(Exception):
+    """A command failed, with the error that it printed."""
+
+    def __init__(self, message: str, code: str = "INTERNAL_ERROR", hint: str = CREATE) -> None:
+        super().__init__(message)
+        self.message, self.code, self.hint = message, code, hint
+
+
+_ARGUMENTS: dict[Phase, tuple[str, ...]] = {"prune": ("prune", "--yes"), "upload": ("upload",)}

@@ -1,0 +1,31 @@
+"""Metrics of backups. Times are Unix times in seconds, 0 if there is none yet."""
+
+from appliance.kernel.metrics import counter, gauge
+
+enabled = gauge("backup_enabled", "1 if backups are made on a schedule")
+sets = gauge("backup_sets", "Backups that can be read")
+last_success = gauge("backup_last_success_timestamp_seconds", "Cut of the newest backup")
+age = gauge("backup_age_seconds", "Age of the newest backup, 0 without one")
+stored_bytes = gauge("backup_stored_bytes", "Size of the newest backup on disk")
+seconds = gauge("backup_duration_seconds", "How long the newest backup took to make")
+pause = gauge("backup_pause_seconds", "How long no store could write during the newest backup")
+verified = gauge(
+    "backup_last_verification_timestamp_seconds",
+    "When the newest verified backup was verified",
+)
+verification = gauge(
+    "backup_verification_result",
+    "1 for the result of the newest verification: good, bad or inconclusive",
+    ("result",),
+)
+failures = counter("backup_failures_total", "Phases that failed", ("phase",))
+failing = gauge("backup_failing", "1 while the last attempt of a phase failed", ("phase",))
+targets = gauge("backup_target_failing", "1 while the last upload to a target failed", ("target",))
+uploaded = gauge(
+    "backup_target_last_upload_timestamp_seconds",
+    "Cut of the newest backup that a target has completely",
+    ("target",),
+)
+for _phase in ("create", "verify", "prune", "upload"):
+    failures.labels(_phase)
+    failing.labels(_phase)

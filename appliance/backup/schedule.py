@@ -1,0 +1,65 @@
+"""When the next backup is due, and what follows it. Pure: ages and results are arguments."""
+
+from typing import Literal, NamedTuple
+
+from appliance.backup.settings import BackupSettings
+
+Phase = Literal["create", "verify", "prune", "upload"]
+AFTER_CREATE: tuple[Phase, ...] = ("verify", "prune", "upload")
+
+
+class ScheduleFacts(NamedTuple):
+    """What the due rule depends on, in seconds.
+
+    set_age     age of the newest set by the wall clock; None without a set. Sets from the future,
+                which were made before the clock was set back, don't count
+    data_age    since when there has been something to back up; None: there is nothing yet
+    created_ago since this process last made a scheduled set, by a clock that nobody can set; None
+                if it made none
+    """
+
+    set_age: float | None
+    data_age: float | None
+    created_ago: float | None = None
+
+
+def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | None:
+    """Seconds until the next scheduled backup, 0 or less if it is due; None: not before there is
+    something to back up.
+
+    A wall clock that is set often can make each set look old. So one process waits at least
+    `backup.retry_seconds_max` between two of its sets, or `every_seconds` if that is less.
+    """
+    if facts.set_age is not None:
+        due = settings.every_seconds - facts.set_age
+    elif facts.data_age is not None:
+        due = settings.first_seconds - facts.data_age
+    else:
+        return None
+    if facts.created_ago is not None:
+        gap = min(settings.every_seconds, settings.retry_seconds_max)
+        due = max(due, gap - facts.created_ago)
+    return due
+
+
+def left_after(
+    settings: BackupSettings, result: str | None, *, scheduled: bool
+) -> tuple[Phase, ...]:
+    """The phases that a set still needs.
+
+    result     of its verification: good, bad or inconclusive; None: it was not verified
+    scheduled  whether the schedule made it. Only those are verified, and make room by removing
+               older sets
+
+    A set that is not good never pushes out another one, and a bad set is not uploaded.
+    """
+    if result == "bad":
+        return ()
+    phases: list[Phase] = []
+    if scheduled and settings.verify and result is None:
+        phases.append("verify")
+    if scheduled and (not settings.verify or result != "inconclusive"):
+        phases.append("prune")
+    if settings.targets:
+        phases.append("upload")
+    return tuple(phases)

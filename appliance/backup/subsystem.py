@@ -1,0 +1,65 @@
+"""The subsystem that makes backups on a schedule and serves their list to administrators."""
+
+from collections.abc import Sequence
+
+from appliance.backup.catalogue import SetCatalogue
+from appliance.backup.first_data import FirstData
+from appliance.backup.loops import BackupScheduler
+from appliance.backup.resources import routes
+from appliance.backup.service import Backups
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.backup.state import BackupActivity
+from appliance.backup.wire import SCOPES
+from appliance.kernel.clock import Clock
+from appliance.kernel.command_runner import CommandRunner
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Subsystem
+
+
+class BackupSubsystem(Subsystem):
+    """With `backup.enabled = false` the loop only does what administrators ask for."""
+
+    name = "backup"
+    paths = ("/api/v1/backups",)
+    scopes = SCOPES
+
+    def __init__(
+        self,
+        settings: BackupSettings,
+        datadir: DataDir,
+        stores: Sequence[str],
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        """`stores`: those whose first row makes the first backup due."""
+        sets = SetDirectory(datadir, settings)
+        catalogue = SetCatalogue(sets)
+        self._settings = settings
+        self._log = log
+        self._clock = clock
+        self._activity = BackupActivity(sets.root)
+        self._backups = Backups(sets, catalogue, self._activity, settings)
+        self.loops = [
+            BackupScheduler(
+                CommandRunner(datadir, "backup", settings), sets, catalogue, self._activity,
+                FirstData(datadir, stores), settings, clock, log,
+            )
+        ]  # fmt: skip
+
+    def routes(self) -> list[Route]:
+        return routes(self._backups)
+
+    def start(self) -> None:
+        if not self._settings.enabled:
+            self._log.info("no backups are made on a schedule", setting="backup.enabled = false")
+
+    def facts(self) -> dict[str, float]:
+        """`backup.due_seconds`: until the next scheduled backup, at least 0; missing if none is
+        planned."""
+        next_ms = self._activity.next_ms
+        if next_ms is None:
+            return {}
+        return {"backup.due_seconds": max(0.0, (next_ms - self._clock.now_ms()) / 1000)}

@@ -1,0 +1,83 @@
+"""Sets made in a moment, and a command line that makes them: for what happens around backups."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from appliance.backup.manifest import Reason, SetFile, SetManifest, Verification
+from appliance.backup.sets import SetDirectory
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.command_runner import ChildOutput
+
+CONTENT = b"rows"
+
+
+def make_set(
+    sets: SetDirectory, now_ms: int, reason: Reason = "manual", *, lasting_ms: int = 0
+) -> SetManifest:
+    """A whole set with one small file."""
+    with sets.only_writer():
+        name, partial = sets.begin(now_ms)
+        (partial / "token").write_bytes(CONTENT)
+        digest = hashlib.sha256(CONTENT).hexdigest()
+        file = SetFile(
+            name="token", path=".agentlip/token", kind="secret", mode=0o600, bytes=len(CONTENT),
+            sha256=digest, stored_bytes=len(CONTENT), stored_sha256=digest,
+        )  # fmt: skip
+        manifest = SetManifest(
+            name=name, reason=reason, created_at=iso(now_ms), cut_at=iso(now_ms),
+            seconds=lasting_ms / 1000, pause_ms=1.5, app_version="1.0", db_id="db", epoch="e1",
+            last_event_id=7, stores={}, files=(file,),
+        )  # fmt: skip
+        sets.finish(manifest, partial)
+    return manifest
+
+
+def verified(sets: SetDirectory, name: str, result: Any, now_ms: int) -> None:
+    problems = () if result == "good" else (f"it is {result}",)
+    sets.record(
+        name,
+        Verification(
+            result=result, checked_at=iso(now_ms), seconds=1.0, app_version="1.0", problems=problems
+        ),
+    )
+
+
+class CommandLine:
+    """`agentlip backup …` without the work: it makes real sets. `calls` are its arguments.
+
+    result  of each verification; None: the command ends without one
+    faults  the error codes of the next calls of a subcommand, by its name
+    during  called while a command runs
+    """
+
+    def __init__(self, sets: SetDirectory, clock: Clock) -> None:
+        self._sets = sets
+        self._clock = clock
+        self.calls: list[tuple[str, ...]] = []
+        self.result: str | None = "good"
+        self.faults: dict[str, list[str]] = {}
+        self.during: Callable[[], None] = lambda: None
+
+    def run(self, arguments: Sequence[str], seconds_max: float, **more: Any) -> ChildOutput:
+        del seconds_max, more
+        _, command, *rest = arguments
+        self.calls.append((command, *rest))
+        self.during()
+        codes = self.faults.get(command)
+        if codes:
+            error = {"error": f"{command} failed", "code": codes.pop(0), "hint": "df"}
+            return ChildOutput(1, b"", msgspec.json.encode(error))
+        if command == "create":
+            reason: Reason = "schedule" if "--scheduled" in rest else "manual"
+            make_set(self._sets, self._clock.now_ms(), reason)
+        elif command == "verify" and self.result is not None:
+            verified(self._sets, rest[0], self.result, self._clock.now_ms())
+        return ChildOutput(0, b"{}", b"")
+
+    def did(self) -> list[str]:
+        """The subcommands since the last call."""
+        names, self.calls = [call[0] for call in self.calls], []
+        return names

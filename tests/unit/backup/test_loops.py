@@ -1,0 +1,244 @@
+"""The loop that makes backups, by a clock that moves on request, with real sets on disk."""
+
+import io
+import sqlite3
+from contextlib import closing
+
+import msgspec
+import pytest
+
+from appliance.backup.catalogue import SetCatalogue
+from appliance.backup.failures import read_failures
+from appliance.backup.first_data import FirstData
+from appliance.backup.loops import BackupScheduler
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.state import BackupActivity, BackupRequest
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import STORES, DataDir
+from appliance.kernel.log import Log
+from appliance.kernel.schema import create_workspace
+from tests.support.backupcommands import CommandLine, make_set, verified
+from tests.support.clock import FakeClock
+from tests.support.workspaces import Filled
+
+DAY = 86_400.0
+ROUND = ["create", "verify", "prune"]
+TARGETS = (TargetSettings(name="disk", url="file:///mnt"),)
+
+
+class Scheduler:
+    """One process after another in one workspace."""
+
+    def __init__(self, path, **settings):
+        Filled(path, messages=1)
+        self.datadir = DataDir(path)
+        self.clock = FakeClock()
+        self.settings = BackupSettings(**settings)
+        self.sets = SetDirectory(self.datadir, self.settings)
+        self.command_line = CommandLine(self.sets, self.clock)
+        self.restart()
+
+    def restart(self):
+        self.log = io.BytesIO()
+        self.activity = BackupActivity(self.sets.root)
+        self.loop = BackupScheduler(
+            self.command_line, self.sets, SetCatalogue(self.sets), self.activity,
+            FirstData(self.datadir, STORES), self.settings, self.clock, Log(self.log),
+        )  # fmt: skip
+
+    def after(self, seconds, step=60.0):
+        """What it did in these seconds."""
+        end = self.clock.seconds + seconds
+        while self.clock.seconds < end:
+            self.loop.run_once(self.clock.now_ms())
+            self.clock.pass_seconds(min(step, end - self.clock.seconds))
+        self.loop.run_once(self.clock.now_ms())
+        return self.command_line.did()
+
+    @property
+    def logged(self):
+        return [line for line in self.log.getvalue().decode().splitlines() if '"error"' in line]
+
+
+@pytest.fixture
+def daily(tmp_path):
+    """A schedule whose first backup was made now."""
+    made = Scheduler(tmp_path)
+    assert made.after(0) == ROUND
+    return made
+
+
+def test_backup_is_made_verified_and_older_ones_pruned_once_a_day(daily):
+    assert daily.after(DAY - 1) == []
+    assert daily.after(60) == ROUND
+    assert daily.after(3 * DAY) == ROUND * 3
+
+
+def test_first_backup_follows_the_first_row(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    hub = scheduler.datadir.database("hub")
+    for file in (hub, hub.with_name(f"{hub.name}-wal"), hub.with_name(f"{hub.name}-shm")):
+        file.unlink(missing_ok=True)
+    create_workspace(
+        scheduler.datadir, clock=SystemClock(), log=Log(io.BytesIO()), accepted=["hub"]
+    )
+    assert scheduler.after(3600, step=5.0) == []
+    with closing(sqlite3.connect(hub)) as connection, connection:
+        connection.execute("INSERT INTO channels VALUES ('ch_1', 'a', NULL, 'now')")
+    assert scheduler.after(29, step=5.0) == []
+    assert scheduler.after(6, step=5.0) == ROUND
+
+
+def test_restart_neither_repeats_nor_forgets(daily):
+    daily.after(DAY / 2)
+    daily.restart()
+    assert daily.after(DAY / 2 - 60) == ["prune"]  # which an earlier process may have missed
+    daily.restart()
+    assert daily.after(120) == ["prune", *ROUND]
+
+
+def test_restart_continues_after_the_phase_that_ended(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    make_set(scheduler.sets, scheduler.clock.now_ms(), "schedule")
+    assert scheduler.after(60) == ["verify", "prune", "upload"]
+
+
+def test_bad_backup_pushes_nothing_out_and_is_not_uploaded(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.result = "bad"
+    assert scheduler.after(DAY / 2) == ["create", "verify"]
+    assert [failure.code for failure in read_failures(scheduler.sets.root)] == [
+        "BACKUP_VERIFICATION_FAILED"
+    ]
+    scheduler.command_line.result = "good"
+    assert scheduler.after(DAY / 2) == [*ROUND, "upload"]
+    assert read_failures(scheduler.sets.root) == []
+
+
+def test_unproven_backup_is_uploaded_and_pushes_nothing_out(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.result = "inconclusive"
+    assert scheduler.after(DAY / 2) == ["create", "verify", "upload"]
+
+
+def test_failures_are_tried_again_ever_later_and_logged_once(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    scheduler.command_line.faults["create"] = ["BACKUP_NOT_WRITABLE"] * 100
+    assert scheduler.after(120, step=5.0) == ["create", "create"]
+    # 1, 2, 4 … 32 minutes, then every hour
+    assert 25 <= len(scheduler.after(DAY)) <= 31
+    assert len(scheduler.logged) == 1
+    assert scheduler.activity.failures["create"].hint == "df"
+    scheduler.command_line.faults.clear()
+    assert scheduler.after(7200) == ROUND
+    assert scheduler.activity.failures == {}
+    assert "backups work again" in scheduler.log.getvalue().decode()
+
+
+def test_other_failure_is_logged_too(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    scheduler.command_line.faults["create"] = ["BACKUP_NOT_WRITABLE", "CHILD_TOO_SLOW"]
+    scheduler.after(600)
+    assert len(scheduler.logged) == 2
+
+
+def test_verification_without_a_result_is_tried_again_before_anything_is_pruned(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.result = None
+    assert scheduler.after(0) == ["create", "verify"]
+    scheduler.command_line.result = "good"
+    assert scheduler.after(120) == ["verify", "prune", "upload"]
+
+
+def test_upload_is_tried_again_alone(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.faults["upload"] = ["BACKUP_TARGET_FAILED"]
+    assert scheduler.after(0) == [*ROUND, "upload"]
+    assert scheduler.after(120) == ["upload"]
+
+
+def test_backup_of_another_process_does_not_count_as_a_failure(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    with scheduler.sets.only_writer():
+        assert scheduler.after(600) == []
+    scheduler.command_line.faults["create"] = ["BACKUP_RUNNING"]
+    assert scheduler.after(5, step=5.0) == ["create", *ROUND]
+    assert scheduler.logged == []
+
+
+def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    assert scheduler.after(DAY - 60) == []
+    make_set(scheduler.sets, scheduler.clock.now_ms(), "before-restore")
+    assert scheduler.after(120) == ROUND
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+def test_clock_that_is_set_makes_at_most_one_more_backup_and_stops_none(daily, days):
+    daily.after(DAY / 2)
+    daily.clock.ms += int(days * DAY * 1000)
+    assert 2 <= daily.after(2 * DAY).count("create") <= 3
+    daily.clock.ms -= int(days * DAY * 1000)
+    assert 1 <= daily.after(2 * DAY).count("create") <= 3
+
+
+def test_clock_that_is_set_all_the_time_does_not_fill_the_disk(daily):
+    made = []
+    for _ in range(200):
+        daily.clock.ms += int(2 * DAY * 1000)
+        made += daily.after(60)
+    assert made.count("create") <= 200 * 60 / 3600 + 1
+
+
+def test_clock_set_back_between_two_runs_stops_no_backup(daily):
+    daily.clock.ms -= int(10 * DAY * 1000)
+    daily.restart()
+    assert daily.after(2 * DAY)[: len(ROUND)] == ROUND
+
+
+def test_switched_off_makes_only_requested_backups(tmp_path):
+    scheduler = Scheduler(tmp_path, enabled=False)
+    assert scheduler.after(3 * DAY) == []
+    scheduler.activity.ask(BackupRequest("create"))
+    assert scheduler.after(60) == ["create", "verify"]
+    name = scheduler.sets.names()[0]
+    assert scheduler.sets.read(name).reason == "manual"
+    scheduler.activity.ask(BackupRequest("verify", name))
+    assert scheduler.after(60) == ["verify"]
+
+
+def test_running_phase_is_shown(tmp_path):
+    scheduler, seen = Scheduler(tmp_path), []
+    scheduler.command_line.during = lambda: seen.append(
+        (scheduler.activity.running, scheduler.activity.name is not None)
+    )
+    scheduler.after(0)
+    assert seen == [("create", False), ("verify", True), ("prune", True)]
+    assert scheduler.activity.running is None
+
+
+def test_damaged_set_does_not_count(daily):
+    manifest = daily.sets.root / daily.sets.names()[0] / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"e1"', b'"e2"'))
+    daily.restart()
+    assert daily.after(60) == ROUND
+
+
+def test_full_disk_loses_no_failure_of_the_running_process(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    scheduler.sets.root.parent.mkdir(exist_ok=True, parents=True)
+    if scheduler.sets.root.is_dir():
+        scheduler.sets.root.rmdir()
+    scheduler.sets.root.write_bytes(b"")  # a file: nothing can be written below it
+    scheduler.command_line.faults["create"] = ["BACKUP_NOT_WRITABLE"]
+    scheduler.after(0)
+    assert msgspec.to_builtins(scheduler.activity.failures["create"])["code"]
+
+
+def test_verification_by_hand_is_seen(daily):
+    assert daily.loop._catalogue.facts[-1].result == "good"
+    verified(daily.sets, daily.sets.names()[-1], "bad", daily.clock.now_ms())
+    daily.after(10)
+    assert daily.loop._catalogue.facts[-1].result == "bad"

@@ -1,0 +1,47 @@
+"""When a backup is due, and what follows it: the rules alone."""
+
+import pytest
+
+from appliance.backup.schedule import ScheduleFacts, due_in_seconds, left_after
+from appliance.backup.settings import BackupSettings, TargetSettings
+
+SETTINGS = BackupSettings(every_seconds=1000.0, first_seconds=30.0, retry_seconds_max=100.0)
+TARGETS = BackupSettings(targets=(TargetSettings(name="disk", url="file:///mnt"),))
+
+
+@pytest.mark.parametrize(
+    ("facts", "due"),
+    [
+        (ScheduleFacts(None, None), None),
+        (ScheduleFacts(None, 0.0), 30.0),
+        (ScheduleFacts(None, 31.0), -1.0),
+        (ScheduleFacts(0.0, 31.0), 1000.0),
+        (ScheduleFacts(1001.0, None), -1.0),
+    ],
+)
+def test_first_backup_follows_the_first_data_and_the_others_the_newest_set(facts, due):
+    assert due_in_seconds(SETTINGS, facts) == due
+
+
+def test_old_looking_sets_do_not_make_backups_due_one_after_another():
+    """As when the clock is set forward again and again."""
+    assert due_in_seconds(SETTINGS, ScheduleFacts(1e9, None, created_ago=1.0)) == 99.0
+    assert due_in_seconds(SETTINGS, ScheduleFacts(1e9, None, created_ago=101.0)) < 0
+    assert due_in_seconds(SETTINGS, ScheduleFacts(None, 1e9, created_ago=1.0)) == 99.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "result", "scheduled", "left"),
+    [
+        (BackupSettings(), None, True, ("verify", "prune")),
+        (TARGETS, None, True, ("verify", "prune", "upload")),
+        (TARGETS, "good", True, ("prune", "upload")),
+        (TARGETS, "inconclusive", True, ("upload",)),
+        (TARGETS, "bad", True, ()),
+        (TARGETS, None, False, ("upload",)),
+        (TARGETS, "bad", False, ()),
+        (BackupSettings(verify=False), None, True, ("prune",)),
+    ],
+)
+def test_only_a_good_backup_pushes_out_older_ones(settings, result, scheduled, left):
+    assert left_after(settings, result, scheduled=scheduled) == left

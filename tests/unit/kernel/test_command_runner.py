@@ -1,0 +1,80 @@
+"""Commands in child processes: their settings, their priority, and their end."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.kernel.command_runner import (
+    ChildOutput,
+    CommandError,
+    CommandRunner,
+    CommandTooSlow,
+    error_of,
+)
+from appliance.kernel.datadir import DataDir
+
+STORY = """\
+import os, pathlib, sys
+here = pathlib.Path(os.environ["AGENTLIP_WORKSPACE"])
+wanted = sys.argv[1]
+if wanted == "facts":
+    from appliance.kernel.config import load
+    from appliance.settings import Settings
+    targets = load(Settings, None, os.environ).backup.targets
+    print(len(targets), targets[0].name, os.nice(0), os.getcwd() == str(here))
+else:
+    child = os.fork()
+    if child:
+        (here / "child").write_text(str(child))
+        print("started", flush=True)
+    import signal
+    signal.pause()
+"""
+
+
+class Section(msgspec.Struct, frozen=True):
+    pass
+
+
+def runner(path: Path, monkeypatch: pytest.MonkeyPatch, settings: msgspec.Struct) -> CommandRunner:
+    """A runner whose command line is STORY."""
+    package = path / "command_line"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(STORY)
+    monkeypatch.syspath_prepend(str(path))
+    monkeypatch.setattr("appliance.kernel.command_runner.appliance.__name__", "command_line")
+    return CommandRunner(DataDir(path), "backup", settings)
+
+
+def test_settings_of_the_section_reach_the_command(tmp_path, monkeypatch):
+    targets = (TargetSettings(name="disk", url="file:///mnt"),)
+    child = runner(tmp_path, monkeypatch, BackupSettings(targets=targets))
+    done = child.run(["facts"], 60.0, niceness=7)
+    assert done.out.decode().split() == ["1", "disk", "7", "True"], done.err
+
+
+def test_stopped_command_takes_its_children_along(tmp_path, monkeypatch):
+    child = runner(tmp_path, monkeypatch, Section())
+    with pytest.raises(CommandTooSlow) as refused:
+        child.run(["wait"], 2.0, too_slow_hint="wait longer")
+    assert refused.value.hint == "wait longer"
+    assert not _runs(int((tmp_path / "child").read_text()))
+
+
+def test_error_is_read_from_the_last_json_line():
+    line = b'{"error": "no space", "code": "FULL", "details": {}, "hint": "df"}\n'
+    assert error_of(ChildOutput(1, b"", b"noise\n" + line)) == CommandError(
+        "no space", "FULL", "df"
+    )
+    assert error_of(ChildOutput(1, b"", b"noise")).code == "INTERNAL_ERROR"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
