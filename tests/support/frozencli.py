@@ -27,7 +27,6 @@ PRINTS_NO_JSON = {
 # the first release that has them.
 NOT_PROMISED_YET = (
     "agentlip backup", "agentlip broker", "agentlip export", "agentlip identity", "agentlip inbox",
-    "agentlip backup", "agentlip broker", "agentlip export", "agentlip identity", "agentlip inbox",
     "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
     "agentlip re-extract", "agentlip report", "agentlip upgrade",
 )  # fmt: skip
