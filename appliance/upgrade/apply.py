@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from appliance.kernel import manifest, schema
+from appliance.kernel import manifest, schema, swap
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.ids import random_id
@@ -32,9 +32,11 @@ class AppliedMigration(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def stopped(datadir: DataDir) -> Iterator[Clock]:
-    """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
+    """Holds the locks, so that nothing runs or starts meanwhile, and completes or undoes a restore
+    that was interrupted. Raises HubRunning."""
     clock = SystemClock()
     with start_lock(datadir, clock), WriterLock(datadir, random_id(), clock):
+        swap.settle(datadir)
         yield clock
 
 
@@ -58,7 +60,7 @@ def apply(
     All stores are checked first, then a set is made. Raises MigrationNotPossible and
     MigrationNotSaved with nothing changed; MigrationFailed with the failed step rolled back.
     """
-    planned = plan(datadir, sections, count=False)
+    planned = plan(datadir, sections, count=False, locked=True)
     check_possible(planned)
     pending = {each.store: each for each in planned.stores if each.status == "pending"}
     stores = tuple(pending)

@@ -57,11 +57,12 @@ def migrate(
         )
     datadir = find_workspace(session.workspace)
     sections = read_sections(datadir, config)
-    planned = plan(datadir, sections)
     if show_plan:
+        planned = plan(datadir, sections)
         session.answer(msgspec.to_builtins(planned), "\n".join(_plan_lines(planned)))
         return
     with applying.stopped(datadir) as clock:
+        planned = plan(datadir, sections, locked=True)
         applying.check_possible(planned)
         if planned.steps and not yes:
             _ask(session, planned, without_backup)

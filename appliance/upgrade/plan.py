@@ -92,9 +92,11 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
         return [each for each in self.stores if each.status in REFUSED]
 
 
-def plan(datadir: DataDir, sections: UpgradeSections, *, count: bool = True) -> MigrationPlan:
-    """`count`: also count rows."""
-    running = read_lock(datadir).held
+def plan(
+    datadir: DataDir, sections: UpgradeSections, *, count: bool = True, locked: bool = False
+) -> MigrationPlan:
+    """`count`: also count rows. `locked`: the caller holds the writer lock."""
+    running = not locked and read_lock(datadir).held
     mode: manifest.Mode = "ro" if running else "unused"
     lost = {str(each.details["store"]): each for each in manifest.lost_stores(datadir, mode)}
     off = set(STORES) - set(sections.roles.stores)
