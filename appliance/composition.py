@@ -39,6 +39,7 @@ from appliance.integrations.webhooks_outbox import (
     WebhookPost,
     WebhooksSwitchedOff,
 )
+from appliance.kernel import epochs
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import secret
@@ -119,6 +120,7 @@ def identity_of(host: Host, epoch: str) -> ProcessIdentity:
             *(courier_wire.FEATURES if host.runs("courier") else ()),
             *(features if host.runs("outbox") else ()),
         ),
+        epochs=epochs.first_ids(host.datadir, epoch),
     )
 
 

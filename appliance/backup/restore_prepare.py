@@ -210,7 +210,9 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
         connection.commit()
     first = highest + (epochs.JUMP if events_raised else 0) + 1
     before = epochs.merged(_epochs_in_set(made), restore_job.known_epochs(job))
-    before = before or (Epoch(job.manifest.epoch),)
+    if job.manifest.epoch not in {each.epoch for each in before}:
+        # The first restore, or the first after the log was lost and its ids began again.
+        before = (Epoch(job.manifest.epoch),)
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
     write_private(

@@ -77,11 +77,16 @@ class Signatures:
         self._clock = clock
         self._nonces = UsedNonces(settings.nonces_max, settings.nonces_member_max)
         self.broker_id = ""
+        self._signed_after_ms = 0
         self.unsaved: list[NonceRecord] = []
 
-    def restore(self, broker_id: str, used: Sequence[NonceRecord]) -> None:
-        """Set the broker's id and the stored nonces, in the order of their expiry."""
+    def restore(
+        self, broker_id: str, used: Sequence[NonceRecord], signed_after_ms: int = 0
+    ) -> None:
+        """Set the broker's id and the stored nonces, in the order of their expiry. Signatures that
+        are not newer than `signed_after_ms` are refused: their nonces may be lost."""
         self.broker_id = broker_id
+        self._signed_after_ms = signed_after_ms
         now_ms, longest_ms = self._clock.now_ms(), 2 * self._skew_ms
         self._nonces.restore(
             ((nonce.member, nonce.digest, min(nonce.expires_ms - now_ms, longest_ms) / 1000)
@@ -193,7 +198,8 @@ class Signatures:
     def _check_time(self, stamp: str) -> None:
         digits = stamp.isascii() and stamp.isdigit() and len(stamp) <= 15
         now_ms = self._clock.now_ms()
-        if not digits or abs(int(stamp) - now_ms) > self._skew_ms:
+        wrong = not digits or abs(int(stamp) - now_ms) > self._skew_ms
+        if wrong or int(stamp) <= self._signed_after_ms:
             self._count("stale")
             raise wire.StaleSignature(
                 details={"now_ms": now_ms, "now": iso(now_ms), "skew_ms_max": self._skew_ms}

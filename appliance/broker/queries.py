@@ -68,6 +68,13 @@ def broker_id(reader: Executor) -> str:
     return str(row[0])
 
 
+def signed_after(reader: Executor) -> int:
+    """Signatures must be newer than this time in ms: a restore that could not keep the nonces that
+    were used since the backup sets it. 0: no limit."""
+    row = reader.execute("SELECT value FROM meta WHERE key = 'signed_after_ms'").fetchone()
+    return int(row[0]) if row is not None and str(row[0]).isdecimal() else 0
+
+
 def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[tuple[int, str, bytes]]:
     """(expires_ms, member, digest) of nonces that have not expired, in the order of expiry."""
     return reader.execute(

@@ -65,7 +65,9 @@ class Broker:
             self.clock_jumps.resume()
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
         self.signatures.restore(
-            self.store.read(queries.broker_id), [NonceRecord(*row) for row in used]
+            self.store.read(queries.broker_id),
+            [NonceRecord(*row) for row in used],
+            self.store.read(queries.signed_after),
         )
         self.reload()
         if self.store.read(queries.has_leases):

@@ -29,10 +29,12 @@ _DATA_LINE = b"data: "
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The source of events; the same for all events of one epoch."""
+    """The source of events. `epoch`: the current one; `epochs`: (first event id, epoch) of all
+    epochs if there are several, in their order."""
 
     source: str
     epoch: str
+    epochs: tuple[tuple[int, str], ...] = ()
 
 
 class LoggedEvent(msgspec.Struct, frozen=True):
@@ -80,14 +82,20 @@ _decode_cause = msgspec.json.Decoder(EventCause).decode
 _decode_list = msgspec.json.Decoder(LoggedEventList).decode
 
 
-def origin_of(db_id: str, epoch: str) -> Origin:
+def origin_of(db_id: str, epoch: str, epochs: tuple[tuple[int, str], ...] = ()) -> Origin:
     source = f"urn:uuid:{db_id.lower()}" if _UUID.fullmatch(db_id) else f"/agentlip/{quote(db_id)}"
-    return Origin(source, epoch)
+    return Origin(source, epoch, epochs)
 
 
 def event_id_of(origin: Origin, number: int) -> str:
-    """The id of an event outside of this hub."""
-    return f"{origin.epoch}:{number}"
+    """The id of an event outside of this hub. It has the epoch in which the event was written, so
+    it stays the same after a restore, and receivers recognize what they already have."""
+    epoch = origin.epoch
+    for first, name in reversed(origin.epochs):
+        if number >= first:
+            epoch = name
+            break
+    return f"{epoch}:{number}"
 
 
 def of_event(event: LoggedEvent, origin: Origin) -> bytes:

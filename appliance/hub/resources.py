@@ -148,7 +148,8 @@ class EventsResource(HubResource):
         resp.stream = stream
 
     def _origin(self) -> cloudevents.Origin:
-        return cloudevents.origin_of(self._hub.db_id, self._hub.identity.epoch)
+        identity = self._hub.identity
+        return cloudevents.origin_of(self._hub.db_id, identity.epoch, identity.epochs)
 
 
 def health_route(source: HealthReporter) -> Route:

@@ -47,6 +47,15 @@ def read(datadir: DataDir) -> tuple[Epoch, ...]:
         return ()
 
 
+def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:
+    """(first event id, epoch) of all epochs up to `epoch`, the current one. Nothing if it is not
+    the newest of the list: then the log was lost, and its ids began again."""
+    listed = read(datadir)
+    if not listed or listed[-1].epoch != epoch:
+        return ()
+    return tuple((each.first_event_id, each.epoch) for each in listed)
+
+
 def decode(text: bytes) -> tuple[Epoch, ...]:
     try:
         return msgspec.json.decode(text, type=EpochList).epochs

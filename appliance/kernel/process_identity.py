@@ -4,7 +4,10 @@ import msgspec
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """Chosen at the start of the process, except `epoch`, which belongs to the workspace."""
+    """Chosen at the start of the process; `epoch` and `epochs` belong to the workspace.
+
+    epochs  (first event id, epoch) of all its epochs, if a backup was ever restored
+    """
 
     instance_id: str
     epoch: str
@@ -12,3 +15,4 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     pid: int
     version: str
     features: tuple[str, ...]
+    epochs: tuple[tuple[int, str], ...] = ()

@@ -56,7 +56,7 @@ class Webhooks:
         self.settings = self._settings = settings
         self._clock = clock
         self._log = log
-        self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch)
+        self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch, hub.identity.epochs)
         self.work = Wakeup()  # set on new events and changed webhooks
         hub.feed.on_publish(self.work.set)
 
@@ -137,7 +137,7 @@ class Webhooks:
         return [self._outgoing(row, number, envelope) for number, envelope in events], cursor
 
     def _outgoing(self, row: EventWebhookRow, number: int, envelope: bytes) -> OutgoingEvent:
-        """The key includes the epoch, because event ids repeat after a restore."""
+        """The key includes the epoch, because event ids repeat if the log was lost."""
         message_id = cloudevents.event_id_of(self._origin, number)
         return OutgoingEvent(
             webhook_id=row.id,

@@ -34,6 +34,7 @@ class Identity:
     pid = 1
     version = "0"
     features = ()
+    epochs: tuple[tuple[int, str], ...] = ()
 
 
 class FaultyRunner(BatchRunner):

@@ -204,3 +204,13 @@ def test_an_empty_list_is_an_empty_batch():
 def test_principal_is_an_extension_if_valid(data, principal):
     envelope = ENVELOPE[: ENVELOPE.index(b'{"message"')] + data + b"}"
     assert json.loads(of_envelope(envelope, ORIGIN)).get("principal") == principal
+
+
+def test_event_keeps_the_id_of_the_epoch_in_which_it_was_written():
+    origin = origin_of(DB_ID, "e3", ((1, "e1"), (100, "e2"), (200, "e3")))
+    numbers = (1, 99, 100, 199, 200, 999)
+    ids = [
+        json.loads(of_envelope(ENVELOPE.replace(b":7,", b":%d," % number), origin))["id"]
+        for number in numbers
+    ]
+    assert ids == ["e1:1", "e1:99", "e2:100", "e2:199", "e3:200", "e3:999"]
