@@ -1,5 +1,6 @@
 """`agentlip backup restore`: what a restore would do, and the restore."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,9 @@ IntoFlag = Annotated[
 StoreFlag = Annotated[
     list[str] | None, typer.Option("--store", help="Restore only this store; may be repeated.")
 ]
+ChannelFlag = Annotated[
+    str | None, typer.Option("--channel", help="With --into: only this channel, as a workspace.")
+]
 IdentityFlag = Annotated[
     Path | None, typer.Option("--identity", help="File with the age secret key of the backup.")
 ]
@@ -42,6 +46,7 @@ def restore(
     yes: YesFlag = False,
     into: IntoFlag = None,
     store: StoreFlag = None,
+    channel: ChannelFlag = None,
     identity: IdentityFlag = None,
 ) -> None:
     """Put a backup in the place of the present state, or into a new directory.
@@ -56,10 +61,32 @@ def restore(
 
     request = restore_request.of(session.workspace, name, latest, into, tuple(store or ()))
     identities = keys.load(request.settings, identity)
+    if channel is not None:
+        if into is None:
+            raise Invalid(
+                "a channel is restored into a new workspace",
+                hint=f"agentlip backup restore --latest --channel {channel} --into DIR --yes",
+            )
+        _restore_channel(session, request, identities, channel, yes=yes and not plan, asked=plan)
+        return
     if plan or not yes:
         _tell_plan(session, request, identities, asked=plan)
         return
     _restore(session, request, identities)
+
+
+def _restore_channel(
+    session: Session, request: Any, identities: Any, channel: str, *, yes: bool, asked: bool
+) -> None:
+    from appliance.backup import restore_channel
+    from appliance.kernel.log import Log
+
+    log = Log(sys.stderr.buffer, level="error")
+    verb = restore_channel.make if yes else restore_channel.plan
+    done = verb(request.job, channel, identities, request.clock, log)
+    session.answer(done, restore_channel.sentence(done))
+    if not yes and not asked:
+        raise Invalid("nothing was written", hint="add --yes")
 
 
 def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) -> None:

@@ -167,7 +167,7 @@ def _make_target(job: RestoreJob) -> None:
     """A new directory gets its folders, once it is known that nothing is in it."""
     if job.new:
         restore_job.check(job)
-        (job.target.dir / "locks").mkdir(mode=0o700, parents=True, exist_ok=True)
+        restore_job.make_folders(job.target)
 
 
 def _check_space(job: RestoreJob, selection: RestoreSelection) -> None:

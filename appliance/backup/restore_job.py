@@ -9,6 +9,7 @@ import msgspec
 
 from appliance.backup.errors import RestoreRefused, SetDamaged, VersionRefused
 from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.sets import writing
 from appliance.backup.settings import BackupSettings
 from appliance.kernel import epochs, manifest, migration
 from appliance.kernel.datadir import STORES, DataDir, read_lock
@@ -78,6 +79,14 @@ def check(job: RestoreJob) -> None:
     else:
         _check_workspace(job)
         _check_epoch(job)
+
+
+def make_folders(target: DataDir) -> None:
+    """The folders of a new directory that a restore needs, for the owner only."""
+    with writing():
+        target.workspace.mkdir(parents=True, exist_ok=True)
+        for folder in (target.dir, target.dir / "locks"):
+            folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def select(job: RestoreJob) -> RestoreSelection:

@@ -263,3 +263,10 @@ def test_changed_manifest_is_noticed(workspace: BackedUp) -> None:
     path.write_bytes(encode(made).replace(b'"hub"', b'"hab"'))
     with pytest.raises(SetDamaged):
         workspace.sets.read(made.name)
+
+
+def test_new_directory_is_the_owners_only(workspace: BackedUp, tmp_path: Path) -> None:
+    target = DataDir(tmp_path / "copy")
+    workspace.restore(workspace.back_up(), target=target, new=True)
+    for path in (target.dir, *target.dir.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
