@@ -110,7 +110,7 @@ def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None
         raise typer.Abort
     flag = " --without-backup" if without_backup else ""
     raise Invalid(
-        f"{planned.steps} steps would be applied: "
+        f"{_steps(planned.steps)} would be applied: "
         + ", ".join(f"{each.store} {', '.join(each.steps)}" for each in _pending(planned)),
         details={"plan": msgspec.to_builtins(planned)},
         hint=f"agentlip migrate --apply --yes{flag}",
@@ -156,7 +156,7 @@ def _store_line(store: StorePlan) -> str:
 def _report_lines(found: checking.UpgradeReport) -> list[str]:
     sentence = {
         "nothing": "the data has the schema of this version",
-        "possible": f"this version can open the data, after {found.plan.steps} steps",
+        "possible": f"this version can open the data, after {_steps(found.plan.steps)}",
         "too_new": "the data is newer than this version",
         "stopped": "another version must open the data first",
         "not_possible": "this version can't open the data now",
@@ -174,6 +174,10 @@ def _report_lines(found: checking.UpgradeReport) -> list[str]:
         lines.append(f"Last backup: {last.name}, verified: {last.verification}")
     lines += [f"Problem: {problem}" for problem in found.problems]
     return lines + [f"Hint: {hint}" for hint in found.hints]
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _size(count: int) -> str:
