@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -499,20 +497,3 @@ def test_status_counts_and_orphans_are_looked_for(broker):
         "clock_jump_seconds": 0.0,
         "clock_jumped_at": None,
     }
-
-
-def test_signature_from_before_a_restore_is_refused_where_its_nonce_may_be_lost(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    raw = json.dumps(item("m1")).encode()
-    old = signed("anna", "POST", ACCEPT, raw, broker.clock.now_ms(), broker.id)
-    path, now_ms = broker.path, broker.clock.now_ms()
-    broker.close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("INSERT INTO meta VALUES ('signed_after_ms', ?)", (str(now_ms),))
-        connection.commit()
-    broker = BrokerFixture(tmp_path)
-    assert broker.request("POST", ACCEPT, raw, old).json["code"] == "STALE_SIGNATURE"
-    broker.clock.pass_seconds(1)
-    new = signed("anna", "POST", ACCEPT, raw, broker.clock.now_ms(), broker.id)
-    assert broker.request("POST", ACCEPT, raw, new).status_code == 201
-    broker.close()

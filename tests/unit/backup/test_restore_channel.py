@@ -43,21 +43,21 @@ def test_channel_is_served_from_its_own_workspace(hub: ServedHub, tmp_path: Path
     checked = agentlip("doctor", "--all", "--json", cwd=tmp_path / "one")
     assert checked.code == 0, checked.out
     assert all(not each["findings"] for each in checked.json["checks"]), checked.out
-    one = ServedHub(tmp_path / "one", "--no-limits")
-    one.start()
+    copy = ServedHub(tmp_path / "one", "--no-limits")
+    copy.start()
     try:
-        assert [row["name"] for row in one.http.get("/api/v1/channels").body["channels"]] == [
+        assert [row["name"] for row in copy.http.get("/api/v1/channels").body["channels"]] == [
             "wanted"
         ]
-        events = one.events()
+        events = copy.events()
         assert [event["event_id"] for event in events] == list(range(1, len(events) + 1))
         assert len(events) == done.json["rows"]["events"]
         assert not any("other" in str(event) for event in events)
-        assert one.http.get("/health").body["db_id"] == done.json["db_id"]
-        assert one.rows("SELECT count(*) FROM topic_attachments") == [(1,)]
+        assert copy.http.get("/health").body["db_id"] == done.json["db_id"]
+        assert copy.rows("SELECT count(*) FROM topic_attachments") == [(1,)]
     finally:
-        one.stop()
-    assert one.token != hub.token
+        copy.stop()
+    assert copy.token != hub.token
     assert agentlip("doctor", "--all", cwd=tmp_path / "one").code == 0
 
 

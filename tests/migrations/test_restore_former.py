@@ -1,0 +1,43 @@
+"""Backups of every schema that ever was on the main branch: restored, and migrated by a start."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.backup import restore
+from appliance.backup.create import create_set
+from appliance.backup.restore_job import RestoreJob
+from appliance.backup.sets import SetDirectory
+from appliance.kernel.datadir import WriterLock
+from appliance.kernel.log import Log
+from appliance.kernel.migration import load
+from appliance.kernel.schema import create_workspace
+from tests.migrations.test_former import EDITED, FORMER, name_of, workspace_of
+from tests.support.backups import CLOCK, SETTINGS, rows_of
+
+pytestmark = pytest.mark.slow
+MESSAGES = "SELECT id, content_raw FROM messages ORDER BY id"
+
+
+@pytest.mark.parametrize("archive", FORMER, ids=name_of)
+def test_backup_of_an_older_schema_is_restored_and_migrated(archive: Path, tmp_path: Path) -> None:
+    if name_of(archive) in EDITED:
+        return  # no version opens them
+    datadir = workspace_of(archive, tmp_path)
+    before = rows_of(datadir, MESSAGES)
+    sets = SetDirectory(datadir, SETTINGS)
+    with sets.only_writer():
+        made = create_set(datadir, sets, SETTINGS, reason="manual", clock=CLOCK)
+    job = RestoreJob(sets.path(made.name), made, datadir, SETTINGS)
+    done = restore.apply(job, sets, None, CLOCK)
+    older = {store for store, facts in made.stores.items() if facts.schema < len(load(store))}
+    assert done.plan.migrations.keys() <= older | {"hub"}
+    with WriterLock(datadir, "test"):
+        create_workspace(
+            datadir, clock=CLOCK, log=Log(sys.stderr.buffer, level="error"), locked=True
+        )
+    assert rows_of(datadir, MESSAGES) == before
+    assert rows_of(datadir, "SELECT value FROM meta WHERE key = 'epoch'", "auth") == [
+        (done.plan.epoch,)
+    ]

@@ -1,0 +1,185 @@
+"""What a restore does to each store: leases, nonces, tokens, sends, and one store alone."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pyrage
+import pytest
+from msgspec.structs import replace
+
+from appliance.backup import restore
+from appliance.backup.create import create_set
+from appliance.backup.errors import KeyRefused, RestoreRefused
+from appliance.backup.keys import Identities
+from appliance.backup.sets import SetDirectory
+from appliance.kernel.datadir import DataDir
+from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, rows_of
+
+pytestmark = pytest.mark.slow
+NONCE = "INSERT INTO used_nonce VALUES (9999999999999, x'{:032x}', 'anna')"
+TOKEN = (
+    "INSERT INTO tokens (id, name, hash, scopes, created_ms) VALUES ('{0}', '{0}', '{0}', '[]', 1)"
+)
+SEND = (
+    "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
+    " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref, priority)"
+    " VALUES ('{0}', '{0}', zeroblob(32), x'', 1, 1, '{1}', 'lab', '{2}', 'r', 'dm', '{3}', 'next')"
+)
+WEBHOOK = (
+    "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor, secret,"
+    " created_at, updated_at) VALUES ('{0}', 'u', '', '{{}}', 'native', 1, 0, 's', 't', 't')"
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> BackedUp:
+    return BackedUp(tmp_path / "w")
+
+
+def execute(datadir: DataDir, store: str, *statements: str) -> None:
+    with closing(sqlite3.connect(datadir.database(store))) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def noticed(done: restore.RestoreResult, kind: str, store: str) -> dict[str, int]:
+    return {n.noun: n.count for n in done.plan.notices if (n.kind, n.store) == (kind, store)}
+
+
+def test_signed_requests_since_the_backup_cannot_be_replayed(workspace: BackedUp) -> None:
+    execute(workspace.datadir, "broker", NONCE.format(1))
+    made = workspace.back_up()
+    execute(workspace.datadir, "broker", NONCE.format(2))
+    done = workspace.restore(made)
+    assert workspace.rows("SELECT count(*) FROM used_nonce", "broker") == [(2,)]
+    assert done.rows["broker"]["used_nonce"] == 2
+    floor = "SELECT 1 FROM meta WHERE key = 'signed_after_ms'"
+    assert workspace.rows(floor, "broker") == []
+
+
+def test_without_the_nonces_older_signatures_are_refused(
+    workspace: BackedUp, tmp_path: Path
+) -> None:
+    before_ms = CLOCK.now_ms()
+    target = DataDir(tmp_path / "copy")
+    workspace.restore(workspace.back_up(), target=target, new=True)
+    floor = rows_of(target, "SELECT value FROM meta WHERE key = 'signed_after_ms'", "broker")
+    assert int(floor[0][0]) >= before_ms
+
+
+def test_leases_are_cleared(workspace: BackedUp) -> None:
+    lease = (
+        "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
+        " lease_owner, lease_until_ms, created_ms) VALUES ('m', 'b', 'r', 'dm', 1, 1, 'o', 2, 1)"
+    )
+    execute(workspace.datadir, "broker", lease)
+    execute(workspace.datadir, "outbox", SEND.format("s1", "inflight", "broker", "x"))
+    workspace.restore(workspace.back_up())
+    assert workspace.rows("SELECT lease_owner FROM delivery_queue", "broker") == [(None,)]
+    assert workspace.rows("SELECT status FROM outbox", "outbox") == [("pending",)]
+
+
+def test_tokens_that_were_revoked_since_are_named(workspace: BackedUp) -> None:
+    execute(workspace.datadir, "auth", TOKEN.format("t1"), TOKEN.format("t2"))
+    made = workspace.back_up()
+    execute(
+        workspace.datadir,
+        "auth",
+        "UPDATE tokens SET revoked_ms = 5 WHERE id = 't1'",
+        "UPDATE tokens SET hash = 'new' WHERE id = 't2'",
+        TOKEN.format("t3"),
+    )
+    done = workspace.restore(made)
+    again = noticed(done, "valid-again", "auth")
+    assert again == {"token": 1, "former secret of a token": 1}
+    assert noticed(done, "lost", "auth") == {"token": 1}
+
+
+def test_sends_delivered_since_are_named_and_keep_their_ids(workspace: BackedUp) -> None:
+    execute(workspace.datadir, "outbox", SEND.format("s1", "pending", "broker", "x"))
+    made = workspace.back_up()
+    execute(
+        workspace.datadir, "outbox", "UPDATE outbox SET status = 'done', delivered_at = 1",
+        SEND.format("s2", "pending", "broker", "x"),
+    )  # fmt: skip
+    done = workspace.restore(made)
+    assert noticed(done, "sent-again", "outbox") == {"send": 1}
+    assert noticed(done, "lost", "outbox") == {"send": 1}
+    ids = workspace.rows("SELECT id, client_message_id, status FROM outbox", "outbox")
+    assert ids == [("s1", "s1", "pending")]
+
+
+def test_inbox_numbers_are_not_given_out_twice(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    execute(workspace.datadir, "inbox", "INSERT INTO sqlite_sequence VALUES ('inbox', 40)")
+    workspace.restore(made)
+    number = "SELECT seq FROM sqlite_sequence WHERE name = 'inbox'"
+    assert workspace.rows(number, "inbox") == [(40 + 2**32,)]
+
+
+def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    execute(workspace.datadir, "hub", WEBHOOK.format("wh1"))
+    execute(workspace.datadir, "outbox", SEND.format("s1", "pending", "webhook", "wh1"))
+    before = content_of(workspace.datadir)
+    with pytest.raises(RestoreRefused, match="webhooks"):
+        workspace.restore(made, stores=("hub",))
+    assert content_of(workspace.datadir) == before
+    workspace.restore(made, stores=("hub", "outbox"))
+    assert workspace.rows("SELECT count(*) FROM outbox", "outbox") == [(0,)]
+
+
+def test_broker_alone_is_refused_after_the_member_key_was_replaced(workspace: BackedUp) -> None:
+    key_pair = workspace.datadir.dir / "identity" / "keypair.json"
+    key_pair.parent.mkdir(mode=0o700)
+    key_pair.write_text('{"ed25519_pubkey": "former"}')
+    made = workspace.back_up()
+    workspace.restore(made, stores=("broker",))
+    key_pair.write_text('{"ed25519_pubkey": "new"}')
+    with pytest.raises(RestoreRefused, match="member key"):
+        workspace.restore(made, stores=("broker",))
+    workspace.restore(made)
+    assert "former" in key_pair.read_text()
+
+
+def test_keys_that_the_backup_lacks_are_removed_and_are_in_the_safety_copy(
+    workspace: BackedUp,
+) -> None:
+    made = workspace.back_up()
+    key_pair = workspace.datadir.dir / "identity" / "keypair.json"
+    key_pair.parent.mkdir(mode=0o700)
+    key_pair.write_text('{"ed25519_pubkey": "new"}')
+    done = workspace.restore(made)
+    assert ".agentlip/identity/keypair.json" in done.plan.removed
+    assert not key_pair.exists()
+    workspace.restore(workspace.sets.read(done.safety))
+    assert "new" in key_pair.read_text()
+
+
+def test_wrong_key_is_refused_before_anything_is_touched(workspace: BackedUp) -> None:
+    own, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
+    settings = replace(SETTINGS, recipients=(str(own.to_public()),))
+    with workspace.sets.only_writer():
+        made = create_set(workspace.datadir, workspace.sets, settings, reason="manual", clock=CLOCK)
+    before = content_of(workspace.datadir)
+    job, sets = workspace.job(made), SetDirectory(workspace.datadir, SETTINGS)
+    for keys in (None, Identities([other], Path("other"))):
+        with pytest.raises(KeyRefused):
+            restore.plan(job, keys, CLOCK)
+        with pytest.raises(KeyRefused):
+            restore.apply(job, sets, keys, CLOCK)
+        assert content_of(workspace.datadir) == before
+        assert not (workspace.datadir.dir / "restore").exists()
+    restore.apply(job, sets, Identities([own], Path("own")), CLOCK)
+
+
+def test_settings_are_restored_with_the_rest(workspace: BackedUp) -> None:
+    workspace.datadir.settings_file.write_text("[log]\nlevel = 'info'\n")
+    made = workspace.back_up()
+    workspace.datadir.settings_file.write_text("[log]\nlevel = 'debug'\n")
+    workspace.restore(made, stores=("hub",))
+    assert "debug" in workspace.datadir.settings_file.read_text()
+    workspace.restore(made)
+    assert "info" in workspace.datadir.settings_file.read_text()
