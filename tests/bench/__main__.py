@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.bench.backup import suite as backup
 from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
 from tests.bench.doctor import suite as doctor
@@ -25,6 +26,7 @@ SUITES: dict[str, Any] = {
     "export": export,
     "broker": broker,
     "doctor": doctor,
+    "backup": backup,
 }
 
 
@@ -40,7 +42,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--directory", type=Path, help="where to make workspaces (default: the temporary folder)"
     )
     parser.add_argument(
-        "--messages", type=int, help="messages of the long past in P6, P7, P9, D1 to D4"
+        "--messages", type=int, help="messages of the long past in P6, P7, P9, D1 to D4, B1, B2"
     )
     parser.add_argument("--out", type=Path, help="write the JSON there too")
     flags = parser.parse_args(arguments)

@@ -14,7 +14,7 @@ from tests.bench.machine import ROOT
 from tests.bench.target import RowFailed, Target, of_workspace
 
 # As shipped, but for the rate limits: raised far above the load, not switched off, so that
-# their work is still done.
+# their work is still done; and but for the first backup, which is measured by its own suite.
 SETTINGS = {
     "AGENTLIP_LIMITS__PER_CONNECTION": "1000000",
     "AGENTLIP_LIMITS__GLOBAL": "1000000",

@@ -1,4 +1,4 @@
-"""A disk that gets full in any phase of a backup: no set, no remains, and an error with the reason."""
+"""A disk that gets full in any phase of a backup: no set, no remains, an error with the reason."""
 
 import os
 from collections.abc import Iterator
