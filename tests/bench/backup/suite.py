@@ -40,12 +40,12 @@ class BackupBench:
             database = served.target.database
         history.fill(database, sizes.history)
 
-    def create(self) -> dict[str, Any]:
+    def create(self, *flags: str) -> dict[str, Any]:
         """One run of the command: its answer, and its seconds as a process."""
         began = NOW()
         done = subprocess.run(
             [sys.executable, "-m", "appliance", "backup", "create", "--json",
-             "--workspace", str(self.workspace)],
+             "--workspace", str(self.workspace), *flags],
             cwd=ROOT, env=environment(), capture_output=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -87,8 +87,11 @@ def b1(bench: BackupBench) -> Row:
 
 
 def b2(bench: BackupBench) -> Row:
-    """Sends one by one, without and beside backups one after another, by turns."""
-    row = Row("B2", f"sends beside backups, {bench.sizes.history:,} messages")
+    """Sends one by one, without and beside backups one after another, by turns.
+
+    The backups are those of the schedule, which run with `backup.niceness`.
+    """
+    row = Row("B2", f"sends beside scheduled backups, {bench.sizes.history:,} messages")
     seconds: dict[str, list[float]] = {"alone": [], "beside": []}
     backups: list[dict[str, Any]] = []
     with Served(bench.workspace) as served:
@@ -141,7 +144,7 @@ def _loop(bench: BackupBench, wanted: bool) -> Iterator[list[dict[str, Any]]]:
     def body() -> None:
         try:
             while not ending.is_set():
-                done.append(bench.create())
+                done.append(bench.create("--scheduled"))
         except RowFailed as error:
             failures.append(error)
 
