@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.backup import cli_restore, cli_schedule, cli_targets, cli_verify
+from appliance.backup import cli_prune, cli_restore, cli_schedule, cli_targets, cli_verify
 from appliance.backup.cli_opened import opened, progress, size
 from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import ListedSet
 from appliance.cli_support import Session, common, plain_app
 
 app = plain_app(
-    "Backups of the whole workspace: create, list, show, verify, restore, copies elsewhere.\n\n"
+    "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.\n\n"
     "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
     " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
     " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
@@ -27,6 +27,7 @@ app.command("targets")(cli_targets.targets)
 app.command("upload")(cli_targets.upload)
 app.command("fetch")(cli_targets.fetch)
 app.command("verify")(cli_verify.verify)
+app.command("prune")(cli_prune.prune)
 
 _COLUMNS = (
     ("NAME", "name"),

@@ -44,6 +44,7 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_weekly: NotNegative = 0  # newest set of each of that many weeks
     keep_monthly: NotNegative = 0  # newest set of each of that many months
     keep_yearly: NotNegative = 0  # newest set of each of that many years
+    keep_safety_seconds: Annotated[float, Meta(ge=0)] = 604_800.0  # seconds to keep a safety copy
     age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no set is newer; 36 hours
     retry_seconds: Seconds = 60.0  # seconds from a failure to the next attempt; it doubles
     retry_seconds_max: Seconds = 3600.0  # longest time between two attempts

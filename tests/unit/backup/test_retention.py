@@ -1,0 +1,168 @@
+"""Retention for any sets and any settings: what is never removed, and how many are kept."""
+
+from collections import Counter
+from datetime import UTC, datetime
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.backup.retention import FUTURE_MS, RetentionSet, decide
+from appliance.backup.settings import BackupSettings
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+NOW_MS = int(datetime(2026, 11, 20, 15, 30, tzinfo=UTC).timestamp() * 1000)
+NOTHING = BackupSettings(keep_last=0, keep_daily=0, keep_safety_seconds=0)
+GFS = ("keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
+WORDS = ("hour", "day", "week", "month", "year")
+
+numbers = st.integers(0, 5)
+settings = st.builds(
+    BackupSettings,
+    keep_last=numbers,
+    keep_hourly=numbers,
+    keep_daily=numbers,
+    keep_weekly=numbers,
+    keep_monthly=numbers,
+    keep_yearly=numbers,
+    keep_safety_seconds=st.sampled_from([0.0, 3600.0, 604_800.0]),
+)
+ages = st.one_of(
+    st.integers(-2 * HOUR_MS, 60 * HOUR_MS), st.integers(0, 1200).map(lambda days: days * DAY_MS)
+)
+reasons = st.sampled_from(["manual", "schedule", "before-restore", "before-migration", None])
+results = st.sampled_from(["good", "bad", "inconclusive", None])
+
+
+@st.composite
+def sets(draw):
+    drawn = draw(st.lists(st.tuples(ages, reasons, results), max_size=25))
+    return [
+        RetentionSet(f"set-{number:02}", NOW_MS - age, reason, result)
+        for number, (age, reason, result) in enumerate(drawn)
+    ]
+
+
+def kept(decisions):
+    return {decision.name for decision in decisions if decision.keep}
+
+
+def at(days, *, reason="schedule", result=None, hours=0):
+    cut_ms = NOW_MS - days * DAY_MS - hours * HOUR_MS
+    return RetentionSet(f"{days:04}-{hours:02}-{reason}", cut_ms, reason, result)
+
+
+@given(sets(), settings)
+def test_every_set_has_one_decision_with_a_reason(given_sets, rules):
+    decisions = decide(given_sets, rules, NOW_MS)
+    assert Counter(each.name for each in decisions) == Counter(each.name for each in given_sets)
+    assert all(decision.why for decision in decisions)
+
+
+@given(sets(), settings)
+def test_newest_good_set_and_all_newer_ones_are_kept(given_sets, rules):
+    remaining = kept(decide(given_sets, rules, NOW_MS))
+    good = [each for each in given_sets if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS]
+    if good:
+        newest = max(good, key=lambda each: (each.cut_ms, each.name))
+        assert newest.name in remaining
+        newer = {each.name for each in given_sets if each.cut_ms > newest.cut_ms}
+        assert newer <= remaining
+
+
+@given(sets(), settings)
+def test_a_set_that_can_be_read_remains_if_there_was_any(given_sets, rules):
+    remaining = kept(decide(given_sets, rules, NOW_MS))
+    readable = {each.name for each in given_sets if each.is_readable}
+    assert not readable or readable & remaining
+
+
+@given(sets(), settings)
+def test_young_safety_copies_are_kept(given_sets, rules):
+    remaining = kept(decide(given_sets, rules, NOW_MS))
+    youngest_ms = NOW_MS - rules.keep_safety_seconds * 1000
+    young = {each.name for each in given_sets if each.is_safety and each.cut_ms > youngest_ms}
+    assert young <= remaining
+
+
+@given(sets(), settings)
+def test_damaged_sets_are_kept_until_a_newer_one_is_good(given_sets, rules):
+    remaining = kept(decide(given_sets, rules, NOW_MS))
+    good_ms = [
+        each.cut_ms for each in given_sets if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS
+    ]
+    waiting = {
+        each.name for each in given_sets if each.is_broken and each.cut_ms > max(good_ms, default=0)
+    }
+    assert waiting <= remaining
+
+
+@given(sets(), settings)
+def test_pruning_again_removes_no_more(given_sets, rules):
+    remaining = kept(decide(given_sets, rules, NOW_MS))
+    left = [each for each in given_sets if each.name in remaining]
+    assert kept(decide(left, rules, NOW_MS)) == remaining
+
+
+@given(sets(), settings, st.randoms())
+def test_order_of_the_sets_does_not_matter(given_sets, rules, random):
+    shuffled = list(given_sets)
+    random.shuffle(shuffled)
+    assert decide(shuffled, rules, NOW_MS) == decide(given_sets, rules, NOW_MS)
+
+
+@given(sets(), settings)
+def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_sets, rules):
+    whys = [decision.why for decision in decide(given_sets, rules, NOW_MS)]
+    for setting, word in zip(GFS, WORDS, strict=True):
+        labels = [
+            part for why in whys for part in why.split(", ") if part.startswith(f"newest of {word}")
+        ]
+        assert len(labels) == len(set(labels)) <= getattr(rules, setting)
+
+
+@given(sets(), settings)
+def test_a_damaged_set_pushes_out_no_other(given_sets, rules):
+    before = kept(decide(given_sets, rules, NOW_MS))
+    damaged = RetentionSet("damaged", NOW_MS, "schedule", "bad")
+    readable = [each for each in given_sets if each.is_readable]
+    if any(each.name in before for each in readable):
+        assert before <= kept(decide([*given_sets, damaged], rules, NOW_MS)) | {
+            each.name for each in readable if "last backup" in _why(given_sets, rules, each.name)
+        }
+
+
+def _why(given_sets, rules, name):
+    return next(each.why for each in decide(given_sets, rules, NOW_MS) if each.name == name)
+
+
+def test_defaults_keep_seven_of_daily_backups():
+    daily = [at(days, result="good") for days in range(30)]
+    assert kept(decide(daily, BackupSettings(), NOW_MS)) == {each.name for each in daily[:7]}
+
+
+def test_grandfathers_are_named_by_their_period():
+    rules = msgspec.structs.replace(
+        NOTHING, keep_daily=2, keep_weekly=2, keep_monthly=2, keep_yearly=2
+    )
+    hourly = [at(days, hours=hours) for days in range(500) for hours in (0, 6)]
+    named = {each.name: each.why for each in decide(hourly, rules, NOW_MS) if each.keep}
+    assert named[at(0).name] == (
+        "newest of day 2026-11-20, newest of week 2026-W47, newest of month 2026-11,"
+        " newest of year 2026"
+    )
+    assert named[at(1).name] == "newest of day 2026-11-19"
+    assert named[at(5).name] == "newest of week 2026-W46"
+    assert named[at(20).name] == "newest of month 2026-10"
+    assert named[at(324).name] == "newest of year 2025"
+    assert len(named) == 5
+
+
+def test_without_numbers_the_newest_good_set_remains():
+    old_good, unverified = at(9, result="good"), at(3)
+    assert kept(decide([at(20), old_good, unverified], NOTHING, NOW_MS)) == {
+        old_good.name,
+        unverified.name,
+    }
+    assert kept(decide([at(20), at(3)], NOTHING, NOW_MS)) == {at(3).name}
