@@ -61,6 +61,12 @@ class MigrationFailed(Unavailable):
     default_hint = "fix the problem in the log and start again; a copy is in .agentlip/backups"
 
 
+class MigrationPending(Conflict):
+    code = "MIGRATION_PENDING"
+    default_message = "the data is older than this program and is migrated as a whole first"
+    default_hint = "agentlip migrate --apply"
+
+
 class StoreDamaged(Unavailable):
     code = "STORE_DAMAGED"
     default_message = "the database is damaged"

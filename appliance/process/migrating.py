@@ -1,7 +1,7 @@
-"""Tells other processes that a starting server is migrating, which may take long.
+"""Records that a starting server is migrating, which may take long, for the process that waits.
 
-The file names the process. A killed server leaves it behind; nobody believes it then, because the
-process is gone or holds no lock.
+The file names the process of the server. A killed server leaves it behind; it is ignored then,
+because no other process waits for a server with that number.
 """
 
 import os
@@ -25,7 +25,7 @@ class MigrationPhase(msgspec.Struct, frozen=True):
 
 @contextmanager
 def announced(datadir: DataDir, phase: str) -> Iterator[None]:
-    """Says what this process does while the block runs. The work goes on if it can't be said."""
+    """Records what this process does while the block runs. If it can't, the block runs anyway."""
     path = _path(datadir)
     with suppress(OSError):
         path.write_bytes(msgspec.json.encode(MigrationPhase(os.getpid(), phase)))
@@ -37,7 +37,7 @@ def announced(datadir: DataDir, phase: str) -> Iterator[None]:
 
 
 def phase_of(datadir: DataDir, pid: int) -> str:
-    """What the process said last; "" if it is not migrating."""
+    """What the process recorded last; "" if it is not migrating."""
     try:
         said = msgspec.json.decode(read_small(_path(datadir)) or b"", type=MigrationPhase)
     except msgspec.DecodeError:

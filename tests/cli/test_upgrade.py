@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyrage
 import pytest
 
 from appliance.backup.sets import SetDirectory
@@ -245,7 +246,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.root
-def test_start_without_room_for_the_set_is_refused_and_goes_on_when_told_to(
+def test_start_without_room_for_the_set_is_refused_unless_a_flag_omits_the_set(
     newer: OtherProgram, disk: SmallDisk
 ) -> None:
     datadir = Filled(disk.root / "ws").datadir
@@ -267,3 +268,27 @@ def test_start_without_room_for_the_set_is_refused_and_goes_on_when_told_to(
     assert newer.agentlipd("down", cwd=datadir.workspace).code == 0
     assert schemas(datadir)["hub"] == NEWEST + 1
     assert not list(datadir.backups.iterdir())
+
+
+def test_token_command_does_not_migrate_one_store_alone(tmp_path: Path) -> None:
+    workspace = Filled(tmp_path / "ws").datadir
+    program = OtherProgram(tmp_path / "program", next_step("auth", "CREATE TABLE x_new (a);"))
+    before = schemas(workspace)
+    create = ("token", "create", "--name", "reader", "--scope", "hub:read", "--json")
+    refused = program.agentlip(*create, cwd=workspace.workspace)
+    assert refused.code == 2, refused
+    error = json.loads(refused.err)
+    assert (error["code"], error["hint"]) == ("MIGRATION_PENDING", "agentlip migrate --apply")
+    assert schemas(workspace) == before
+    assert program.agentlip("migrate", "--apply", "--yes", cwd=workspace.workspace).code == 0
+    assert program.agentlip(*create, cwd=workspace.workspace).code == 0
+
+
+def test_set_for_a_key_that_is_elsewhere_is_compared_as_it_is_stored(
+    newer: OtherProgram, workspace: DataDir
+) -> None:
+    key = str(pyrage.x25519.Identity.generate().to_public())
+    workspace.settings_file.write_text(f'[backup]\nrecipients = ["{key}"]\n', encoding="utf-8")
+    done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
+    assert done.code == 0, done
+    assert sets(workspace).read(done.json["backup"]).recipients == (key,)
