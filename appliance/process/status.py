@@ -10,6 +10,7 @@ from typing import Any
 from appliance.cli_support import EXIT_UNAVAILABLE
 from appliance.kernel.datadir import DataDir, read_lock
 from appliance.kernel.errors import ApplianceError
+from appliance.process.migrating import phase_of
 from appliance.sdk.discovery import (
     Endpoint,
     Health,
@@ -41,12 +42,19 @@ def hub_state(datadir: DataDir) -> State:
         state |= {"reason": error.message, "hint": error.hint}
     lock = read_lock(datadir)
     if state["status"] != "running" and lock.held:
-        state |= {"status": "unresponsive", "pid": lock.written.pid if lock.written else 0}
-        state |= {"reason": "the writer lock is held, but no server responds"}
-        state |= {"hint": "agentlip doctor"}
+        pid = lock.written.pid if lock.written else 0
+        state |= {"status": "unresponsive", "pid": pid, **_why_unresponsive(datadir, pid)}
     if state["status"] != "running" or state["db_id"]:
         state |= _log_facts(datadir)
     return state
+
+
+def _why_unresponsive(datadir: DataDir, pid: int) -> State:
+    phase = phase_of(datadir, pid)
+    if phase:
+        return {"reason": f"the appliance is {phase}", "hint": "wait until it ends: agentlipd logs"}
+    reason = "the writer lock is held, but no server responds"
+    return {"reason": reason, "hint": "agentlip doctor"}
 
 
 def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:

@@ -1,8 +1,12 @@
 """The state of a hub in words."""
 
+from pathlib import Path
+
 import pytest
 
-from appliance.process.status import exit_code, spell_seconds, summary_line
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.process.migrating import announced
+from appliance.process.status import exit_code, hub_state, spell_seconds, summary_line
 
 RUNNING = {
     "status": "running",
@@ -51,3 +55,15 @@ def test_summary_of_a_stopped_hub_has_its_workspace():
 )
 def test_exit_code_is_zero_only_for_a_ready_hub(state, code):
     assert exit_code(state) == code
+
+
+def test_state_says_while_the_appliance_migrates(tmp_path: Path) -> None:
+    datadir = DataDir(tmp_path)
+    datadir.dir.mkdir()
+    with WriterLock(datadir, "instance-1"):
+        with announced(datadir, "making a backup before a migration"):
+            migrating = hub_state(datadir)
+        after = hub_state(datadir)
+    assert migrating["reason"] == "the appliance is making a backup before a migration"
+    assert (migrating["status"], after["status"]) == ("unresponsive", "unresponsive")
+    assert after["reason"] == "the writer lock is held, but no server responds"
