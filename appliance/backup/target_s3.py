@@ -105,7 +105,7 @@ class S3Target:
 
 
 def _translated(target: str, name: str, error: Exception) -> BackupError:
-    text = str(error)
+    text, _, debug = str(error).partition("\n\nDebug source")
     status = int(match[1]) if (match := _STATUS.search(text)) else 0
     code = match[1] if (match := _CODE.search(text)) else ""
     answer = f"target {target} answered {status} {code}".rstrip()
@@ -119,12 +119,17 @@ def _translated(target: str, name: str, error: Exception) -> BackupError:
         return TargetRefused(answer)
     if status:
         return TargetUnreachable(answer)
-    if _CERTIFICATE.search(text):
+    if "Received redirect" in text:
+        return TargetRefused(
+            f"target {target} sent the request elsewhere, as for a wrong region",
+            hint="set region and endpoint of the target as the provider names them",
+        )
+    if _CERTIFICATE.search(debug):
         return TargetRefused(
             f"target {target}: its certificate is not trusted",
             hint="name the file of its certificate authority: ca_file of the target",
         )
-    if "timed out" in text.lower() or "timeout" in text.lower():
+    if "TimedOut" in debug or "kind: Timeout" in debug:
         return TargetUnreachable(f"target {target} did not answer in time")
     return TargetUnreachable(f"target {target} can't be reached, or the connection broke")
 

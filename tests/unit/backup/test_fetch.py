@@ -1,0 +1,306 @@
+"""A set comes back from a target byte by byte as it was, or not at all."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from appliance.backup import fetch, manifest, targets
+from appliance.backup.errors import (
+    BackupNotWritable,
+    SetDamaged,
+    SetNotFound,
+    TargetFailed,
+    TargetObjectMissing,
+    TargetUnreachable,
+)
+from appliance.backup.manifest import SetManifest
+from appliance.backup.settings import TargetSettings
+from appliance.backup.target import Attempts, BackupTarget, Stored
+from appliance.backup.transfer import divide
+from appliance.kernel.clock import SystemClock
+from tests.support.backupsets import SetsFixture
+
+FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "a b ü%20": b"q"}
+
+
+@pytest.fixture
+def name(local: SetsFixture) -> str:
+    """A set that is at the target."""
+    name = local.add(FILES)
+    outcome = targets.upload(
+        local.access(), local.settings.targets[0], [name], older_may_be_plain=False
+    )
+    assert outcome[0].result == "copied"
+    return name
+
+
+@pytest.fixture
+def other(tmp_path: Path, target: TargetSettings) -> SetsFixture:
+    """Another machine with the same target and no sets."""
+    return SetsFixture(tmp_path / "other", target, manifest_bytes_max=100_000)
+
+
+def bring(machine: SetsFixture, name: str, target: BackupTarget | None = None) -> bool:
+    opened, attempts = machine.access().open(machine.settings.targets[0])
+    with machine.sets.only_writer():
+        _, fetched = fetch.fetch(target or opened, name, machine.sets, machine.settings, attempts)
+    return fetched
+
+
+def real_target(machine: SetsFixture) -> BackupTarget:
+    return machine.access().open(machine.settings.targets[0])[0]
+
+
+def assert_nothing_left(machine: SetsFixture) -> None:
+    assert machine.sets.names() == []
+    assert [each.name for each in os.scandir(machine.sets.root)] == []
+
+
+def test_fetched_set_is_the_one_that_was_copied(
+    local: SetsFixture, other: SetsFixture, name: str
+) -> None:
+    assert bring(other, name)
+    assert other.sets.read(name) == local.sets.read(name)
+    for file, content in FILES.items():
+        assert (other.sets.path(name) / file).read_bytes() == content
+        assert (other.sets.path(name) / file).stat().st_mode & 0o777 == 0o600
+    assert not bring(other, name)  # it is whole already
+
+
+def test_newest_set_is_the_newest_with_a_manifest(
+    local: SetsFixture, other: SetsFixture, name: str
+) -> None:
+    real, attempts = local.access().open(local.settings.targets[0])
+    real.write("20991231T000000Z-abcdef/upload.json", [b"{}"])
+    assert fetch.newest_at(real, attempts) == name
+    real.remove(f"{name}/manifest.json")
+    with pytest.raises(SetNotFound):
+        fetch.newest_at(real, attempts)
+    with pytest.raises(SetNotFound):
+        bring(other, name)
+
+
+@pytest.mark.parametrize("wanted", ["../../etc", "..", "", "20990101T000000Z-abcdef", "/etc"])
+def test_name_that_is_not_there_is_not_found(other: SetsFixture, name: str, wanted: str) -> None:
+    with pytest.raises(SetNotFound):
+        bring(other, wanted)
+
+
+def test_each_flipped_byte_at_the_target_is_refused(other: SetsFixture, name: str) -> None:
+    real = real_target(other)
+    files = sorted(real.list(name))
+    assert len(files) >= 6
+    for file in files:
+        content = b"".join(real.read(file))
+        if not content:
+            continue
+        changed = bytearray(content)
+        changed[len(content) // 2] ^= 1
+        real.write(file, [bytes(changed)])
+        with pytest.raises((SetDamaged, TargetFailed, TargetObjectMissing)):
+            bring(other, name)
+        assert_nothing_left(other)
+        real.write(file, [content])
+    assert bring(other, name)
+
+
+def test_shortened_lengthened_and_missing_files_are_refused(other: SetsFixture, name: str) -> None:
+    real = real_target(other)
+    file = f"{name}/small"
+    for content in (b"", b"x" * 100_000):
+        real.write(file, [content])
+        with pytest.raises(SetDamaged, match="small"):
+            bring(other, name)
+        assert_nothing_left(other)
+    real.remove(file)
+    with pytest.raises(TargetObjectMissing, match="small"):
+        bring(other, name)
+    assert_nothing_left(other)
+
+
+def test_index_that_was_changed_together_with_a_file_is_refused(
+    other: SetsFixture, name: str
+) -> None:
+    """Only the manifest is sealed; whoever can write to the target can change the index."""
+    real = real_target(other)
+    index = json.loads(b"".join(real.read(f"{name}/upload.json")))
+    part = next(each for each in index["parts"] if each["file"] == "small")
+    part["sha256"] = "a1fce4363854ff888cff4b8e7875d600c2682390412a8cf79b37d0b11148b0fa"
+    real.write(f"{name}/small", [b"y"])
+    real.write(f"{name}/upload.json", [json.dumps(index).encode()])
+    with pytest.raises(SetDamaged, match="manifest"):
+        bring(other, name)
+    assert_nothing_left(other)
+    seen = targets.report(other.access(), other.settings.targets[0], check=True)
+    assert seen.state == "damaged"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../../escaped"},
+        {"name": "manifest.json"},
+        {"file": "/etc/passwd"},
+        {"offset": -1},
+        {"offset": 1},
+        {"bytes": 10**12},
+        {"bytes": "many"},
+    ],
+)
+def test_index_that_lies_is_refused(
+    other: SetsFixture, name: str, change: dict[str, object]
+) -> None:
+    real = real_target(other)
+    index = json.loads(b"".join(real.read(f"{name}/upload.json")))
+    index["parts"][0] |= change
+    real.write(f"{name}/upload.json", [json.dumps(index).encode()])
+    with pytest.raises((TargetFailed, SetDamaged)):
+        bring(other, name)
+    assert_nothing_left(other)
+
+
+def test_manifest_that_names_files_outside_is_refused(
+    local: SetsFixture, other: SetsFixture, name: str
+) -> None:
+    real = real_target(other)
+    original = local.sets.read(name)
+    for file in ("../escaped", "a/b", "..", "manifest.json", ""):
+        bad = msgspec.structs.replace(original.files[0], name=file)
+        changed = msgspec.structs.replace(original, files=(bad, *original.files[1:]))
+        real.write(f"{name}/manifest.json", [manifest.encode(changed)])
+        with pytest.raises((SetDamaged, TargetFailed)):
+            bring(other, name)
+        assert_nothing_left(other)
+
+
+def test_huge_manifest_is_not_read_to_its_end(other: SetsFixture, name: str) -> None:
+    read = 0
+
+    class Endless(Lying):
+        def read(self, name: str) -> Iterator[bytes]:
+            nonlocal read
+            while True:
+                read += 65536
+                yield b" " * 65536
+
+    with pytest.raises(TargetFailed, match="larger than"):
+        bring(other, name, Endless(real_target(other)))
+    assert read < 10 * other.settings.manifest_bytes_max
+
+
+def test_endless_file_is_not_written_to_its_end(other: SetsFixture, name: str) -> None:
+    class Endless(Lying):
+        def read(self, name: str) -> Iterator[bytes]:
+            while name.endswith("small"):
+                yield b" " * 65536
+            yield from super().read(name)
+
+    with pytest.raises(SetDamaged, match="small"):
+        bring(other, name, Endless(real_target(other)))
+    assert_nothing_left(other)
+
+
+def test_broken_download_is_repeated_from_the_start_of_its_part(
+    other: SetsFixture, name: str
+) -> None:
+    class Breaking(Lying):
+        left = 2
+
+        def read(self, name: str) -> Iterator[bytes]:
+            pieces = super().read(name)
+            if name.endswith(("part-00002", "age")) and self.left:
+                self.left -= 1
+                yield next(iter(pieces))[:100]
+                raise TargetUnreachable("cut")
+            yield from pieces
+
+    assert bring(other, name, Breaking(real_target(other)))
+    divide(other.sets.path(name), other.sets.read(name), None)
+    assert len(other.paused) == 2
+
+
+def test_damaged_local_set_is_replaced_by_the_whole_one(local: SetsFixture, name: str) -> None:
+    file = local.sets.path(name) / "small"
+    file.write_bytes(b"y")
+    assert bring(local, name)
+    assert file.read_bytes() == b"x"
+
+
+def test_damaged_local_set_is_kept_when_the_target_is_damaged_too(
+    local: SetsFixture, name: str
+) -> None:
+    (local.sets.path(name) / "small").write_bytes(b"y")
+    real_target(local).write(f"{name}/small", [b"z"])
+    with pytest.raises(SetDamaged):
+        bring(local, name)
+    assert local.sets.names() == [name]
+
+
+def test_set_copied_by_another_program_can_be_fetched(tmp_path: Path, local: SetsFixture) -> None:
+    """Without an index, for example by rsync or by a tool for buckets."""
+    name = local.add(FILES)
+    real = real_target(local)
+    for file in os.scandir(local.sets.path(name)):
+        real.write(f"{name}/{file.name}", [Path(file.path).read_bytes()])
+    other = SetsFixture(tmp_path / "third", *local.settings.targets)
+    assert bring(other, name)
+
+
+def test_fetch_needs_space_before_it_begins(other: SetsFixture, name: str) -> None:
+    other.with_targets(*other.settings.targets, free_bytes_min=10**18)
+    with pytest.raises(BackupNotWritable, match="free"):
+        bring(other, name)
+    assert_nothing_left(other)
+
+
+class Lying:
+    """Passes everything to a real target; subclasses change answers."""
+
+    def __init__(self, real: BackupTarget) -> None:
+        self._real = real
+        self.name, self.whole_files = real.name, real.whole_files
+
+    def list(self, below: str = "") -> dict[str, Stored]:
+        return self._real.list(below)
+
+    def read(self, name: str) -> Iterator[bytes]:
+        return self._real.read(name)
+
+    def write(self, name: str, content: Iterable[bytes]) -> str:
+        return self._real.write(name, content)
+
+    def remove(self, name: str) -> None:
+        self._real.remove(name)
+
+
+def test_listing_that_lies_can_not_name_paths(other: SetsFixture, name: str) -> None:
+    class LyingList(Lying):
+        def list(self, below: str = "") -> dict[str, Stored]:
+            every = Stored(1, "")
+            return {
+                "../../etc/manifest.json": every,
+                "/manifest.json": every,
+                "x/manifest.json": every,
+                "20990101T000000Z-abcdef/manifest.json": every,
+            }
+
+    attempts = Attempts(other.settings, SystemClock(), other.paused.append)
+    lying = LyingList(real_target(other))
+    newest = fetch.newest_at(lying, attempts)
+    assert newest == "20990101T000000Z-abcdef"
+    with pytest.raises(TargetObjectMissing):
+        bring(other, newest, lying)
+
+
+def test_manifest_of_another_set_is_refused(
+    local: SetsFixture, other: SetsFixture, name: str
+) -> None:
+    real = real_target(other)
+    moved: SetManifest = local.sets.read(name)
+    real.write("20990101T000000Z-abcdef/manifest.json", [manifest.encode(moved)])
+    with pytest.raises(SetDamaged, match="is of"):
+        bring(other, "20990101T000000Z-abcdef")

@@ -1,0 +1,273 @@
+"""S3-compatible storage: keys, addresses, and servers that fail or lie."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.backup import targets
+from appliance.backup.errors import TargetObjectMissing, TargetRefused, TargetUnreachable
+from appliance.backup.settings import TargetSettings
+from appliance.backup.target import BackupTarget
+from appliance.kernel.errors import ApplianceError, Invalid
+from tests.support.backupsets import SetsFixture
+from tests.support.s3server import ACCESS, SECRET, S3Server
+
+KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+
+
+def opened(
+    path: Path, target: TargetSettings, environment: dict[str, str] = KEYS, **settings: Any
+) -> BackupTarget:
+    limits = {"request_seconds_max": 1.0, "connect_seconds_max": 0.5}
+    machine = SetsFixture(path / "machine", target, **{**limits, **settings})
+    return machine.access(**environment).open(target)[0]
+
+
+@contextmanager
+def server(answer: bytes) -> Iterator[str]:
+    """Answers every request with these bytes; b"" answers nothing."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if answer:
+                self.wfile.write(answer)
+            else:
+                done.wait(20)
+            self.close_connection = True
+
+        do_GET = do_PUT = do_DELETE = do_HEAD = do_POST = do
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    done = threading.Event()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{running.server_port}"
+        finally:
+            done.set()
+            running.shutdown()
+
+
+def http_answer(status: str, body: bytes = b"", length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n"
+    return head.encode() + body
+
+
+def test_keys_come_from_files_or_the_environment(s3: S3Server, tmp_path: Path) -> None:
+    from_files = opened(tmp_path / "a", s3.target(prefix=tmp_path.name), {})
+    from_files.write("x/y", [b"1"])
+    plain = s3.target(prefix=tmp_path.name, access_key_file="", secret_key_file="")
+    from_environment = opened(tmp_path / "b", plain)
+    assert b"".join(from_environment.read("x/y")) == b"1"
+    with pytest.raises(Invalid, match="no keys"):
+        opened(tmp_path / "c", plain, {})
+
+
+def test_variables_of_other_tools_do_not_change_the_address(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "planted-session")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    monkeypatch.setenv("AWS_BUCKET", "other")
+    target = opened(tmp_path, s3.target(prefix=tmp_path.name), {})
+    target.write("x/y", [b"1"])
+    assert list(target.list()) == ["x/y"]
+
+
+def test_wrong_keys_are_refused_without_showing_them(s3: S3Server, tmp_path: Path) -> None:
+    wrong = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": "planted-wrong-secret"}
+    target = opened(tmp_path, s3.target(access_key_file="", secret_key_file=""), wrong)
+    with pytest.raises(TargetRefused) as caught:
+        target.write("x/y", [b"1"])
+    assert "403 SignatureDoesNotMatch" in caught.value.message
+    assert_no_secret(caught.value)
+
+
+def test_missing_bucket_and_missing_file_are_told_apart(s3: S3Server, tmp_path: Path) -> None:
+    with pytest.raises(TargetRefused, match="the bucket does not exist"):
+        opened(tmp_path / "a", s3.target(url="s3://no-such-bucket/x"), {}).list()
+    with pytest.raises(TargetObjectMissing):
+        list(opened(tmp_path / "b", s3.target(), {}).read("nothing/here"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:planted-secret-key-that-nobody-may-see@bucket/x",
+        "s3://",
+        "file://host/path",
+        "file:///",
+        "ftp://x/y",
+        "/mnt/backups",
+        "",
+    ],
+)
+def test_address_that_can_not_work_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        opened(tmp_path, TargetSettings(name="t", url=url))
+    assert_no_secret(caught.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://203.0.113.1", "http://example.com:9000", "x", "ftp://h"]
+)
+def test_unencrypted_address_is_refused_unless_it_is_this_machine(
+    tmp_path: Path, endpoint: str
+) -> None:
+    target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
+    with pytest.raises(Invalid):
+        opened(tmp_path / "a", target)
+    allowed = TargetSettings(
+        name="t", url="s3://b/p", endpoint="http://203.0.113.1", allow_http=True
+    )
+    opened(tmp_path / "b", allowed)
+    for number, own in enumerate(("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1")):
+        opened(tmp_path / str(number), TargetSettings(name="t", url="s3://b/p", endpoint=own))
+
+
+def test_allow_http_does_not_send_https_in_the_clear(s3: S3Server, tmp_path: Path) -> None:
+    encrypted = s3.target(endpoint=s3.endpoint.replace("http:", "https:"), allow_http=True)
+    with pytest.raises(TargetUnreachable):
+        opened(tmp_path, encrypted, {}).list()
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("403 Forbidden", TargetRefused),
+        ("401 Unauthorized", TargetRefused),
+        ("400 Bad Request", TargetRefused),
+        ("301 Moved Permanently", TargetRefused),
+        ("500 Internal Server Error", TargetUnreachable),
+        ("503 Slow Down", TargetUnreachable),
+        ("429 Too Many Requests", TargetUnreachable),
+    ],
+)
+def test_status_decides_whether_the_request_is_repeated(
+    tmp_path: Path, status: str, error: type[ApplianceError]
+) -> None:
+    body = f"<Error><Code>{SECRET}</Code><Message>{ACCESS} {SECRET}</Message></Error>".encode()
+    with server(http_answer(status, body)) as endpoint:
+        target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
+        for request in (
+            lambda: target.list(),
+            lambda: target.write("x/y", [b"1"]),
+            lambda: list(target.read("x/y")),
+            lambda: target.remove("x/y"),
+        ):
+            with pytest.raises(error) as caught:
+                request()
+            assert_no_secret(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\0\1\2 not http",
+        http_answer("200 OK", b"abc", length=1000),
+    ],
+)
+def test_silent_and_broken_servers_are_unreachable(tmp_path: Path, answer: bytes) -> None:
+    with server(answer) as endpoint:
+        target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
+        with pytest.raises(TargetUnreachable):
+            target.list()
+
+
+def test_page_of_a_network_that_wants_a_login_is_no_success(tmp_path: Path) -> None:
+    with server(http_answer("200 OK", b"<html>Sign in to this network</html>")) as endpoint:
+        target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
+        machine = SetsFixture(tmp_path, target)
+        name = machine.add()
+        access = machine.access(**KEYS)
+        outcomes = targets.upload(access, target, [name], older_may_be_plain=False)
+        assert outcomes[0].result == "failed"
+
+
+def test_truncated_download_is_unreachable(tmp_path: Path) -> None:
+    head = 'HTTP/1.1 200 OK\r\nETag: "x"\r\nLast-Modified: Mon, 02 Feb 2026 00:00:00 GMT\r\n'
+    answer = f"{head}Content-Length: 1000\r\n\r\n".encode() + b"abc"
+    with server(answer) as endpoint:
+        target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
+        with pytest.raises(TargetUnreachable):
+            list(target.read("x/y"))
+
+
+def test_nothing_listens_is_unreachable(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
+        with pytest.raises(TargetUnreachable):
+            target.list()
+
+
+def test_endless_listing_is_refused(tmp_path: Path) -> None:
+    entries = "".join(
+        f"<Contents><Key>p/x/{n}</Key><Size>1</Size><ETag>e</ETag>"
+        "<LastModified>2026-02-04T00:00:00.000Z</LastModified></Contents>"
+        for n in range(1000)
+    )
+    body = (
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again"
+        f"</NextContinuationToken>{entries}</ListBucketResult>"
+    ).encode()
+    with server(http_answer("200 OK", body)) as endpoint:
+        target = opened(
+            tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint), objects_max=5000
+        )
+        with pytest.raises(ApplianceError):
+            target.list()
+
+
+def test_names_with_all_kinds_of_characters_come_back(s3: S3Server, tmp_path: Path) -> None:
+    target = opened(tmp_path, s3.target(prefix=f"{tmp_path.name}/a b"), {})
+    names = [f"n/{each}" for each in ("a b", "a%20b", "ü~#?x", "x+y", "a'b\"", "..x")]
+    for name in names:
+        target.write(name, [name.encode()])
+    assert sorted(target.list()) == sorted(names)
+    for name in names:
+        assert b"".join(target.read(name)) == name.encode()
+
+
+def test_no_report_or_state_contains_a_key(s3: S3Server, tmp_path: Path) -> None:
+    target = s3.target(prefix=tmp_path.name, access_key_file="", secret_key_file="")
+    machine = SetsFixture(tmp_path / "machine", target)
+    name = machine.add()
+    wrong = machine.access(AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET[:-1])
+    right = machine.access(**KEYS)
+    outcomes = []
+    for access in (wrong, right):
+        outcomes += targets.upload(access, target, [name], older_may_be_plain=False)
+        outcomes += [targets.report(access, target, check=True)]
+    assert [getattr(each, "result", "") for each in outcomes] == ["failed", "", "copied", ""]
+    texts = [repr(outcomes), *[p.read_text(errors="replace") for p in files_of(machine)]]
+    assert not any(SECRET[:-1] in text or ACCESS in text for text in texts)
+
+
+def files_of(machine: SetsFixture) -> list[Path]:
+    return [path for path in machine.datadir.workspace.rglob("*") if path.is_file()]
+
+
+def assert_no_secret(error: ApplianceError) -> None:
+    assert error.__cause__ is None
+    assert error.__suppress_context__ or error.__context__ is None
+    text = json.dumps([error.message, error.hint, error.details, repr(error)])
+    assert SECRET not in text
+    assert ACCESS not in text
+    assert "planted" not in text
