@@ -18,7 +18,7 @@ from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
-from appliance.kernel.pause import pause
+from appliance.kernel.pause import ended_by_system, pause
 
 TargetFlag = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="Only this target.")
@@ -38,10 +38,11 @@ def targets(
     """List the targets and what each of them has: agentlip backup targets --check"""
     access = _access(opened(session))
     tell = progress(session, access.clock)
-    reports = [
-        configured.report(access, each, check=check, tell=tell)
-        for each in configured.named(access.settings, target)
-    ]
+    with ended_by_system(_seconds_max(access)):
+        reports = [
+            configured.report(access, each, check=check, tell=tell)
+            for each in configured.named(access.settings, target)
+        ]
     session.table([_row(session, each) for each in reports], _COLUMNS, _NO_TARGETS)
     problems = [problem for each in reports for problem in each.problems]
     if not session.machine:
@@ -74,8 +75,11 @@ def upload(
         chosen = [access.sets.newest()] if latest else access.sets.names()
     tell = progress(session, access.clock)
     outcomes: list[UploadOutcome] = []
-    for each in wanted:
-        outcomes += configured.upload(access, each, chosen, older_may_be_plain=not names, tell=tell)
+    with ended_by_system(_seconds_max(access)):
+        for each in wanted:
+            outcomes += configured.upload(
+                access, each, chosen, older_may_be_plain=not names, tell=tell
+            )
     rows = [msgspec.to_builtins(outcome) for outcome in outcomes]
     session.table(rows, _OUTCOME_COLUMNS, "there is no backup to copy: agentlip backup create")
     configured.raise_failures(outcomes)
@@ -104,7 +108,7 @@ def fetch(
     chosen = _source(access, target, url, endpoint, region)
     remote, attempts = access.open(chosen)
     tell = progress(session, access.clock)
-    with access.sets.only_writer():
+    with access.sets.only_writer(), ended_by_system(_seconds_max(access)):
         wanted = name if name is not None else fetching.newest_at(remote, attempts)
         manifest, fetched = fetching.fetch(
             remote, wanted, access.sets, access.settings, attempts, tell
@@ -142,6 +146,13 @@ def _outside(session: Session, into: Path) -> TargetAccess:
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
     sets = SetDirectory(datadir, settings, root=into.absolute())
     return TargetAccess(datadir, sets, settings, SystemClock(), os.environ.get, pause)
+
+
+def _seconds_max(access: TargetAccess) -> float:
+    """More than all targets and their requests may take."""
+    settings = access.settings
+    each = settings.upload_seconds_max + 2 * settings.request_seconds_max
+    return each * max(len(settings.targets), 1)
 
 
 def _access(own: Opened) -> TargetAccess:

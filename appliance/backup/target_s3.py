@@ -64,11 +64,13 @@ class S3Target:
         import obstore
 
         listed: dict[str, Stored] = {}
+        count = 0
         with self._reported(below):
             for page in obstore.list(self._store, prefix=below or None, chunk_size=1000):
                 for entry in page:
                     listed[entry["path"]] = Stored(entry["size"], entry["e_tag"] or "")
-                if len(listed) > self._objects_max:
+                count += len(page)  # a server may repeat the same page forever
+                if count > self._objects_max:
                     raise TargetFailed(f"the target has more than {self._objects_max:,} files")
         return listed
 
