@@ -30,6 +30,14 @@ class SetsFixture:
         self.sets = SetDirectory(self.datadir, self.settings)
         self.paused: list[float] = []
 
+    @classmethod
+    def of(cls, datadir: DataDir) -> "SetsFixture":
+        """The sets of a workspace that exists, with the default settings."""
+        fixture = cls.__new__(cls)
+        fixture.datadir, fixture.settings, fixture.paused = datadir, BackupSettings(), []
+        fixture.sets = SetDirectory(datadir, fixture.settings)
+        return fixture
+
     def add(
         self,
         files: Mapping[str, bytes] | None = None,

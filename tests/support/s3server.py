@@ -23,7 +23,7 @@ from tests.support.until import until
 ACCESS = "PLANTEDACCESSKEY0000"
 SECRET = "planted-secret-key-that-nobody-may-see"
 BUCKET = "backups"
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 120.0
 _PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
 
 
