@@ -208,6 +208,8 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
     with closing(sqlite3.connect(made.new.database(record))) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
         connection.commit()
+        if record in made.rows:  # the row of the epoch is new if the store had none
+            made.rows[record] = row_counts(connection)
     first = highest + (epochs.JUMP if events_raised else 0) + 1
     before = epochs.merged(_epochs_in_set(made), restore_job.known_epochs(job))
     if job.manifest.epoch not in {each.epoch for each in before}:

@@ -1,6 +1,8 @@
 """A restore replaces the whole workspace, says what is lost, and can be undone."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -224,6 +226,18 @@ def test_new_directory_gets_everything_with_a_new_epoch(
     assert epoch_of(target) == done.plan.epoch != epoch_of(workspace.datadir)
     assert done.safety == ""
     assert done.undo == ""
+
+
+def test_workspace_that_was_never_served_can_be_restored(
+    workspace: BackedUp, tmp_path: Path
+) -> None:
+    """Its epoch is only written at the first start, so the restore adds a row."""
+    with closing(sqlite3.connect(workspace.datadir.database("auth"))) as connection:
+        connection.execute("DELETE FROM meta WHERE key = ?", (epochs.KEY,))
+        connection.commit()
+    target = DataDir(tmp_path / "copy")
+    done = workspace.restore(workspace.back_up(), target=target, new=True)
+    assert epoch_of(target) == done.plan.epoch != ""
 
 
 def test_directory_with_files_is_refused(workspace: BackedUp, tmp_path: Path) -> None:
