@@ -47,7 +47,7 @@ class BackupTarget(Protocol):
         """Writes the file completely or not at all. Returns its tag."""
 
     def remove(self, name: str) -> None:
-        """It is no error if there is no such file."""
+        """Removes the file, if it exists."""
 
 
 class Attempts:

@@ -196,10 +196,10 @@ def upload(
     try:
         opened, attempts = access.open(target)
         with only_upload(access.datadir, target.name):
-            one = Upload(access.sets, access.settings, target, opened, attempts, access.clock, tell)
+            copier = Upload(access.sets, access.settings, target, opened, attempts, access.clock, tell)
             for position, name in enumerate(names):
                 last = position == len(names) - 1
-                outcomes.append(_uploaded(one, target, name, older_may_be_plain and not last))
+                outcomes.append(_uploaded(copier, target, name, older_may_be_plain and not last))
     except (Invalid, TargetRefused, TargetFailed, BackupRunning) as error:
         failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
         outcomes.append(_failed(failed, target, error))
@@ -210,9 +210,9 @@ def upload(
     return outcomes
 
 
-def _uploaded(one: Upload, target: TargetSettings, name: str, may_be_plain: bool) -> UploadOutcome:
+def _uploaded(copier: Upload, target: TargetSettings, name: str, may_be_plain: bool) -> UploadOutcome:
     try:
-        done = one.run(name)
+        done = copier.run(name)
     except _OF_ONE_SET as error:
         outcome = _failed(name, target, error)
         if isinstance(error, PlainRefused) and may_be_plain:
