@@ -12,6 +12,7 @@ import msgspec
 
 from appliance.backup import remote
 from appliance.backup.errors import (
+    BackupNotWritable,
     BackupRunning,
     PlainRefused,
     SetDamaged,
@@ -60,7 +61,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UploadOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`result`: copied, present (it was there before), failed or skipped (not tried)."""
+    """`result`: copied, present (it was there before), failed, or skipped (not tried)."""
 
     name: str
     target: str
@@ -196,11 +197,13 @@ def upload(
     try:
         opened, attempts = access.open(target)
         with only_upload(access.datadir, target.name):
-            copier = Upload(access.sets, access.settings, target, opened, attempts, access.clock, tell)
+            copier = Upload(
+                access.sets, access.settings, target, opened, attempts, access.clock, tell
+            )
             for position, name in enumerate(names):
                 last = position == len(names) - 1
                 outcomes.append(_uploaded(copier, target, name, older_may_be_plain and not last))
-    except (Invalid, TargetRefused, TargetFailed, BackupRunning) as error:
+    except (Invalid, TargetRefused, TargetFailed, BackupRunning, BackupNotWritable) as error:
         failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
         outcomes.append(_failed(failed, target, error))
         outcomes += [
@@ -210,7 +213,9 @@ def upload(
     return outcomes
 
 
-def _uploaded(copier: Upload, target: TargetSettings, name: str, may_be_plain: bool) -> UploadOutcome:
+def _uploaded(
+    copier: Upload, target: TargetSettings, name: str, may_be_plain: bool
+) -> UploadOutcome:
     try:
         done = copier.run(name)
     except _OF_ONE_SET as error:

@@ -16,6 +16,7 @@ import msgspec
 
 from appliance.backup import manifest as manifests
 from appliance.backup.errors import (
+    BackupNotWritable,
     BackupRunning,
     PlainRefused,
     SetDamaged,
@@ -239,7 +240,9 @@ class Upload:
     def _save(self, path: Path, state: UploadState) -> None:
         if not path.is_dir():
             raise SetNotFound(f"{path.name} was removed during its upload")
-        write_state(path, self._target.name, state)
+        # On a full disk a copy elsewhere matters most; without the state it is only sent again.
+        with suppress(BackupNotWritable):
+            write_state(path, self._target.name, state)
 
 
 def removal_order(name: str, files: Iterable[str]) -> list[str]:

@@ -1,0 +1,98 @@
+"""Disks that get full: at a target during an upload, and here during an upload and a fetch."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.backup import fetch, targets
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.settings import TargetSettings
+from tests.support.backupsets import SetsFixture
+from tests.support.smalldisk import MIB, SmallDisk, small_disk
+
+pytestmark = pytest.mark.root
+FILES = {"one": os.urandom(MIB), "two": os.urandom(MIB), "three": b"x"}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path, "tmpfs", 8) as disk:
+        yield disk
+
+
+def leave(disk: SmallDisk, count: int) -> None:
+    disk.fill()
+    ballast = disk.root / "ballast"
+    os.truncate(ballast, max(0, ballast.stat().st_size - count))
+
+
+def copy(machine: SetsFixture) -> str:
+    target = machine.settings.targets[0]
+    names = machine.sets.names()
+    outcome = targets.upload(machine.access(), target, names, older_may_be_plain=False)[0]
+    return outcome.result + outcome.problem
+
+
+@pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2, 2 * MIB + 8192])
+def test_full_target_gets_no_set_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
+    machine = SetsFixture(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
+    name = machine.add(FILES)
+    leave(disk, free)
+    assert "No space left" in copy(machine)
+    seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
+    assert seen.sets == ()
+    assert machine.sets.read(name)
+    assert list(disk.root.rglob(".writing-*")) == []
+    disk.clear()
+    assert copy(machine) == "copied"
+    seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
+    assert (seen.state, seen.sets) == ("ok", (name,))
+
+
+@pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2])
+def test_full_local_disk_gets_no_half_set(tmp_path: Path, disk: SmallDisk, free: int) -> None:
+    (tmp_path / "there").mkdir()
+    target = TargetSettings(name="disk", url=f"file://{tmp_path / 'there'}")
+    machine = SetsFixture(tmp_path / "w", target)
+    name = machine.add(FILES)
+    assert copy(machine) == "copied"
+    other = SetsFixture(disk.root / "w", target)
+    with other.sets.only_writer():
+        pass
+    opened, attempts = other.access().open(target)
+
+    def tell(_what: str, done: int, _total: int) -> None:
+        if done == 0:
+            leave(disk, free)
+
+    with other.sets.only_writer(), pytest.raises(BackupNotWritable):
+        fetch.fetch(opened, name, other.sets, other.settings, attempts, tell)
+    assert os.listdir(other.sets.root) == []
+    disk.clear()
+    with other.sets.only_writer():
+        fetch.fetch(opened, name, other.sets, other.settings, attempts)
+    assert other.sets.read(name) == machine.sets.read(name)
+
+
+def test_full_local_disk_does_not_keep_a_set_from_being_copied(
+    tmp_path: Path, disk: SmallDisk
+) -> None:
+    (tmp_path / "there").mkdir()
+    machine = SetsFixture(
+        disk.root / "w", TargetSettings(name="disk", url=f"file://{tmp_path / 'there'}")
+    )
+    name = machine.add(FILES)
+    disk.fill()
+    copied = copy(machine)
+    if "can't be written" in copied:  # there was no room for the lock's file
+        disk.clear()
+        (machine.datadir.dir / "locks" / "backup-disk.lock").touch()
+        disk.fill()
+        copied = copy(machine)
+    assert copied == "copied"
+    seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
+    assert (seen.state, seen.sets) == ("ok", (name,))
+    disk.clear()
+    assert copy(machine) == "copied"  # again, since its state could not be kept
