@@ -1,6 +1,6 @@
 """A target in S3-compatible storage, by the library obstore.
 
-What a server says about an error never gets into a message: only its status and a short code do.
+Messages about errors contain the status and a short code, and never the text of the server.
 """
 
 import ipaddress
@@ -69,7 +69,7 @@ class S3Target:
             for page in obstore.list(self._store, prefix=below or None, chunk_size=1000):
                 for entry in page:
                     listed[entry["path"]] = Stored(entry["size"], entry["e_tag"] or "")
-                count += len(page)  # a server may repeat the same page forever
+                count += len(page)  # a server may send one page forever
                 if count > self._objects_max:
                     raise TargetFailed(f"the target has more than {self._objects_max:,} files")
         return listed

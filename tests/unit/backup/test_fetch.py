@@ -125,7 +125,7 @@ def test_shortened_lengthened_and_missing_files_are_refused(other: SetsFixture, 
 def test_index_that_was_changed_together_with_a_file_is_refused(
     other: SetsFixture, name: str
 ) -> None:
-    """Only the manifest is sealed; whoever can write to the target can change the index."""
+    """Only the manifest is sealed; a program that can write to the target can change the index."""
     real = real_target(other)
     index = json.loads(b"".join(real.read(f"{name}/upload.json")))
     part = next(each for each in index["parts"] if each["file"] == "small")

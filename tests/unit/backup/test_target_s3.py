@@ -97,7 +97,7 @@ def test_wrong_keys_are_refused_without_showing_them(s3: S3Server, tmp_path: Pat
     assert_no_secret(caught.value)
 
 
-def test_missing_bucket_and_missing_file_are_told_apart(s3: S3Server, tmp_path: Path) -> None:
+def test_missing_bucket_and_missing_file_are_different_errors(s3: S3Server, tmp_path: Path) -> None:
     with pytest.raises(TargetRefused, match="the bucket does not exist"):
         opened(tmp_path / "a", s3.target(url="s3://no-such-bucket/x"), {}).list()
     with pytest.raises(TargetObjectMissing):
@@ -189,7 +189,7 @@ def test_silent_and_broken_servers_are_unreachable(tmp_path: Path, answer: bytes
             target.list()
 
 
-def test_page_of_a_network_that_wants_a_login_is_no_success(tmp_path: Path) -> None:
+def test_page_of_a_network_that_wants_a_login_is_a_failure(tmp_path: Path) -> None:
     with server(http_answer("200 OK", b"<html>Sign in to this network</html>")) as endpoint:
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
         machine = SetsFixture(tmp_path, target)
