@@ -1,14 +1,18 @@
 """Files of a set are read back as they were written, or refused."""
 
 import hashlib
+import os
+import resource
+from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 
 import pyrage
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.backup.encoding import CHUNK_BYTES, Encoded, Undecodable, decode, encode
+from appliance.backup.encoding import CHUNK_BYTES, Encoded, Undecodable, decode, encode, zstd
 from appliance.backup.errors import KeyRefused
 
 KEY = pyrage.x25519.Identity.generate()
@@ -45,6 +49,66 @@ def test_each_recipient_can_read_it(content: bytes) -> None:
         target = BytesIO()
         decode(BytesIO(stored), target, bytes_max=len(content), identities=[key])
         assert target.getvalue() == content
+
+
+class Endless:
+    """Reads as many bytes as it was made for, and keeps none."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.written = 0
+
+    def read(self, size: int, /) -> bytes:
+        taken = min(size, self.left)
+        self.left -= taken
+        return os.urandom(taken)  # zstd can't make it smaller
+
+    def write(self, data: bytes, /) -> int:
+        self.written += len(data)
+        return len(data)
+
+
+def memory_is_small_for(work: Callable[[], bool]) -> bool:
+    """In a process of its own: `work` returns true, and needs less than 64 MiB more."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            done = work()
+            grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+            code = 0 if done and grown < 64 * CHUNK_BYTES else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_memory_does_not_grow_with_the_file(secret: bool, tmp_path: Path) -> None:
+    count, file = 256 * CHUNK_BYTES, tmp_path / "file"
+
+    def work() -> bool:
+        sink = Endless(0)
+        with file.open("wb") as target:
+            recipients = [KEY.to_public()] if secret else []
+            encode(Endless(count), target, level=3, recipients=recipients)
+        with file.open("rb") as source:
+            decode(source, sink, bytes_max=count, identities=[KEY] if secret else None)
+        return sink.written == count
+
+    assert memory_is_small_for(work)
+
+
+def test_file_that_expands_without_end_is_refused_in_little_memory() -> None:
+    stored = zstd().compress(bytes(512 * CHUNK_BYTES))
+    assert len(stored) < CHUNK_BYTES
+
+    def work() -> bool:
+        with pytest.raises(Undecodable, match="contains more than"):
+            decode(BytesIO(stored), Endless(0), bytes_max=1000)
+        return True
+
+    assert memory_is_small_for(work)
 
 
 @given(st.binary(max_size=5000))
