@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from appliance.backup.sets import SetDirectory
 from appliance.kernel import manifest, meta
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.schema import state
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS
+from doctor.backup_settings import backup_settings
 
 SNAPSHOTS_READ_MAX = 3
 SECONDS_MAX = 5.0  # for reading all snapshots of a store
@@ -22,11 +24,18 @@ _STEPS_BETWEEN_CHECKS = 50_000
 
 
 def restore_hint(datadir: DataDir, store: str) -> str:
-    """The store's recovery command; else the commands that put its newest good snapshot back; else
-    the command that saves what can be read."""
+    """The store's recovery command; else the commands that restore it from the newest backup that
+    was verified, or put its newest good snapshot back; else the command that saves what can be
+    read."""
     recovery = RECOVERY_COMMANDS.get(store)
     if recovery:
         return recovery
+    backup = verified_backup(datadir, store)
+    if backup is not None:
+        return (
+            f"{_backup_commands(datadir, store, backup)} # this loses data newer than the backup;"
+            f" to save it, first: {salvage_command(datadir, store)}"
+        )
     snapshot = good_snapshot(datadir, store)
     if snapshot is None:
         return salvage_command(datadir, store)
@@ -38,6 +47,20 @@ def salvage_command(datadir: DataDir, store: str) -> str:
     """The command that copies what can be read of a damaged store to a new file."""
     into = datadir.database(store).with_suffix(".salvaged.sqlite3")
     return f"agentlip doctor repair salvage {store} --into {shlex.quote(str(into))}"
+
+
+def verified_backup(datadir: DataDir, store: str) -> str | None:
+    """The name of the newest backup whose verification succeeded, if it contains this store of
+    this workspace. None if no backup does."""
+    expected = manifest.read(datadir).stores.get(store, "")
+    for listed in reversed(SetDirectory(datadir, backup_settings(datadir)).list()):
+        if listed.manifest is None or listed.verification is None:
+            continue
+        facts = listed.manifest.stores.get(store)
+        good = listed.verification.result == "good"
+        if good and facts is not None and (not expected or facts.store_id == expected):
+            return listed.name
+    return None
 
 
 def good_snapshot(datadir: DataDir, store: str) -> Path | None:
@@ -77,6 +100,15 @@ def _is_good(connection: sqlite3.Connection, store: str, expected: str) -> bool:
     if schema.too_new or not (schema.schema or schema.spec_version):
         return False
     return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+
+
+def _backup_commands(datadir: DataDir, store: str, backup: str) -> str:
+    workspace = shlex.quote(str(datadir.workspace))
+    return (
+        f"agentlipd down --workspace {workspace}"
+        f" && agentlip backup restore {backup} --store {store} --yes --workspace {workspace}"
+        f" && agentlipd up --workspace {workspace}"
+    )
 
 
 def _restore_commands(datadir: DataDir, store: str, snapshot: Path) -> str:

@@ -1,12 +1,13 @@
-"""Shows the sets as metrics."""
+"""Shows the sets and their uploads as metrics."""
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from appliance.backup import metrics
 from appliance.backup.catalogue import SetFacts
-
-RESULTS = ("good", "bad", "inconclusive")
+from appliance.backup.settings import TargetSettings
+from appliance.backup.transfer import UploadState, read_state
 
 
 def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None:
@@ -25,6 +26,34 @@ def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None
     metrics.verified.set(
         0 if checked is None else datetime.fromisoformat(checked.checked_at).timestamp()
     )
-    for result in RESULTS:
+    for result in metrics.RESULTS:
         is_it = checked is not None and checked.result == result
         metrics.verification.labels(result).set(is_it)
+
+
+def read_uploads(
+    root: Path, sets: Sequence[SetFacts], targets: Sequence[TargetSettings]
+) -> list[tuple[str, bool, float]]:
+    """For each target its name, whether the last upload failed, and the cut of the newest set that
+    is there, in seconds, or 0. Reads one small file per set, newest first, until one is there."""
+    return [(target.name, *_uploads(root, sets, target)) for target in targets]
+
+
+def show_uploads(uploads: Sequence[tuple[str, bool, float]]) -> None:
+    for name, failed, cut in uploads:
+        metrics.targets.labels(name).set(failed)
+        metrics.uploaded.labels(name).set(cut)
+
+
+def _uploads(root: Path, sets: Sequence[SetFacts], target: TargetSettings) -> tuple[bool, float]:
+    last: UploadState | None = None
+    for facts in reversed(sets):
+        state = read_state(root / facts.name, target)
+        last = last or state
+        if state is not None and state.status == "complete":
+            return _failed(last), facts.cut_ms / 1000
+    return _failed(last), 0.0
+
+
+def _failed(state: UploadState | None) -> bool:
+    return state is not None and state.status in ("failed", "damaged")

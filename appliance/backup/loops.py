@@ -11,7 +11,7 @@ forgets one.
 from appliance.backup import metrics, wire
 from appliance.backup.catalogue import SetCatalogue, SetFacts
 from appliance.backup.errors import BackupNotWritable, BackupRunning, VerificationFailed
-from appliance.backup.exposition import show
+from appliance.backup.exposition import read_uploads, show, show_uploads
 from appliance.backup.first_data import FirstData
 from appliance.backup.schedule import Phase, ScheduleFacts, due_in_seconds, left_after
 from appliance.backup.sets import SetDirectory
@@ -55,6 +55,7 @@ class BackupScheduler(Loop):
         self._first_data = first_data
         self._settings = settings
         self._retry = RetrySettings(settings.retry_seconds, settings.retry_seconds_max)
+        self._uploads_changed = True
         self._left: tuple[Phase, ...] | None = None  # None: not read from the sets yet
         self._of = ""  # the set of these phases
         self._failures = 0
@@ -79,6 +80,10 @@ class BackupScheduler(Loop):
             in_thread(self._refreshed)
         now_ms = self.clock.now_ms()
         show(self._catalogue.facts, self._catalogue.newest(now_ms), now_ms)
+        targets = self._settings.targets
+        if targets and (done or self._uploads_changed):
+            show_uploads(in_thread(read_uploads, self._sets.root, self._catalogue.facts, targets))
+        self._uploads_changed = False
         return {"phases": done}
 
     def _refreshed(self) -> "PhaseFailed | None":
@@ -261,6 +266,7 @@ class BackupScheduler(Loop):
         if failure.code == BackupRunning.code:
             return
         self._report(phase, failure)
+        self._uploads_changed = phase == "upload"
         self._failures += 1
         self._not_before = self.clock.uptime() + delay_seconds(self._retry, self._failures)
 

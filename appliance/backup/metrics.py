@@ -26,6 +26,9 @@ uploaded = gauge(
     "Cut of the newest backup that a target has completely",
     ("target",),
 )
+RESULTS = ("good", "bad", "inconclusive")
+for _result in RESULTS:
+    verification.labels(_result)
 for _phase in ("create", "verify", "prune", "upload"):
     failures.labels(_phase)
     failing.labels(_phase)

@@ -6,7 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.kernel.clock import SystemClock
 from tests.doctor.legal import Legal, Setup, serving, talk
+from tests.support.backupcommands import make_set, verified
 
 
 @contextmanager
@@ -75,10 +79,32 @@ def token_in_a_file_that_is_gone(setup: Setup) -> Legal:
         yield setup.workspace
 
 
+def backed_up(setup: Setup) -> Legal:
+    """A verified backup, one that nobody verified yet, and a safety copy of a restore."""
+    used = setup.used()
+    now_ms = SystemClock().now_ms()
+    sets = SetDirectory(used.data, BackupSettings())
+    for hours, reason in ((30, "schedule"), (2, "manual"), (1, "before-restore")):
+        made = make_set(sets, now_ms - hours * 3_600_000, reason)
+        if reason == "schedule":
+            verified(sets, made.name, "good", now_ms - hours * 3_600_000)
+    yield setup.workspace
+
+
+def backups_are_kept_elsewhere(setup: Setup) -> Legal:
+    used = setup.used()
+    with used.data.settings_file.open("a") as file:
+        file.write(f'\n[backup]\ndirectory = "{setup.folder}/sets"\nverify = false\n')
+    sets = SetDirectory(used.data, BackupSettings(directory=f"{setup.folder}/sets"))
+    make_set(sets, SystemClock().now_ms() - 30 * 3_600_000, "schedule")
+    yield setup.workspace
+
+
 SURROUNDINGS_NEED_ROOT = {open_to_a_group_of_the_owner_alone}
 SURROUNDINGS = (
     with_settings_in_the_environment, in_another_time_zone, open_to_a_group_of_the_owner_alone,
     token_in_the_environment,
     token_of_another_appliance_in_the_environment, token_in_a_file_of_the_environment,
     token_in_a_file_that_is_gone,
+    backed_up, backups_are_kept_elsewhere,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from appliance.kernel.datadir import STORES
 from doctor.check import Finding, Severity
 from doctor.context import open_read_only
 from doctor.run import INCLUDED_IN
+from tests.doctor.backup_breakages import BACKUPS
 from tests.doctor.breakage_table import FILES, STORE_FILES
 from tests.doctor.breakages import Breakage, UsedWorkspace
 from tests.doctor.repairs import DERIVED, repair
@@ -21,7 +22,7 @@ from tests.doctor.workspace import WorkspaceFixture
 
 pytestmark = pytest.mark.slow
 
-BREAKAGES = (*FILES, *STORE_FILES, *ROWS)
+BREAKAGES = (*FILES, *STORE_FILES, *ROWS, *BACKUPS)
 
 
 def named(findings: list[Finding]) -> set[str]:

@@ -3,17 +3,24 @@
 import os
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from appliance.backup.create import create_set
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
 from appliance.kernel import snapshot
 from appliance.kernel.clock import SystemClock
+from appliance.kernel.manifest import remember
 from doctor import remedies, run
 from doctor.check import Check, Finding
 from doctor.context import Context
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support.backupcommands import verified
+from tests.support.commands import ROOT
 
 DAY_MS = 86_400_000
 SALVAGE = "agentlip doctor repair salvage"
@@ -149,13 +156,50 @@ def test_hint_of_a_damaged_store_restores_the_snapshot_as_printed(
     assert aside.stat().st_mode & 0o077 == 0
 
 
+def back_up(workspace: WorkspaceFixture, result: str) -> str:
+    """A set of the whole workspace, verified with this result."""
+    settings = BackupSettings(free_bytes_min=0)
+    sets = SetDirectory(workspace.data, settings)
+    with sets.only_writer():
+        made = create_set(workspace.data, sets, settings, reason="schedule", clock=SystemClock())
+        verified(sets, made.name, result, SystemClock().now_ms())
+    return made.name
+
+
+def test_only_a_backup_that_was_verified_is_suggested(workspace: WorkspaceFixture) -> None:
+    take(workspace)
+    back_up(workspace, "bad")
+    back_up(workspace, "inconclusive")
+    assert remedies.verified_backup(workspace.data, "hub") is None
+    name = back_up(workspace, "good")
+    back_up(workspace, "bad")
+    assert f"agentlip backup restore {name} " in remedies.restore_hint(workspace.data, "hub")
+    change(workspace.data.database("hub"), "UPDATE meta SET value = 'b' WHERE key = 'db_id'")
+    remember(workspace.data, ["hub"])
+    assert remedies.verified_backup(workspace.data, "hub") is None
+
+
+def test_hint_restores_the_verified_backup_as_printed(
+    workspace: WorkspaceFixture, tmp_path: Path
+) -> None:
+    name = back_up(workspace, "good")
+    damage_store(workspace)
+    (finding,) = workspace.find("store.opens")
+    assert f" backup restore {name} " in finding.hint
+    run_without_appliance(finding.hint, tmp_path)
+    assert workspace.execute("SELECT count(*) FROM messages") == [(50,)]
+    assert workspace.find("store.opens") == []
+
+
 def run_without_appliance(command: str, folder: Path) -> None:
     """Runs a hint in a shell in which `agentlipd` does nothing."""
-    script = folder / "bin" / "agentlipd"
-    script.parent.mkdir()
-    script.write_text("#!/bin/sh\nexit 0\n")
-    script.chmod(0o755)
-    search = {"PATH": f"{script.parent}:{os.environ['PATH']}"}
+    scripts = folder / "bin"
+    scripts.mkdir()
+    ours = f'PYTHONPATH={ROOT} exec {sys.executable} -m appliance "$@"'
+    for name, text in (("agentlipd", "exit 0"), ("agentlip", ours)):
+        (scripts / name).write_text(f"#!/bin/sh\n{text}\n")
+        (scripts / name).chmod(0o755)
+    search = {"PATH": f"{scripts}:{os.environ['PATH']}"}
     subprocess.run(["sh", "-ec", command], env=os.environ | search, check=True, timeout=60)
 
 

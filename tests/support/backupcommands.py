@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from appliance.backup.manifest import Reason, SetFile, SetManifest, Verification
-from appliance.backup.sets import SetDirectory
+from appliance.backup.sets import SetDirectory, write_private
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.command_runner import ChildOutput
 
@@ -20,7 +20,7 @@ def make_set(
     """A whole set with one small file."""
     with sets.only_writer():
         name, partial = sets.begin(now_ms)
-        (partial / "token").write_bytes(CONTENT)
+        write_private(partial / "token", CONTENT)
         digest = hashlib.sha256(CONTENT).hexdigest()
         file = SetFile(
             name="token", path=".agentlip/token", kind="secret", mode=0o600, bytes=len(CONTENT),

@@ -7,6 +7,7 @@ from contextlib import closing
 import msgspec
 import pytest
 
+from appliance.backup import metrics
 from appliance.backup.catalogue import SetCatalogue
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
@@ -14,6 +15,7 @@ from appliance.backup.loops import BackupScheduler
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.state import BackupActivity, BackupRequest
+from appliance.backup.transfer import UploadState, address_of, write_state
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.log import Log
@@ -242,3 +244,16 @@ def test_verification_by_hand_is_seen(daily):
     verified(daily.sets, daily.sets.names()[-1], "bad", daily.clock.now_ms())
     daily.after(10)
     assert daily.loop._catalogue.facts[-1].result == "bad"
+
+
+def test_uploads_are_shown_per_target(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    older = make_set(scheduler.sets, scheduler.clock.now_ms() - 5000)
+    newer = make_set(scheduler.sets, scheduler.clock.now_ms())
+    for made, status in ((older, "complete"), (newer, "failed")):
+        state = UploadState(address=address_of(TARGETS[0]), status=status)
+        write_state(scheduler.sets.path(made.name), "disk", state)
+    scheduler.after(0)
+    assert metrics.targets.labels("disk")._value.get() == 1
+    shown = metrics.uploaded.labels("disk")._value.get()
+    assert shown == scheduler.clock.now_ms() / 1000 - 5

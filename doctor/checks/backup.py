@@ -1,0 +1,345 @@
+"""Backups: young enough, verified, whole, with space for the next one, and no restore left open."""
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from appliance.backup.catalogue import SetCatalogue, SetFacts
+from appliance.backup.failures import read_failures
+from appliance.backup.first_data import FirstData
+from appliance.backup.manifest import SetManifest
+from appliance.backup.sets import ListedSet, SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.kernel import swap
+from appliance.kernel.datadir import BESIDE
+from doctor.backup_settings import backup_settings
+from doctor.check import Check, Finding, Problem, Severity
+from doctor.context import Context
+
+CREATE = "agentlip backup create"
+VERIFY = "agentlip backup verify --latest"
+SCHEDULE = "agentlip backup schedule"
+LEFTOVERS = (".partial-", ".removed-")
+LEFT_SECONDS_MIN = 3600  # a check that still runs has not taken longer than this
+FILES_MAX = 10_000  # sizes of files that one check compares
+_MIB = 1024 * 1024
+
+
+def _sets(context: Context) -> tuple[BackupSettings, SetDirectory]:
+    settings = backup_settings(context.datadir)
+    return settings, SetDirectory(context.datadir, settings)
+
+
+def _age(context: Context) -> Iterator[Finding]:
+    settings, sets = _sets(context)
+    if not settings.enabled:
+        yield Finding(
+            Severity.INFO,
+            "schedule",
+            "no backups are made on a schedule (backup.enabled = false)",
+            CREATE,
+            problem="off",
+        )
+        return
+    catalogue = SetCatalogue(sets)
+    catalogue.refresh()
+    now_ms = context.clock.now_ms()
+    newest = catalogue.newest(now_ms)
+    limit = settings.age_warning_seconds
+    age = _workspace_age(context) if newest is None else (now_ms - newest.cut_ms) / 1000
+    if age <= limit:
+        return
+    if newest is not None:
+        sentence = f"the newest backup is {age / 3600:.0f} hours old"
+        yield Finding(Severity.WARNING, newest.name, sentence, CREATE, problem="old")
+    elif (
+        not context.number("backup.due_seconds")
+        and FirstData(context.datadir, context.stores).check()
+    ):
+        sentence = "there is no backup of this workspace"
+        yield Finding(Severity.WARNING, "workspace", sentence, CREATE, problem="none")
+
+
+def _workspace_age(context: Context) -> float:
+    """Seconds since the first start, which made the token; 0 before it."""
+    try:
+        made = context.datadir.token_file.stat().st_mtime
+    except OSError:
+        return 0.0
+    return context.clock.now_ms() / 1000 - made
+
+
+def _verified(context: Context) -> Iterator[Finding]:
+    settings, sets = _sets(context)
+    catalogue = SetCatalogue(sets)
+    facts = catalogue.refresh()
+    checked = [each for each in facts if each.row.verification is not None]
+    if checked and checked[-1].result == "bad":
+        yield _bad(checked[-1])
+        return
+    if not (settings.enabled and settings.verify and facts):
+        return
+    proven = max((_seconds(each) for each in checked if each.result == "good"), default=None)
+    since = facts[0].cut_ms / 1000 if proven is None else proven
+    if context.clock.now_ms() / 1000 - since > settings.age_warning_seconds:
+        sentence = (
+            "no backup has been verified"
+            if proven is None
+            else f"no backup has been verified since {_day(proven)}"
+        )
+        yield Finding(Severity.WARNING, facts[-1].name, sentence, VERIFY, problem="unproven")
+
+
+def _bad(facts: SetFacts) -> Finding:
+    verification = facts.row.verification
+    problems = () if verification is None else verification.problems
+    sentence = "this backup does not restore to what it recorded"
+    if problems:
+        sentence += f": {problems[0]}"
+    return Finding(Severity.ERROR, facts.name, sentence, CREATE, problem="bad")
+
+
+def _seconds(facts: SetFacts) -> float:
+    verification = facts.row.verification
+    assert verification is not None
+    return datetime.fromisoformat(verification.checked_at).timestamp()
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().date().isoformat()
+
+
+def _failures(context: Context) -> Iterator[Finding]:
+    settings, sets = _sets(context)
+    if not settings.enabled:
+        return
+    for failure in read_failures(sets.root):
+        if failure.phase == "verify" and failure.code == "BACKUP_VERIFICATION_FAILED":
+            continue  # backup.verified reports the set
+        sentence = f"failed at {failure.failed_at}: {failure.error}"
+        yield Finding(Severity.WARNING, failure.phase, sentence, SCHEDULE, problem="failing")
+
+
+def _whole(context: Context) -> Iterator[Finding]:
+    """Reads manifests and compares sizes; a verification reads the content."""
+    _, sets = _sets(context)
+    left = FILES_MAX
+    for listed in reversed(sets.list()):
+        if listed.manifest is None:
+            yield Finding(
+                Severity.ERROR, listed.name, listed.problem, "agentlip backup list",
+                problem="unreadable",
+            )  # fmt: skip
+        elif left > 0:
+            left -= len(listed.manifest.files)
+            yield from _files(listed, listed.manifest)
+    yield from _leftovers(context, sets)
+
+
+def _files(listed: ListedSet, manifest: SetManifest) -> Iterator[Finding]:
+    """The first file that is missing or has another size."""
+    for file in manifest.files:
+        try:
+            size = (listed.path / file.name).stat().st_size
+        except FileNotFoundError:
+            size = -1
+        except OSError:
+            return  # host.owner reports what can't be read
+        if size != file.stored_bytes:
+            reason = "is missing" if size < 0 else f"has {size:,} bytes, not {file.stored_bytes:,}"
+            yield Finding(
+                Severity.ERROR, listed.name, f"its file {file.name} {reason}", CREATE,
+                problem="incomplete",
+            )  # fmt: skip
+            return
+
+
+def _leftovers(context: Context, sets: SetDirectory) -> Iterator[Finding]:
+    if sets.is_busy():
+        return
+    try:
+        names = sorted(
+            entry.name
+            for entry in os.scandir(sets.root)
+            if entry.name.startswith(LEFTOVERS)
+            and context.clock.now_ms() / 1000 - entry.stat().st_mtime > LEFT_SECONDS_MIN
+        )
+    except OSError:
+        return
+    for name in names:
+        sentence = "an interrupted command left it; the next backup removes it"
+        yield Finding(Severity.INFO, name, sentence, CREATE, problem="leftover")
+
+
+def _unfinished_restore(context: Context) -> Iterator[Finding]:
+    """Nothing while a process holds the lock: it may be restoring."""
+    if not swap.is_pending(context.datadir) or context.lock().held:
+        return
+    try:
+        swap.read(context.datadir)
+    except swap.SwapUnreadable as error:
+        yield Finding(Severity.ERROR, swap.FILE, error.message, error.hint, problem="unreadable")
+        return
+    sentence = "a restore was interrupted; the next start finishes or undoes it"
+    yield Finding(Severity.ERROR, swap.FILE, sentence, "agentlipd up", problem="interrupted")
+
+
+def _space(context: Context) -> Iterator[Finding]:
+    settings, sets = _sets(context)
+    if not settings.enabled:
+        return
+    stores = (context.datadir.database(store) for store in context.stores)
+    files = (path.with_name(path.name + end) for path in stores for end in ("", *BESIDE))
+    needed = sum(map(_size, files)) + settings.free_bytes_min
+    folder = sets.root if sets.root.is_dir() else context.datadir.dir
+    try:
+        volume = os.statvfs(folder)
+    except OSError:
+        return
+    free = volume.f_bavail * volume.f_frsize
+    total = volume.f_blocks * volume.f_frsize
+    if total and free < needed:
+        # A disk this small never has the reserve, so that is how it was set up.
+        small = total < 2 * settings.free_bytes_min
+        yield Finding(
+            Severity.INFO if small else Severity.WARNING,
+            "backup.free_bytes_min" if small else "disk",
+            f"the next backup needs {needed / _MIB:,.0f} MiB, and {free / _MIB:,.0f} MiB are free",
+            SCHEDULE,
+            problem="no-space",
+        )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+_MANIFESTS = "the manifests of all backups"
+CHECKS = (
+    Check(
+        name="backup.age",
+        inspects="there is a backup that is young enough",
+        find=_age,
+        reads=f"{_MANIFESTS}; without one, a row of each store",
+        problems=(
+            Problem(
+                "off",
+                "The appliance makes no backups by itself, because the settings say so.",
+                "Make them otherwise, or remove `backup.enabled` from agentlip.toml.",
+            ),
+            Problem(
+                "none",
+                "If the disk is lost, everything is lost.",
+                "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the"
+                " appliance did not.",
+            ),
+            Problem(
+                "old",
+                "If the disk is lost, everything since that backup is lost.",
+                "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the"
+                " appliance did not.",
+            ),
+        ),
+    ),
+    Check(
+        name="backup.verified",
+        inspects="the newest verification succeeded, and is not old",
+        find=_verified,
+        reads=f"{_MANIFESTS} and the results of their verifications",
+        problems=(
+            Problem(
+                "bad",
+                "This backup can't be trusted: its restored copy differs from what it recorded.",
+                "Make another one: `agentlip backup create`, then `agentlip backup verify"
+                " --latest`. If that is bad too, `agentlip doctor --all` examines the stores.",
+            ),
+            Problem(
+                "unproven",
+                "Nobody knows whether the backups can be restored. A verification of encrypted"
+                " backups needs the secret key.",
+                "Verify one: `agentlip backup verify --latest`, with `--identity FILE` for an"
+                " encrypted one. If the key is kept elsewhere, verify there and set"
+                " `backup.verify = false` here.",
+            ),
+        ),
+    ),
+    Check(
+        name="backup.failures",
+        inspects="the last attempt of each phase of a backup succeeded",
+        find=_failures,
+        reads="the failures that the schedule recorded beside the backups",
+        problems=(
+            Problem(
+                "failing",
+                "The appliance could not finish its last backup. It tries again.",
+                "Remove the reason that the message names. `agentlip backup schedule` shows the"
+                " plan and all failures.",
+            ),
+        ),
+    ),
+    Check(
+        name="backup.sets",
+        inspects="all backups are complete, as far as names and sizes show",
+        find=_whole,
+        reads=f"{_MANIFESTS}, and the sizes of their files",
+        problems=(
+            Problem(
+                "unreadable",
+                "This backup can't be restored, because its manifest is damaged or of a newer"
+                " version.",
+                "Use another backup: `agentlip backup list`. Remove its directory if you don't"
+                " need it.",
+            ),
+            Problem(
+                "incomplete",
+                "This backup can't be restored, because a file is missing or was cut.",
+                "Make another one: `agentlip backup create`. A copy at a target may be complete:"
+                " `agentlip backup targets`.",
+            ),
+            Problem(
+                "leftover",
+                "A command was interrupted. Nothing reads its files.",
+                "The next backup removes them: `agentlip backup create`.",
+            ),
+        ),
+    ),
+    Check(
+        name="backup.unfinished-restore",
+        inspects="no restore was interrupted",
+        find=_unfinished_restore,
+        reads=".agentlip/restore.json, and the lock",
+        problems=(
+            Problem(
+                "interrupted",
+                "A restore was interrupted while it replaced files.",
+                "Start the appliance: `agentlipd up` finishes or undoes the restore first. So does"
+                " `agentlip doctor repair`.",
+            ),
+            Problem(
+                "unreadable",
+                "A restore was interrupted, and the record of what it had replaced is damaged, so"
+                " nothing starts here.",
+                "Restore again into a new directory: `agentlip backup restore --latest --into DIR"
+                " --yes`.",
+            ),
+        ),
+    ),
+    Check(
+        name="backup.space",
+        inspects="the disk has space for the next backup",
+        find=_space,
+        reads="the sizes of the stores, and the free space where backups are kept",
+        problems=(
+            Problem(
+                "no-space",
+                "The next backup will fail, because it leaves `backup.free_bytes_min` on the disk.",
+                "Free space or keep fewer backups: `agentlip backup prune`. On a small disk, set a"
+                " smaller `backup.free_bytes_min`.",
+            ),
+        ),
+    ),
+)

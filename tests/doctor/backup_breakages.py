@@ -1,0 +1,138 @@
+"""BACKUPS: what is wrong with backups."""
+
+import os
+from typing import Any
+
+import msgspec
+
+from appliance.backup.failures import write_failures
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.backup.wire import BackupFailure
+from appliance.kernel import swap
+from tests.doctor.breakages import HOUR_MS, PEOPLE, Break, Breakage, workspace_now_ms, write
+from tests.doctor.workspace import WorkspaceFixture
+from tests.support.backupcommands import make_set, verified
+
+_NEW = "only a new backup helps, and it takes as long as it takes"
+_HARMLESS = "nothing is wrong"
+
+
+def sets_of(workspace: WorkspaceFixture) -> SetDirectory:
+    return SetDirectory(workspace.data, BackupSettings())
+
+
+def backup(hours_ago: float = 0, result: str = "", checked_hours_ago: float = 0) -> Break:
+    """Makes a set, and a verification of it if there is a `result`."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        sets, now_ms = sets_of(workspace), workspace_now_ms()
+        made = make_set(sets, now_ms - int(hours_ago * HOUR_MS), "schedule")
+        if result:
+            verified(sets, made.name, result, now_ms - int(checked_hours_ago * HOUR_MS))
+
+    return damage
+
+
+def in_newest(change: Any) -> Break:
+    """Makes a good set and calls `change` with its directory."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        backup(result="good")(workspace)
+        sets = sets_of(workspace)
+        change(sets.path(sets.newest()))
+
+    return damage
+
+
+def both(*damages: Break) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        for each in damages:
+            each(workspace)
+
+    return damage
+
+
+def old_workspace(workspace: WorkspaceFixture) -> None:
+    seconds = workspace_now_ms() / 1000 - 3 * 86_400
+    os.utime(workspace.data.token_file, (seconds, seconds))
+
+
+def failed(workspace: WorkspaceFixture) -> None:
+    failure = BackupFailure(
+        phase="upload", failed_at="2026-11-01T00:00:00.000Z", code="BACKUP_TARGET_FAILED",
+        error="the target disk refused it", hint="agentlip backup targets",
+    )  # fmt: skip
+    write_failures(sets_of(workspace).root, [failure])
+
+
+def leftover(workspace: WorkspaceFixture) -> None:
+    seconds = workspace_now_ms() / 1000 - 7200
+    path = sets_of(workspace).root / ".partial-20261101T000000Z-abcdef"
+    path.mkdir(mode=0o700, parents=True)
+    os.utime(path, (seconds, seconds))
+
+
+def interrupted_restore(workspace: WorkspaceFixture) -> None:
+    """Before its commit point, so it is undone."""
+    swap.new_folder(workspace.data)
+    journal = swap.SwapJournal(state="unpacked", began_at="2026-11-01T00:00:00.000Z")
+    workspace.data.write_private(
+        workspace.data.dir / swap.FILE, msgspec.json.encode(journal).decode()
+    )
+
+
+BACKUPS = (
+    Breakage("there is no backup", old_workspace, ("backup.age:none",), _NEW),
+    Breakage("backup is old", backup(40, "good"), ("backup.age:old",), _NEW),
+    Breakage(
+        "backups are switched off",
+        write("agentlip.toml", "[backup]\nenabled = false\n"),
+        ("backup.age:off",),
+        PEOPLE,
+    ),
+    Breakage("backup is bad", backup(1, "bad"), ("backup.verified:bad",), _NEW),
+    Breakage(
+        "backups were never verified",
+        both(backup(40), backup(1)),
+        ("backup.verified:unproven",),
+        "a verification restores a whole backup, which people or the schedule start",
+    ),
+    Breakage(
+        "backups could not be verified for long",
+        both(backup(80, "good", 79), backup(1, "inconclusive")),
+        ("backup.verified:unproven",),
+        "it needs the secret key",
+    ),
+    Breakage(
+        "manifest of a backup is damaged",
+        in_newest(lambda path: (path / "manifest.json").write_bytes(b"{")),
+        ("backup.sets:unreadable",),
+        "what is damaged can't be guessed",
+    ),
+    Breakage(
+        "file of a backup is missing",
+        in_newest(lambda path: (path / "token").unlink()),
+        ("backup.sets:incomplete",),
+        "its content is not known",
+    ),
+    Breakage(
+        "file of a backup is cut",
+        in_newest(lambda path: (path / "token").write_bytes(b"r")),
+        ("backup.sets:incomplete",),
+        "its content is not known",
+    ),
+    Breakage("backup was interrupted", leftover, ("backup.sets:leftover",), _HARMLESS),
+    Breakage("upload failed", failed, ("backup.failures:failing",), "the appliance tries again"),
+    Breakage(
+        "restore was interrupted",
+        interrupted_restore,
+        ("backup.unfinished-restore:interrupted",),
+    ),
+    Breakage(
+        "disk is smaller than the reserve for backups",
+        write("agentlip.toml", "[backup]\nfree_bytes_min = 1000000000000000\n"),
+        ("backup.space:no-space",),
+        PEOPLE,
+    ),
+)

@@ -1,0 +1,143 @@
+"""Backups of a served appliance: the first one, those of administrators, and what is shown."""
+
+import pytest
+
+from appliance.backup.first_data import FirstData
+from appliance.kernel.datadir import STORES
+from tests.doctor import used
+from tests.support.commands import BACKUPS, agentlip
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+ON = {BACKUPS: "true", "AGENTLIP_BACKUP__FIRST_SECONDS": "0.5"}
+
+
+def backups(hub: ServedHub):
+    return hub.http.get("/api/v1/backups").body["backups"]
+
+
+def state(hub: ServedHub):
+    return hub.http.get("/api/v1/backups").body["state"]
+
+
+def rest(hub: ServedHub) -> None:
+    until(lambda: state(hub)["running"] is None, 60, "no phase runs")
+
+
+def verified(hub: ServedHub, count: int = 1):
+    """The backups, when the newest of `count` is verified."""
+
+    def done():
+        rows = backups(hub)
+        return len(rows) >= count and rows[0]["verification"] and rows
+
+    return until(done, 60, "the newest backup is verified")
+
+
+def metric(hub: ServedHub, name: str) -> float:
+    lines = hub.http.get("/metrics").raw.decode().splitlines()
+    (value,) = [line.split()[-1] for line in lines if line.startswith(f"agentlip_backup_{name} ")]
+    return float(value)
+
+
+def test_first_message_gets_a_verified_backup(tmp_path):
+    with serve(tmp_path, **ON) as hub:
+        assert state(hub)["next_at"] is None
+        _, topic = hub.channel_with_topic("general")
+        hub.send(topic)
+        (backup,) = verified(hub)
+        assert backup["reason"] == "schedule"
+        assert backup["verification"]["result"] == "good"
+        assert backup["last_event_id"] == hub.head
+        assert 0 < backup["pause_ms"] < 2000
+        assert state(hub)["next_at"][:10] > backup["cut_at"][:10]
+        until(lambda: metric(hub, 'verification_result{result="good"}') == 1, 20)
+        assert metric(hub, "sets") == 1
+        details = hub.http.get(f"/api/v1/backups/{backup['name']}").body
+        assert details["stores"]["hub"]["rows"]["messages"] == 1
+        doctor = agentlip("doctor", "--group", "backup", "--json", cwd=tmp_path).json
+        serious = [
+            finding["sentence"]
+            for check in doctor["checks"]
+            for finding in check["findings"]
+            if finding["severity"] != "info" and "no such command" not in finding["sentence"]
+        ]
+        assert serious == []
+        rest(hub)
+        hub.kill()
+        hub.start()
+        until(lambda: metric(hub, "age_seconds") > 0, 20, "the loop has read the backups")
+        rest(hub)
+        assert [row["name"] for row in backups(hub)] == [backup["name"]]
+
+
+@pytest.mark.parametrize("store", [store for store in STORES if store != "auth"])
+def test_first_row_of_any_store_counts(store, tmp_path_factory, used_workspace):
+    fresh = tmp_path_factory.mktemp("fresh")
+    hub = ServedHub(fresh)
+    assert not FirstData(hub.datadir, STORES).check()
+    assert FirstData(used_workspace, [store]).check()
+
+
+@pytest.fixture(scope="module")
+def used_workspace(tmp_path_factory):
+    path = tmp_path_factory.mktemp("used") / "workspace"
+    used.use(path)
+    return ServedHub(path).datadir
+
+
+def test_administrators_start_backups_and_verifications(tmp_path):
+    with serve(tmp_path) as hub:
+        assert "no backups are made on a schedule" in hub.log_text
+        assert state(hub)["enabled"] is False
+        hub.channel("general")
+        started = hub.http.post("/api/v1/backups")
+        assert started.status == 202
+        assert started.body["accepted"] == "create"
+        refused = hub.http.post("/api/v1/backups")
+        assert (refused.status, refused.body["code"]) == (409, "BACKUP_RUNNING")
+        (backup,) = verified(hub)
+        assert (backup["reason"], backup["verification"]["result"]) == ("manual", "good")
+        rest(hub)
+        path = f"/api/v1/backups/{backup['name']}"
+        assert hub.http.post(f"{path}/verify").status == 202
+        before = backup["verification"]["checked_at"]
+        until(lambda: backups(hub)[0]["verification"]["checked_at"] > before, 60, "verified again")
+        for absent in ("20200101T000000Z-000000", "x"):
+            assert hub.http.get(f"/api/v1/backups/{absent}").status == 404
+            assert hub.http.post(f"/api/v1/backups/{absent}/verify").status == 404
+        assert "Traceback" not in hub.log_text
+
+
+def test_backups_need_their_own_scopes(tmp_path):
+    with serve(tmp_path) as hub:
+        statuses = {}
+        for scope in ("hub:read", "backup:read", "backup:create"):
+            made = hub.made(hub.http.post("/api/v1/tokens", {"name": scope, "scopes": [scope]}))
+            client = hub.connect(made["secret"])
+            statuses[scope] = (
+                client.get("/api/v1/backups").status,
+                client.post("/api/v1/backups/20200101T000000Z-000000/verify").status,
+            )
+        assert statuses == {
+            "hub:read": (403, 403), "backup:read": (200, 403), "backup:create": (200, 404),
+        }  # fmt: skip
+        assert hub.connect(None).get("/api/v1/backups").status == 401
+
+
+def test_schedule_is_shown_while_the_appliance_is_stopped(tmp_path):
+    with serve(tmp_path, **ON) as hub:
+        hub.channel("general")
+        until(lambda: backups(hub), 60, "the first backup")
+        name = backups(hub)[0]["name"]
+    shown = agentlip("backup", "schedule", "--json", cwd=tmp_path).json
+    assert (shown["enabled"], shown["running"], shown["last"]) == (True, False, name)
+    assert shown["next_at"] > shown["last_at"]
+    text = agentlip("backup", "schedule", cwd=tmp_path).out
+    assert "every day, verified" in text
+    assert "7 last" in text
+    assert "agentlip.toml" in text
+    off = agentlip("backup", "schedule", cwd=tmp_path, **{BACKUPS: "false"}).out
+    assert "off (backup.enabled = false)" in off

@@ -1,0 +1,79 @@
+"""Pages of backups, and the refusal of a second one."""
+
+import pytest
+
+from appliance.backup.catalogue import SetCatalogue
+from appliance.backup.errors import BackupRunning, SetDamaged, SetNotFound
+from appliance.backup.service import Backups
+from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.backup.state import BackupActivity
+from appliance.backup.wire import BackupsQuery
+from appliance.kernel.datadir import DataDir
+from tests.support.backupcommands import make_set, verified
+from tests.support.clock import FakeClock
+
+CLOCK = FakeClock()
+
+
+@pytest.fixture
+def sets(tmp_path):
+    datadir = DataDir(tmp_path)
+    datadir.dir.mkdir()
+    return SetDirectory(datadir, BackupSettings())
+
+
+def backups_of(sets, **settings):
+    chosen = BackupSettings(**settings)
+    return Backups(sets, SetCatalogue(sets), BackupActivity(sets.root), chosen)
+
+
+def test_pages_have_every_backup_once_newest_first(sets):
+    names = [make_set(sets, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
+    backups, seen, after = backups_of(sets, page_max=3), [], None
+    while True:
+        page = backups.list_page(BackupsQuery(limit=100, after=after))
+        assert len(page.backups) <= 3
+        seen += [row.name for row in page.backups]
+        after = page.next
+        if not page.has_more:
+            break
+    assert after is None
+    assert seen == sorted(names, reverse=True)
+
+
+def test_verification_is_shown_when_it_is_written(sets):
+    name = make_set(sets, CLOCK.now_ms()).name
+    backups = backups_of(sets)
+    assert backups.list_page(BackupsQuery()).backups[0].verification is None
+    verified(sets, name, "bad", CLOCK.now_ms())
+    shown = backups.list_page(BackupsQuery()).backups[0].verification
+    assert (shown.result, shown.problems) == ("bad", ("it is bad",))
+
+
+def test_damaged_backup_is_listed_with_its_problem(sets):
+    name = make_set(sets, CLOCK.now_ms()).name
+    (sets.path(name) / "manifest.json").write_bytes(b"{}")
+    backups = backups_of(sets)
+    (row,) = backups.list_page(BackupsQuery()).backups
+    assert row.name == name
+    assert row.problem
+    with pytest.raises(SetDamaged):
+        backups.find(name)
+
+
+@pytest.mark.parametrize("name", ["20200101T000000Z-000000", "..", "manifest.json"])
+def test_name_that_does_not_exist_is_not_found(sets, name):
+    backups = backups_of(sets)
+    for call in (backups.find, backups.verify):
+        with pytest.raises(SetNotFound):
+            call(name)
+
+
+def test_second_request_and_one_beside_another_process_are_refused(sets):
+    backups = backups_of(sets)
+    with sets.only_writer(), pytest.raises(BackupRunning):
+        backups.start()
+    assert backups.start().accepted == "create"
+    with pytest.raises(BackupRunning):
+        backups.start()
