@@ -15,6 +15,7 @@ from appliance.sdk.stream_follower import NewHistory
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
+from tests.support.webhook_receiver import webhook_receiver
 
 pytestmark = pytest.mark.slow
 JUMP = 2**32
@@ -277,3 +278,26 @@ def test_restored_member_sends_nothing_twice(home: ServedHub, away: ServedHub) -
     until(lambda: "sent after the restore" in received(home), 60, "the link works")
     assert set(received(home).values()) == {1}
     assert len(received(home)) == 2
+
+
+# -- webhooks --------------------------------------------------------------------------------------
+
+
+def test_event_that_is_delivered_again_after_a_restore_has_the_same_id(hub: ServedHub) -> None:
+    with webhook_receiver() as receiver:
+        _, topic = hub.channel_with_topic("general")
+        body = {"url": receiver.url, "events": {"names": ["message.created"]}, "enabled": False}
+        made = hub.http.post("/api/v1/webhooks", body)
+        assert made.status == 201, made
+        path = f"/api/v1/webhooks/{made.body['webhook']['id']}"
+        hub.send(topic, "accepted before the cut, delivered after")
+        name = Operator(hub).back_up()
+        assert hub.http.patch(path, {"enabled": True}).status == 200
+        until(lambda: receiver.ids, 60, "it was delivered")
+        Operator(hub).restore(name)
+        hub.send(topic, "new")
+        assert hub.http.patch(path, {"enabled": True}).status == 200
+        until(lambda: len(receiver.ids) == 3, 60, "both were delivered")
+        first, again, new = receiver.ids
+        assert first == again != new
+        assert new.partition(":")[0] == hub.http.get("/health").body["epoch"]
