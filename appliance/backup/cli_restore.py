@@ -13,7 +13,9 @@ SetArgument = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="A backup of the list, or the directory of one."),
 ]
-LatestFlag = Annotated[bool, typer.Option("--latest", help="The newest backup that can be read.")]
+LatestFlag = Annotated[
+    bool, typer.Option("--latest", help="The newest backup, except those made before a restore.")
+]
 PlanFlag = Annotated[
     bool, typer.Option("--plan", help="Only say what would be replaced, kept and lost.")
 ]

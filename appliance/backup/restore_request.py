@@ -52,13 +52,22 @@ def of(
     else:
         here = _workspace(workspace)
         sets = SetDirectory(here, _settings(here))
-        folder = sets.path(sets.newest() if name is None else name)
+        folder = sets.path(_newest(sets) if name is None else name)
     settings = BackupSettings() if here is None else _settings(here)
     manifest = _beside(folder, settings).read(folder.name)
     target = DataDir(into.expanduser().resolve()) if into is not None else here
     assert target is not None
     job = RestoreJob(folder, manifest, target, settings, stores, into is not None)
     return RestoreRequest(job, SetDirectory(target, settings), settings, SystemClock())
+
+
+def _newest(sets: SetDirectory) -> str:
+    """The newest set that was made for its own sake, and was not found bad by a check."""
+    for each in reversed(sets.list()):
+        bad = each.verification is not None and each.verification.result == "bad"
+        if each.manifest is not None and each.manifest.reason != "before-restore" and not bad:
+            return each.name
+    raise SetNotFound("there is no backup to restore", hint="agentlip backup list")
 
 
 def _beside(folder: Path, settings: BackupSettings) -> SetDirectory:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backups import KILLED
+from appliance.kernel import swap
+from tests.support.backups import KILLED, BackedUp
 from tests.support.commands import environment, run
 from tests.support.hubprocess import HubProcess
 
@@ -125,3 +126,38 @@ def test_interrupted_restore_is_completed_before_the_appliance_serves(hub: HubPr
     assert texts(hub) == ["kept"]
     assert not (hub.workspace / ".agentlip" / "restore.json").exists()
     assert "a restore was interrupted" in hub.log.read_text()
+
+
+def test_latest_is_not_the_backup_that_a_restore_made(hub: HubProcess) -> None:
+    post(hub, "kept")
+    made = backup(hub, "create", "--json").json["name"]
+    hub.stop()
+    assert backup(hub, "restore", "--latest", "--yes").code == 0
+    planned = backup(hub, "restore", "--latest", "--plan", "--json").json
+    assert planned["name"] == made
+
+
+COMMANDS = [
+    ("backup", "list"),
+    ("outbox", "recover", "--yes"),
+    ("broker", "recover", "--yes"),
+    ("doctor", "repair", "--dry-run"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_interrupted_restore_is_settled_before_a_command_works_on_the_stores(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    workspace = BackedUp(tmp_path / "w")
+    made = workspace.back_up()
+    workspace.add(2)
+    for step, rows in (("prepared", 7), ("committed", 5)):
+        script = KILLED.replace("left -= 1\n    if left == 0:", f"if step == '{step}':")
+        arguments = [str(workspace.datadir.workspace), made.name, "1"]
+        killed = [sys.executable, "-c", script, *arguments]
+        assert subprocess.run(killed, env=environment(), check=False).returncode < 0
+        assert swap.is_pending(workspace.datadir)
+        assert run("agentlip", *command, cwd=workspace.datadir.workspace).code == 0
+        assert not swap.is_pending(workspace.datadir)
+        assert workspace.rows("SELECT count(*) FROM messages") == [(rows,)]
