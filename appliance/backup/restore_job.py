@@ -219,7 +219,8 @@ def _check_epoch(job: RestoreJob) -> None:
     ours = present_epoch(job)
     known = {each.epoch for each in known_epochs(job)} | {ours}
     lost = manifest.read(job.target, job.mode).lost
-    if ours and job.manifest.epoch not in known and not lost:
+    theirs = job.manifest.epoch
+    if ours and theirs and theirs not in known and not lost:
         raise RestoreRefused(
             f"the backup is of the epoch {job.manifest.epoch}, which this workspace never had: it"
             " was made in a copy of the workspace",

@@ -191,10 +191,12 @@ def _put_aside(present: Path, old: Path, reached: Reached) -> None:
 def _finish(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
     root = datadir.dir / FOLDER
     try:
-        if journal.keep_as and (root / "old").exists():
+        kept = datadir.backups / journal.keep_as
+        if journal.keep_as and (root / "old").exists() and not kept.exists():
             datadir.backups.mkdir(mode=0o700, exist_ok=True)
-            _move(root / "old", datadir.backups / journal.keep_as)
+            _move(root / "old", kept)
             sync_directory(datadir.backups)
+            reached("kept")
         if journal.state != "done":
             _write(datadir, msgspec.structs.replace(journal, state="done"))
         reached("done")

@@ -284,3 +284,10 @@ def test_new_directory_is_the_owners_only(workspace: BackedUp, tmp_path: Path) -
     workspace.restore(workspace.back_up(), target=target, new=True)
     for path in (target.dir, *target.dir.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_backup_from_before_the_first_start_is_of_this_workspace(workspace: BackedUp) -> None:
+    made = changed(workspace.back_up(), epoch="")
+    workspace.add(1)
+    workspace.restore(made)
+    assert workspace.rows(COUNT) == [(5,)]
