@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from appliance.backup import remote
+from appliance.backup import remote, remote_prune
 from appliance.backup.errors import (
     BackupNotWritable,
     BackupRunning,
@@ -203,6 +203,8 @@ def upload(
             for position, name in enumerate(names):
                 last = position == len(names) - 1
                 outcomes.append(_uploaded(copier, target, name, older_may_be_plain and not last))
+            if target.prune and all(each.result != "failed" for each in outcomes):
+                outcomes += _pruned(access, target, opened, attempts)
     except (Invalid, TargetRefused, TargetFailed, BackupRunning, BackupNotWritable) as error:
         failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
         outcomes.append(_failed(failed, target, error))
@@ -225,6 +227,16 @@ def _uploaded(
         return outcome
     result = "present" if done.again else "copied"
     return UploadOutcome(name=name, target=target.name, result=result, bytes=done.bytes)
+
+
+def _pruned(
+    access: TargetAccess, target: TargetSettings, opened: BackupTarget, attempts: Attempts
+) -> list[UploadOutcome]:
+    removed = remote_prune.prune(opened, access.sets, access.settings, attempts, access.clock)
+    return [
+        UploadOutcome(name=each.name, target=target.name, result="removed", problem=each.why)
+        for each in removed
+    ]
 
 
 def _failed(name: str, target: TargetSettings, error: ApplianceError) -> UploadOutcome:

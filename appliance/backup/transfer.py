@@ -23,7 +23,7 @@ INDEX = "upload.json"
 FORMAT = 1
 _RESERVED = {INDEX, VERIFICATION, manifests.FILE}
 _READ_BYTES = 1024 * 1024
-_PARTS_MAX = 10_000  # of a set; then parts are larger
+_PARTS_MAX = 10_000  # per set
 _STATE_BYTES_MAX = 16 * 1024 * 1024
 Bytes = Annotated[int, Meta(ge=0)]
 

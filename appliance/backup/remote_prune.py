@@ -1,0 +1,115 @@
+"""Removes sets from a target that retention no longer keeps, if the target says `prune = true`.
+
+The rules and reasons are those of the local sets. In addition, a set stays that
+
+- is also local: it would only be copied again
+- belongs to another workspace, or can't be read
+"""
+
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from appliance.backup.errors import (
+    SetDamaged,
+    SetNotFound,
+    TargetFailed,
+    TargetObjectMissing,
+    VersionRefused,
+)
+from appliance.backup.manifest import Verification
+from appliance.backup.remote import names_in, read_set
+from appliance.backup.retention import RetentionDecision, RetentionSet, decide
+from appliance.backup.sets import VERIFICATION, SetDirectory
+from appliance.backup.settings import BackupSettings
+from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
+from appliance.backup.transfer import INDEX, IndexOwner
+from appliance.backup.upload import removal_order
+from appliance.kernel.clock import Clock, utc
+
+_VERIFICATION_BYTES_MAX = 1024 * 1024
+UNFINISHED = "an unfinished copy of a backup that is no longer here"
+
+
+def prune(
+    target: BackupTarget,
+    sets: SetDirectory,
+    settings: BackupSettings,
+    attempts: Attempts,
+    clock: Clock,
+) -> list[RetentionDecision]:
+    """Returns what was removed and why. Raises TargetRefused or TargetFailed."""
+    owner = _owner(sets)
+    if owner is None:
+        return []
+    listed = attempts.run(target.list)
+    names, local = names_in(listed), set(sets.names())
+    ours = [
+        seen
+        for name in names.present
+        if (seen := _read(target, name, owner, settings, attempts)) is not None
+    ]
+    decisions = [
+        each
+        for each in decide(ours, settings, clock.now_ms())
+        if not each.keep and each.name not in local
+    ]
+    for name in names.unfinished:
+        if name not in local and _index_owner(target, name, settings, attempts) == owner:
+            decisions.append(RetentionDecision(name, False, UNFINISHED))
+    for decision in decisions:
+        _remove(target, decision.name, listed, attempts)
+    return decisions
+
+
+def _owner(sets: SetDirectory) -> str | None:
+    """The workspace of the newest local set that can be read."""
+    try:
+        return sets.read(sets.newest()).db_id
+    except (SetNotFound, SetDamaged):
+        return None
+
+
+def _read(
+    target: BackupTarget, name: str, owner: str, settings: BackupSettings, attempts: Attempts
+) -> RetentionSet | None:
+    """A set at the target; None if it can't be read or is of another workspace.
+
+    Its verification is not sealed, so it decides only about removing.
+    """
+    try:
+        manifest = read_set(target, name, settings, attempts).manifest
+        cut = datetime.fromisoformat(utc(manifest.cut_at))
+    except (SetDamaged, VersionRefused, TargetObjectMissing, ValueError):
+        return None
+    except TargetFailed as error:
+        if type(error) is not TargetFailed:
+            raise
+        return None
+    if manifest.db_id != owner:
+        return None
+    file = f"{name}/{VERIFICATION}"
+    try:
+        text = attempts.run(partial(read_all, target, file, _VERIFICATION_BYTES_MAX))
+        result = msgspec.json.decode(text, type=Verification).result
+    except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
+        return RetentionSet(name, int(cut.timestamp() * 1000), manifest.reason)
+    return RetentionSet(name, int(cut.timestamp() * 1000), manifest.reason, result)
+
+
+def _index_owner(
+    target: BackupTarget, name: str, settings: BackupSettings, attempts: Attempts
+) -> str | None:
+    limit = settings.manifest_bytes_max
+    try:
+        text = attempts.run(partial(read_all, target, f"{name}/{INDEX}", limit))
+        return msgspec.json.decode(text, type=IndexOwner).db_id
+    except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _remove(target: BackupTarget, name: str, listed: dict[str, Stored], attempts: Attempts) -> None:
+    files = [file for file in listed if file.startswith(f"{name}/")]
+    for file in removal_order(name, files):
+        attempts.run(partial(target.remove, file))

@@ -1,0 +1,157 @@
+"""A target with `prune` loses what retention no longer keeps, and keeps everything else."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import pytest
+
+from appliance.backup import remote_prune, targets
+from appliance.backup.errors import TargetUnreachable
+from appliance.backup.manifest import Verification
+from appliance.backup.remote import names_in
+from appliance.backup.settings import TargetSettings
+from appliance.backup.target import BackupTarget, Stored
+from appliance.backup.targets import UploadOutcome
+from tests.support.backupsets import SetsFixture
+
+
+def copy(local: SetsFixture) -> list[UploadOutcome]:
+    return targets.upload(
+        local.access(), local.settings.targets[0], local.sets.names(), older_may_be_plain=True
+    )
+
+
+def at_target(local: SetsFixture) -> list[str]:
+    opened, _ = local.access().open(local.settings.targets[0])
+    return names_in(opened.list()).present
+
+
+def verified(local: SetsFixture, name: str, result: str) -> None:
+    checked = Verification(
+        result=result, checked_at="2026-02-04T00:00:00.000Z", seconds=1, app_version="0"
+    )
+    local.sets.record(name, checked)
+
+
+def forget(local: SetsFixture, *names: str) -> None:
+    """As the local prune does."""
+    with local.sets.only_writer():
+        for name in names:
+            local.sets.remove(name)
+
+
+@pytest.fixture
+def pruned(local: SetsFixture, target: TargetSettings) -> SetsFixture:
+    """A workspace that keeps two sets, here and at its target."""
+    pruning = msgspec.structs.replace(target, prune=True)
+    local.with_targets(pruning, keep_last=2, keep_daily=0)
+    return local
+
+
+def test_sets_that_retention_does_not_keep_are_removed_with_a_reason(pruned: SetsFixture) -> None:
+    names = [pruned.add(day=day) for day in range(4)]
+    copy(pruned)
+    assert at_target(pruned) == names  # all are local
+    forget(pruned, *names[:2])
+    removed = [each for each in copy(pruned) if each.result == "removed"]
+    assert [each.name for each in removed] == names[:2]
+    assert all("backup.keep_" in each.problem for each in removed)
+    assert at_target(pruned) == names[2:]
+    opened, _ = pruned.access().open(pruned.settings.targets[0])
+    assert not any(file.startswith(tuple(names[:2])) for file in opened.list())
+
+
+def test_nothing_is_removed_without_the_setting(local: SetsFixture) -> None:
+    local.with_targets(*local.settings.targets, keep_last=1, keep_daily=0)
+    names = [local.add(day=day) for day in range(3)]
+    copy(local)
+    forget(local, *names[:2])
+    copy(local)
+    assert at_target(local) == names
+
+
+def test_last_good_set_stays(pruned: SetsFixture) -> None:
+    names = [pruned.add(day=day) for day in range(4)]
+    verified(pruned, names[0], "good")
+    for name in names[1:]:
+        verified(pruned, name, "bad")
+    copy(pruned)
+    forget(pruned, *names[:2])
+    copy(pruned)
+    assert names[0] in at_target(pruned)
+
+
+def test_sets_of_another_workspace_stay(pruned: SetsFixture) -> None:
+    other = [pruned.add(day=day, db_id="db-2") for day in range(3)]
+    copy(pruned)
+    forget(pruned, *other)
+    ours = [pruned.add(day=day) for day in range(10, 13)]
+    copy(pruned)
+    forget(pruned, ours[0])
+    copy(pruned)
+    assert at_target(pruned) == [*other, *ours[1:]]
+
+
+def test_nothing_is_removed_when_a_set_could_not_be_copied(pruned: SetsFixture) -> None:
+    names = [pruned.add(day=day) for day in range(4)]
+    copy(pruned)
+    forget(pruned, names[0])
+    broken = pruned.add(day=5)
+    next(pruned.sets.path(broken).glob("hub*")).write_bytes(b"damaged")
+    copy(pruned)
+    assert names[0] in at_target(pruned)
+
+
+def test_unfinished_copy_of_a_removed_set_is_removed(pruned: SetsFixture) -> None:
+    names = [pruned.add(day=day) for day in range(2)]
+    copy(pruned)
+    opened, _ = pruned.access().open(pruned.settings.targets[0])
+    opened.remove(f"{names[0]}/manifest.json")
+    forget(pruned, names[0])
+    foreign = "20260101T000000Z-abcdef"
+    opened.write(f"{foreign}/upload.json", [b'{"db_id":"other"}'])
+    removed = [each for each in copy(pruned) if each.result == "removed"]
+    assert [(each.name, each.problem) for each in removed] == [(names[0], remote_prune.UNFINISHED)]
+    assert {file.partition("/")[0] for file in opened.list()} == {names[1], foreign}
+
+
+def test_interrupted_removal_leaves_no_set_that_counts(pruned: SetsFixture) -> None:
+    names = [pruned.add(day=day) for day in range(3)]
+    copy(pruned)
+    forget(pruned, names[0])
+    opened, attempts = pruned.access().open(pruned.settings.targets[0])
+    for allowed in range(20):
+        cutting = Cutting(opened, allowed)
+        try:
+            remote_prune.prune(
+                cutting, pruned.sets, pruned.settings, attempts, pruned.access().clock
+            )
+        except TargetUnreachable:
+            assert names[0] not in at_target(pruned) or allowed == 0
+        else:
+            break
+    assert not any(file.startswith(names[0]) for file in opened.list())
+    assert at_target(pruned) == names[1:]
+
+
+class Cutting:
+    """Removes as many files as allowed, then is unreachable."""
+
+    def __init__(self, real: BackupTarget, allowed: int) -> None:
+        self._real, self._allowed = real, allowed
+        self.name, self.whole_files = real.name, real.whole_files
+
+    def list(self, below: str = "") -> dict[str, Stored]:
+        return self._real.list(below)
+
+    def read(self, name: str) -> Iterator[bytes]:
+        return self._real.read(name)
+
+    def write(self, name: str, content: Iterable[bytes]) -> str:
+        return self._real.write(name, content)
+
+    def remove(self, name: str) -> None:
+        if self._allowed == 0:
+            raise TargetUnreachable("cut")
+        self._allowed -= 1
+        self._real.remove(name)
