@@ -271,3 +271,14 @@ def test_upload_stops_when_its_time_is_over(local: SetsFixture) -> None:
     local.add(FILES)
     local.with_targets(*local.settings.targets, upload_seconds_max=1e-9)
     assert "the next upload continues" in copy(local)[0].problem
+
+
+def test_part_that_is_lost_between_two_uploads_is_sent_again(local: SetsFixture) -> None:
+    name = local.add(FILES)
+    real, _ = local.access().open(local.settings.targets[0])
+    with pytest.raises(TargetUnreachable):
+        upload_through(local, Breaking(real, 4, False), name, attempts_max=1)
+    lost = next(each for each in real.list(name) if "hub" in each)
+    real.remove(lost)
+    assert copy(local)[0].result == "copied"
+    assert report(local).state == "ok"
