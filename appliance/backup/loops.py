@@ -26,6 +26,7 @@ from appliance.kernel.threads import in_thread
 
 CREATE = "agentlip backup create"
 SHOW = "agentlip backup show"
+GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
 TOO_SLOW = "raise backup.seconds_max or backup.upload_seconds_max in agentlip.toml"
 
 
@@ -112,6 +113,8 @@ class BackupScheduler(Loop):
                 return 0
             self._created_at = uptime
             self._due(now_ms)
+        elif self._of not in {facts.name for facts in self._catalogue.facts}:
+            self._left = ()  # it was removed meanwhile
         return int(is_due) + self._finish()
 
     def _due(self, now_ms: int) -> float | None:
@@ -240,10 +243,11 @@ class BackupScheduler(Loop):
         activity, settings = self._activity, self._settings
         activity.running, activity.started_ms = phase, self.clock.now_ms()
         activity.name = self._of or None
+        seconds_max = settings.upload_seconds_max if phase == "upload" else settings.seconds_max
         try:
             done = self._child.run(
                 ("backup", *arguments),
-                settings.upload_seconds_max if phase == "upload" else settings.seconds_max,
+                seconds_max + GRACE_SECONDS,
                 # A backup holds the stores for a moment, in which it must not wait for the CPU.
                 niceness=0 if phase == "create" else settings.niceness,
                 too_slow_hint=TOO_SLOW,

@@ -153,6 +153,17 @@ def test_verification_without_a_result_is_tried_again_before_anything_is_pruned(
     assert scheduler.after(120) == ["verify", "prune", "upload"]
 
 
+def test_backup_that_was_removed_is_not_verified_again(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    scheduler.clock.pass_seconds(DAY)
+    scheduler.command_line.result = None
+    assert scheduler.after(0) == ["create", "verify"]
+    scheduler.sets.remove(scheduler.sets.newest())
+    make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    assert scheduler.after(DAY / 2) == []
+
+
 def test_upload_is_tried_again_alone(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
     scheduler.command_line.faults["upload"] = ["BACKUP_TARGET_FAILED"]
