@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.backup.cli_opened import progress
 from appliance.cli_support import Session, common, note
 from appliance.kernel.errors import Invalid
 
@@ -94,7 +95,8 @@ def _restore_channel(
 def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) -> None:
     from appliance.backup import restore as verbs
 
-    planned = verbs.plan(request.job, identities, request.clock)
+    tell = progress(session, request.clock)
+    planned = verbs.plan(request.job, identities, request.clock, tell)
     session.answer(planned, "\n".join(_plan_lines(planned)))
     if not asked:
         raise Invalid(
@@ -106,7 +108,8 @@ def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) 
 def _restore(session: Session, request: Any, identities: Any) -> None:
     from appliance.backup import restore as verbs
 
-    done = verbs.apply(request.job, request.sets, identities, request.clock)
+    tell = progress(session, request.clock)
+    done = verbs.apply(request.job, request.sets, identities, request.clock, tell=tell)
     lines = [*_notice_lines(done.plan), *_result_lines(done)]
     session.answer(done, "\n".join(lines))
     if not session.machine and done.plan.new_directory:

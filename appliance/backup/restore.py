@@ -7,8 +7,8 @@ completes the restore (`kernel/swap.py`).
 
 import sqlite3
 import tempfile
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.unpack import TellFile
 from appliance.kernel import schema, swap
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import STORES, DataDir, WriterLock
+from appliance.kernel.datadir import STORES, DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
 from appliance.kernel.swap import SwapJournal, SwappedFile
@@ -115,7 +115,7 @@ def apply(
     _make_target(job)
     job = msgspec.structs.replace(job, mode="rw")
     others = nullcontext() if job.new else sets.only_writer()
-    with WriterLock(job.target, random_id(), clock), others:
+    with _stopped(job.target, clock), others:
         swap.settle(job.target)
         restore_job.check(job)
         selection = restore_job.select(job)
@@ -141,6 +141,20 @@ def apply(
         _count(job, prepared, safety)
         swap.finish(job.target, reached)
     return _result(job, planned, prepared, safety, kept_as)
+
+
+@contextmanager
+def _stopped(target: DataDir, clock: Clock) -> Iterator[None]:
+    """Holds the writer lock. Raises HubRunning, with the command that stops the appliance."""
+    lock = WriterLock(target, random_id(), clock)
+    try:
+        lock.acquire()
+    except HubRunning as error:
+        raise HubRunning(error.message, details=error.details, hint="agentlipd down") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class _PlanLock:
