@@ -3,8 +3,10 @@
 It keeps its ports and its data when it is killed and started again.
 """
 
+import ctypes
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +26,7 @@ ACCESS = "PLANTEDACCESSKEY0000"
 SECRET = "planted-secret-key-that-nobody-may-see"
 BUCKET = "backups"
 START_SECONDS_MAX = 120.0
+_PR_SET_PDEATHSIG = 1
 _PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
 
 
@@ -66,6 +69,7 @@ class S3Server:
                  "-s3.port.lance=0", f"-s3.localSocket={self.folder / 's3.sock'}",
                  f"-filer.localSocket={self.folder / 'filer.sock'}", *flags],
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=_end_with_parent,
             )  # fmt: skip
         until(self._accepts, START_SECONDS_MAX, "the S3 server accepts files", 0.2)
 
@@ -134,6 +138,11 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
         yield server
     finally:
         server.kill()
+
+
+def _end_with_parent() -> None:
+    """A test run that is killed leaves no server."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:
