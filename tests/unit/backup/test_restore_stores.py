@@ -13,8 +13,9 @@ from appliance.backup.create import create_set
 from appliance.backup.errors import KeyRefused, RestoreRefused
 from appliance.backup.keys import Identities
 from appliance.backup.sets import SetDirectory
+from appliance.kernel import epochs
 from appliance.kernel.datadir import DataDir
-from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, rows_of
+from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, epoch_of, rows_of
 
 pytestmark = pytest.mark.slow
 NONCE = "INSERT INTO used_nonce VALUES (9999999999999, x'{:032x}', 'anna')"
@@ -199,3 +200,25 @@ def test_many_envelopes_are_compared_in_one_pass(workspace: BackedUp) -> None:
     done = workspace.restore(made)
     assert noticed(done, "lost", "courier") == {"envelope": 5}
     assert noticed(done, "sent-again", "courier") == {"envelope": 10}
+
+
+def test_tokens_alone_begin_an_epoch_and_leave_the_log_as_it_is(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.add(2)
+    before = content_of(workspace.datadir)
+    done = workspace.restore(made, stores=("auth",))
+    after = content_of(workspace.datadir)
+    assert {name for name in before if before[name] != after[name]} == {"auth"}
+    assert epoch_of(workspace.datadir) == done.plan.epoch
+    assert epochs.read(workspace.datadir)[-1].first_event_id == 8
+    workspace.restore(made)
+    assert epochs.read(workspace.datadir)[-1].first_event_id == 8 + 2**32
+
+
+def test_hub_alone_is_refused_if_the_store_of_the_epoch_is_damaged(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    workspace.datadir.database("auth").write_bytes(b"no database")
+    with pytest.raises(RestoreRefused, match="auth"):
+        workspace.restore(made, stores=("hub",))
+    workspace.restore(made, stores=("hub", "auth"))
+    assert workspace.rows("SELECT count(*) FROM messages") == [(5,)]
