@@ -37,9 +37,11 @@ def verify(
     Exit code 0: all are good. 17: one is bad. 26: a check could not be finished.
     """
     from appliance.backup import keys
+    from appliance.backup.scratch_server import check_installed
     from appliance.backup.verify import Verifier
     from doctor.copied_log import problems
 
+    check_installed()
     work = opened(session)
     chosen = _chosen(work, names or [], latest, everything)
     identities = keys.load(work.settings, identity)

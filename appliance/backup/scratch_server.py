@@ -10,11 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from appliance.backup.deadline import Deadline, Undecided
+from appliance.backup.errors import BackupLibraryMissing
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.sdk.discovery import Endpoint, ask_health, connect
@@ -26,11 +28,23 @@ POLL_SECONDS = 0.05
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 _LOG_BYTES_MAX = 64 * 1024
 _PR_SET_PDEATHSIG = 1
+_SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee")
+_NOT_OF_THE_COPY = ("STORAGE_FULL", "DATA_DIR_NOT_WRITABLE", "PORT_TAKEN")
+"""Codes of errors that say nothing about the files that were restored."""
 _libc = ctypes.CDLL(None)
 
 
 class ServerFailed(Exception):
     """The server doesn't start on the copy or doesn't serve it; the text says how."""
+
+
+def check_installed() -> None:
+    """Raises BackupLibraryMissing where only the light part of Agentlip is installed."""
+    missing = [name for name in _SERVER_MODULES if find_spec(name) is None]
+    if missing:
+        raise BackupLibraryMissing(
+            f"a backup is verified by a server, which is not installed: {', '.join(missing)}"
+        )
 
 
 class ScratchServer:
@@ -135,7 +149,10 @@ class ScratchServer:
             return
         if code < 0:
             raise Undecided(f"the server was ended by {signal.Signals(-code).name}")
-        raise ServerFailed(f"the server does not run on the copy: {_reason(self._log)}")
+        lines = last_lines(self._log)
+        if any(f'"code":"{code}"' in line for code in _NOT_OF_THE_COPY for line in lines):
+            raise Undecided(f"the server can't run here: {reason(lines)}")
+        raise ServerFailed(f"the server does not run on the copy: {reason(lines)}")
 
     def _end(self) -> None:
         if self._connection is not None:
@@ -166,8 +183,11 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _reason(log: Path) -> str:
+def last_lines(log: Path) -> list[str]:
+    return log.read_bytes()[-_LOG_BYTES_MAX:].decode("utf-8", "replace").splitlines()
+
+
+def reason(lines: list[str]) -> str:
     """The error that the server printed last."""
-    lines = log.read_bytes()[-_LOG_BYTES_MAX:].decode("utf-8", "replace").splitlines()
     errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     return (errors or lines or ["it printed no error"])[-1]
