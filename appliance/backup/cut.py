@@ -16,6 +16,7 @@ from appliance.kernel import manifest as workspace_manifest
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, sqlite_name
 
 # A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
@@ -82,12 +83,17 @@ def common_cut(
 
 
 def present_stores(datadir: DataDir) -> tuple[str, ...]:
-    """The stores that this workspace has, in the order of the locks. Raises StoreNotCopied."""
+    """The stores that this workspace has, in the order of the locks. Raises StoreNotCopied.
+
+    The first is the one with the most writes: waiting for its lock stops nobody, and the others
+    are mostly free at once.
+    """
     for lost in workspace_manifest.lost_stores(datadir):
         raise StoreNotCopied(
             lost.message, details=lost.details, hint=f"agentlip doctor; {lost.hint}"
         )
-    names = tuple(store for store in STORES if datadir.database(store).exists())
+    order = sorted(STORES, key=lambda store: not declaration_of(store).numbers_events)
+    names = tuple(store for store in order if datadir.database(store).exists())
     if not names:
         raise StoreNotCopied("the workspace has no stores", hint="agentlip init; agentlip doctor")
     for store in names:

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from appliance.backup.errors import (
     RecipientRefused,
     StoreNotCopied,
 )
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import STORES, DataDir
 from tests.support.clock import FakeClock
 from tests.support.sets import Backups
@@ -141,6 +143,36 @@ def test_store_that_stays_locked_is_named_and_no_other_stays_locked(filled: Fill
         assert backups.remains == []
         assert backups.sets.names() == []
     assert backups.create().name
+
+
+class ProbingClock(SystemClock):
+    """Tries to write to the other stores whenever it is read."""
+
+    def __init__(self, datadir: DataDir, stores: Sequence[str]) -> None:
+        self._datadir = datadir
+        self._stores = stores
+        self.writable: list[bool] = []
+
+    def monotonic(self) -> float:
+        for store in self._stores:
+            with closing(sqlite3.connect(self._datadir.database(store), timeout=0)) as other:
+                try:
+                    other.execute("BEGIN IMMEDIATE")
+                    self.writable.append(True)
+                except sqlite3.OperationalError:
+                    self.writable.append(False)
+        return super().monotonic()
+
+
+def test_waiting_for_the_hub_stops_no_other_store(filled: Filled) -> None:
+    backups = Backups(filled.path, pause_seconds_max=0.1)
+    clock = ProbingClock(filled.datadir, [store for store in STORES if store != "hub"])
+    with closing(filled.connect()) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CutNotPossible, match="hub"):
+            backups.create(clock)
+    assert len(clock.writable) > 5
+    assert all(clock.writable)
 
 
 @pytest.mark.parametrize("damage", ["missing", "suspect", "no database", "torn"])
