@@ -42,7 +42,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--directory", type=Path, help="where to make workspaces (default: the temporary folder)"
     )
     parser.add_argument(
-        "--messages", type=int, help="messages of the long past in P6, P7, P9, D1 to D4, B1, B2"
+        "--messages", type=int, help="messages of the long past in P6, P7, P9, D1 to D4, K1, K2"
     )
     parser.add_argument("--out", type=Path, help="write the JSON there too")
     flags = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""B1 and B2: a backup of a workspace with a long past, and sends beside backups."""
+"""K1 and K2: a backup of a workspace with a long past, and sends beside backups."""
 
 import json
 import shutil
@@ -61,9 +61,9 @@ class BackupBench:
                 backups.sets.remove(name)
 
 
-def b1(bench: BackupBench) -> Row:
+def k1(bench: BackupBench) -> Row:
     """Backups of the stopped workspace, and unpacking them with all checks of hashes."""
-    row = Row("B1", f"backup and unpacking, {bench.sizes.history:,} messages")
+    row = Row("K1", f"backup and unpacking, {bench.sizes.history:,} messages")
     created, unpacked = [], []
     for _ in range(bench.sizes.repeats):
         answer = bench.create()
@@ -86,12 +86,12 @@ def b1(bench: BackupBench) -> Row:
     return row
 
 
-def b2(bench: BackupBench) -> Row:
+def k2(bench: BackupBench) -> Row:
     """Sends one by one, without and beside backups one after another, by turns.
 
     The backups are those of the schedule, which run with `backup.niceness`.
     """
-    row = Row("B2", f"sends beside scheduled backups, {bench.sizes.history:,} messages")
+    row = Row("K2", f"sends beside scheduled backups, {bench.sizes.history:,} messages")
     seconds: dict[str, list[float]] = {"alone": [], "beside": []}
     backups: list[dict[str, Any]] = []
     with Served(bench.workspace) as served:
@@ -161,7 +161,7 @@ def _loop(bench: BackupBench, wanted: bool) -> Iterator[list[dict[str, Any]]]:
         raise failures[0]
 
 
-ROWS: dict[str, Callable[[BackupBench], Row]] = {"B1": b1, "B2": b2}
+ROWS: dict[str, Callable[[BackupBench], Row]] = {"K1": k1, "K2": k2}
 
 
 def run(
