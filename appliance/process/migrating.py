@@ -39,10 +39,10 @@ def announced(datadir: DataDir, phase: str) -> Iterator[None]:
 def phase_of(datadir: DataDir, pid: int) -> str:
     """What the process recorded last; "" if it is not migrating."""
     try:
-        said = msgspec.json.decode(read_small(_path(datadir)) or b"", type=MigrationPhase)
+        noted = msgspec.json.decode(read_small(_path(datadir)) or b"", type=MigrationPhase)
     except msgspec.DecodeError:
         return ""
-    return said.phase if said.pid == pid else ""
+    return noted.phase if noted.pid == pid else ""
 
 
 def _path(datadir: DataDir) -> Path:
