@@ -26,6 +26,7 @@ from appliance.kernel.threads import in_thread
 
 CREATE = "agentlip backup create"
 SHOW = "agentlip backup show"
+WAITED_SECONDS = 30.0  # how long data of an earlier process counts as present already
 GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
 TOO_SLOW = "raise backup.seconds_max or backup.upload_seconds_max in agentlip.toml"
 
@@ -128,8 +129,8 @@ class BackupScheduler(Loop):
         if newest is None and self._data_since is None:
             is_first = self._left is None
             if in_thread(self._first_data.check):
-                # Data of an earlier process has waited long enough, however short its life was.
-                self._data_since = uptime - (self._settings.first_seconds if is_first else 0.0)
+                # Else a process that is started again and again would never make a backup.
+                self._data_since = uptime - (WAITED_SECONDS if is_first else 0.0)
         return ScheduleFacts(
             set_age=None if newest is None else (now_ms - newest.cut_ms) / 1000,
             data_age=None if self._data_since is None else uptime - self._data_since,

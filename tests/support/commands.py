@@ -9,7 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60
-BACKUPS = "AGENTLIP_BACKUP__ENABLED"
+FIRST_BACKUP = "AGENTLIP_BACKUP__FIRST_SECONDS"
 
 
 class CommandOutput:
@@ -46,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
         path.insert(0, str(ROOT / "tests" / "support" / "without_fts5"))
     kept["AGENTLIP_CEILING_DIRECTORIES"] = str(ROOT)
     # Any free port: 7464, the default, may be the user's own.
-    ours = {"AGENTLIP_HTTP__PORT": "0", BACKUPS: "false"}
+    ours = {"AGENTLIP_HTTP__PORT": "0", FIRST_BACKUP: "1000000"}
     return {**kept, "PYTHONPATH": os.pathsep.join(path), **ours, **more}
 
 
@@ -70,8 +70,7 @@ def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -
 
 
 def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:
-    """A command, which starts nothing: it has the settings of users."""
-    return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **{BACKUPS: "true", **env})
+    return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **env)
 
 
 def agentlipd(*arguments: Any, cwd: Path, **env: str) -> CommandOutput:

@@ -9,14 +9,15 @@ import pytest
 from appliance.backup.first_data import FirstData
 from appliance.kernel.datadir import STORES
 from tests.doctor import used
-from tests.support.commands import BACKUPS, agentlip
+from tests.support.commands import FIRST_BACKUP, agentlip
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 150  # a verification yields the CPU to other work of the machine
-ON = {BACKUPS: "true", "AGENTLIP_BACKUP__FIRST_SECONDS": "0.5"}
+ON = {FIRST_BACKUP: "0.5"}
+OFF = {"AGENTLIP_BACKUP__ENABLED": "false"}
 
 
 def backups(hub: ServedHub):
@@ -94,7 +95,7 @@ def used_workspace(tmp_path_factory):
 
 
 def test_administrators_start_backups_and_verifications(tmp_path):
-    with serve(tmp_path) as hub:
+    with serve(tmp_path, **OFF) as hub:
         assert "no backups are made on a schedule" in hub.log_text
         assert state(hub)["enabled"] is False
         hub.channel("general")
@@ -109,7 +110,11 @@ def test_administrators_start_backups_and_verifications(tmp_path):
         path = f"/api/v1/backups/{backup['name']}"
         assert hub.http.post(f"{path}/verify").status == 202
         before = backup["verification"]["checked_at"]
-        until(lambda: backups(hub)[0]["verification"]["checked_at"] > before, SECONDS_MAX, "verified again")
+        until(
+            lambda: backups(hub)[0]["verification"]["checked_at"] > before,
+            SECONDS_MAX,
+            "verified again",
+        )
         for absent in ("20200101T000000Z-000000", "x"):
             assert hub.http.get(f"/api/v1/backups/{absent}").status == 404
             assert hub.http.post(f"/api/v1/backups/{absent}/verify").status == 404
@@ -144,7 +149,7 @@ def test_schedule_is_shown_while_the_appliance_is_stopped(tmp_path):
     assert "every day, verified" in text
     assert "7 last" in text
     assert "agentlip.toml" in text
-    off = agentlip("backup", "schedule", cwd=tmp_path, **{BACKUPS: "false"}).out
+    off = agentlip("backup", "schedule", cwd=tmp_path, **OFF).out
     assert "off (backup.enabled = false)" in off
 
 
