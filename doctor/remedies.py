@@ -104,11 +104,12 @@ def _is_good(connection: sqlite3.Connection, store: str, expected: str) -> bool:
 
 def _backup_commands(datadir: DataDir, store: str, backup: str) -> str:
     workspace = shlex.quote(str(datadir.workspace))
-    return (
-        f"agentlipd down --workspace {workspace}"
-        f" && agentlip backup restore {backup} --store {store} --yes --workspace {workspace}"
-        f" && agentlipd up --workspace {workspace}"
+    commands = (
+        f"agentlipd down --workspace {workspace}",
+        f"agentlip backup restore {backup} --store {store} --yes --workspace {workspace}",
+        f"agentlipd up --workspace {workspace}",
     )
+    return " && ".join(commands)
 
 
 def _restore_commands(datadir: DataDir, store: str, snapshot: Path) -> str:

@@ -29,14 +29,14 @@ def known() -> dict[str, set[str]]:
 
 def expressions() -> list[tuple[str, str]]:
     """(where, expression) of every alert and every panel."""
-    found = []
+    rows = []
     for file in RULES:
         for group in yaml.safe_load(file.read_text())["groups"]:
-            found += [(rule["alert"], rule["expr"]) for rule in group["rules"]]
+            rows += [(rule["alert"], rule["expr"]) for rule in group["rules"]]
     for file in DASHBOARDS:
         for panel in json.loads(file.read_text())["panels"]:
-            found += [(panel["title"], target["expr"]) for target in panel["targets"]]
-    return found
+            rows += [(panel["title"], target["expr"]) for target in panel["targets"]]
+    return rows
 
 
 @pytest.mark.parametrize(("where", "expression"), expressions())
@@ -59,5 +59,5 @@ def test_alerts_name_what_to_do():
                 assert rule["annotations"]["summary"]
                 commands = COMMAND.findall(rule["annotations"]["action"])
                 assert commands, rule["alert"]
-                assert [found for found in (problem(*each) for each in commands) if found] == []
+                assert [each for each in commands if problem(*each)] == []
     assert len(set(names)) == len(names) > 0
