@@ -41,13 +41,14 @@ def _read(database: Path, store: str, running: bool, read: Callable[[sqlite3.Con
 
 def _rows(connection: sqlite3.Connection) -> int:
     return sum(
-        connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
-        for name in _tables(connection)
+        connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
+        for table in _tables(connection)
     )
 
 
 def _tables(connection: sqlite3.Connection) -> Iterator[str]:
-    """Tables with rows of their own: without full-text indexes and the tables of those."""
+    """Names, escaped for SQL, of tables with rows of their own: without full-text indexes and the
+    tables of those."""
     rows = connection.execute(
         "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%'"
         " ESCAPE '!' LIMIT 10000"
@@ -55,4 +56,4 @@ def _tables(connection: sqlite3.Connection) -> Iterator[str]:
     virtual = [name for name, sql in rows if sql.upper().startswith("CREATE VIRTUAL")]
     for name, _ in rows:
         if name not in virtual and not any(name.startswith(f"{each}_") for each in virtual):
-            yield name
+            yield name.replace('"', '""')

@@ -96,9 +96,9 @@ def upgrade(
             hint="agentlip upgrade --check",
         )
     datadir = find_workspace(session.workspace)
-    found = checking.report(datadir, read_sections(datadir, config))
-    session.answer(msgspec.to_builtins(found), "\n".join(_report_lines(found)))
-    raise typer.Exit(checking.EXIT_CODES[found.result])
+    report = checking.report(datadir, read_sections(datadir, config))
+    session.answer(msgspec.to_builtins(report), "\n".join(_report_lines(report)))
+    raise typer.Exit(checking.EXIT_CODES[report.result])
 
 
 def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None:
@@ -153,27 +153,27 @@ def _store_line(store: StorePlan) -> str:
             return f"{store.store}: {store.status.replace('_', ' ')}: {store.problem}{hint}"
 
 
-def _report_lines(found: checking.UpgradeReport) -> list[str]:
+def _report_lines(report: checking.UpgradeReport) -> list[str]:
     sentence = {
         "nothing": "the data has the schema of this version",
-        "possible": f"this version can open the data, after {_steps(found.plan.steps)}",
+        "possible": f"this version can open the data, after {_steps(report.plan.steps)}",
         "too_new": "the data is newer than this version",
         "stopped": "another version must open the data first",
         "not_possible": "this version can't open the data now",
-    }[found.result]
-    lines = [f"agentlip {found.version}: {sentence}"]
-    if found.running:
-        version = found.running_version or "an unknown version"
-        again = "" if version == found.version else "; after the upgrade: agentlip restart"
+    }[report.result]
+    lines = [f"agentlip {report.version}: {sentence}"]
+    if report.running:
+        version = report.running_version or "an unknown version"
+        again = "" if version == report.version else "; after the upgrade: agentlipd restart"
         lines.append(f"Running: {version}{again}")
-    lines += [_store_line(each) for each in found.plan.stores if each.steps or each.problem]
-    if found.last_backup is None:
+    lines += [_store_line(each) for each in report.plan.stores if each.steps or each.problem]
+    if report.last_backup is None:
         lines.append("Last backup: none (hint: agentlip backup create)")
     else:
-        last = found.last_backup
+        last = report.last_backup
         lines.append(f"Last backup: {last.name}, verified: {last.verification}")
-    lines += [f"Problem: {problem}" for problem in found.problems]
-    return lines + [f"Hint: {hint}" for hint in found.hints]
+    lines += [f"Problem: {problem}" for problem in report.problems]
+    return lines + [f"Hint: {hint}" for hint in report.hints]
 
 
 def _steps(count: int) -> str:
