@@ -65,9 +65,10 @@ def create(
             # Only then: before, it keeps the stores from writing.
             after_cut=partial(os.nice, work.settings.niceness) if scheduled else None,
         )
+    count = messages(manifest)
     session.answer(
         summary(manifest),
-        f"{manifest.name}: {messages(manifest):,} messages,"
+        f"{manifest.name}: {count:,} {'message' if count == 1 else 'messages'},"
         f" {size(manifest.stored_bytes)} in {manifest.seconds:.1f} s;"
         f" writers paused for {manifest.pause_ms:.1f} ms",
     )
