@@ -83,7 +83,7 @@ def _lines(answer: dict[str, Any], settings: BackupSettings) -> list[str]:
         ("last", last or "none yet"),
         ("next", _next(answer)),
         ("keeps", kept or "everything"),
-        ("directory", f"{answer['directory']} ({answer['backups']} backups)"),
+        ("directory", f"{answer['directory']} (backups: {answer['backups']})"),
         ("encrypted", "yes" if answer["encrypted"] else "no (backup.recipients is empty)"),
         ("targets", targets or "none (backup.targets is empty)"),
         *(

@@ -56,6 +56,13 @@ def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:
     return tuple((each.first_event_id, each.epoch) for each in listed)
 
 
+def ids_between(after: int, until: int, firsts: Iterable[tuple[int, str]]) -> int:
+    """How many event ids lie in (after, until], without the jumps at which epochs begin. `firsts`
+    as from `first_ids`."""
+    jumps = sum(1 for first, _ in firsts if first > JUMP and after < first - 1 <= until)
+    return max(0, until - after - jumps * JUMP)
+
+
 def decode(text: bytes) -> tuple[Epoch, ...]:
     try:
         return msgspec.json.decode(text, type=EpochList).epochs

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
+from appliance.cli import main
 from appliance.kernel.clock import SystemClock
 from tests.doctor.legal import Legal, Setup, serving, talk
 from tests.support.backupcommands import make_set, verified
@@ -91,6 +92,24 @@ def backed_up(setup: Setup) -> Legal:
     yield setup.workspace
 
 
+def restored_and_used(setup: Setup) -> Legal:
+    """A real backup, put back after more was written: event ids have a gap, the epoch is new."""
+    setup.used()
+    workspace = ["--workspace", str(setup.workspace)]
+    agentlip("backup", "create", *workspace)
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        assert hub.stop() == 0
+    agentlip("backup", "restore", "--latest", "--yes", *workspace)
+    with serving(setup.workspace) as hub:
+        talk(hub)
+        yield setup.workspace
+
+
+def agentlip(*arguments: str) -> None:
+    assert main([*arguments, "--json"]) == 0
+
+
 def backups_are_kept_elsewhere(setup: Setup) -> Legal:
     used = setup.used()
     with used.data.settings_file.open("a") as file:
@@ -106,5 +125,5 @@ SURROUNDINGS = (
     token_in_the_environment,
     token_of_another_appliance_in_the_environment, token_in_a_file_of_the_environment,
     token_in_a_file_that_is_gone,
-    backed_up, backups_are_kept_elsewhere,
+    backed_up, restored_and_used, backups_are_kept_elsewhere,
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """PluginRunner: runs one plugin over the event log, from its stored cursor."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from appliance.hub.plugins.queries import CursorRow
 from appliance.hub.plugins.worker import PluginFailure
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
+from appliance.kernel.epochs import ids_between
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
@@ -31,8 +32,18 @@ class PluginRunner(Loop):
 
     name = "hub_plugin_runner"
 
-    def __init__(self, plugin: Plugin, store: Store, feed: Feed, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        plugin: Plugin,
+        store: Store,
+        feed: Feed,
+        clock: Clock,
+        log: Log,
+        epochs: Iterable[tuple[int, str]] = (),
+    ) -> None:
+        """`epochs`: the first event ids of all epochs, see `ProcessIdentity`."""
         super().__init__(clock, log)
+        self._epochs = tuple(epochs)
         self.plugin = plugin
         self.shortest_seconds = plugin.settings.poll_seconds
         self._subscription: FeedSubscription | None = None
@@ -54,7 +65,9 @@ class PluginRunner(Loop):
 
     @property
     def lag(self) -> int:
-        return 0 if self._pending is None else max(0, self._feed.head - self._pending.cursor)
+        if self._pending is None:
+            return 0
+        return ids_between(self._pending.cursor, self._feed.head, self._epochs)
 
     def start(self) -> None:
         """Called before anything is served, so that a new plugin sees every message from now on."""

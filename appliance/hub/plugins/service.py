@@ -13,6 +13,7 @@ from appliance.hub.plugins.worker import PluginFailure
 from appliance.hub.service import Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
+from appliance.kernel.epochs import ids_between
 
 
 class PluginProgress(Protocol):
@@ -52,7 +53,7 @@ class Plugins:
             self._describe(runner, stored.get(runner.plugin.name)) for runner in self._runners
         ]
         return wire.PluginList(
-            plugins + [_off(own, stored.get(own.name), head) for own in self._off]
+            plugins + [self._describe_off(own, stored.get(own.name), head) for own in self._off]
         )
 
     def re_enrich(self, command: wire.ReEnrich) -> wire.ReEnrichTaken:
@@ -150,15 +151,17 @@ class Plugins:
             isolation=None if worker is None else worker.isolation,
         )
 
-
-def _off(own: PluginSettings, stored: CursorRow | None, head: int) -> wire.PluginStatus:
-    cursor = head if stored is None else stored.cursor
-    return wire.PluginStatus(
-        name=own.name, type=own.type, source=_source(own), digest="", version="", state="off",
-        reason="switched off in the settings", required=own.required, breaker="closed",
-        pause_seconds=0.0, cursor=cursor, lag=max(0, head - cursor), pending=0,
-        redo=_redo(stored), done=0, failed=0, isolation=None,
-    )  # fmt: skip
+    def _describe_off(
+        self, own: PluginSettings, stored: CursorRow | None, head: int
+    ) -> wire.PluginStatus:
+        cursor = head if stored is None else stored.cursor
+        return wire.PluginStatus(
+            name=own.name, type=own.type, source=_source(own), digest="", version="", state="off",
+            reason="switched off in the settings", required=own.required, breaker="closed",
+            pause_seconds=0.0, cursor=cursor,
+            lag=ids_between(cursor, head, self._hub.identity.epochs),
+            pending=0, redo=_redo(stored), done=0, failed=0, isolation=None,
+        )  # fmt: skip
 
 
 def _redo(stored: CursorRow | None) -> int:

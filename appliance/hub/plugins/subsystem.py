@@ -40,7 +40,10 @@ class PluginsSubsystem(Subsystem):
         on = [own for own in settings.all if own.enabled and settings.enabled]
         off = [own for own in settings.all if not (own.enabled and settings.enabled)]
         plugins = [Plugin(own, settings, workspace, data_dir, clock, log) for own in on]
-        self.runners = [PluginRunner(plugin, hub.store, hub.feed, clock, log) for plugin in plugins]
+        self.runners = [
+            PluginRunner(plugin, hub.store, hub.feed, clock, log, hub.identity.epochs)
+            for plugin in plugins
+        ]
         self.loops: list[Loop] = list(self.runners)
         self.plugins = Plugins(hub, self.runners, off, clock)
         self._prove()
