@@ -19,5 +19,5 @@ FIRSTS = ((1, "first"), (10 + JUMP + 1, "second"), (20 + 2 * JUMP + 1, "third"))
         (8, 20 + 2 * JUMP + 1, FIRSTS, 13),
     ],
 )
-def test_jumps_of_restores_are_no_events(after, until, firsts, expected):
+def test_jumps_of_restores_are_left_out(after, until, firsts, expected):
     assert ids_between(after, until, firsts) == expected
