@@ -17,13 +17,14 @@ from appliance.backup.manifest import Kind, Reason, SetFile, SetManifest, StoreF
 from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
+from appliance.backup.store_copy import CopiedStore
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import BESIDE, DIRECTORY, DataDir
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import free_bytes
 
 TellFile = Callable[[str, int, int], None]
-_SCRATCH = "scratch.sqlite3"
+_SCRATCH = "scratch."
 
 
 def create_set(
@@ -96,10 +97,10 @@ class _Work:
         ) as cut:
             if after_cut is not None:
                 after_cut()
-            for pinned in cut.stores:
-                self._add_store(pinned)
-                # From here on the write-ahead log of this store can be checkpointed again.
-                pinned.connection.close()
+            # Until a store is copied, its write-ahead log grows, and commits take longer.
+            copies = [self._copied(pinned) for pinned in cut.stores]
+        for pinned, copied in zip(cut.stores, copies, strict=True):
+            self._add_store(pinned, copied)
         self._add_small(cut.meanwhile)
         if exports is not None:
             self._add_exports(small_files.exported(self._datadir, exports))
@@ -121,10 +122,15 @@ class _Work:
             files=tuple(self._files),
         )
 
-    def _add_store(self, pinned: PinnedStore) -> None:
+    def _copied(self, pinned: PinnedStore) -> CopiedStore:
         file = pinned.path.name
-        scratch = self._folder / _SCRATCH
-        copied = store_copy.copy(pinned, scratch, self._progress(file))
+        copied = store_copy.copy(pinned, self._folder / (_SCRATCH + file), self._progress(file))
+        pinned.connection.close()
+        return copied
+
+    def _add_store(self, pinned: PinnedStore, copied: CopiedStore) -> None:
+        file = pinned.path.name
+        copied.check()
         facts = copied.facts(pinned.pause_ms)
         self._stores[pinned.store] = facts
         declaration = declaration_of(pinned.store)
@@ -132,10 +138,10 @@ class _Work:
             self._db_id, self._principals = facts.store_id, copied.principals()
         if declaration.keeps_record:
             self._epoch = copied.meta("epoch")
-        with writing(), scratch.open("rb", buffering=0) as source:
+        with writing(), copied.path.open("rb", buffering=0) as source:
             mode = pinned.path.stat().st_mode & 0o777
             self._encode(file, f"{DIRECTORY}/{file}", "store", mode, source)
-            scratch.unlink()
+            copied.path.unlink()
 
     def _add_small(self, files: Iterable[SmallFile]) -> None:
         for file in files:

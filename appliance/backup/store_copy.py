@@ -1,4 +1,4 @@
-"""Copies a pinned store to a file of its own, checks the copy, and counts what it contains."""
+"""Copies a pinned store to a file of its own, and checks and counts what the copy contains."""
 
 import os
 import sqlite3
@@ -26,6 +26,16 @@ class CopiedStore:
     def __init__(self, store: str, path: Path) -> None:
         self.store = store
         self.path = path
+
+    def check(self) -> None:
+        """Raises StoreNotCopied if the copy, and so the store, is damaged."""
+        try:
+            with closing(_open(self.path)) as connection:
+                result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise not_copied(self.store, f"its copy can't be read: {error}") from error
+        if result != "ok":
+            raise not_copied(self.store, f"its copy is damaged: {result}")
 
     def facts(self, pause_ms: float) -> StoreFacts:
         """Store id, schema and number of rows, all from the copy."""
@@ -85,11 +95,8 @@ def copy(
             pinned.connection.backup(connection, pages=PAGES_AT_ONCE, progress=progress)
             # The copy of a store with a write-ahead log would need a log beside it too.
             connection.execute("PRAGMA journal_mode = DELETE")
-            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         raise _translated(pinned, error) from error
-    if result != "ok":
-        raise not_copied(pinned.store, f"its copy is damaged: {result}")
     return CopiedStore(pinned.store, target)
 
 
