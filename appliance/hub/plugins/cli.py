@@ -1,5 +1,6 @@
 """`agentlip plugin`, `re-enrich`, `re-extract`: status of plugins, and reprocessing."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -7,6 +8,7 @@ import typer
 
 from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import hub_client, segment
+from appliance.hub.plugins.change_file import ChangeFile
 from appliance.hub.plugins.wire import Isolation, gaps
 
 app = plain_app("Plugins: their state and results. They are configured in agentlip.toml.")
@@ -14,6 +16,8 @@ re_enrich_app = plain_app()
 re_extract_app = plain_app()
 
 PATH = "/api/v1/plugins"
+PROGRESS_ROWS = 10_000  # between two lines of progress
+REFUSED_LISTED_MAX = 100
 
 PluginFlag = Annotated[
     list[str] | None, typer.Option("--plugin", help="Only this plugin; may be repeated.")
@@ -43,6 +47,44 @@ def list_plugins(session: Session) -> None:
     session.table(
         table_rows, columns, empty="no plugins; add some to agentlip.toml: docs/how-to/plugins.md"
     )
+
+
+@app.command("apply")
+@common
+def apply_changes(
+    session: Session,
+    file: Annotated[Path, typer.Argument(help="File of the job reenrich: NAME.jsonl.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the changes.")] = False,
+) -> None:
+    """Store the results of a linkifier over the whole history.
+
+    Results for messages that changed meanwhile are dropped. After an interruption, run it again.
+
+    Example: agentlip plugin apply lake/changes/references.jsonl
+    """
+    changes = ChangeFile(file)
+    client, plugin = hub_client(session), changes.header.plugin
+    counts = {"rows": changes.manifest.rows, "stored": 0, "same": 0, "stale": 0, "refused": 0}
+    refused: list[dict[str, Any]] = []
+    done = counts["skipped"] = 0 if dry_run else changes.applied()
+    for batch in changes.batches(done):
+        body = {"plugin": plugin, "changes": batch, "dry_run": dry_run}
+        answer = client.post(f"{PATH}/apply", body)
+        for name in ("stored", "same", "stale"):
+            counts[name] += answer[name]
+        counts["refused"] += len(answer["refused"])
+        refused = (refused + answer["refused"])[:REFUSED_LISTED_MAX]
+        done += len(batch)
+        if not dry_run:
+            changes.remember(done)
+        if done % PROGRESS_ROWS < len(batch) and not session.machine:
+            note(f"{done:,} of {changes.manifest.rows:,} changes")
+    verb = "would be stored" if dry_run else "stored"
+    sentence = (
+        f"{plugin}: {counts['stored']:,} {verb}, {counts['same']:,} the same,"
+        f" {counts['stale']:,} stale, {counts['refused']:,} refused"
+    )
+    session.answer({"plugin": plugin, "dry_run": dry_run, **counts, "reasons": refused}, sentence)
 
 
 @app.command("found")

@@ -23,7 +23,15 @@ class BadOutput(Exception):
 
 def findings(raw: msgspec.Raw, content: str, items_max: int) -> list[wire.EnrichmentFinding]:
     """The output of a linkifier. Raises BadOutput."""
-    items: list[wire.EnrichmentFinding] = _decoded(_findings, raw, items_max)
+    return checked(_decoded(_findings, raw, items_max), content, items_max)
+
+
+def checked(
+    items: list[wire.EnrichmentFinding], content: str, items_max: int
+) -> list[wire.EnrichmentFinding]:
+    """The findings, if all of them can be stored for this text. Raises BadOutput."""
+    if len(items) > items_max:
+        raise BadOutput("the output has more items than plugins.items_max")
     for finding in items:
         if not finding.span.start < finding.span.end <= len(content):
             raise BadOutput("a span is empty or outside the message's text")

@@ -26,6 +26,9 @@ class PluginsResource:
     def on_post_re_extract(self, req: Any, resp: falcon.Response, command: wire.ReExtract) -> None:
         reply(resp, self._plugins.re_extract(command))
 
+    def on_post_apply(self, req: Any, resp: falcon.Response, command: wire.ApplyChanges) -> None:
+        reply(resp, self._plugins.apply(command))
+
     def on_get_enrichments(self, req: Any, resp: falcon.Response, message_id: str) -> None:
         reply(resp, self._plugins.enrichments(message_id, req.context.principal))
 
@@ -47,6 +50,11 @@ def routes(plugins: Plugins) -> list[Route]:
                               errors=(wire.NoSuchPlugin, hub_wire.NoSuchMessage),
                               summary="Run extractors on one message again, now"),
         }, suffix="re_extract"),
+        Route("/api/v1/plugins/apply", resource, {
+            "POST": Operation(ADMIN, body=wire.ApplyChanges, reply=wire.ChangesApplied,
+                              errors=(wire.NoSuchPlugin,),
+                              summary="Store results of a linkifier that were computed elsewhere"),
+        }, suffix="apply"),
         Route("/api/v1/messages/{message_id}/enrichments", resource, {
             "GET": Operation(READ, reply=wire.EnrichmentList,
                              summary="List enrichments of a message's current text",

@@ -32,7 +32,7 @@ SIBLINGS_MAX = 10_000
 OPEN_FILES_MAX = 64
 LANDLOCK_MIN = 3  # sufficient without other means; older versions don't prevent truncating by name
 SYSTEM_FOLDERS = (
-    "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr", "/etc/alternatives",
+    "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/sbin", "/usr", "/etc/alternatives",
     "/etc/ca-certificates", "/etc/pki", "/etc/ssl", "/sys/devices/system/cpu",
 )  # fmt: skip
 SYSTEM_FILES = (

@@ -45,7 +45,7 @@ class PluginsSubsystem(Subsystem):
             for plugin in plugins
         ]
         self.loops: list[Loop] = list(self.runners)
-        self.plugins = Plugins(hub, self.runners, off, clock)
+        self.plugins = Plugins(hub, self.runners, off, clock, settings)
         self._prove()
 
     def _prove(self) -> None:

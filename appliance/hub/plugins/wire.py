@@ -65,6 +65,26 @@ class ReExtract(Struct, frozen=True):
     plugins: Annotated[list[PluginName], Meta(max_length=100)] = []
 
 
+CHANGES_MAX = 100  # in one request: they are stored together
+
+
+class EnrichmentChange(Struct, frozen=True):
+    """All enrichments of a message by a plugin, as of this version and text of the message."""
+
+    message_id: Id
+    version: Annotated[int, Meta(ge=1)]
+    content_sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    enrichments: Annotated[list[EnrichmentFinding], Meta(max_length=1000)]
+
+
+class ApplyChanges(Struct, frozen=True):
+    """Store results that were computed elsewhere; `dry_run` only counts them."""
+
+    plugin: PluginName
+    changes: Annotated[list[EnrichmentChange], Meta(min_length=1, max_length=CHANGES_MAX)]
+    dry_run: bool = False
+
+
 # -- replies ---------------------------------------------------------------------------------
 
 State = Literal["running", "idle", "paused", "broken", "off"]
@@ -163,6 +183,20 @@ class ExtractorRun(Struct, frozen=True):
 class ReExtracted(Struct, frozen=True):
     message_id: str
     results: list[ExtractorRun]
+
+
+class RefusedChange(Struct, frozen=True):
+    message_id: str
+    reason: str
+
+
+class ChangesApplied(Struct, frozen=True):
+    """`same`: stored before; `stale`: the message changed meanwhile, or it is a tombstone."""
+
+    stored: int
+    same: int
+    stale: int
+    refused: list[RefusedChange] = []
 
 
 class Enrichment(Struct, frozen=True):

@@ -91,9 +91,7 @@ def store_enrichments(
         return "stale", 0
     old_hash, old_ids = _old_set(tx, plugin, seen.message_id)
     new_hash = queries.content_hash(seen.content)
-    if old_hash is None and not findings:
-        return "same", 0
-    if old_hash == new_hash and _stored(tx, old_ids) == [_row(finding) for finding in findings]:
+    if _is_same(tx, old_hash, old_ids, new_hash, findings):
         return "same", 0
     tx.executemany("DELETE FROM enrichments WHERE id = ?", [(id_,) for id_ in old_ids])
     ids = [tx.new_id("enr_") for _ in findings]
@@ -117,6 +115,18 @@ def store_enrichments(
         channel_id=message.channel_id, topic_id=message.topic_id,
     )  # fmt: skip
     return "stored", len(findings)
+
+
+def count_new(
+    reader: Any, plugin: str, results: list[tuple[SeenMessage, list[wire.EnrichmentFinding]]]
+) -> int:
+    """How many of these results `store_enrichments` would store."""
+    new = 0
+    for seen, findings in results:
+        old_hash, old_ids = _old_set(reader, plugin, seen.message_id)
+        new_hash = queries.content_hash(seen.content)
+        new += not _is_same(reader, old_hash, old_ids, new_hash, findings)
+    return new
 
 
 def store_attachments(
@@ -146,7 +156,22 @@ def _unchanged(tx: Tx, seen: SeenMessage) -> hub_wire.Message | None:
     return message if same else None
 
 
-def _old_set(tx: Tx, plugin: str, message_id: str) -> tuple[bytes | None, list[str]]:
+def _is_same(
+    reader: Any,
+    old_hash: bytes | None,
+    old_ids: list[str],
+    new_hash: bytes,
+    findings: list[wire.EnrichmentFinding],
+) -> bool:
+    """Whether these findings are stored for this text. `reader`: a Reader or a Tx."""
+    if old_hash is None and not findings:
+        return True
+    return old_hash == new_hash and _stored(reader, old_ids) == [
+        _row(finding) for finding in findings
+    ]
+
+
+def _old_set(tx: Any, plugin: str, message_id: str) -> tuple[bytes | None, list[str]]:
     row = tx.execute(
         "SELECT content_hash, enrichment_ids FROM x_enrichment_sets"
         " WHERE message_id = ? AND plugin = ?",
@@ -155,7 +180,7 @@ def _old_set(tx: Tx, plugin: str, message_id: str) -> tuple[bytes | None, list[s
     return (None, []) if row is None else (row[0], msgspec.json.decode(row[1]))
 
 
-def _stored(tx: Tx, ids: list[str]) -> list[Any]:
+def _stored(tx: Any, ids: list[str]) -> list[Any]:
     sql = "SELECT kind, span_start, span_end, data_json FROM enrichments WHERE id = ?"
     return [tx.execute(sql, (id_,)).fetchone() for id_ in ids]
 
