@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.broker import queries, webhook_wire, wire
 from appliance.broker.directory import MeshRow
+from appliance.broker.log_writes import log_dead_of_recipient
 from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
 
@@ -54,13 +55,13 @@ def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     )
 
 
-def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
+def revoke_member(tx: Tx, mesh_id: str, pubkey: str, logs: bool) -> bool:
     """Also deletes its subscriptions and deliveries. False: it was revoked before."""
     done = tx.execute(
         "UPDATE member SET revoked_ms = ? WHERE mesh_id = ? AND pubkey = ? AND revoked_ms IS NULL",
         (tx.now_ms, mesh_id, pubkey),
     ).rowcount
-    _remove_recipient(tx, mesh_id, pubkey)
+    _remove_recipient(tx, mesh_id, pubkey, logs)
     return done == 1
 
 
@@ -177,11 +178,11 @@ def change_webhook(
         )
 
 
-def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str) -> bool:
+def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str, logs: bool) -> bool:
     done = tx.execute(
         "DELETE FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
     ).rowcount
-    _remove_recipient(tx, mesh_id, f"webhook:{webhook_id}")
+    _remove_recipient(tx, mesh_id, f"webhook:{webhook_id}", logs)
     return done == 1
 
 
@@ -195,7 +196,9 @@ def _insert_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
         raise wire.MemberTaken(details={"name": name})
 
 
-def _remove_recipient(tx: Tx, mesh_id: str, recipient: str) -> None:
+def _remove_recipient(tx: Tx, mesh_id: str, recipient: str, logs: bool) -> None:
+    if logs:
+        log_dead_of_recipient(tx, mesh_id, recipient)
     tx.execute(
         "DELETE FROM subscription WHERE mesh_id = ? AND subscriber = ?", (mesh_id, recipient)
     )

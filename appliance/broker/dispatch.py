@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from appliance.broker import metrics, wire
+from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.member_connection import MemberConnection
-from appliance.broker.writes import Claim, DeliveriesCommitted, DeliveryAck, Demand
+from appliance.broker.writes import Claim, DeliveriesCommitted, Demand
 from appliance.kernel.errors import Conflict
 
 REPLACED, CONNECTED, REVOKED = 4003, 4004, 4401

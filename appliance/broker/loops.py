@@ -1,6 +1,6 @@
 """The broker's background loops: deliveries, leases, retention, the orphan check."""
 
-from appliance.broker import metrics, queries, retention, writes
+from appliance.broker import metrics, queries, retention, retention_writes
 from appliance.broker.registry import SWEPT, Registry
 from appliance.broker.service import BATCHES_MAX, Broker
 from appliance.kernel.errors import Unavailable
@@ -88,16 +88,19 @@ class DedupeRetention(Loop):
             before_ms = retention.oldest_kept_ms(now_ms, mesh.message_retention_days)
             removed = limit
             while removed >= limit and rounds > 0:
-                removed = store.write(writes.sweep_messages, mesh.id, before_ms, limit)
+                removed = store.write(
+                    retention_writes.sweep_messages,
+                    *(mesh.id, before_ms, limit, self._broker.logs),
+                )
                 messages += removed
                 rounds -= 1
         removed = limit
         while removed >= limit and rounds > 0:
-            removed = store.write(writes.sweep_dedupe, now_ms, limit)
+            removed = store.write(retention_writes.sweep_dedupe, now_ms, limit)
             ids += removed
             rounds -= 1
         if rounds > 0:
-            store.write(writes.note_time, SWEPT)
+            store.write(retention_writes.note_time, SWEPT)
         metrics.swept.labels("messages").inc(messages)
         metrics.swept.labels("ids").inc(ids)
         return {"messages": messages, "ids": ids}
@@ -119,5 +122,5 @@ class OrphanCheck(Loop):
         if not retention.is_due(now_ms, store.read(queries.noted_ms, CHECKED), hours):
             return {"orphans": self._registry.orphan_count or 0}
         # Noted first, so that a check that takes too long is not repeated at once.
-        store.write(writes.note_time, CHECKED)
+        store.write(retention_writes.note_time, CHECKED)
         return {"orphans": len(self._registry.orphans().orphans)}

@@ -184,3 +184,22 @@ class UsedNonce(Table):
     class Meta:
         table_name = "used_nonce"
         primary_key = peewee.CompositeKey("expires_ms", "digest")
+
+
+class LogRow(Table):
+    event_id = peewee.IntegerField(primary_key=True)
+    at_ms = peewee.IntegerField()
+    name = peewee.TextField()
+    mesh_id = peewee.TextField()
+    message_id = peewee.TextField()
+    client_message_id = peewee.TextField(null=True)
+    destination_kind = peewee.TextField()
+    destination_ref = peewee.TextField()
+    sender_pubkey = peewee.TextField()
+    recipient = peewee.TextField(null=True)
+    attempt = peewee.IntegerField(null=True)
+    accepted_ms = peewee.IntegerField()
+    error = peewee.TextField(null=True)
+
+    class Meta:
+        table_name = "log"

@@ -85,7 +85,7 @@ def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[tuple[int, st
 
 
 def noted_ms(reader: Executor, key: str) -> int | None:
-    """The time stored under `key` by `writes.note_time`."""
+    """The time stored under `key` by `retention_writes.note_time`."""
     row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else int(row[0])
 

@@ -58,6 +58,11 @@ class Broker:
         )  # fmt: skip
         self._rate_limit = MeshRateLimit(settings.rate_per_second)
 
+    @property
+    def logs(self) -> bool:
+        """Whether what happens is recorded in the log."""
+        return self.settings.log_days > 0
+
     def open(self) -> None:
         """Load ids, nonces and meshes; end the leases of connections of an earlier process."""
         self.store.seed_ids(self.store.read(queries.last_history))
@@ -72,7 +77,7 @@ class Broker:
         self.reload()
         if self.store.read(queries.has_leases):
             with suppress(Unavailable):  # the disk is full: the leases expire later
-                self.store.write(writes.release_all)
+                self.store.write(writes.release_all, self.logs)
 
     def reload(self) -> None:
         """Read meshes and members from the store after a change."""
@@ -177,7 +182,7 @@ class Broker:
             return []
         limit = self.settings.subscribers_max
         try:
-            results = self._write_with_nonces((writes.accept_many, (commands, limit)))
+            results = self._write_with_nonces((writes.accept_many, (commands, limit, self.logs)))
             return [CallOutcome(result) for result in results]
         except Unavailable as error:
             return [CallOutcome(error=error) for _ in commands]
@@ -186,7 +191,7 @@ class Broker:
                 return [CallOutcome(error=error)]
         try:
             return self.store.write_many(
-                [(writes.accept, (command, limit)) for command in commands]
+                [(writes.accept, (command, limit, self.logs)) for command in commands]
             )
         except Unavailable as error:
             return [CallOutcome(error=error) for _ in commands]
@@ -295,7 +300,7 @@ class Broker:
             return
         self.check_clock()
         try:
-            self.store.write(writes.release, owner, list(ids), delay_ms)
+            self.store.write(writes.release, owner, list(ids), delay_ms, self.logs)
         except Unavailable:
             return  # their leases expire later
         metrics.deliveries.labels("released").inc(len(ids))
@@ -310,7 +315,9 @@ class Broker:
             return False
         lease_ms = int(self.settings.lease_seconds * 1000)
         try:
-            acked, claims = self.store.write(writes.ack_and_claim, acks, demands, lease_ms)
+            acked, claims = self.store.write(
+                writes.ack_and_claim, acks, demands, lease_ms, self.logs
+            )
         except BaseException:
             self.dispatch.put_back(acks, demands)
             raise
@@ -323,7 +330,7 @@ class Broker:
 
     def expire_leases(self) -> int:
         self.check_clock()
-        rows = self.store.write(writes.expire_leases, self.settings.claim_max)
+        rows = self.store.write(writes.expire_leases, self.settings.claim_max, self.logs)
         self.dispatch.expire(rows)
         metrics.deliveries.labels("expired").inc(len(rows))
         self.dispatch.mark_all_ready()

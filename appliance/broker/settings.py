@@ -36,6 +36,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_sweep_hours: float = 24.0  # time between two deletions of expired messages and ids
     sweep_rows_max: int = 500  # messages or ids deleted in one transaction
     sweep_rounds_max: int = 1_000  # transactions of one deletion of expired rows
+    log_days: float = 7.0  # days to keep the log of messages and deliveries; 0: no log
     page_max: int = 500  # rows in one reply; a larger limit is clamped
     orphan_rows_max: int = 1_000  # orphans listed by one orphan check
 

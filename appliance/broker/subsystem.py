@@ -24,6 +24,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route, SocketRoute
@@ -72,6 +73,7 @@ class BrokerSubsystem(Subsystem):
             self.webhook_deliverer,
             self.retention,
             OrphanCheck(self.broker, self.registry),
+            LogRetention(self.store, lambda: settings.log_days, clock, log),
         ]
         self._sockets = sockets
 

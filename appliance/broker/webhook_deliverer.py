@@ -113,7 +113,7 @@ class WebhookDeliverer(Loop):
         patience_ms = int(broker.settings.webhook_disable_after_days * DAY_MS)
         batch = self._done.record(
             lambda done: broker.store.write(
-                writes.record_and_claim, done, demands, lease_ms, patience_ms
+                writes.record_and_claim, done, demands, lease_ms, patience_ms, broker.logs
             )
         )
         if batch.changed:

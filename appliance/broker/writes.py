@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from appliance.broker import queries
+from appliance.broker import log_writes, queries
+from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.validation import RANKS, Command, DedupeRecord
 from appliance.kernel.batch import Tx
 from appliance.kernel.delivery import CallOutcome
@@ -62,13 +63,23 @@ def remember_nonces(tx: Tx, used: Sequence[NonceRecord]) -> None:
 # -- accepting (B2 and B3) -------------------------------------------------------------------
 
 
-def accept_many(tx: Tx, commands: Sequence[Command], fanout_max: int) -> list[AcceptResult]:
+def accept_many(
+    tx: Tx, commands: Sequence[Command], fanout_max: int, logs: bool
+) -> list[AcceptResult]:
     """All in one transaction. If one fails, all are rolled back; the caller then writes each
     alone."""
-    return [accept(tx, command, fanout_max) for command in commands]
+    results = [_accept(tx, command, fanout_max) for command in commands]
+    new = [result.record.broker_message_id for result in results if result.record and result.is_new]
+    if logs and new:
+        log_writes.log_accepted(tx, new)
+    return results
 
 
-def accept(tx: Tx, command: Command, fanout_max: int) -> AcceptResult:
+def accept(tx: Tx, command: Command, fanout_max: int, logs: bool) -> AcceptResult:
+    return accept_many(tx, [command], fanout_max, logs)[0]
+
+
+def _accept(tx: Tx, command: Command, fanout_max: int) -> AcceptResult:
     """Reads before it writes, so that a refusal leaves nothing to roll back."""
     mesh_id = command.mesh_id
     record = queries.dedupe_record(tx, mesh_id, command.client_message_id)
@@ -201,12 +212,6 @@ class Demand(Struct, frozen=True):
     rank_max: int
 
 
-class DeliveryAck(Struct, frozen=True):
-    owner: str
-    id: int
-    broker_message_id: str
-
-
 class Claim(Struct, frozen=True):
     """A leased row, with the message to push."""
 
@@ -217,20 +222,24 @@ class Claim(Struct, frozen=True):
 
 
 def ack_and_claim(
-    tx: Tx, acks: Sequence[DeliveryAck], demands: Sequence[Demand], lease_ms: int
+    tx: Tx, acks: Sequence[DeliveryAck], demands: Sequence[Demand], lease_ms: int, logs: bool
 ) -> tuple[int, list[Claim]]:
     """Acks first, then claims, in one commit for all connections: (acks that counted, claims)."""
-    acked = ack_deliveries(tx, acks)
+    acked = ack_deliveries(tx, acks, logs)
     claims: list[Claim] = []
     shared: dict[str, Push | None] = {}
     for demand in demands:
-        claims += _claim_for(tx, demand, lease_ms, shared)
+        claims += _claim_for(tx, demand, lease_ms, shared, logs)
+    if logs and claims:
+        log_writes.log_sent(tx, [claim.id for claim in claims])
     return acked, claims
 
 
-def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck]) -> int:
+def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck], logs: bool) -> int:
     """Delete acked rows; how many. An ack after the end of its lease still counts, unless the row
     is leased by another connection now."""
+    if logs and acks:
+        log_writes.log_acked(tx, acks)
     deleted = 0
     for ack in acks:
         deleted += tx.execute(
@@ -242,7 +251,7 @@ def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck]) -> int:
 
 
 def _claim_for(
-    tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None]
+    tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None], logs: bool
 ) -> list[Claim]:
     claims: list[Claim] = []
     limit = demand.rows_max
@@ -255,6 +264,8 @@ def _claim_for(
                 shared[message_id] = queries.message(tx, demand.mesh, message_id, kind)
             push = shared[message_id]
             if push is None:
+                if logs:
+                    log_writes.log_without_message(tx, id_)
                 tx.execute("DELETE FROM delivery_queue WHERE id = ?", (id_,))
                 continue
             claims.append(Claim(demand.owner, id_, attempts + 1, push))
@@ -267,8 +278,10 @@ def _claim_for(
     return claims
 
 
-def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int = 0) -> int:
+def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int, logs: bool) -> int:
     """End these leases: the deliveries are ready again after `delay_ms`. How many."""
+    if logs:
+        log_writes.log_released(tx, owner, ids)
     released = 0
     for id_ in ids:
         released += tx.execute(
@@ -278,19 +291,23 @@ def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int = 0) -> int:
     return released
 
 
-def release_all(tx: Tx) -> int:
+def release_all(tx: Tx, logs: bool) -> int:
     """End all leases. At the start no connection of an earlier process exists any more."""
+    if logs:
+        log_writes.log_restart(tx)
     sql = f"UPDATE delivery_queue SET {FREE} WHERE lease_owner IS NOT NULL"
     return tx.execute(sql).rowcount
 
 
-def expire_leases(tx: Tx, limit: int) -> list[tuple[int, str]]:
+def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
     """End leases that have expired: (id, owner) of each."""
     rows: list[tuple[int, str]] = tx.execute(
         "SELECT id, lease_owner FROM delivery_queue"
         " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ? ORDER BY lease_until_ms LIMIT ?",
         (tx.now_ms, limit),
     ).fetchall()
+    if logs and rows:
+        log_writes.log_expired(tx, [id_ for id_, _ in rows])
     tx.executemany(f"UPDATE delivery_queue SET {FREE} WHERE id = ?", [(id_,) for id_, _ in rows])
     return rows
 
@@ -324,24 +341,11 @@ def record_and_claim(
     demands: Sequence[Demand],
     lease_ms: int,
     patience_ms: int,
+    logs: bool,
 ) -> WebhookBatch:
     """Record the results of calls, disable webhooks that keep failing, and claim deliveries."""
     for attempt in done:
-        if attempt.outcome == "delivered":
-            ack = DeliveryAck(attempt.owner, attempt.id, attempt.broker_message_id)
-            ack_deliveries(tx, [ack])
-        else:
-            tx.execute(
-                f"UPDATE delivery_queue SET {FREE}, ready_ms = ?, last_error = ?"
-                " WHERE id = ? AND lease_owner = ? AND attempts = ?",
-                (
-                    tx.now_ms + attempt.delay_ms,
-                    attempt.reason,
-                    attempt.id,
-                    attempt.owner,
-                    attempt.attempts,
-                ),
-            )
+        _record_call(tx, attempt, logs)
     disabled: list[tuple[str, str]] = []
     changed = False
     for mesh_id, webhook_id in {(attempt.mesh_id, attempt.webhook_id): None for attempt in done}:
@@ -355,8 +359,25 @@ def record_and_claim(
     shared: dict[str, Push | None] = {}
     for demand in demands:
         if demand.owner not in disabled_owners:
-            claims += _claim_for(tx, demand, lease_ms, shared)
+            claims += _claim_for(tx, demand, lease_ms, shared, logs)
+    if logs and claims:
+        log_writes.log_sent(tx, [claim.id for claim in claims])
     return WebhookBatch(claims, disabled, changed)
+
+
+def _record_call(tx: Tx, attempt: WebhookAttempt, logs: bool) -> None:
+    if attempt.outcome == "delivered":
+        ack = DeliveryAck(attempt.owner, attempt.id, attempt.broker_message_id)
+        ack_deliveries(tx, [ack], logs)
+        return
+    lease = (attempt.id, attempt.owner, attempt.attempts)
+    if logs:
+        log_writes.log_failed_call(tx, attempt.reason, *lease)
+    tx.execute(
+        f"UPDATE delivery_queue SET {FREE}, ready_ms = ?, last_error = ?"
+        " WHERE id = ? AND lease_owner = ? AND attempts = ?",
+        (tx.now_ms + attempt.delay_ms, attempt.reason, *lease),
+    )
 
 
 def _note_calls(
@@ -392,68 +413,6 @@ def _disable(tx: Tx, mesh_id: str, webhook_id: str, cause: str, because: str) ->
         (because, mesh_id, webhook_id),
     )
     return cause
-
-
-# -- retention -------------------------------------------------------------------------------
-
-
-def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
-    """Delete older messages with their history, mentions and deliveries. Their ids stay used."""
-    removed = 0
-    for table in ("topic_message", "message_queue"):
-        rows = tx.execute(
-            f"SELECT id FROM {table} WHERE mesh_id = ? AND created_ms < ?"
-            " ORDER BY created_ms LIMIT ?",
-            (mesh_id, before_ms, limit - removed),
-        ).fetchall()
-        for (message_id,) in rows:
-            tx.execute(f"DELETE FROM {table} WHERE id = ?", (message_id,))
-            _remove_derived(tx, mesh_id, message_id)
-        removed += len(rows)
-    return removed
-
-
-def _remove_derived(tx: Tx, mesh_id: str, message_id: str) -> None:
-    """Delete the rows that refer to a deleted message, and mark its id as pruned."""
-    for table in ("message_history", "mention_index", "delivery_queue"):
-        tx.execute(f"DELETE FROM {table} WHERE broker_message_id = ?", (message_id,))
-    marked = tx.execute(
-        "UPDATE client_message_dedupe SET history_available = 0 WHERE broker_message_id = ?",
-        (message_id,),
-    ).rowcount
-    if marked:
-        tx.execute(
-            "INSERT INTO message_tombstone (broker_message_id, mesh_id, removed_ms)"
-            " VALUES (?, ?, ?) ON CONFLICT (broker_message_id) DO NOTHING",
-            (message_id, mesh_id, tx.now_ms),
-        )
-
-
-def sweep_dedupe(tx: Tx, now_ms: int, limit: int) -> int:
-    """Delete expired ids, except those with outstanding deliveries."""
-    rows = tx.execute(
-        "SELECT d.mesh_id, d.client_message_id, d.broker_message_id"
-        " FROM client_message_dedupe AS d WHERE d.expires_ms IS NOT NULL AND d.expires_ms <= ?"
-        " AND NOT EXISTS (SELECT 1 FROM delivery_queue AS v"
-        " WHERE v.broker_message_id = d.broker_message_id) ORDER BY d.expires_ms LIMIT ?",
-        (now_ms, limit),
-    ).fetchall()
-    for mesh_id, client_id, message_id in rows:
-        tx.execute(
-            "DELETE FROM client_message_dedupe WHERE mesh_id = ? AND client_message_id = ?",
-            (mesh_id, client_id),
-        )
-        tx.execute("DELETE FROM message_tombstone WHERE broker_message_id = ?", (message_id,))
-    return len(rows)
-
-
-def note_time(tx: Tx, key: str) -> None:
-    """Store the current time under a key that the next process reads as well."""
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (key, str(tx.now_ms)),
-    )
 
 
 # -- clock jumps ------------------------------------------------------------------------------

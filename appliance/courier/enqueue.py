@@ -422,18 +422,23 @@ class EnqueuePipeline:
         for name in {row.stream for row in rows}:
             dispatch(self._queue.streams[name], self.now())
 
-    def flush(self) -> int:
-        """Write pending changes to the journal, at most CHANGES_MAX. Returns how many."""
+    def flush(self, *, at_once: bool = False) -> int:
+        """Write pending changes to the journal, at most CHANGES_MAX, and samples of outcomes that
+        are due, or all `at_once`. Returns how many."""
         if self._journal is None:
             return 0
         changes = self._queue.changes
         batch = changes[:CHANGES_MAX]
-        if not batch:
+        outcomes, now = self._queue.outcomes, self.now()
+        samples = outcomes.take(now, CHANGES_MAX, at_once=at_once)
+        if not batch and not samples:
             return 0
         del changes[: len(batch)]
         try:
-            return self._journal.apply(batch)
+            offset_ms = self._clock.now_ms() - now
+            return self._journal.apply(batch, samples, outcomes.sample_rate, offset_ms)
         except ApplianceError:
+            outcomes.put_back(samples)
             changes[:0] = batch  # tried again later, in the same order
             if len(changes) > self._compact_at:
                 changes[:] = compact(changes)
@@ -450,7 +455,7 @@ class EnqueuePipeline:
     def close(self) -> None:
         """Write all pending changes to the journal."""
         try:
-            while self.flush():
+            while self.flush(at_once=True):
                 pass
         except ApplianceError as error:
             self._log.error("the last acks were not written to the journal", code=error.code)

@@ -7,13 +7,15 @@ ready.
 """
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.courier import listings, writes
 from appliance.courier.listings import PAGE
+from appliance.courier.outcome_log import Sample
 from appliance.courier.writes import Change, Entry
+from appliance.kernel.errors import StorageFull
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.store import Store
 
@@ -68,9 +70,16 @@ class Journal:
         self._last_confirmed = max(self._last_confirmed, rows[-1])
         return rows
 
-    def apply(self, changes: Sequence[Change]) -> int:
-        """Write changes of envelopes and streams, in the order they happened."""
-        return self._store.write(writes.apply, changes)
+    def apply(
+        self,
+        changes: Sequence[Change],
+        samples: Sequence[Sample],
+        sample_rate: float,
+        offset_ms: float,
+    ) -> int:
+        """Write changes of envelopes and streams, in the order they happened, and samples of
+        outcomes."""
+        return self._store.write(writes.apply, changes, samples, sample_rate, offset_ms)
 
     def read_new_rows(self) -> list[JournalRow]:
         """Envelopes that were not returned before, in the order they were accepted: all of them at
@@ -85,8 +94,10 @@ class Journal:
                 return rows
 
     def load_state(self, since_ms: int) -> JournalState:
-        """Everything but the envelopes. Acked ids older than `since_ms` are deleted."""
-        self._store.write(writes.prune, since_ms)
+        """Everything but the envelopes. Acked ids older than `since_ms` are deleted; if the disk is
+        full, at a later start."""
+        with suppress(StorageFull):
+            self._store.write(writes.prune, since_ms)
         attempts: dict[int, list[Any]] = {}
         for number, _, *values in self._all(listings.ATTEMPTS, (0, -1)):
             attempts.setdefault(number, []).append(tuple(values))

@@ -1,6 +1,7 @@
 """The courier's background loops: the tick, and writing the journal."""
 
 from appliance.courier.admin import CourierAdmin
+from appliance.courier.outcome_log import SAMPLE_MS
 from appliance.courier.service import Courier
 from appliance.courier.timers import SLEEP_MS_MAX
 from appliance.courier.view import INFLIGHT
@@ -57,14 +58,16 @@ class Tick(Loop):
 
 
 class JournalWriter(Loop):
-    """Writes changes of durable streams to the journal, each round in one transaction."""
+    """Writes changes of durable streams to the journal, each round in one transaction, and samples
+    of the outcomes in memory streams to the log."""
 
     name = "courier_journal"
 
-    def __init__(self, courier: Courier) -> None:
+    def __init__(self, courier: Courier, *, durable: bool = True) -> None:
+        """`durable`: there can be durable streams."""
         super().__init__(courier.clock, courier.log)
         self._courier = courier
-        self.interval_seconds = courier.settings.journal_seconds
+        self.interval_seconds = courier.settings.journal_seconds if durable else SAMPLE_MS / 1000
         self._retry_at = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:

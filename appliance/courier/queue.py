@@ -9,6 +9,7 @@ from typing import Any
 from appliance.courier.consumer import Consumer, add_subscription, remove_subscriptions
 from appliance.courier.fair_dispatch import dispatch, dispatch_to
 from appliance.courier.item import Expiry, StreamItem
+from appliance.courier.outcome_log import OutcomeLog
 from appliance.courier.policy import StreamPolicy, is_pattern, matches
 from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import StreamStats
@@ -24,8 +25,10 @@ class Queue:
         policy_of: Callable[[str], StreamPolicy],
         idle_ms: float,
         label_of: Callable[[str], str] = lambda _: "other",
+        outcomes: OutcomeLog | None = None,
     ) -> None:
         """`label_of` returns the metrics label for the name of a stream."""
+        self.outcomes = OutcomeLog() if outcomes is None else outcomes
         self.streams: dict[str, Stream] = {}
         self.consumers: dict[str, Consumer] = {}
         self.timers = Timers()
@@ -49,7 +52,7 @@ class Queue:
         stream = self.streams.get(name)
         if stream is None:
             policy = self._policy_of(name)
-            stream = Stream(name, policy, self.timers, self._deferred, self.changes)
+            stream = Stream(name, policy, self.timers, self._deferred, self.changes, self.outcomes)
             self.streams[name] = stream
             self._last_used_ms[name] = now
             for consumer in self._pattern_consumers:
@@ -100,7 +103,11 @@ class Queue:
     # -- the end of leases ------------------------------------------------------------------
 
     def ack(
-        self, consumer: Consumer, ids: Iterable[str], touched: dict[str, Stream] | None = None
+        self,
+        consumer: Consumer,
+        ids: Iterable[str],
+        now: float,
+        touched: dict[str, Stream] | None = None,
     ) -> list[str]:
         """Ack envelopes. Returns ids without a lease; adds the streams concerned to `touched`."""
         lost: list[str] = []
@@ -112,7 +119,7 @@ class Queue:
                 lost.append(id_)
                 continue
             stream = item.stream
-            stream.ack(item)
+            stream.ack(item, now)
             if stream is not last:
                 last = stream
                 if touched is not None:

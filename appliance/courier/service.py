@@ -17,6 +17,7 @@ from appliance.courier.envelope import ParsedEnvelope, parse
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import GONE, StreamItem
 from appliance.courier.journal import Journal
+from appliance.courier.outcome_log import OutcomeLog
 from appliance.courier.policy import is_pattern
 from appliance.courier.queue import Queue
 from appliance.courier.settings import CourierSettings
@@ -54,7 +55,11 @@ class Courier:
         self.log = log
         self.boot_id = boot_id
         self.journal = journal
-        self.queue = Queue(settings.policy_of, settings.idle_seconds * 1000, settings.pattern_of)
+        outcomes = OutcomeLog(
+            enabled=journal is not None and settings.log_days > 0, sample_rate=settings.log_sample
+        )
+        idle_ms = settings.idle_seconds * 1000
+        self.queue = Queue(settings.policy_of, idle_ms, settings.pattern_of, outcomes)
         self.engine = TriggerEngine(settings.triggers, settings.hops_max)
         self.views = {
             name: View(name, settings.view_rows_max, settings.view_bytes_max)
@@ -233,7 +238,7 @@ class Courier:
         """Ack envelopes. Returns the ids that the consumer has no lease of."""
         now = self.now()
         touched: dict[str, Stream] = {}
-        lost = self.queue.ack(consumer, ids, touched)
+        lost = self.queue.ack(consumer, ids, now, touched)
         for stream in touched.values():
             if stream.ready_queue.available:
                 dispatch(stream, now)

@@ -99,6 +99,10 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """expired leases and due delays handled before other work gets a turn"""
     journal_seconds: float = 0.01
     """how late acks are written to the journal of durable streams, in seconds"""
+    log_days: Annotated[float, Meta(ge=0)] = 7.0
+    """days to keep the log of acks, failures and dead letters; 0: no log"""
+    log_sample: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    """share of the envelopes in memory streams that the log has; 0: durable streams only"""
     event_log: bool = False  # log a line for every enqueue, delivery, ack and trigger
     streams: tuple[StreamSettings, ...] = ()
     """settings of streams by pattern; see docs/reference/courier.md"""
@@ -127,6 +131,11 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def pattern_of(self, stream: str) -> str:
         """The declared pattern that applies to a stream, or `other`."""
         return most_specific((declared.pattern for declared in self.streams), stream) or "other"
+
+    @property
+    def logs_memory(self) -> bool:
+        """Whether outcomes of memory streams are logged."""
+        return self.log_days > 0 and self.log_sample > 0
 
     @property
     def any_durable(self) -> bool:

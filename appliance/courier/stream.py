@@ -6,6 +6,7 @@
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from appliance.courier import outcome_log
 from appliance.courier.item import DELAYED, FOREVER, GONE, DeliveryOptions, Expiry, StreamItem
 from appliance.courier.policy import StreamPolicy
 from appliance.courier.ready_queue import ReadyQueue
@@ -46,9 +47,10 @@ class Stream:
         timers: Timers,
         deferred_streams: set["Stream"] | None = None,
         changes: list[tuple[Any, ...]] | None = None,
+        outcomes: outcome_log.OutcomeLog | None = None,
     ) -> None:
-        """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer. A
-        durable one adds to `changes` what is to be written to the journal (writes.py)."""
+        """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer,
+        and to `changes` what is written to the journal (writes.py) if it is durable."""
         self.name = name
         self.policy = policy
         self.items: dict[str, StreamItem] = {}
@@ -68,6 +70,7 @@ class Stream:
         self.min_served = 0
         self.deferred_streams: set[Stream] = set() if deferred_streams is None else deferred_streams
         self._timers = timers
+        self._outcomes = outcome_log.OutcomeLog() if outcomes is None else outcomes
         self._order = 0
 
     # -- enqueue --------------------------------------------------------------------
@@ -194,14 +197,17 @@ class Stream:
 
     # -- end of a lease ------------------------------------------------------------------
 
-    def ack(self, item: StreamItem) -> None:
+    def ack(self, item: StreamItem, now: float) -> None:
         """The envelope is done: remove it."""
+        consumer = item.consumer
         self._end_lease(item, ACK)
         self.stats.acked += 1
         if self.policy.durable:
-            ordinal = self.recent_ids.total
-            change = ("acked", item.row, self.name, ordinal, self.policy.recent_max, item.id)
-            self.changes.append(change)
+            ordinal, limit = self.recent_ids.total, self.policy.recent_max
+            fact = self._outcomes.fact(item, now, consumer)
+            self.changes.append(("acked", item.row, self.name, ordinal, limit, item.id, fact))
+        elif self._outcomes.threshold:
+            self._outcomes.add(outcome_log.ACKED, item, now, consumer)
         self.recent_ids.add(item.id)
         self._remove(item)
         if item.key is not None:
@@ -242,17 +248,18 @@ class Stream:
         return until
 
     def _record_attempt(self, item: StreamItem, now: float, outcome: str, error: str) -> None:
-        """Add a failed attempt to the history."""
-        limit = self.policy.attempts_kept_max
-        if not limit:
-            return
-        history = item.history = item.history or []
-        consumer = item.consumer.name
-        history.append((now, consumer, outcome, error))
-        if len(history) > limit:
-            del history[0]
-        if self.policy.durable:
-            self.changes.append(("failed_attempt", item.row, limit, consumer, outcome, error))
+        """Add a failed attempt to the history and the log."""
+        limit, consumer = self.policy.attempts_kept_max, item.consumer
+        if limit:
+            history = item.history = item.history or []
+            history.append((now, consumer.name, outcome, error))
+            del history[:-limit]
+        fact = self._outcomes.fact(item, now, consumer)
+        if not self.policy.durable:
+            self._outcomes.add_failure(outcome, item, now, consumer, error)
+        elif limit or fact:
+            change = ("failed_attempt", item.row, limit, consumer.name, outcome, error, fact)
+            self.changes.append(change)
 
     def _end_lease(self, item: StreamItem, event: str) -> None:
         """Raises IllegalTransition if it is not leased."""
@@ -348,6 +355,10 @@ class Stream:
     def _expire(self, item: StreamItem, now: float) -> None:
         """Drop it or make it a dead letter. It is not in the ready queue and has no timer."""
         self.stats.expired += 1
+        if not self.policy.durable:
+            self._outcomes.add(outcome_log.EXPIRED, item, now)
+        elif fact := self._outcomes.fact(item, now):
+            self.changes.append(("expired", item.row, fact))
         if self.policy.ttl_action == "dead":
             self._dead_letter(item, now, "expired")
         else:
@@ -367,7 +378,10 @@ class Stream:
         self.dead_bytes += len(item.body)
         self.stats.dead_lettered += 1
         if self.policy.durable:
-            self.changes.append(("dead", item.row, item.attempts, reason, item.error))
+            fact = self._outcomes.fact(item, now)
+            self.changes.append(("dead", item.row, item.attempts, reason, item.error, fact))
+        else:
+            self._outcomes.add(outcome_log.DEAD, item, now, error=reason)
         while len(self.dead) > self.policy.dead_max:
             self._drop_dead_letter(next(iter(self.dead.values())), "dead_full")
 

@@ -19,6 +19,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
@@ -32,8 +33,9 @@ Charge = Callable[[int], None]
 
 
 class CourierSubsystem(Subsystem):
-    """`store` is open only if a stream is declared durable or the journal contains envelopes. While
-    it is damaged, streams in memory are still served."""
+    """`store` is open only if a stream is declared durable, the journal contains envelopes, or
+    outcomes of memory streams are logged. While it is damaged, streams in memory are still served.
+    """
 
     name = "courier"
     paths = (
@@ -61,7 +63,8 @@ class CourierSubsystem(Subsystem):
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
         path = datadir.database("courier")
         self.store: Store | None = None
-        if settings.any_durable or has_envelopes(path):
+        durable = settings.any_durable or has_envelopes(path)
+        if durable or (settings.logs_memory and path.exists()):
             self.store = Store(
                 "courier", path, store, clock, log, writers=writers, restarted=self._reload_journal
             )
@@ -70,7 +73,8 @@ class CourierSubsystem(Subsystem):
         self.admin = CourierAdmin(self.courier)
         self.loops: list[Loop] = [Tick(self.courier, self.admin)]
         if self.store is not None:
-            self.loops.append(JournalWriter(self.courier))
+            retention = LogRetention(self.store, lambda: settings.log_days, clock, log)
+            self.loops += [JournalWriter(self.courier, durable=durable), retention]
         self.stores = () if self.store is None else (self.store,)
         self.scopes = Scopes(implied={USE: SCOPED}, free=free_scopes(settings))
         self._sockets = sockets

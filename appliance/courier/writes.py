@@ -6,6 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from appliance.courier.log_writes import log_outcomes
+from appliance.courier.outcome_log import Sample
 from appliance.kernel.batch import Tx
 
 Entry = tuple[str, str, bytes, int, str | None, int, int | None, int | None]
@@ -61,11 +63,19 @@ def append(
     return rows
 
 
-def apply(tx: Tx, changes: Sequence[Change]) -> int:
-    """Write changes of envelopes and streams, in the order they happened."""
+def apply(
+    tx: Tx,
+    changes: Sequence[Change],
+    samples: Sequence[Sample],
+    sample_rate: float,
+    offset_ms: float,
+) -> int:
+    """Write changes of envelopes and streams, in the order they happened, and their outcomes into
+    the log. `offset_ms`: the wall clock minus the monotonic clock, which the outcomes have."""
     for kind, group in groupby(changes, key=itemgetter(0)):
         APPLY[kind](tx, [change[1:] for change in group])
-    return len(changes)
+    log_outcomes(tx, changes, samples, sample_rate, offset_ms)
+    return len(changes) + len(samples)
 
 
 def prune(tx: Tx, before_ms: int) -> int:
@@ -80,7 +90,7 @@ def _acked(tx: Tx, rows: list[Change]) -> None:
         INSERT_ACKED,
         [
             (stream, ordinal % limit, ordinal, id_, tx.now_ms)
-            for _, stream, ordinal, limit, id_ in rows
+            for _, stream, ordinal, limit, id_, _ in rows
             if limit
         ],
     )
@@ -98,12 +108,14 @@ def _returned(tx: Tx, rows: list[Change]) -> None:
 
 
 def _failed_attempt(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(INSERT_ATTEMPT, [(number, tx.now_ms, *attempt) for number, _, *attempt in rows])
-    tx.executemany(DELETE_OLD_ATTEMPTS, [(number, limit) for number, limit, *_ in rows])
+    """With a limit of 0 only the log has it."""
+    kept = [row[:-1] for row in rows if row[1]]
+    tx.executemany(INSERT_ATTEMPT, [(number, tx.now_ms, *attempt) for number, _, *attempt in kept])
+    tx.executemany(DELETE_OLD_ATTEMPTS, [(number, limit) for number, limit, *_ in kept])
 
 
 def _dead(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(UPDATE_DEAD, [(tx.now_ms, *values, number) for number, *values in rows])
+    tx.executemany(UPDATE_DEAD, [(tx.now_ms, *values, number) for number, *values, _ in rows])
 
 
 def _paused(tx: Tx, rows: list[Change]) -> None:
@@ -114,6 +126,10 @@ def _paused(tx: Tx, rows: list[Change]) -> None:
             for stream, left_ms in rows
         ],
     )
+
+
+def _expired(_tx: Tx, _rows: list[Change]) -> None:
+    """Another change says what became of the envelope."""
 
 
 def _each(sql: str) -> Callable[[Tx, list[Change]], None]:
@@ -129,6 +145,7 @@ APPLY: dict[str, Callable[[Tx, list[Change]], None]] = {
     "returned": _returned,
     "failed_attempt": _failed_attempt,
     "dead": _dead,
+    "expired": _expired,
     "redrive": _each(UPDATE_REDRIVEN),
     "paused": _paused,
     "resumed": _each(DELETE_PAUSE),

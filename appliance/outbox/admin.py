@@ -67,7 +67,9 @@ class OutboxAdmin:
             )
         chosen = tuple((row.id, successor) for row, successor in plan)
         reply = self._write(
-            identity, writes.requeue, chosen, ADMIN_ACTOR, self._has_more(command, rows)
+            identity,
+            writes.requeue,
+            *(chosen, ADMIN_ACTOR, self._has_more(command, rows), self._outbox.logs),
         )
         if reply.replayed:  # another request with this key finished first
             return reply
@@ -80,7 +82,7 @@ class OutboxAdmin:
         return reply
 
     def _drop(self, command: wire.Drop, identity: KeyedRequest | None) -> Reply:
-        return self._write(identity, writes.drop, command.id, ADMIN_ACTOR)
+        return self._write(identity, writes.drop, command.id, ADMIN_ACTOR, self._outbox.logs)
 
     def _prune(self, command: wire.Prune, identity: KeyedRequest | None) -> Reply:
         if not command.confirm:
@@ -91,7 +93,8 @@ class OutboxAdmin:
             )
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
         limit = self._outbox.settings.sweep_rows_max
-        return self._write(identity, writes.prune, command.dead, before_ms, ADMIN_ACTOR, limit)
+        args = (command.dead, before_ms, ADMIN_ACTOR, limit, self._outbox.logs)
+        return self._write(identity, writes.prune, *args)
 
     def _has_more(self, command: wire.Requeue, rows: list[SendRow]) -> bool:
         limit = min(command.limit, self._outbox.settings.requeue_max)

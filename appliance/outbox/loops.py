@@ -106,7 +106,9 @@ class Sweep(Loop):
         default_ms = now_ms - outbox.max_age_hours("") * HOUR_MS
         expired_total = 0
         for _ in range(SWEEP_BATCHES_MAX):
-            expired, self._after = write(writes.expire, oldest_ms, default_ms, self._after, limit)
+            expired, self._after = write(
+                writes.expire, oldest_ms, default_ms, self._after, limit, outbox.logs
+            )
             expired_total += expired
             if not self._after:
                 break

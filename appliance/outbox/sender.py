@@ -33,6 +33,7 @@ from appliance.outbox.writes import DeliveryOutcome
 ROUTES_MAX = 1000
 WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
+INTERRUPTED = "the delivery was interrupted"
 HOUR_MS = 3_600_000
 
 _decode = msgspec.json.Decoder().decode
@@ -265,7 +266,7 @@ class Sender:
             self._log.error("outcomes of deliveries could not be recorded", error, count=count)
 
     def _write_outcomes(self, batch: list[DeliveryOutcome]) -> None:
-        self._outbox.store.write(writes.record_outcomes, batch)
+        self._outbox.store.write(writes.record_outcomes, batch, self._outbox.logs)
         self._in_flight.difference_update(outcome.id for outcome in batch)
         self._outbox.gauge.ended(sum(outcome.event != states.RETRY for outcome in batch))
 
@@ -275,9 +276,8 @@ class Sender:
         if not self._may_have_orphans:
             return
         delay_ms = self._outbox.settings.backoff_first_ms
-        released = self._outbox.store.write(
-            writes.reset_inflight, delay_ms, "the delivery was interrupted", tuple(self._in_flight)
-        )
+        args = (delay_ms, INTERRUPTED, tuple(self._in_flight), self._outbox.logs)
+        released = self._outbox.store.write(writes.reset_inflight, *args)
         self._may_have_orphans = False
         if released:
             self._log.warning("orphaned sends in flight are pending again", count=released)

@@ -141,6 +141,11 @@ class Outbox:
     def mesh_max_age_hours(self) -> dict[str, int]:
         return dict(self._max_age)
 
+    @property
+    def logs(self) -> bool:
+        """Whether what happens to sends is recorded in the log."""
+        return self.settings.log_days > 0
+
     # -- settings ------------------------------------------------------------------------
 
     def reload(self) -> wire.Reloaded:
@@ -309,7 +314,9 @@ class Outbox:
         self.jumps.check()
         self._in_flight += 1
         try:
-            results = self.store.write(writes.accept, tuple(new_sends), self.gauge.free_sends)
+            results = self.store.write(
+                writes.accept, tuple(new_sends), self.gauge.free_sends, self.logs
+            )
         finally:
             self._in_flight -= 1
         stored = [

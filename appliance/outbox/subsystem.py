@@ -7,6 +7,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
@@ -74,8 +75,13 @@ class OutboxSubsystem(Subsystem):
         watch = Watch(self.outbox, self.sender.open_routes)
         self.sender.nudge = drain.nudge
         self.outbox.nudge = lambda route: drain.nudge() if self.sender.can_start(route) else None
-        self.loops: list[Loop] = [drain, watch, Sweep(self.outbox)] if settings.enabled else [watch]
+        working: list[Loop] = [drain, Sweep(self.outbox)] if settings.enabled else []
+        retention = LogRetention(self.store, self._log_days, clock, log)
+        self.loops: list[Loop] = [*working, watch, retention]
         self._begin(watch, clock)
+
+    def _log_days(self) -> float:
+        return self.outbox.settings.log_days
 
     def routes(self) -> list[Route]:
         return routes(self.outbox, self.admin)
@@ -97,7 +103,8 @@ class OutboxSubsystem(Subsystem):
             self.store.seed_ids(last_id)
             self.outbox.jumps.resume()
             delay_ms = self.outbox.settings.backoff_first_ms
-            released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED)
+            logs = self.outbox.logs
+            released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED, (), logs)
             watch.run_once(clock.now_ms())
         except Unavailable as error:
             self._log.error("the outbox database can't be read or written", error)

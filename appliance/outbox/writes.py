@@ -12,11 +12,13 @@ from msgspec import Struct
 
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
-from appliance.outbox import queries, states, wire
+from appliance.outbox import log_writes, queries, states, wire
 from appliance.outbox.columns import COLUMNS, SendRow
+from appliance.outbox.log_writes import SendEvent
 from appliance.outbox.views import to_wire
 
 ID_PREFIX = "out_"
+TOO_OLD = "older than max_age_hours"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,12 +54,12 @@ class Acceptance(NamedTuple):
 _NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 
 
-def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
+def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int, logs: bool) -> list[Acceptance]:
     """Look up each send and store up to `free_sends` new ones; one result for each.
 
     Runs under the lock of BEGIN IMMEDIATE, so two requests with the same id can't both store it.
     """
-    results = []
+    results, accepted = [], []
     for send in sends:
         row = tx.execute(
             "SELECT request_fingerprint, status, broker_message_id, history_id, last_error,"
@@ -70,8 +72,10 @@ def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance
             results.append(_FULL)
         else:
             free_sends -= 1
-            _insert(tx, send)
+            accepted.append(SendEvent(_insert(tx, send), log_writes.ACCEPTED))
             results.append(_NEW)
+    if logs:
+        log_writes.log_events(tx, accepted)
     return results
 
 
@@ -96,9 +100,11 @@ def _insert(tx: Tx, send: NewSend) -> str:
 # -- delivery ------------------------------------------------------------------------
 
 
-def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str] = ()) -> int:
+def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str], logs: bool) -> int:
     """Make sends pending that are in flight but not in `in_flight`: after a restart or a failed
     write their outcome is unknown. Counts an attempt."""
+    if logs:
+        log_writes.log_interrupted(tx, reason, in_flight)
     return tx.execute(
         "UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?,"
         " last_error = ? WHERE status = 'inflight'"
@@ -170,9 +176,11 @@ class DeliveryOutcome(NamedTuple):
     next_attempt_at: int = 0
 
 
-def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome]) -> int:
+def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> int:
     """Apply each outcome to its send in flight. Idempotent."""
     now = tx.now_ms
+    if logs:
+        log_writes.log_attempts(tx, [event for each in outcomes for event in _events_of(each)])
     delivered = [
         (outcome.broker_message_id, outcome.history_id, now, outcome.id)
         for outcome in outcomes
@@ -211,8 +219,18 @@ def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome]) -> int:
     return changed
 
 
+def _events_of(outcome: DeliveryOutcome) -> list[SendEvent]:
+    if outcome.event == states.DELIVERED:
+        receipt = outcome.broker_message_id
+        return [SendEvent(outcome.id, log_writes.DELIVERED, 1, receipt)]
+    failed = SendEvent(outcome.id, log_writes.FAILED, 1, error=outcome.reason)
+    if outcome.event == states.RETRY:
+        return [failed]
+    return [failed, SendEvent(outcome.id, log_writes.DIED, error=outcome.reason)]
+
+
 def expire(
-    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, limit: int
+    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, limit: int, logs: bool
 ) -> tuple[int, str]:
     """Dead-letter pending sends accepted before their mesh's limit, or before `default_ms`.
 
@@ -230,10 +248,14 @@ def expire(
         for id_, enqueued_at, mesh in rows
         if enqueued_at <= too_old_ms.get(mesh, default_ms)
     ]
+    if old and logs:
+        log_writes.log_events(
+            tx, [SendEvent(id_, log_writes.DIED, error=TOO_OLD) for _, id_ in old]
+        )
     if old:
         tx.executemany(
-            "UPDATE outbox SET status = 'dead', died_at = ?, last_error ="
-            " 'older than max_age_hours' || ifnull('; before that: ' || last_error, '')"
+            f"UPDATE outbox SET status = 'dead', died_at = ?, last_error = '{TOO_OLD}' || "
+            " ifnull('; before that: ' || last_error, '')"
             " WHERE id = ?",
             old,
         )
@@ -291,11 +313,21 @@ def as_reply(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
 
 
 def requeue(
-    tx: Tx, plan: Sequence[tuple[str, Successor]], by: str, more: bool
+    tx: Tx, plan: Sequence[tuple[str, Successor]], by: str, more: bool, logs: bool
 ) -> wire.RequeueResult:
     """Retire each send of `plan` and insert its successor: all of them or none."""
     done = [_requeue(tx, row_id, successor, by) for row_id, successor in plan]
+    if logs:
+        log_writes.log_events(tx, [event for each in done for event in _events_of_requeue(each)])
     return wire.RequeueResult(done, False, more)
+
+
+def _events_of_requeue(requeued: wire.Requeued) -> list[SendEvent]:
+    assert requeued.new_id is not None
+    return [
+        SendEvent(requeued.id, log_writes.REQUEUED),
+        SendEvent(requeued.new_id, log_writes.ACCEPTED),
+    ]
 
 
 def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeued:
@@ -332,7 +364,7 @@ def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeue
     return wire.Requeued(old.id, old.client_message_id, new_id, successor.client_message_id)
 
 
-def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
+def drop(tx: Tx, any_id: str, by: str, logs: bool) -> wire.DropResult:
     """Retire a send without a successor and drop its payload."""
     row = queries.find(tx, any_id)
     if row is None:
@@ -340,6 +372,8 @@ def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
     if row.status == states.INFLIGHT:
         raise wire.WrongState("the send is being delivered", details=_details(row))
     if row.status in states.RETIRABLE:
+        if logs:
+            log_writes.log_events(tx, [SendEvent(row.id, log_writes.ABORTED)])
         tx.execute(
             "UPDATE outbox SET status = 'aborted', aborted_at = ?, aborted_by = ? WHERE id = ?",
             (tx.now_ms, by, row.id),
@@ -354,7 +388,7 @@ def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
     return wire.DropResult(to_wire(updated))
 
 
-def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int) -> wire.Pruned:
+def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int, logs: bool) -> wire.Pruned:
     """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
     pruned = 0
     for condition, column in (
@@ -368,12 +402,18 @@ def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int) -> wire.Prune
             (tx.now_ms, before_ms, limit - pruned),
         ).rowcount
     if dead and pruned < limit:
-        pruned += tx.execute(
+        ids = tx.execute(
+            "SELECT id FROM outbox WHERE status = 'dead' AND died_at <= ? LIMIT ?",
+            (before_ms, limit - pruned),
+        ).fetchall()
+        tx.executemany(
             "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ?1,"
-            " status = 'aborted', aborted_at = ?1, aborted_by = ?2 WHERE id IN"
-            " (SELECT id FROM outbox WHERE status = 'dead' AND died_at <= ?3 LIMIT ?4)",
-            (tx.now_ms, by, before_ms, limit - pruned),
-        ).rowcount
+            " status = 'aborted', aborted_at = ?1, aborted_by = ?2 WHERE id = ?3",
+            [(tx.now_ms, by, id_) for (id_,) in ids],
+        )
+        if logs:
+            log_writes.log_events(tx, [SendEvent(id_, log_writes.ABORTED) for (id_,) in ids])
+        pruned += len(ids)
     return wire.Pruned(pruned, more=pruned >= limit)
 
 

@@ -23,7 +23,7 @@ MODULES = {
 }
 SHARED = {"meta", "x_migrations", "x_idempotency"}  # tables of the kernel, read with plain SQL
 WITHOUT_MODELS = {"auth"}  # `agentlip token` runs without peewee
-TYPES = {"INT": "INTEGER", "AUTO": "INTEGER", "TEXT": "TEXT", "BLOB": "BLOB"}
+TYPES = {"INT": "INTEGER", "AUTO": "INTEGER", "TEXT": "TEXT", "BLOB": "BLOB", "DOUBLE": "REAL"}
 
 
 def tables_of(module):

@@ -102,7 +102,7 @@ class QueueMachine(RuleBasedStateMachine):
     def ack(self, consumer, limit):
         ids = [key.split("\0")[0] for key in list(consumer.inflight)[:limit]]
         items = [consumer.find(id_) for id_ in ids]
-        assert self.queue.ack(consumer, ids) == []
+        assert self.queue.ack(consumer, ids, 0.0) == []
         for item in items:
             dispatch(item.stream, self.now)
         self.collect()
@@ -117,7 +117,7 @@ class QueueMachine(RuleBasedStateMachine):
         ]
         if others:
             id_ = data.draw(st.sampled_from(others))
-            assert self.queue.ack(consumer, [id_]) == [id_]
+            assert self.queue.ack(consumer, [id_], 0.0) == [id_]
 
     @rule(
         consumer=consumers, mode=st.sampled_from(["release", "fail", "reject"]), delay=st.booleans()

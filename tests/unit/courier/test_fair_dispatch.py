@@ -31,7 +31,7 @@ def test_saturated_stream_is_fair_to_consumers_of_different_speed():
         for consumer in consumers:
             if consumer.outgoing:
                 shares[consumer] += len(consumer.outgoing)
-                queue.ack(consumer, [item.id for item in consumer.outgoing])
+                queue.ack(consumer, [item.id for item in consumer.outgoing], 0.0)
                 consumer.outgoing = []
                 back[consumer] = now + rng.choice([0.1, 0.2, 1.0])
         now += 0.05
@@ -51,10 +51,10 @@ def test_slow_consumer_does_not_delay_others():
         dispatch(stream, now)
         if quick.outgoing:
             delivered += 1
-            queue.ack(quick, [quick.outgoing.pop().id])
+            queue.ack(quick, [quick.outgoing.pop().id], 0.0)
             queue.grant(quick, 1, now)
         if slow.outgoing and now % 1000 < 1:
-            queue.ack(slow, [slow.outgoing.pop().id])
+            queue.ack(slow, [slow.outgoing.pop().id], 0.0)
             queue.grant(slow, 1, now)
         now += 1
     assert delivered > 2_900

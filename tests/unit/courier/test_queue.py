@@ -16,7 +16,7 @@ def test_pattern_consumer_can_lease_equal_ids_from_two_streams():
         stream.put("same", b"x", 0.0)
         dispatch(stream, 0.0)
     assert len(consumer.inflight) == 2
-    assert queue.ack(consumer, ["same", "same", "same"]) == ["same"]
+    assert queue.ack(consumer, ["same", "same", "same"], 0.0) == ["same"]
     assert consumer.inflight == {}
 
 
@@ -32,7 +32,7 @@ def test_unknown_ack_does_not_search_all_leases():
         dispatch(stream, 0.0)
     consumer.inflight = NotIterable(consumer.inflight)
     assert consumer.find("other") is None
-    assert queue.ack(consumer, ["other", "same", "same", "same", "same"]) == ["other", "same"]
+    assert queue.ack(consumer, ["other", "same", "same", "same", "same"], 0.0) == ["other", "same"]
     assert (consumer.inflight, consumer.same_id_items) == ({}, {})
 
 
@@ -51,7 +51,7 @@ def test_idle_stream_is_forgotten_and_its_counts_are_kept():
     queue.grant(consumer, 1, 0.0)
     stream.put("a", b"x", 0.0)
     dispatch(stream, 0.0)
-    queue.ack(consumer, ["a"])
+    queue.ack(consumer, ["a"], 0.0)
     queue.disconnect(consumer, 0.0)
     for second in range(1, 30):
         queue.tick(second * 1000.0, 10)
@@ -70,7 +70,7 @@ def test_pattern_consumer_does_not_keep_unused_streams():
         stream.put("a", b"x", 0.0)
     dispatch(stream, 0.0)
     for _ in range(10):
-        queue.ack(consumer, [item.id for item in consumer.outgoing])
+        queue.ack(consumer, [item.id for item in consumer.outgoing], 0.0)
         consumer.outgoing = []
         queue.grant(consumer, 5, 0.0)
     for second in range(1, 60):

@@ -37,7 +37,7 @@ def test_returned_envelope_stays_ahead_of_its_key():
     assert [item.id for item in consumer.outgoing] == ["a", "free"]
     queue.tick(600.0, 100)
     assert [item.id for item in consumer.outgoing] == ["a", "free", "a"]
-    queue.ack(consumer, ["a"])
+    queue.ack(consumer, ["a"], 0.0)
     dispatch(stream, 601.0)
     assert consumer.outgoing[-1].id == "b"
 

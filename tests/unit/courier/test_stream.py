@@ -25,7 +25,7 @@ def leased(stream, id_="e1"):
 @pytest.mark.parametrize(
     ("end", "state"),
     [
-        (lambda stream, item: stream.ack(item), DONE),
+        (lambda stream, item: stream.ack(item, 1.0), DONE),
         (lambda stream, item: stream.release(item, 1.0), READY),
         (lambda stream, item: stream.fail(item, 1.0), READY),
         (lambda stream, item: stream.fail(item, 1.0, delay_ms=5), "delayed"),
@@ -40,7 +40,7 @@ def test_end_of_a_lease_leads_to_its_state_and_happens_once(stream, end, state):
     end(stream, item)
     assert (item.state, item.consumer, stream.leased) == (state, None, 0)
     with pytest.raises(IllegalTransition):
-        stream.ack(item)
+        stream.ack(item, 1.0)
 
 
 @pytest.mark.parametrize("reason", ["max_deliveries", "lease_expired"])

@@ -1,0 +1,81 @@
+"""Which outcomes of envelopes are logged: all of durable streams, a sample of memory streams. Pure.
+
+Outcomes of durable streams are part of the changes for the journal, and are written with them.
+Samples wait here, in a limited number, and are written later. An envelope is in the sample by its
+id, so all its outcomes are logged or none.
+"""
+
+from collections import deque
+from typing import Any
+from zlib import crc32
+
+from appliance.courier.item import StreamItem
+
+ACKED, FAILED, REJECTED, EXPIRED, DEAD = (
+    "envelope.acked", "envelope.failed", "envelope.rejected", "envelope.expired", "envelope.dead",
+)  # fmt: skip
+
+SAMPLES_MAX = 20_000  # samples that wait; the oldest are dropped first, while the disk is full
+SAMPLES_DUE = 1_000  # samples that are written at once
+SAMPLE_MS = 1_000.0  # how late fewer of them are written
+
+Fact = tuple[str, str, str | None, int | None, float, float, float | None]
+"""Stream, id, consumer, number of the delivery, and monotonic milliseconds: when it happened, when
+the envelope was accepted and when it was delivered."""
+
+Sample = tuple[str, str | None, Fact]
+"""Name, error, and what is in the row beside them."""
+
+
+class OutcomeLog:
+    def __init__(self, *, enabled: bool = False, sample_rate: float = 0.0) -> None:
+        """`sample_rate`: the share of the envelopes in memory streams, 0 to 1."""
+        self.enabled = enabled
+        self.sample_rate = sample_rate if enabled else 0.0
+        self.threshold = round(self.sample_rate * 2**32)
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._written_ms = 0.0
+
+    def fact(self, item: StreamItem, now: float, consumer: Any = None) -> Fact | None:
+        """The facts of an outcome in a durable stream; None: outcomes are not logged."""
+        return fact_of(item, now, consumer) if self.enabled else None
+
+    def add(
+        self, name: str, item: StreamItem, now: float, consumer: Any = None, error: str = ""
+    ) -> None:
+        """An outcome in a memory stream."""
+        if self.threshold and crc32(item.id.encode()) < self.threshold:
+            self._samples.append((name, error or None, fact_of(item, now, consumer)))
+
+    def add_failure(
+        self, outcome: str, item: StreamItem, now: float, consumer: Any, error: str
+    ) -> None:
+        name, reason = failure(outcome, error)
+        self.add(name, item, now, consumer, reason)
+
+    def take(self, now: float, limit: int, *, at_once: bool = False) -> list[Sample]:
+        """The next samples, if they are due or `at_once`."""
+        samples = self._samples
+        due = at_once or len(samples) >= SAMPLES_DUE or now - self._written_ms >= SAMPLE_MS
+        if not samples or not due:
+            return []
+        self._written_ms = now
+        return [samples.popleft() for _ in range(min(limit, len(samples)))]
+
+    def put_back(self, samples: list[Sample]) -> None:
+        """They could not be written."""
+        free = SAMPLES_MAX - len(self._samples)
+        self._samples.extendleft(reversed(samples[-free:] if free else []))
+
+
+def failure(outcome: str, error: str) -> tuple[str, str]:
+    """Name and error of a failed attempt."""
+    if outcome == "lease_expired":
+        return FAILED, outcome
+    return (REJECTED if outcome == "rejected" else FAILED), error
+
+
+def fact_of(item: StreamItem, now: float, consumer: Any = None) -> Fact:
+    """`consumer` had the lease that ended; None: there was no lease."""
+    name, leased_at = (None, None) if consumer is None else (consumer.name, item.leased_at)
+    return item.stream.name, item.id, name, item.delivered or None, now, item.at, leased_at

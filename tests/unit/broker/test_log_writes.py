@@ -1,0 +1,159 @@
+"""The broker's log: which facts make which rows, and none without a change."""
+
+import pytest
+
+from appliance.broker import log_writes, webhook_wire, wire
+from appliance.broker.settings import DAY_MS
+from appliance.kernel.delivery import CallResult
+from tests.support.broker import BrokerFixture, key
+
+COLUMNS = "name, client_message_id, recipient, attempt, error"
+
+
+class OneAnswer:
+    """A caller of webhooks that always gets the same answer."""
+
+    seconds_max = 20.0
+
+    def __init__(self):
+        self.result = CallResult("delivered")
+
+    def check(self, url):
+        pass
+
+    def call(self, url, headers, body):
+        return self.result
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = BrokerFixture(tmp_path, webhook_caller=OneAnswer())
+    yield broker
+    broker.close()
+
+
+def logged(broker, after=0):
+    names = {key(name): name for name in ("anna", "bert", "cleo")}
+    rows = broker.rows(f"SELECT {COLUMNS} FROM log WHERE event_id > ? ORDER BY event_id", after)
+    return [(name, id_, names.get(who, who), *rest) for name, id_, who, *rest in rows]
+
+
+def test_message_to_a_topic_is_logged_once_and_each_delivery_by_itself(broker):
+    _, receipt = broker.send("m1")
+    assert broker.send("m1")[0] == 200
+    assert logged(broker) == [("message.accepted", "m1", None, None, None)]
+    broker.connect("bert").receive()
+    assert logged(broker, 1) == [
+        ("delivery.sent", "m1", "bert", 1, None),
+        ("delivery.acked", "m1", "bert", 1, None),
+    ]
+    facts = broker.rows(
+        "SELECT DISTINCT at_ms, mesh_id, message_id, destination_kind, destination_ref,"
+        " sender_pubkey, accepted_ms FROM log"
+    )
+    mesh = broker.service.directory.by_slug["lab"].id
+    now, id_ = broker.clock.now_ms(), receipt["broker_message_id"]
+    assert facts == [(now, mesh, id_, "topic", "alerts", key("anna"), now)]
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "recipient"),
+    [({"to": "bert"}, "dm", "bert"), ({"queue": "jobs"}, "queue", "queue:jobs")],
+)
+def test_destination_and_recipient(broker, more, kind, recipient):
+    broker.send("m1", **more)
+    broker.connect("bert").receive()
+    assert {row[2] for row in logged(broker)} == {None, recipient}
+    assert broker.rows("SELECT DISTINCT destination_kind FROM log") == [(kind,)]
+
+
+def test_refused_send_leaves_no_row(broker):
+    assert broker.send("m1", topic="nothing")[0] == 404
+    broker.send("m2", "one")
+    assert broker.send("m2", "two")[0] == 409
+    assert [row[1] for row in logged(broker)] == ["m2"]
+
+
+def test_delivery_that_is_not_acked_failed_and_is_sent_again(broker):
+    broker.send("m1", to="bert")
+    box = broker.connect("bert", lambda _: None)
+    broker.deliver()
+    broker.clock.pass_seconds(31)
+    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.deliver()
+    broker.service.disconnect(box.connection._connection)
+    assert logged(broker, 1) == [
+        ("delivery.sent", "m1", "bert", 1, None),
+        ("delivery.failed", "m1", "bert", 1, log_writes.LEASE_EXPIRED),
+        ("delivery.sent", "m1", "bert", 2, None),
+        ("delivery.failed", "m1", "bert", 2, log_writes.RELEASED),
+    ]
+
+
+def test_leases_end_at_a_restart(broker):
+    broker.send("m1", to="bert")
+    broker.connect("bert", lambda _: None)
+    broker.deliver()
+    broker.service.open()
+    broker.service.open()
+    assert logged(broker, 2) == [("delivery.failed", "m1", "bert", 1, log_writes.RESTARTED)]
+
+
+def test_calls_of_webhooks(broker):
+    made = broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook("http://127.0.0.1:9/"))
+    recipient = f"webhook:{made.webhook.id}"
+    broker.registry.create_destination("lab", "topic", "hooked")
+    broker.registry.subscribe("lab", "topic", "hooked", recipient)
+    broker.service.webhook_caller.result = CallResult("failed", "the receiver answered 500")
+    broker.send("m1", topic="hooked")
+    broker.webhooks.run_once(broker.clock.now_ms())
+    broker.webhooks.run_once(broker.clock.now_ms())
+    broker.service.webhook_caller.result = CallResult("delivered")
+    broker.clock.pass_seconds(120)
+    for _ in range(2):
+        broker.webhooks.run_once(broker.clock.now_ms())
+    assert logged(broker, 1) == [
+        ("delivery.sent", "m1", recipient, 1, None),
+        ("delivery.failed", "m1", recipient, 1, "the receiver answered 500"),
+        ("delivery.sent", "m1", recipient, 2, None),
+        ("delivery.acked", "m1", recipient, 2, None),
+    ]
+
+
+def test_delivery_ends_when_its_recipient_is_removed(broker):
+    broker.send("m1")
+    broker.registry.revoke_member("lab", "bert")
+    assert logged(broker, 1) == [
+        ("delivery.dead", "m1", "bert", None, log_writes.RECIPIENT_REMOVED)
+    ]
+
+
+def test_delivery_ends_when_its_message_is_removed(broker):
+    broker.registry.change_mesh("lab", wire.ChangeMesh("retention_scoped", 14, 7))
+    broker.send("m1", to="bert")
+    broker.clock.pass_seconds(8 * DAY_MS / 1000)
+    broker.retention.sweep(broker.clock.now_ms())
+    assert logged(broker, 1) == [("delivery.dead", "m1", "bert", None, log_writes.MESSAGE_REMOVED)]
+
+
+def test_without_log_days_nothing_is_logged(tmp_path):
+    broker = BrokerFixture(tmp_path / "off", log_days=0.0)
+    broker.send("m1")
+    broker.connect("bert").receive()
+    broker.connect("cleo", lambda _: None)
+    broker.deliver()
+    broker.service.open()
+    broker.registry.revoke_member("lab", "cleo")
+    assert logged(broker) == []
+    broker.close()
+
+
+def test_sender_of_a_message_from_before_senders_were_recorded(broker):
+    broker.send("m1", to="bert")
+    broker.store.write(_forget_sender)
+    broker.connect("bert").receive()
+    assert broker.rows("SELECT DISTINCT sender_pubkey FROM log") == [(key("anna"),)]
+
+
+def _forget_sender(tx):
+    tx.execute("UPDATE client_message_dedupe SET sender_pubkey = NULL")

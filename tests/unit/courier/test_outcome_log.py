@@ -1,0 +1,197 @@
+"""The courier's log: which outcomes make which rows; a sample of memory streams, in bounds."""
+
+import pytest
+
+from appliance.courier import outcome_log
+from appliance.courier.consumer import Consumer
+from appliance.courier.outcome_log import OutcomeLog
+from appliance.courier.policy import StreamPolicy
+from appliance.courier.queue import Queue
+from appliance.kernel.errors import Unavailable
+from tests.support.courier import INBOX
+from tests.support.courier_durable import DurableCourierFixture
+
+MEMORY = {"streams": [{"pattern": "none/*", "durable": True}]}
+COLUMNS = "name, message_id, consumer, attempt, error"
+
+
+@pytest.fixture
+def start_courier(tmp_path):
+    fixtures = []
+
+    def start(**values):
+        fixtures.append(DurableCourierFixture(tmp_path, **values))
+        return fixtures[-1]
+
+    yield start
+    for fixture in fixtures:
+        fixture.store.close(10)
+
+
+def logged(courier, columns=COLUMNS):
+    courier.service.pipeline.flush(at_once=True)
+    sql = f"SELECT {columns} FROM log ORDER BY event_id"
+    return courier.store.read(lambda reader: reader.execute(sql).fetchall())
+
+
+def tick(courier, seconds):
+    courier.clock.pass_seconds(seconds)
+    courier.service.queue.tick(courier.service.now(), 100)
+
+
+STREAMS = pytest.mark.parametrize("kind", ["durable", "memory"])
+
+
+def values_of(kind, **values):
+    return values if kind == "durable" else {**MEMORY, "log_sample": 1.0, **values}
+
+
+@STREAMS
+def test_outcomes_of_leases(start_courier, kind):
+    courier = start_courier(**values_of(kind, deliveries_max=3, backoff_ms=0))
+    courier.put("a")
+    courier.nack("fail", "no")
+    courier.nack("release")
+    courier.take()
+    tick(courier, 31)
+    courier.nack("fail", "never")
+    courier.put("b")
+    courier.nack("reject", "bad")
+    courier.put("c")
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["c"])
+    assert logged(courier) == [
+        ("envelope.failed", "a", "anybody", 1, "no"),
+        ("envelope.failed", "a", "anybody", 3, "lease_expired"),
+        ("envelope.failed", "a", "anybody", 4, "never"),
+        ("envelope.dead", "a", None, 4, "max_deliveries"),
+        ("envelope.rejected", "b", "anybody", 1, "bad"),
+        ("envelope.dead", "b", None, 1, "rejected"),
+        ("envelope.acked", "c", "anybody", 1, None),
+    ]
+    facts = logged(courier, "DISTINCT stream, durability, sample_rate")
+    assert facts == [(INBOX, kind, 1.0)]
+
+
+@STREAMS
+def test_times_are_those_of_the_events(start_courier, kind):
+    courier = start_courier(**values_of(kind))
+    start_ms = courier.clock.now_ms()
+    courier.put("a")
+    courier.clock.pass_seconds(2)
+    consumer, _ = courier.take()
+    courier.clock.pass_seconds(3)
+    courier.service.ack(consumer, ["a"])
+    courier.clock.pass_seconds(4)
+    times = logged(courier, "accepted_ms, delivered_ms, at_ms")
+    assert times == [(start_ms, start_ms + 2_000, start_ms + 5_000)]
+
+
+@STREAMS
+@pytest.mark.parametrize("action", ["drop", "dead"])
+def test_expiry(start_courier, kind, action):
+    courier = start_courier(**values_of(kind, ttl_ms=1_000, ttl_action=action))
+    courier.put("a")
+    tick(courier, 2)
+    rows = [("envelope.expired", "a", None, None, None)]
+    if action == "dead":
+        rows.append(("envelope.dead", "a", None, None, "expired"))
+    assert logged(courier) == rows
+
+
+def test_history_of_no_attempts_does_not_shorten_the_log(start_courier):
+    courier = start_courier(attempts_kept_max=0, backoff_ms=0)
+    courier.put("a")
+    courier.nack("fail", "no")
+    assert [row[0] for row in logged(courier)] == ["envelope.failed"]
+    assert courier.rows("attempts") == []
+
+
+def test_row_and_change_are_written_together(start_courier):
+    """A crash before the next round of the journal forgets both."""
+    courier = start_courier()
+    courier.put("a")
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["a"])
+    courier.restart(flushed=False)
+    assert logged(courier) == []
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["a"])
+    courier.restart()
+    assert [row[1] for row in logged(courier)] == ["a"]
+    assert courier.rows("journal") == []
+
+
+@STREAMS
+def test_without_log_days_nothing_is_logged(start_courier, kind):
+    courier = start_courier(**values_of(kind, log_days=0.0, ttl_ms=1_000))
+    courier.put("a", "b")
+    courier.nack("fail", "no")
+    tick(courier, 2)
+    assert logged(courier) == []
+
+
+def test_samples_wait_a_second_for_their_commit(start_courier):
+    courier = start_courier(**MEMORY, log_sample=1.0)
+    consumer = None
+    for id_ in ("a", "b"):
+        courier.put(id_)
+        consumer, _ = courier.take()
+        courier.service.ack(consumer, [id_])
+        courier.service.pipeline.flush()
+    assert len(courier.rows("log")) == 1
+    courier.clock.pass_seconds(1)
+    courier.service.pipeline.flush()
+    assert len(courier.rows("log")) == 2
+
+
+def test_samples_of_a_full_disk_are_written_later(start_courier, monkeypatch):
+    courier = start_courier(**MEMORY, log_sample=1.0)
+    courier.put("a", "b")
+    consumer, _ = courier.take()
+    courier.service.ack(consumer, ["a", "b"])
+
+    def refuse(*_):
+        raise Unavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(courier.store, "write", refuse)
+        with pytest.raises(Unavailable):
+            courier.service.pipeline.flush(at_once=True)
+    assert [row[1] for row in logged(courier)] == ["a", "b"]
+
+
+def acked(sample_rate, ids):
+    queue = Queue(
+        lambda _: StreamPolicy(),
+        1e12,
+        outcomes=OutcomeLog(enabled=True, sample_rate=sample_rate),
+    )
+    stream, consumer = queue.open("s", 0.0), Consumer("c", "c", lambda: None)
+    queue.subscribe(consumer, "s", 0.0)
+    for id_ in ids:
+        stream.put(id_, b"{}", 0.0)
+    queue.grant(consumer, len(ids), 0.0)
+    queue.ack(consumer, ids, 0.0)
+    return queue.outcomes
+
+
+def test_sample_is_the_same_each_time_and_close_to_its_rate():
+    ids = [f"envelope-{number}" for number in range(20_000)]
+    first, second = (
+        [fact[1] for _, _, fact in acked(0.01, ids).take(0.0, 20_000, at_once=True)]
+        for _ in range(2)
+    )
+    assert first == second
+    assert 120 <= len(first) <= 290
+
+
+def test_waiting_samples_are_bounded():
+    ids = [f"envelope-{number}" for number in range(outcome_log.SAMPLES_MAX + 50)]
+    outcomes = acked(1.0, ids)
+    samples = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
+    assert [fact[1] for _, _, fact in samples] == ids[50:]
+    outcomes.put_back(samples)
+    outcomes.put_back(samples[:10])
+    kept = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
+    assert kept == samples

@@ -1,0 +1,129 @@
+"""The outbox's log: which facts make which rows, and none without a change."""
+
+import pytest
+
+from appliance.kernel.errors import Conflict, Unavailable
+from appliance.outbox import wire, writes
+from appliance.outbox.sender import INTERRUPTED
+from tests.support.outbox import with_paused_pool
+
+COLUMNS = "name, client_message_id, attempt, broker_message_id, error"
+
+
+def logged(outbox):
+    return outbox.rows(f"SELECT {COLUMNS} FROM log ORDER BY event_id")
+
+
+def test_delivered_send(outbox):
+    outbox.send(key="k1")
+    outbox.send(key="k1")
+    outbox.clock.pass_seconds(1)
+    outbox.round()
+    assert logged(outbox) == [
+        ("send.accepted", "k1", None, None, None),
+        ("attempt.delivered", "k1", 1, "bm_1", None),
+    ]
+    (facts,) = outbox.rows(
+        "SELECT DISTINCT message_id, mesh, target, route, destination_kind, destination_ref,"
+        " priority, accepted_ms FROM log"
+    )
+    send = outbox.row("k1")
+    assert facts[:3] == (send.id, "default", "broker")
+    assert facts[4:] == ("topic", "alerts", "next", outbox.clock.now_ms() - 1000)
+    times = outbox.rows("SELECT at_ms - accepted_ms FROM log ORDER BY event_id")
+    assert times == [(0,), (1000,)]
+
+
+def test_every_attempt_of_a_send_that_is_refused_in_the_end(outbox):
+    outbox.broker.fault = lambda _: (503, {"error": "busy"}, None)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.clock.pass_seconds(60)
+    outbox.round()
+    outbox.broker.fault = lambda _: (404, {"error": "no such topic"}, None)
+    outbox.clock.pass_seconds(60)
+    outbox.round()
+    rows = logged(outbox)
+    assert [row[:3] for row in rows] == [
+        ("send.accepted", "k1", None),
+        ("attempt.failed", "k1", 1),
+        ("attempt.failed", "k1", 2),
+        ("attempt.failed", "k1", 3),
+        ("send.dead", "k1", None),
+    ]
+    assert rows[-1][-1] == rows[-2][-1] == outbox.row("k1").last_error
+
+
+def test_outcome_that_is_recorded_twice_is_logged_once(outbox):
+    outbox.send(key="k1")
+    row_id = outbox.row("k1").id
+    outbox.set("k1", "inflight")
+    outcome = writes.DeliveryOutcome(row_id, "delivered", "bm_1", "h_1")
+    assert outbox.store.write(writes.record_outcomes, [outcome], True) == 1
+    assert outbox.store.write(writes.record_outcomes, [outcome], True) == 0
+    assert len(logged(outbox)) == 2
+
+
+def test_send_that_is_too_old_dies_without_an_attempt(outbox):
+    outbox.send(key="k1")
+    outbox.clock.pass_seconds(40 * 86_400)
+    outbox.sweep.run_once(outbox.clock.now_ms())
+    assert logged(outbox)[1:] == [("send.dead", "k1", None, None, writes.TOO_OLD)]
+
+
+def test_interrupted_attempts_failed(new_outbox):
+    outbox, _ = with_paused_pool(new_outbox)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.reopen()
+    outbox.set("k1", "inflight")
+    outbox.sender._may_have_orphans = True
+    outbox.sender._release_orphans()
+    assert logged(outbox)[1:] == [
+        ("attempt.failed", "k1", 1, None, "restarted"),
+        ("attempt.failed", "k1", 2, None, INTERRUPTED),
+    ]
+
+
+def test_requeue_drop_and_prune(outbox):
+    for name in ("k1", "k2", "k3"):
+        outbox.send(key=name)
+        outbox.set(name, "dead")
+    outbox.admin.requeue(wire.Requeue(id="k1", new_client_id="k9"), "ann")
+    outbox.admin.drop("k2", "ann")
+    outbox.clock.pass_seconds(1)
+    outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann")
+    outbox.admin.drop("k2", "ann")
+    assert [row[:2] for row in logged(outbox)[3:]] == [
+        ("send.requeued", "k1"),
+        ("send.accepted", "k9"),
+        ("send.aborted", "k2"),
+        ("send.aborted", "k3"),
+    ]
+
+
+def test_refused_requeue_leaves_no_row(outbox):
+    outbox.send(key="k1")
+    outbox.set("k1", "dead")
+    with pytest.raises(Conflict):
+        outbox.admin.requeue(wire.Requeue(id="k1", new_client_id="k1"), "ann")
+    assert len(logged(outbox)) == 1
+
+
+def test_commit_that_fails_leaves_neither_send_nor_row(outbox, faults):
+    faults.before = OSError("no")
+    with pytest.raises(Unavailable):
+        outbox.send(key="k1")
+    faults.before = None
+    assert outbox.rows("SELECT count(*) FROM outbox") == [(0,)]
+    assert logged(outbox) == []
+
+
+def test_without_log_days_nothing_is_logged(new_outbox):
+    outbox = new_outbox(log_days=0.0)
+    outbox.send(key="k1")
+    outbox.round()
+    outbox.send(key="k2")
+    outbox.set("k2", "dead")
+    outbox.admin.drop("k2", "ann")
+    assert logged(outbox) == []
