@@ -70,6 +70,11 @@ LAZY_COMMANDS = {
         "appliance.export.cli_report:app",
         "Reports from the results of Spark jobs: activity.",
     ),
+    "jobs": ("appliance.jobs.cli:app", "Batch jobs: their latest runs."),
+    "archive": (
+        "appliance.export.cli_archive:app",
+        "The archive of old segments: verify, search.",
+    ),
     "backup": ("appliance.backup.cli:app", "Backups: create, list, show, restore."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "migrate": (
@@ -92,7 +97,16 @@ SECTIONS = {
     "Work for consumers": ("courier",),
     "Other appliances, people": ("outbox", "inbox", "identity", "mesh", "broker"),
     "Extensions": ("mcp", "webhook", "plugin", "re-enrich", "re-extract"),
-    "Administration": ("backup", "migrate", "upgrade", "token", "export", "report"),
+    "Administration": (
+        "backup",
+        "migrate",
+        "upgrade",
+        "token",
+        "export",
+        "report",
+        "archive",
+        "jobs",
+    ),
 }
 
 

@@ -39,6 +39,7 @@ from appliance.integrations.webhooks_outbox import (
     WebhookPost,
     WebhooksSwitchedOff,
 )
+from appliance.jobs.subsystem import JobsSubsystem
 from appliance.kernel import epochs
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
@@ -70,8 +71,8 @@ ROLE_PATHS = RolePaths(
         subsystem.name: subsystem.paths
         for subsystem in (
             BackupSubsystem, BrokerSubsystem, CourierSubsystem, ExportSubsystem, HooksSubsystem,
-            HubSubsystem, IdentitySubsystem, InboxSubsystem, McpSubsystem, OutboxSubsystem,
-            PluginsSubsystem, WebhooksSubsystem,
+            HubSubsystem, IdentitySubsystem, InboxSubsystem, JobsSubsystem, McpSubsystem,
+            OutboxSubsystem, PluginsSubsystem, WebhooksSubsystem,
         )
     }
 )  # fmt: skip
@@ -169,6 +170,8 @@ class Composition:
             subsystems.append(self._open_courier(host, member.outbox))
         if self.hub is not None:
             subsystems += self._of_hub(host, self.hub)
+        if host.runs("jobs"):
+            subsystems.append(JobsSubsystem(settings.jobs, host.datadir, log))
         if host.runs("backup"):
             subsystems.append(
                 BackupSubsystem(settings.backup, host.datadir, settings.roles.stores, clock, log)

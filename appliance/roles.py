@@ -45,6 +45,7 @@ class RolesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
     broker: bool = True  # relay of meshes, for members here and elsewhere
     export: bool = True  # segments, snapshots and reports of the hub's log; needs `hub`
+    jobs: bool = True  # runs that batch jobs report, as metrics and for `agentlip jobs`
     backup: bool = True  # backups on a schedule, and over HTTP
 
     @property

@@ -90,6 +90,8 @@ class RestoredStore:
             before = before or number
             if meta.exists(self.connection, table):
                 keep_sequence(self.connection, table, number + JUMP)
+            elif number:  # the migration that adds the table begins with this number
+                self.connection.execute(meta.SET, (f"sequence:{table}", str(number + JUMP)))
         self.connection.execute("COMMIT")
         return before
 

@@ -1,30 +1,58 @@
-"""Sums of the activity tables by day, channel, topic and sender, and replies between senders."""
+"""Sums of the activity tables by day, channel, topic and sender, and replies between senders.
 
-from collections.abc import Iterable
+The rows are read twice: first the counts, then the histograms of the rows that are listed.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from appliance.export import sums
 from appliance.export.errors import EmptyRange
-from appliance.export.gold import Gold
-from appliance.export.wire import Activity, ActivityReport, Pair
+from appliance.export.gold import ACTIVITY, Gold
+from appliance.export.report_wire import Activity, ActivityReport, Pair
+from appliance.shared.histogram import RELATIVE_ERROR
 
 COUNTED = ("messages", "edits", "deletes", "moves", "replied")
-_COLUMNS = [
-    "channel_id", "channel", "topic_id", "topic", "sender", *COUNTED,
-    "first_reply_median_seconds", "active_seconds",
-]  # fmt: skip
-_PAIRS = ["channel_id", "sender", "answers", "replies", "median_seconds"]
+KEYS = ["channel_id", "topic_id", "sender"]
+BUCKETS = "reply_buckets"
 NOBODY = "-"
 TOTAL = "total"
-# For each list, the column to group by and the column with the name.
-_VIEWS = {
-    TOTAL: ("", ""),
-    "days": ("day", "day"),
-    "channels": ("channel_id", "channel"),
-    "topics": ("topic_id", "topic"),
-    "senders": ("sender", "sender"),
+DAYS, CHANNELS, TOPICS, SENDERS = "days", "channels", "topics", "senders"
+VIEWS = {
+    TOTAL: lambda _: TOTAL,
+    DAYS: lambda row: row["day"],
+    CHANNELS: lambda row: row["channel_id"] or NOBODY,
+    TOPICS: lambda row: row["topic_id"] or NOBODY,
+    SENDERS: lambda row: row["sender"] or NOBODY,
 }
-Waits = list[tuple[float, int]]
+_LIMITED = (CHANNELS, TOPICS, SENDERS)
+
+
+class ActivityRows(NamedTuple):
+    """The rows of some days, and of all channels or those with one name or id."""
+
+    tables: Gold
+    first: str
+    last: str
+    channel: str | None
+    channel_ids: frozenset[str] | None
+
+    def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
+        for row in self.tables.rows(table, ["channel_id", *columns], self.first, self.last):
+            if self.channel_ids is None or row["channel_id"] in self.channel_ids:
+                yield row
+
+
+def select(gold: Path, first: str | None, last: str | None, channel: str | None) -> ActivityRows:
+    tables = Gold(gold, ACTIVITY)
+    ids = None
+    if channel is not None:
+        names = tables.names("channels", "channel_id", "name")
+        ids = frozenset({channel, *(key for key, name in names.items() if name == channel)})
+    first = first or (tables.days[0] if tables.days else "")
+    last = last or (tables.days[-1] if tables.days else "")
+    return ActivityRows(tables, first, last, channel, ids)
 
 
 def report(
@@ -34,104 +62,92 @@ def report(
 
     `channel` is a name or an id.
     """
-    tables = Gold(gold)
-    first = first or (tables.days[0] if tables.days else "")
-    last = last or (tables.days[-1] if tables.days else "")
-    views = {name: _View(key, label) for name, (key, label) in _VIEWS.items()}
-    ids: set[str] = set()
-    for row in tables.rows("activity", _COLUMNS, first, last):
-        if channel is None or channel in (row["channel"], row["channel_id"]):
-            ids.add(row["channel_id"])
-            for view in views.values():
-                view.add(row)
-    if not ids:
+    selected = select(gold, first, last, channel)
+    columns = [*KEYS[1:], *COUNTED, "active_seconds"]
+    counts = dict(
+        zip(
+            VIEWS,
+            sums.columns_by(
+                selected.rows(ACTIVITY, columns), list(VIEWS.values()), columns[len(KEYS) - 1 :]
+            ),
+            strict=True,
+        )
+    )
+    if not counts[TOTAL]:
         where = f" in channel {channel}" if channel else ""
-        raise EmptyRange(f"no activity from {first or '…'} to {last or '…'}{where}")
-    pair_rows = tables.rows("pairs", _PAIRS, first, last)
-    pairs = _pairs(row for row in pair_rows if row["channel_id"] in ids)
-    lists = {name: view.busiest() for name, view in views.items()}
-    listed = {name: lists[name][:top] for name in ("channels", "topics", "senders")}
-    left_out = {name: len(lists[name]) - len(listed[name]) for name in listed}
+        raise EmptyRange(
+            f"no activity from {selected.first or '…'} to {selected.last or '…'}{where}"
+        )
+    listed = {name: sorted(by, key=lambda key: (-by[key][0], -by[key][1], key))
+              for name, by in counts.items()}  # fmt: skip
+    left_out = {name: max(0, len(listed[name]) - top) for name in _LIMITED}
+    listed |= {name: listed[name][:top] for name in _LIMITED} | {DAYS: sorted(counts[DAYS])}
+    lists = _activities(selected, counts, listed)
+    pairs, pairs_left = _pairs(selected, top)
     return ActivityReport(
-        first,
-        last,
+        selected.first,
+        selected.last,
         channel,
-        total=lists[TOTAL][0],
-        days=sorted(lists["days"], key=lambda day: day.key),
-        pairs=pairs[:top],
-        left_out=left_out | {"pairs": max(0, len(pairs) - top)},
-        **listed,
+        total=lists.pop(TOTAL)[0],
+        pairs=pairs,
+        left_out=left_out | {"pairs": pairs_left},
+        quantile_error=round(RELATIVE_ERROR, 4),
+        **lists,
     )
 
 
-class _View:
-    """Sums by one key."""
-
-    def __init__(self, key: str, label: str) -> None:
-        self._key = key
-        self._label = label
-        self._sums: dict[str, _Sum] = {}
-
-    def add(self, row: Any) -> None:
-        key = row[self._key] if self._key else TOTAL
-        key = key or NOBODY
-        total = self._sums.get(key)
-        if total is None:
-            total = self._sums[key] = _Sum(key)
-        if self._label:
-            total.name = row[self._label] or total.name
-        total.add(row)
-
-    def busiest(self) -> list[Activity]:
-        rows = [each.activity() for each in self._sums.values()]
-        return sorted(rows, key=lambda row: (-row.messages, -row.edits, row.name, row.key))
-
-
-class _Sum:
-    def __init__(self, key: str) -> None:
-        self.key = self.name = key
-        self._counts = dict.fromkeys(COUNTED, 0)
-        self._active = 0.0
-        self._waits: Waits = []
-
-    def add(self, row: Any) -> None:
-        for name in COUNTED:
-            self._counts[name] += row[name]
-        self._active += row["active_seconds"]
-        if row["first_reply_median_seconds"] is not None and row["replied"]:
-            self._waits.append((row["first_reply_median_seconds"], row["replied"]))
-
-    def activity(self) -> Activity:
-        seconds = weighted_median(self._waits)
-        return Activity(
-            self.key,
-            self.name,
-            **self._counts,
-            reply_seconds=None if seconds is None else round(seconds, 3),
-            active_seconds=round(self._active, 3),
-        )
+def _activities(
+    selected: ActivityRows, counts: dict[str, dict[str, list[Any]]], listed: dict[str, list[str]]
+) -> dict[str, list[Activity]]:
+    waits = sums.histograms_by(
+        selected.rows(ACTIVITY, [*KEYS[1:], BUCKETS]),
+        list(VIEWS.values()),
+        BUCKETS,
+        [set(listed[view]) for view in VIEWS],
+    )
+    names = {
+        CHANNELS: selected.tables.names(CHANNELS, "channel_id", "name", set(listed[CHANNELS])),
+        TOPICS: selected.tables.names(TOPICS, "topic_id", "title", set(listed[TOPICS])),
+    }
+    return {
+        view: [
+            _activity(key, names.get(view, {}).get(key) or key, counts[view][key], by.get(key))
+            for key in listed[view]
+        ]
+        for view, by in zip(VIEWS, waits, strict=True)
+    }
 
 
-def weighted_median(pairs: Waits) -> float | None:
-    """The value at which half of the weight is reached; None without pairs."""
-    left = sum(weight for _, weight in pairs) / 2
-    for value, weight in sorted(pairs):
-        left -= weight
-        if left <= 0:
-            return value
-    return None
+def _activity(key: str, name: str, counts: list[Any], waits: sums.Buckets | None) -> Activity:
+    return Activity(
+        key,
+        name,
+        **dict(zip(COUNTED, counts, strict=False)),
+        reply_seconds=sums.quantile(waits, 0.5),
+        active_seconds=round(counts[-1], sums.DECIMALS),
+        reply_p95_seconds=sums.quantile(waits, 0.95),
+    )
 
 
-def _pairs(rows: Iterable[Any]) -> list[Pair]:
-    waits_by_pair: dict[tuple[str, str], tuple[int, Waits]] = {}
-    for row in rows:
-        key = (row["sender"] or NOBODY, row["answers"] or NOBODY)
-        replies, waits = waits_by_pair.get(key, (0, []))
-        if row["median_seconds"] is not None:
-            waits.append((row["median_seconds"], row["replies"]))
-        waits_by_pair[key] = (replies + row["replies"], waits)
+def pair_of(row: Any) -> tuple[str, str]:
+    return row["sender"] or NOBODY, row["answers"] or NOBODY
+
+
+def _pairs(selected: ActivityRows, top: int) -> tuple[list[Pair], int]:
+    """The pairs with most replies, and the number of other pairs."""
+    columns = ["sender", "answers"]
+    rows = selected.rows("pairs", [*columns, "replies"])
+    (counts,) = sums.columns_by(rows, [pair_of], ["replies"])
+    listed = sorted(counts, key=lambda pair: (-counts[pair][0], pair))[:top]
+    rows = selected.rows("pairs", [*columns, BUCKETS])
+    (waits,) = sums.histograms_by(rows, [pair_of], BUCKETS, [set(listed)])
     pairs = [
-        Pair(sender, answers, replies, weighted_median(waits))
-        for (sender, answers), (replies, waits) in waits_by_pair.items()
+        Pair(
+            *pair,
+            counts[pair][0],
+            sums.quantile(waits.get(pair), 0.5),
+            sums.quantile(waits.get(pair), 0.95),
+        )
+        for pair in listed
     ]
-    return sorted(pairs, key=lambda pair: (-pair.replies, pair.sender, pair.answers))
+    return pairs, len(counts) - len(listed)

@@ -11,42 +11,37 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
-from appliance.export import segment, table_writer
+from appliance.export import table_writer
+from appliance.export.logs import EVENTS, ExportedLog
 from appliance.export.segment import Run
 from appliance.export.settings import Format
-from appliance.export.source import (
-    DATA,
-    READ,
-    TS,
-    Batch,
-    EventLog,
-    LogUnreadable,
-    moment_of,
-    open_log,
-)
+from appliance.export.source import Batch, LogUnreadable, StoredLog, moment_of, open_log
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.prefetch import prefetch
+from appliance.shared.segment_chain import JUMP
 
 ROWS = table_writer.ROW_GROUP_ROWS
 _BUSY_TIMEOUT_MS = 5_000
 
 
 @contextmanager
-def open_fast(datadir: DataDir, format_name: Format) -> Iterator[EventLog]:
+def open_fast(
+    datadir: DataDir, format_name: Format, log: ExportedLog = EVENTS
+) -> Iterator[StoredLog]:
     """Open the log with the ADBC driver if possible, else like `open_log`."""
-    connection = _connect(datadir) if format_name == "parquet" else None
+    connection = _connect(datadir, log.store) if format_name == "parquet" else None
     if connection is None:
-        with open_log(datadir) as log:
-            yield log
+        with open_log(datadir, log) as reader:
+            yield reader
         return
     try:
-        yield ArrowLog(datadir, connection)
+        yield ArrowLog(datadir, connection, log)
     finally:
         connection.close()
 
 
-class ArrowLog(EventLog):
-    """An EventLog whose `read` returns batches of Arrow arrays."""
+class ArrowLog(StoredLog):
+    """A StoredLog whose `read` returns batches of Arrow arrays."""
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
         """Read each batch while the one before is written. No other query may run meanwhile."""
@@ -54,9 +49,9 @@ class ArrowLog(EventLog):
 
     def read(self, after: int) -> Batch | None:
         with self._cursor(ROWS) as cursor:
-            cursor.execute(READ, (after, ROWS))
+            cursor.execute(self.log.rows_after, (after, ROWS))
             table = cursor.fetch_arrow_table()
-        return Columns(table) if table.num_rows else None
+        return Columns(table, self.log) if table.num_rows else None
 
     def _ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with self._cursor(1) as cursor:
@@ -71,44 +66,57 @@ class ArrowLog(EventLog):
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows)})
                 yield cursor
         except _errors() as error:
-            raise LogUnreadable(f"cannot read the hub's database: {error}") from None
+            raise LogUnreadable(f"cannot read the database of {self.log.store}: {error}") from None
 
 
 class Columns:
     """A batch of Arrow arrays."""
 
-    def __init__(self, table: Any) -> None:
-        self._columns = table.columns
-        self.ids: Sequence[int] = table.column(0).to_pylist()
-        self._columns[TS] = self._times(table.column(TS))
+    def __init__(self, table: Any, log: ExportedLog) -> None:
+        self._ids = table.column("event_id")
+        self.ids: Sequence[int] = self._ids.to_pylist()
+        self._columns = [
+            self._times(array) if column.type == "timestamp_us_utc" else array
+            for column, array in zip(log.stored_columns, table.columns, strict=True)
+        ]
+        self._ts = self._columns[log.stored.index("ts")]
+        if self._ts.null_count:
+            self._refuse_times(table.column("ts"))
+        self._payload = table.column(log.payload) if log.payload else None
 
     def first_ms(self, index: int) -> int:
-        return int(self._columns[TS][index].as_py().timestamp() * 1000)
+        return int(self._ts[index].as_py().timestamp() * 1000)
 
     def part(self, start: int, stop: int) -> list[Any]:
         return [column.slice(start, stop - start) for column in self._columns]
 
     def payload_bytes(self, start: int, stop: int) -> int:
+        if self._payload is None:
+            return 0
         compute = importlib.import_module("pyarrow.compute")
-        lengths = compute.binary_length(self._columns[DATA].slice(start, stop - start))
+        lengths = compute.binary_length(self._payload.slice(start, stop - start))
         return int(compute.sum(lengths).as_py())
 
     def _times(self, texts: Any) -> Any:
         try:
             return table_writer.times(texts)
         except ValueError:
-            for event_id, text in zip(self.ids, texts.to_pylist(), strict=True):
-                moment_of(event_id, text)  # raises an error with the id of the invalid event
+            self._refuse_times(texts)
             raise
+
+    def _refuse_times(self, texts: Any) -> None:
+        """Raise BadEvent with the id of the first invalid time."""
+        for event_id, text in zip(self.ids, texts.to_pylist(), strict=True):
+            moment_of(event_id, text)
 
     def runs(self) -> list[Run]:
         arrow = importlib.import_module("pyarrow")
         compute = importlib.import_module("pyarrow.compute")
-        days = self._columns[TS].cast(arrow.timestamp("us")).cast(arrow.date32(), safe=False)
-        ids, last = self._columns[0], len(self.ids) - 1
+        days = self._ts.cast(arrow.timestamp("us")).cast(arrow.date32(), safe=False)
+        ids, last = self._ids, len(self.ids) - 1
         other_day = compute.not_equal(days.slice(1), days.slice(0, last))
         steps = compute.subtract(ids.slice(1), ids.slice(0, last))
-        ends = compute.or_(other_day, compute.greater_equal(steps, segment.JUMP))
+        ends = compute.or_(other_day, compute.greater_equal(steps, JUMP))
         cuts = [index + 1 for index in compute.indices_nonzero(ends).to_pylist()]
         return [
             Run(start, stop, str(days[start].as_py()))
@@ -116,12 +124,12 @@ class Columns:
         ]
 
 
-def _connect(datadir: DataDir) -> Any:
+def _connect(datadir: DataDir, store: str) -> Any:
     try:
         driver = importlib.import_module("adbc_driver_sqlite.dbapi")
     except ImportError:
         return None
-    uri = datadir.database("hub").absolute().as_uri() + "?mode=ro"
+    uri = datadir.database(store).absolute().as_uri() + "?mode=ro"
     with suppress(*_errors()):
         connection = driver.connect(uri, autocommit=True)
         try:

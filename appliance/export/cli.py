@@ -1,8 +1,9 @@
-"""`agentlip export`: writes the log as segments and the tables as a snapshot, and verifies both."""
+"""`agentlip export`: writes logs as segments and tables as a snapshot, and verifies both."""
 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,11 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app, write_now
-from appliance.export import arrow_log_reader, compact, snapshot, table_writer, verify
-from appliance.export.exporter import Exporter, ExportRound, limits_of
+from appliance.export import rounds, snapshot, table_writer, verify
+from appliance.export.exporter import ExportRound
+from appliance.export.logs import EVENTS, LOGS, ExportedLog, log_of
 from appliance.export.manifests import SNAPSHOT, SegmentDirectory
+from appliance.export.rounds import Exports, LogRound, LogTidied
 from appliance.export.segment import DAY_MS, name_of
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import open_log
@@ -23,7 +26,7 @@ from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "Export: the log as closed segments, the tables as a snapshot.\n\n"
+    "Export: the logs as closed segments, the tables as a snapshot.\n\n"
     "Exit codes: 0 success, 1 error, 10 segment missing, 11 torn, 12 wrong hash, 13 unknown"
     " schema version, 14 empty range, 15 output not writable, 16 another export runs"
     " there, 17 another history, 18 a library is missing, 19 an event that can't be exported."
@@ -31,6 +34,19 @@ app = plain_app(
 
 OutFlag = Annotated[
     Path | None, typer.Option("--out", help="Output directory (default: export.export_dir).")
+]
+LogFlag = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="LOG", help=f"Only this log ({', '.join(LOGS)}); repeatable."),
+]
+COLUMNS = [
+    ("LOG", "log"),
+    ("SEGMENTS", "segments"),
+    ("ROWS", "rows"),
+    ("NEWEST", "last_row"),
+    ("WAITING", "waiting"),
+    ("MISSING", "missing"),
+    ("STATE", "state"),
 ]
 FormatFlag = Annotated[
     str | None, typer.Option("--format", help="parquet or jsonl (default: export.export_format).")
@@ -55,20 +71,29 @@ def export_segments(
     due: Annotated[
         bool, typer.Option("--due", help="Skip the last segment if it is neither full nor due.")
     ] = False,
+    logs: LogFlag = None,
 ) -> None:
-    """Write new events as closed segments: agentlip export segments --out /data/out"""
+    """Write new rows of all logs as closed segments: agentlip export segments --out /data/out"""
     datadir, settings = workspace_of(session)
     kind = _format(format_name, settings)
     target = out or out_dir(datadir, settings)
-    catalogue = SegmentDirectory(target)
-    with arrow_log_reader.open_fast(datadir, kind) as log, catalogue.only_writer():
-        exporter = Exporter(log, catalogue, kind, limits_of(settings), SystemClock())
+    exports = Exports(datadir, target, settings, SystemClock(), _chosen(logs))
+    with exports.only_writer():
         if follow:
-            _follow(session, exporter, catalogue, settings)
+            _follow(session, exports, kind, settings)
         else:
             progress = _Progress(session)
-            done = exporter.run(due_only=due, tell=progress.add)
-            _tell(session, done, target)
+            _tell(session, exports.export(kind, due_only=due, tell=progress.add), target)
+
+
+@app.command("list")
+@common
+def list_logs(session: Session, out: OutFlag = None) -> None:
+    """Show what is exported of each log: agentlip export list --out /data/out"""
+    datadir, settings = workspace_of(session)
+    target = out or out_dir(datadir, settings)
+    rows = rounds.statuses(datadir, target)
+    session.table(msgspec.to_builtins(rows), COLUMNS, "no logs")
 
 
 @app.command("snapshot")
@@ -92,12 +117,18 @@ def tidy_segments(session: Session, out: OutFlag = None) -> None:
     """Merge small segments and remove those past their retention."""
     datadir, settings = workspace_of(session)
     target = out or out_dir(datadir, settings)
-    catalogue = SegmentDirectory(target)
-    with catalogue.only_writer():
-        done = compact.tidy(catalogue, settings, SystemClock())
+    exports = Exports(datadir, target, settings, SystemClock())
+    with exports.only_writer():
+        done = exports.tidy()
+    answer = {"out": str(target), **_of_events(done), "logs": msgspec.to_builtins(done)}
     session.answer(
-        {"out": str(target), **msgspec.to_builtins(done)},
-        f"{done.replaced} segments written as {done.written}, {done.removed} removed",
+        answer,
+        "\n".join(
+            f"{_of(each.log)}{each.replaced} segments written as {each.written},"
+            f" {each.removed} removed"
+            for each in done
+            if each.log == EVENTS.kind or each.written or each.removed
+        ),
     )
 
 
@@ -126,7 +157,11 @@ def workspace_of(session: Session) -> tuple[DataDir, ExportSettings]:
     datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
     if not datadir.database("hub").exists():
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
-    return datadir, config.load(ExportSection, datadir.settings_file, os.environ).export
+    settings = config.load(ExportSection, datadir.settings_file, os.environ).export
+    if settings.archive_dir:
+        folder = str(datadir.workspace / settings.archive_dir)
+        settings = msgspec.structs.replace(settings, archive_dir=folder)
+    return datadir, settings
 
 
 def out_dir(datadir: DataDir, settings: ExportSettings) -> Path:
@@ -143,21 +178,24 @@ def _format(wanted: str | None, settings: ExportSettings) -> Format:
     raise Invalid(f"unknown format {name}", hint="--format parquet or --format jsonl")
 
 
-def _follow(
-    session: Session, exporter: Exporter, catalogue: SegmentDirectory, settings: ExportSettings
-) -> None:
+def _chosen(kinds: list[str] | None) -> list[ExportedLog]:
+    return [log_of(kind) for kind in dict.fromkeys(kinds or LOGS)]
+
+
+def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSettings) -> None:
     def done(manifest: SegmentManifest) -> None:
         if session.machine:
             write_now(msgspec.json.encode(manifest))
         else:
-            note(f"{name_of(manifest)}: {manifest.rows:,} events")
+            note(f"{_of(manifest.kind)}{name_of(manifest)}: {_rows(manifest.rows, manifest.kind)}")
 
     interval_seconds = min(settings.export_seconds, settings.segment_open_seconds)
     clock, tidied_day = SystemClock(), -1
     while True:
-        segments, day = exporter.run(due_only=True, done=done).segments, clock.now_ms() // DAY_MS
-        if segments or day != tidied_day:  # this process has the lock, so no other can do it
-            compact.tidy(catalogue, settings, clock)
+        results = exports.export(kind, due_only=True, done=done)
+        segments, day = sum(each.segments for each in results), clock.now_ms() // DAY_MS
+        if segments or day != tidied_day:  # this process has the locks, so no other can do it
+            exports.tidy()
             tidied_day = day
         time.sleep(interval_seconds)
 
@@ -179,12 +217,46 @@ class _Progress:
             note(f"{self._rows:,} events, {self._rows / (now - self._started_at):,.0f}/s")
 
 
-def _tell(session: Session, done: ExportRound, out: Path) -> None:
-    answer: dict[str, Any] = {"out": str(out), **msgspec.to_builtins(done)}
+def _tell(session: Session, done: list[LogRound], out: Path) -> None:
+    answer = {"out": str(out), **_of_events(done, out), "logs": msgspec.to_builtins(done)}
+    lines = [_line(each, out) for each in done if each.log == EVENTS.kind]
+    lines += [
+        f"{each.log}: {_line(each)}"
+        for each in done
+        if each.log != EVENTS.kind and (each.segments or each.waiting)
+    ]
+    for each in done:
+        if each.missing and not session.machine:
+            note(
+                f"warning: {_rows(each.missing, each.log)} were removed from the log {each.log}"
+                f" before they were exported, the first {each.gaps[0].first}"
+            )
+    session.answer(answer, "\n".join(lines) or f"nothing new under {out}")
+
+
+def _of_events(done: Sequence[LogRound | LogTidied], out: Path | None = None) -> dict[str, Any]:
+    """The result for the hub's log, whose fields are those of the answer too."""
+    for each in done:
+        if each.log == EVENTS.kind:
+            fields: dict[str, Any] = msgspec.to_builtins(each)
+            return {name: value for name, value in fields.items() if name not in ("log", "state")}
+    last = SegmentDirectory(out).last_event_id() if out else 0
+    answer: dict[str, Any] = msgspec.to_builtins(ExportRound(last_event_id=last))
+    return answer
+
+
+def _line(done: LogRound, out: Path | None = None) -> str:
+    where = f" under {out}" if out else ""
     waiting = f"; {done.waiting:,} pending" if done.waiting else ""
-    if done.segments:
-        many = "segment" if done.segments == 1 else "segments"
-        sentence = f"{done.rows:,} events in {done.segments} {many} under {out}{waiting}"
-    else:
-        sentence = f"nothing new under {out}{waiting}"
-    session.answer(answer, sentence)
+    if not done.segments:
+        return f"nothing new{where}{waiting}"
+    many = "segment" if done.segments == 1 else "segments"
+    return f"{_rows(done.rows, done.log)} in {done.segments} {many}{where}{waiting}"
+
+
+def _rows(count: int, kind: str) -> str:
+    return f"{count:,} {'events' if kind == EVENTS.kind else 'rows'}"
+
+
+def _of(kind: str) -> str:
+    return "" if kind == EVENTS.kind else f"{kind}: "

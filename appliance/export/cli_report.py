@@ -3,18 +3,21 @@
 Exit codes are those of `agentlip export`.
 """
 
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app, write_line
-from appliance.export import activity, charts, report_html
+from appliance.cli_support import Session, common, note, plain_app
+from appliance.export import activity, charts, delivery, gold, report_html, report_page
 from appliance.export.cli import workspace_of
+from appliance.export.errors import ExportError, TablesMissing
 from appliance.export.manifests import write_whole, writing
-from appliance.export.wire import Activity, ActivityReport
+from appliance.export.report_tables import show_activity, show_delivery
+from appliance.export.report_wire import LogKind
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
@@ -23,71 +26,140 @@ app = plain_app(
     " 14 empty range, 15 output not writable, 18 a library is missing."
 )
 
-VIEWS = {"day": "days", "channel": "channels", "topic": "topics", "sender": "senders"}
-COLUMNS = [
-    ("MESSAGES", "messages"),
-    ("EDITS", "edits"),
-    ("DELETES", "deletes"),
-    ("MOVES", "moves"),
-    ("REPLIED", "replied"),
-    ("REPLY (S)", "reply"),
-    ("ACTIVE (MIN)", "active"),
-    ("", "name"),
+GoldFlag = Annotated[
+    Path | None,
+    typer.Option("--gold", help="Output directory of the job (default: export.gold_dir)."),
 ]
-
-
-@app.callback()
-def _reports() -> None:
-    """Makes Typer keep `activity` as a subcommand while it is the only one."""
+FirstFlag = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
+]
+LastFlag = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")]
+ChannelFlag = Annotated[
+    str | None, typer.Option("--channel", help="Only this channel, by name or id.")
+]
+ChartsFlag = Annotated[
+    Path | None,
+    typer.Option("--charts", metavar="DIR", help="Write PNG and SVG charts to this directory."),
+]
+ACTIVITY_VIEWS = ("day", "channel", "topic", "sender", "pair")
+DELIVERY_VIEWS = ("stage", "destination", "cause")
 
 
 @app.command("activity")
 @common
 def report_activity(
     session: Session,
-    gold: Annotated[
-        Path | None,
-        typer.Option("--gold", help="Output directory of the job (default: export.gold_dir)."),
-    ] = None,
-    first: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
-    ] = None,
-    last: Annotated[
-        str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")
-    ] = None,
-    channel: Annotated[
-        str | None, typer.Option("--channel", help="Only this channel, by name or id.")
-    ] = None,
+    gold_dir: GoldFlag = None,
+    first: FirstFlag = None,
+    last: LastFlag = None,
+    channel: ChannelFlag = None,
     by: Annotated[
         str, typer.Option("--by", help="Rows of the table: day, channel, topic, sender or pair.")
     ] = "sender",
     top: Annotated[
         int, typer.Option("--top", min=1, help="Maximum number of rows; days are always complete.")
     ] = 20,
-    pictures: Annotated[
-        Path | None,
-        typer.Option("--charts", metavar="DIR", help="Write PNG and SVG charts to this directory."),
-    ] = None,
+    pictures: ChartsFlag = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write an HTML page with tables and charts."),
+        typer.Option("--html", metavar="FILE", help="As agentlip report html --out FILE."),
     ] = None,
 ) -> None:
-    """Report messages, edits and replies: agentlip report activity --html report.html"""
-    if by not in (*VIEWS, "pair"):
-        raise Invalid(f"unknown view {by}", hint=f"--by {', '.join([*VIEWS, 'pair'])}")
-    report = activity.report(_gold(session, gold), _day(first), _day(last), channel, top)
+    """Report messages, edits and replies: agentlip report activity --by topic"""
+    _choice(by, ACTIVITY_VIEWS)
+    folder, days = _gold(session, gold_dir), (_day(first), _day(last))
+    report = activity.report(folder, *days, channel, top)
+    page = None if html is None else report_page.build(folder, *days, channel)
     if pictures is not None:
-        _write_charts(report, pictures)
-    if html is not None:
-        with writing():
-            write_whole(html, report_html.render(report, charts.draw(report, "svg")).encode())
+        _write_charts("activity", lambda kind: charts.of_activity(report, kind), pictures)
+    if html is not None and page is not None:
+        _write_page(page, html)
         note(f"wrote {html}")
     if session.machine:
         session.answer(msgspec.to_builtins(report), "")
     else:
-        _show(session, report, by)
+        show_activity(session, report, by)
+
+
+@app.command("delivery")
+@common
+def report_delivery(
+    session: Session,
+    gold_dir: GoldFlag = None,
+    first: FirstFlag = None,
+    last: LastFlag = None,
+    log: Annotated[
+        str | None, typer.Option("--log", help="Only this log: outbox, broker or courier.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", help="Rows of the table: stage, destination or cause.")
+    ] = "stage",
+    top: Annotated[int, typer.Option("--top", min=1, help="Maximum number of rows.")] = 100,
+    pictures: ChartsFlag = None,
+) -> None:
+    """Report durations, outcomes and dead letters of deliveries: agentlip report delivery"""
+    _choice(by, DELIVERY_VIEWS)
+    if log is not None:
+        _choice(log, get_args(LogKind))
+    folder = _gold(session, gold_dir)
+    report = delivery.report(folder, _day(first), _day(last), log, top)
+    if pictures is not None:
+        _write_charts("delivery", lambda kind: charts.of_delivery(report, kind), pictures)
+    if session.machine:
+        session.answer(msgspec.to_builtins(report), "")
+    else:
+        show_delivery(session, report, by)
+
+
+@app.command("html")
+@common
+def report_as_html(
+    session: Session,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
+    gold_dir: GoldFlag = None,
+    first: FirstFlag = None,
+    last: LastFlag = None,
+    channel: ChannelFlag = None,
+) -> None:
+    """Write one HTML file with all reports and filters: agentlip report html --out report.html"""
+    page = report_page.build(_gold(session, gold_dir), _day(first), _day(last), channel)
+    size = _write_page(page, out)
+    answer = {"path": str(out), "bytes": size, "period": page.level.period}
+    coarser = "" if page.is_exact else f", by {page.level.period}"
+    session.answer(answer, f"wrote {out}: {size:,} bytes{coarser}")
+
+
+@app.command("list")
+@common
+def list_reports(session: Session, gold_dir: GoldFlag = None) -> None:
+    """List the reports that have data, with their days: agentlip report list"""
+    folder, rows = _gold(session, gold_dir), []
+    for name in gold.SCHEMAS:
+        if gold.exists(folder, name):
+            rows.append(_listed(folder, name))
+    if not rows:
+        raise TablesMissing(f"{folder} contains no tables of a job")
+    columns = [("REPORT", "report"), ("DAYS", "days"), ("FROM", "first"), ("TO", "last"),
+               ("VERSION", "version"), ("PROBLEM", "problem")]  # fmt: skip
+    session.table(rows, columns, empty="")
+
+
+def _listed(folder: Path, name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"report": name}
+    try:
+        tables = gold.Gold(folder, name)
+    except ExportError as error:
+        return row | {"days": 0, "first": None, "last": None, "version": None,
+                      "problem": error.message}  # fmt: skip
+    days = tables.days
+    return row | {
+        "days": len(days),
+        "first": days[0] if days else None,
+        "last": days[-1] if days else None,
+        "version": tables.path.name,
+        "problem": None,
+    }
 
 
 def _gold(session: Session, explicit: Path | None) -> Path:
@@ -104,45 +176,25 @@ def _day(text: str | None) -> str | None:
         raise Invalid(f"{text} is not a date", hint="use a date such as 2026-11-21") from None
 
 
-def _write_charts(report: ActivityReport, folder: Path) -> None:
-    drawn = {kind: charts.draw(report, kind) for kind in ("png", "svg")}
+def _choice(value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise Invalid(f"unknown value {value}", hint=f"use one of: {', '.join(choices)}")
+
+
+def _write_charts(name: str, draw: Callable[[str], charts.Drawn], folder: Path) -> None:
+    drawn = {kind: draw(kind) for kind in ("png", "svg")}
     with writing():
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, pictures in drawn.items():
-            for name, data in pictures.items():
-                write_whole(folder / f"activity-{name}.{kind}", data)
+        for kind, (pictures, _) in drawn.items():
+            for title, data in pictures.items():
+                write_whole(folder / f"{name}-{title}.{kind}", data)
+    for sentence in drawn["png"].problems:
+        note(sentence)
     note(f"wrote PNG and SVG into {folder}")
 
 
-def _show(session: Session, report: ActivityReport, by: str) -> None:
-    where = f", channel {report.channel}" if report.channel else ""
-    write_line(f"{report.first} to {report.last} (UTC){where}: {report.total.messages:,} messages")
-    if by == "pair":
-        rows = [
-            {
-                "replies": entry.replies,
-                "reply": _seconds(entry.median_seconds),
-                "name": f"{entry.sender} answers {entry.answers}",
-            }
-            for entry in report.pairs
-        ]
-        columns = [("REPLIES", "replies"), ("REPLY (S)", "reply"), ("", "name")]
-        session.table(rows, columns, empty="no replies")
-    else:
-        rows = [_row(entry) for entry in getattr(report, VIEWS[by])]
-        session.table(rows, [*COLUMNS[:-1], (by.upper(), "name")], empty="no activity")
-    left = report.left_out.get(VIEWS.get(by, "pairs"), 0)
-    if left:
-        note(f"{left:,} more: --top {len(rows) + left}")
-
-
-def _row(activity: Activity) -> dict[str, Any]:
-    return {
-        **msgspec.structs.asdict(activity),
-        "reply": _seconds(activity.reply_seconds),
-        "active": f"{activity.active_seconds / 60:.0f}",
-    }
-
-
-def _seconds(value: float | None) -> str | None:
-    return None if value is None else f"{value:.1f}"
+def _write_page(page: report_page.ReportPage, path: Path) -> int:
+    data = report_html.render(page)
+    with writing():
+        write_whole(path, data)
+    return len(data)

@@ -5,15 +5,19 @@ The new segment is complete before its manifest lists the segments it replaces. 
 removed, then the files.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 
-from appliance.export import manifests, schema, segment, table_writer
+from appliance.export import archive, manifests, segment, table_writer
 from appliance.export.errors import SegmentTorn
 from appliance.export.exporter import limits_of
+from appliance.export.logs import log_of
 from appliance.export.manifests import SegmentDirectory
+from appliance.export.schema import ExportColumn
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import Clock, iso
@@ -29,24 +33,26 @@ def tidy(directory: SegmentDirectory, settings: ExportSettings, clock: Clock) ->
     """Run compaction, then retention. The caller must have locked the directory."""
     done = Tidied()
     alive = segment.live(directory.manifests())
+    columns = log_of(directory.kind).columns
     for group in segment.compactable(alive, limits_of(settings), settings.compact_count_min):
-        compact(directory, group, clock)
+        compact(directory, group, columns, clock)
         done.written += 1
         done.replaced += len(group)
-    for manifest in _removable(directory, settings, clock.now_ms()):
-        directory.remove(manifest)
-        done.removed += 1
+    _retain(directory, settings, clock.now_ms(), done)
     return done
 
 
 def compact(
-    directory: SegmentDirectory, group: list[SegmentManifest], clock: Clock
+    directory: SegmentDirectory,
+    group: list[SegmentManifest],
+    columns: Sequence[ExportColumn],
+    clock: Clock,
 ) -> SegmentManifest:
     """Write the rows of adjacent segments into one. Each source is verified as it is read."""
     first, last = group[0], group[-1]
     rows = sum(part.rows for part in group)
     path = directory.temporary(first.date)
-    file = table_writer.create(path, first.format, schema.events())
+    file = table_writer.create(path, first.format, columns)
     try:
         for part in group:
             source = directory.data(part)
@@ -84,13 +90,32 @@ def _still_there(directory: SegmentDirectory, group: list[SegmentManifest]) -> t
     return tuple(dict.fromkeys(replaced))
 
 
-def _removable(
-    directory: SegmentDirectory, settings: ExportSettings, now_ms: int
-) -> list[SegmentManifest]:
+def _retain(
+    directory: SegmentDirectory, settings: ExportSettings, now_ms: int, done: Tidied
+) -> None:
+    """Remove segments. Where the log begins then is noted before, so a reader can tell removed
+    days from missing segments, also after a crash."""
     replaced_before = iso(now_ms - int(settings.replaced_seconds * 1000))
-    dates_before = ""
-    if settings.keep_days:
+    dates_before = _dates_before(settings.keep_days, now_ms)
+    every = directory.manifests()
+    alive = segment.live(every)
+    if settings.archive_dir:
+        folder = Path(settings.archive_dir)
+        dates_before = archive.removable_before(folder, alive, dates_before)
+    if settings.keep_days and alive:
+        old = segment.past_retention(alive, dates_before)
+        # Also what an older version removed, which noted nothing.
+        begin = old[-1].last_event_id if old else alive[0].previous_event_id
+        if old or directory.begins_after() is None:
+            directory.begin_after(begin)
+    for manifest in segment.removable(every, replaced_before, dates_before):
+        directory.remove(manifest)
+        done.removed += 1
+
+
+def _dates_before(keep_days: int, now_ms: int) -> str:
+    if keep_days:
         with suppress(OverflowError):  # beyond the first day of the calendar: keep everything
             today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
-            dates_before = (today - timedelta(days=settings.keep_days)).isoformat()
-    return segment.removable(directory.manifests(), replaced_before, dates_before)
+            return (today - timedelta(days=keep_days)).isoformat()
+    return ""

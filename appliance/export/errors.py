@@ -21,7 +21,7 @@ class SegmentMissing(Missing, ExportError):
 class TablesMissing(SegmentMissing):
     code = "TABLES_MISSING"
     default_message = "the directory contains no tables of a job"
-    default_hint = "run the job first: docker run … activity --in … --out … --from … --to …"
+    default_hint = "run the job first: docker run … activity --in … --out …"
 
 
 class SegmentTorn(Invalid, ExportError):
@@ -76,8 +76,14 @@ class OtherHistory(Conflict, ExportError):
 class LibraryMissing(Unavailable, ExportError):
     code = "LIBRARY_MISSING"
     default_message = "a required library is not installed"
-    default_hint = "pip install 'agentlip[export]', or --format jsonl"
+    default_hint = "pip install 'agentlip[export]', the image agentlip-export, or --format jsonl"
     exit_code = 18
+
+
+class LogUnknown(Invalid):
+    code = "LOG_UNKNOWN"
+    default_message = "there is no such log"
+    default_hint = "agentlip export list"
 
 
 class BadEvent(Invalid, ExportError):

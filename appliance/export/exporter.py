@@ -7,28 +7,45 @@ from typing import Any
 
 import msgspec
 
-from appliance.export import schema, segment, table_writer
+from appliance.export import segment, table_writer
 from appliance.export.errors import OtherHistory
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import Piece, Run, SegmentLimits
 from appliance.export.settings import ExportSettings, Format
-from appliance.export.source import Batch, EventLog
+from appliance.export.source import Batch, StoredLog
 from appliance.export.table_writer import Constant, TableFile
 from appliance.export.wire import SCHEMA_VERSION, SegmentManifest
 from appliance.kernel.clock import Clock, iso
+from appliance.shared import segment_chain
+from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 
 ProgressCallback = Callable[[int], None]
 SegmentCallback = Callable[[SegmentManifest], None]
+GAPS_MAX = 100
+
+
+class MissingRows(msgspec.Struct, frozen=True):
+    """Rows `first` to `last` of a log, inclusive."""
+
+    first: int
+    last: int
 
 
 class ExportRound(msgspec.Struct):
-    """The result of one round. `waiting` counts events of a segment that is not due yet."""
+    """The result of one round.
+
+    waiting  events of a segment that is not due yet
+    missing  events that the store lost before they were exported
+    gaps     their numbers, the first GAPS_MAX of them
+    """
 
     segments: int = 0
     rows: int = 0
     bytes: int = 0
     last_event_id: int = 0
     waiting: int = 0
+    missing: int = 0
+    gaps: list[MissingRows] = []
 
 
 class Exporter:
@@ -40,7 +57,7 @@ class Exporter:
 
     def __init__(
         self,
-        log: EventLog,
+        log: StoredLog,
         catalogue: SegmentDirectory,
         format_name: Format,
         limits: SegmentLimits,
@@ -51,9 +68,10 @@ class Exporter:
         self._format = format_name
         self._limits = limits
         self._clock = clock
-        self._columns = schema.events()
+        self._columns = log.log.columns
         self._epoch_at = [column.name for column in self._columns].index("epoch")
         self._epoch = ""
+        self._newest: SegmentManifest | None = None
         self._open: _Open | None = None
         self._round = ExportRound()
         self._done: SegmentCallback | None = None
@@ -101,7 +119,7 @@ class Exporter:
         for part in segment.pieces(run, rows_max - taken, rows_max):
             if self._open is None:
                 before = batch.ids[part.start - 1] if part.start else previous
-                self._open = self._begin(batch, part, before)
+                self._open = self._begin(batch, part, self._previous(batch.ids[part.start], before))
             self._open.add(self._with_epoch(batch, part), batch, part)
             if segment.is_full(self._open.piece, self._limits):
                 self._close()
@@ -110,9 +128,8 @@ class Exporter:
         path = self._catalogue.temporary(run.date)
         file = table_writer.create(path, self._format, self._columns)
         first = batch.ids[run.start]
-        return _Open(
-            file, path, previous, Piece(run.date, first, first, 0, 0, batch.first_ms(run.start))
-        )
+        begun = Piece(run.date, first, self._former(first), 0, 0, batch.first_ms(run.start))
+        return _Open(file, path, previous, begun, self._log.log.kind not in SPARSE)
 
     def _close(self) -> None:
         assert self._open is not None
@@ -141,24 +158,58 @@ class Exporter:
         result.rows += manifest.rows
         result.bytes += manifest.bytes
         result.last_event_id = manifest.last_event_id
+        for gap in opened.gaps:
+            result.missing += gap.rows
+            if len(result.gaps) < GAPS_MAX:
+                result.gaps.append(MissingRows(gap.first, gap.last))
+        self._newest = manifest
         if self._done is not None:
             self._done(manifest)
 
     def _start(self) -> int:
         """The newest exported event. Raises OtherHistory for a directory of another history."""
-        newest = segment.newest(self._catalogue.manifests())
+        newest = self._newest = segment.newest(self._catalogue.manifests())
         if newest is None:
             return 0
         if newest.workspace_id not in (None, self._log.workspace_id):
             raise OtherHistory("the directory contains the log of another workspace")
-        end = self._log.newest()
-        if newest.epoch == self._epoch and end < newest.last_event_id:
+        self._check_end(newest)
+        return newest.last_event_id
+
+    def _check_end(self, newest: SegmentManifest) -> None:
+        """Refuse a log whose numbers began again, because rows would be skipped until they reach
+        the exported ones. A store may remove the newest rows of a log that it does not keep."""
+        kept = self._log.log.kept
+        if kept and newest.epoch != self._epoch:
+            return
+        end = self._log.newest() if kept else self._log.highest()
+        if end < newest.last_event_id:
+            same = " of the same epoch" if kept else ""
             raise OtherHistory(
-                f"the log ends with event {end}, but a segment has event"
-                f" {newest.last_event_id} of the same epoch: the database was replaced without the"
+                f"the log {self._catalogue.kind} ends with event {end}, but a segment has event"
+                f" {newest.last_event_id}{same}: the database was replaced without the"
                 " restore command"
             )
-        return newest.last_event_id
+
+    def _previous(self, first: int, before: int) -> int:
+        """The event before event `first`, given the newest one before it that the store still has.
+
+        In the same epoch it is the last exported one, although the store may have removed it; after
+        a restore, which undoes events, it is the one in the store. A log that is kept and does not
+        begin with event 1 has lost its beginning.
+        """
+        newest, log = self._newest, self._log.log
+        if newest is None:
+            return before or (first - 1 if log.kept and first < JUMP else 0)
+        if newest.epoch == self._epoch:
+            return newest.last_event_id
+        return before or (0 if log.kept else newest.last_event_id)
+
+    def _former(self, first: int) -> int:
+        """The last exported event; event `first` follows it unless the store lost some."""
+        if self._newest is None:
+            return 0 if self._log.log.kept else first - 1
+        return self._newest.last_event_id
 
     def _is_anything_due(self, start: int) -> bool:
         first_ms = self._log.first_after(start)
@@ -184,10 +235,15 @@ class _Open(msgspec.Struct):
     path: Path
     previous: int
     piece: Piece
+    consecutive: bool
+    gaps: list[Gap] = []
 
     def add(self, columns: Sequence[Sequence[Any]], batch: Batch, run: Run) -> None:
         self.file.add(columns)
         piece = self.piece
+        rows, span = run.stop - run.start, batch.ids[run.stop - 1] - piece.last_event_id
+        if self.consecutive and span != rows:
+            self.gaps += segment_chain.holes(piece.last_event_id, batch.ids[run.start : run.stop])
         self.piece = piece._replace(
             last_event_id=batch.ids[run.stop - 1],
             rows=piece.rows + run.stop - run.start,

@@ -1,10 +1,10 @@
-"""Reads the tables of the activity job: `<gold>/activity/current` is a version of them.
+"""Reads the tables of a job: `<gold>/<job>/current` is a version of them.
 
 A version never changes, and `current` is resolved once, so a job that publishes the next version
 does not disturb a reader. The manifest lists the files and their sizes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from appliance.export.errors import (
     TablesMissing,
 )
 
-SCHEMA = "activity-1"
+ACTIVITY, DELIVERY = "activity", "delivery"
+SCHEMAS = {ACTIVITY: "activity-2", DELIVERY: "delivery-1"}  # the schemas that reports read
+BATCH_ROWS = 8192  # rows that are in memory at once
 _MANIFEST = "manifest.json"
 
 
@@ -28,52 +30,77 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 class Gold:
-    """One version of the tables, with its `days`."""
+    """The current version of the tables of one job, with its `days`."""
 
-    def __init__(self, gold: Path) -> None:
-        self._path, manifest = _open(gold)
-        self._files = manifest.files
+    def __init__(self, gold: Path, job: str) -> None:
+        """`gold` may also be the output directory of the job."""
+        root = _root(gold, job)
+        if root is None:
+            raise TablesMissing(
+                f"{gold} contains no {job} tables",
+                hint=f"run the job first: docker run … {job} --in … --out …",
+            )
+        self.path = (root / "current").resolve()
+        self.schema, self._files = _manifest(self.path, job)
         self.days = sorted({day for name in self._files if (day := _day(name))})
 
-    def rows(self, table: str, columns: list[str], first: str, last: str) -> Iterator[Any]:
-        """Rows of the given days as dictionaries with `day`. Each file is checked first."""
+    def rows(
+        self, table: str, columns: list[str], first: str = "", last: str = "~"
+    ) -> Iterator[Any]:
+        """Rows as dictionaries, of a table with days with their `day`. Files are checked first.
+
+        `first` and `last` are inclusive, such as 2026-11-21. A histogram is a list of pairs.
+        """
         parquet = table_writer.library("pyarrow.parquet", "report")
         for name, size in sorted(self._files.items()):
             day = _day(name)
-            if name.partition("/")[0] != table or day is None or not first <= day <= last:
+            if name.partition("/")[0] != table or not (day is None or first <= day <= last):
                 continue
-            path = self._path / name
+            path = self.path / name
             _check(path, size)
-            where = f"{table} of {day}"
+            where = table if day is None else f"{table} of {day}"
             try:
                 with parquet.ParquetFile(path) as file:
                     if missing := set(columns) - set(file.schema_arrow.names):
                         raise SegmentTorn(f"{where} has no columns {', '.join(sorted(missing))}")
-                    for batch in file.iter_batches(columns=columns):
+                    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
                         yield from ({**row, "day": day} for row in batch.to_pylist())
             except (OSError, ValueError) as error:
                 raise SegmentTorn(f"{where} cannot be read: {error}") from None
 
+    def names(
+        self, table: str, key: str, name: str, wanted: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """The column `name` of a table without days by its `key`, for the wanted keys or all."""
+        return {
+            row[key]: row[name]
+            for row in self.rows(table, [key, name])
+            if wanted is None or row[key] in wanted
+        }
 
-def _open(gold: Path) -> tuple[Path, _Manifest]:
-    """Open `gold`, which may also be the output directory of the job."""
-    roots = [gold / "activity", gold / "gold" / "activity"]
-    root = next((each for each in roots if (each / "current").exists()), None)
-    if root is None:
-        raise TablesMissing(f"{gold} contains no activity tables")
-    path = (root / "current").resolve()
+
+def exists(gold: Path, job: str) -> bool:
+    return _root(gold, job) is not None
+
+
+def _root(gold: Path, job: str) -> Path | None:
+    roots = [gold / job, gold / "gold" / job]
+    return next((root for root in roots if (root / "current").exists()), None)
+
+
+def _manifest(path: Path, job: str) -> tuple[str, dict[str, int]]:
     try:
-        text = (path / _MANIFEST).read_bytes()
-        manifest = msgspec.json.decode(text, type=_Manifest)
+        manifest = msgspec.json.decode((path / _MANIFEST).read_bytes(), type=_Manifest)
     except FileNotFoundError:
         raise SegmentMissing(f"{path} has no {_MANIFEST}: the job did not finish") from None
     except msgspec.DecodeError as error:
         raise SegmentTorn(f"{path / _MANIFEST} is truncated or malformed: {error}") from None
-    if manifest.schema != SCHEMA:
+    if manifest.schema != SCHEMAS[job]:
         raise SchemaVersionUnknown(
-            f"the activity tables have schema {manifest.schema}; this program reads {SCHEMA}"
+            f"the {job} tables have schema {manifest.schema}; this program reads {SCHEMAS[job]}",
+            hint=f"run the job again, of the same version as agentlip: docker run … {job} …",
         )
-    return path, manifest
+    return manifest.schema, manifest.files
 
 
 def _check(path: Path, size: int) -> None:
@@ -86,6 +113,7 @@ def _check(path: Path, size: int) -> None:
 
 
 def _day(name: str) -> str | None:
+    """The day of a file such as activity/day=2026-11-21/part-0.parquet."""
     segments = name.split("/")
     if len(segments) != 3 or not segments[1].startswith("day="):
         return None

@@ -1,6 +1,6 @@
 """SegmentExporter: runs child processes that export due segments and merge small ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -30,38 +30,48 @@ class SegmentExporter(Loop):
         self,
         child: CommandRunner,
         settings: ExportSettings,
-        newest_event: Callable[[], int],
+        newest: Callable[[], Mapping[str, int]],
         clock: Clock,
         log: Log,
     ) -> None:
         super().__init__(clock, log)
-        self._newest_event = newest_event
-        self._exported: int | None = None
+        self._newest = newest
+        self._exported: dict[str, int] = {}
         self._tidied_day: int | None = None
         self._child = child
         self._settings = settings
         self.interval_seconds = settings.export_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        # Without new events there is no need to start a process.
-        segments = 0 if self._exported == self._newest_event() else self._export()
+        segments = self._export() if self._is_anything_new() else 0
         removed, day = 0, now_ms // DAY_MS
-        # Retention also runs when there are no new events.
+        # Retention also runs when there are no new rows.
         if segments or day != self._tidied_day:
-            removed = self._ask("tidy")["removed"]
+            removed = sum(log["removed"] for log in self._ask("tidy")["logs"])
             self._tidied_day = day
         metrics.rounds.labels("ok").inc()
         return {"segments": segments, "removed": removed}
 
+    def _is_anything_new(self) -> bool:
+        """Without new rows there is no need to start a process. An empty log has nothing new."""
+        numbers = self._newest().items()
+        return not self._exported or any(
+            number and number != self._exported.get(kind) for kind, number in numbers
+        )
+
     def _export(self) -> int:
         exported = self._ask("segments", "--due")
-        self._exported = exported["last_event_id"]
+        self._exported = {log["log"]: log["last_event_id"] for log in exported["logs"]}
         metrics.rows.inc(exported["rows"])
         metrics.written.inc(exported["bytes"])
         metrics.last_event.set(exported["last_event_id"])
         metrics.waiting.set(exported["waiting"])
-        segments: int = exported["segments"]
-        return segments
+        for log in exported["logs"]:
+            metrics.log_rows.labels(log["log"]).inc(log["rows"])
+            metrics.log_last.labels(log["log"]).set(log["last_event_id"])
+            metrics.log_waiting.labels(log["log"]).set(log["waiting"])
+            metrics.log_missing.labels(log["log"]).inc(log["missing"])
+        return sum(log["segments"] for log in exported["logs"])
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
         try:

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -33,6 +33,7 @@ from appliance.kernel.datadir import sync_directory
 EVENTS = "events"
 SNAPSHOT = "snapshot"
 SNAPSHOT_MANIFEST = "manifest.json"
+RETENTION = "retention.json"
 TEMPORARY = ".tmp-"
 _LOCK = ".lock"
 _MANIFEST_BYTES_MAX = 4 * 1024 * 1024
@@ -41,6 +42,12 @@ _MANIFEST_BYTES_MAX = 4 * 1024 * 1024
 class _Head(msgspec.Struct, frozen=True):
     schema_version: int
     kind: str
+
+
+class _Retention(msgspec.Struct, frozen=True):
+    """Retention removed all events up to this one."""
+
+    begins_after: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class SegmentDirectory:
@@ -81,6 +88,26 @@ class SegmentDirectory:
         ):
             raise SegmentTorn(f"{path.name} describes another segment: {manifest.file}")
         return manifest
+
+    def begins_after(self) -> int | None:
+        """The newest event that retention removed; None if retention never ran."""
+        path = self.folder / RETENTION
+        try:
+            with reading(RETENTION), path.open("rb") as file:
+                return msgspec.json.decode(
+                    file.read(_MANIFEST_BYTES_MAX), type=_Retention
+                ).begins_after
+        except SegmentMissing:
+            return None
+        except msgspec.DecodeError as error:
+            raise SegmentTorn(f"{RETENTION} is truncated or malformed: {error}") from None
+
+    def begin_after(self, event_id: int) -> None:
+        """Note that retention removes all events up to this one. It never goes back."""
+        noted = self.begins_after()
+        if noted is None or noted < event_id:
+            with writing():
+                write_whole(self.folder / RETENTION, msgspec.json.encode(_Retention(event_id)))
 
     def data(self, manifest: SegmentManifest) -> Path:
         return self.folder / segment.folder(manifest.date) / manifest.file

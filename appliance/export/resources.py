@@ -7,8 +7,17 @@ from typing import Any, NamedTuple
 import falcon
 
 from appliance.export import byterange, metrics, wire
+from appliance.export.logs import LOGS
+from appliance.export.report_wire import (
+    ActivityQuery,
+    ActivityReport,
+    DeliveryQuery,
+    DeliveryReport,
+)
 from appliance.export.service import Reports, Segments, Snapshots
+from appliance.kernel.auth import Principal
 from appliance.kernel.command_runner import CommandTooSlow
+from appliance.kernel.errors import Forbidden
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
 
@@ -20,12 +29,22 @@ class SegmentsResource:
         self._segments = segments
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
+        _check_scope(req.context.principal, req.context.query.log)
         reply(resp, self._segments.list_after(req.context.query))
 
     def on_get_item(self, req: Any, resp: falcon.Response, name: str) -> None:
-        manifest = self._segments.find(name)
+        log = req.context.query.log
+        _check_scope(req.context.principal, log)
+        manifest = self._segments.find(log, name)
         open_part = partial(self._segments.open, manifest)
         send(req, resp, FileDownload(manifest.bytes, manifest.sha256, manifest.format), open_part)
+
+
+def _check_scope(principal: Principal, log: str) -> None:
+    """Each log needs its own scope; the routes admit callers with any of them."""
+    scope = LOGS[log].scope
+    if not principal.allows(scope):
+        raise Forbidden(details={"scope": scope})
 
 
 class SnapshotsResource:
@@ -83,17 +102,23 @@ class ReportsResource:
     def on_get_activity(self, req: Any, resp: falcon.Response) -> None:
         reply_bytes(resp, self._reports.activity(req.context.query))
 
+    def on_get_delivery(self, req: Any, resp: falcon.Response) -> None:
+        reply_bytes(resp, self._reports.delivery(req.context.query))
+
 
 def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[Route]:
     resource, tables = SegmentsResource(segments), SnapshotsResource(snapshots)
+    reported = ReportsResource(reports)
     return [
         Route("/api/v1/segments", resource, {
-            "GET": Operation(wire.READ, reply=wire.SegmentList, query=wire.SegmentsQuery,
+            "GET": Operation(wire.READ, also=(wire.DELIVERY,),
+                             reply=wire.SegmentList, query=wire.SegmentsQuery,
                              errors=(wire.SegmentsDamaged,),
-                             summary="List segments of the log after an event, oldest first"),
+                             summary="List segments of a log after an event, oldest first"),
         }),
         Route("/api/v1/segments/{name}", resource, {
-            "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
+            "GET": Operation(wire.READ, also=(wire.DELIVERY,), query=wire.SegmentQuery,
+                             media="application/octet-stream", repeat_status=206,
                              errors=(wire.SegmentNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a segment or a byte range of it"),
@@ -109,9 +134,14 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
                                      wire.SegmentsDamaged),
                              summary="Download a table of a snapshot or a byte range of it"),
         }, suffix="file"),
-        Route("/api/v1/reports/activity", ReportsResource(reports), {
-            "GET": Operation(wire.READ, reply=wire.ActivityReport, query=wire.ActivityQuery,
+        Route("/api/v1/reports/activity", reported, {
+            "GET": Operation(wire.READ, reply=ActivityReport, query=ActivityQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
                              summary="Report the activity by day, channel, topic, sender and pair"),
         }, suffix="activity"),
+        Route("/api/v1/reports/delivery", reported, {
+            "GET": Operation(wire.DELIVERY, reply=DeliveryReport, query=DeliveryQuery,
+                             errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
+                             summary="Report durations, outcomes and dead letters of deliveries"),
+        }, suffix="delivery"),
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Type = Literal["int64", "string", "timestamp_us_utc"]
+Type = Literal["int64", "double", "string", "timestamp_us_utc"]
 
 
 class ExportColumn(msgspec.Struct, frozen=True):
@@ -23,8 +23,9 @@ class ExportTable(msgspec.Struct, frozen=True):
 
 
 @cache
-def events() -> tuple[ExportColumn, ...]:
-    return tuple(_load("events-1.json", "columns", list[ExportColumn]))
+def columns(kind: str) -> tuple[ExportColumn, ...]:
+    """The columns of a log's segments."""
+    return tuple(_load(f"{kind}-1.json", "columns", list[ExportColumn]))
 
 
 @cache

@@ -11,12 +11,13 @@ segments gets every event once.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from appliance.export.wire import SegmentManifest
+from appliance.shared import segment_chain
+from appliance.shared.segment_chain import JUMP
 
-JUMP = 2**32  # a restore continues with ids that are higher by this
 DAY_MS = 86_400_000
 MANIFEST = ".manifest.json"
 _STEM = re.compile(r"segment-(\d{20})-(\d{20})")
@@ -125,16 +126,37 @@ def newest(manifests: Iterable[SegmentManifest]) -> SegmentManifest | None:
     return max(manifests, key=lambda manifest: manifest.last_event_id, default=None)
 
 
-def problems_of_chain(alive: Sequence[SegmentManifest]) -> list[str]:
-    """A message for each gap between segments and each overlap."""
-    problems = []
-    for before, after in pairwise(alive):
-        if after.first_event_id <= before.last_event_id:
-            problems.append(f"{name_of(before)} and {name_of(after)} contain the same events")
-        elif after.previous_event_id > before.last_event_id:
-            problems.append(
-                f"events {before.last_event_id + 1} to {after.previous_event_id} are in no segment"
-            )
+class Link(NamedTuple):
+    """The place of a segment in its log."""
+
+    kind: str
+    epoch: str
+    first: int
+    last: int
+    previous: int
+    rows: int
+
+
+def link_of(manifest: SegmentManifest) -> Link:
+    return Link(
+        manifest.kind,
+        manifest.epoch,
+        manifest.first_event_id,
+        manifest.last_event_id,
+        manifest.previous_event_id,
+        manifest.rows,
+    )
+
+
+def problems_of_chain(alive: Sequence[SegmentManifest], begins_after: int = 0) -> list[str]:
+    """A message for each gap and each overlap; see `segment_chain.gaps`."""
+    problems = [
+        f"{name_of(before)} and {name_of(after)} contain the same events"
+        for before, after in pairwise(alive)
+        if after.first_event_id <= before.last_event_id
+    ]
+    for gap in segment_chain.gaps(map(link_of, alive), begins_after):
+        problems.append(segment_chain.sentence(gap, alive[0].kind))
     return problems
 
 
@@ -182,17 +204,22 @@ def removable(
     `dates_before`: older days are past their retention. The newest segment stays as the cursor.
     """
     alive = live(manifests)
-    last = newest(alive)
+    old = past_retention(alive, dates_before)
     by_name = {name_of(manifest): manifest for manifest in manifests}
     gone: list[SegmentManifest] = []
-    for manifest in alive:
-        too_old = manifest.date < dates_before and manifest is not last
-        if too_old or manifest.created_at < replaced_before:
+    for index, manifest in enumerate(alive):
+        if index < len(old) or manifest.created_at < replaced_before:
             names = sorted(manifest.replaces, key=_length)
             gone += [by_name[name] for name in names if name in by_name]
-        if too_old:
+        if index < len(old):
             gone.append(manifest)
     return gone
+
+
+def past_retention(alive: Sequence[SegmentManifest], dates_before: str) -> list[SegmentManifest]:
+    """The oldest segments, all before that day. One that is later ends the list, because only the
+    beginning of a log may be missing."""
+    return list(takewhile(lambda manifest: manifest.date < dates_before, alive[:-1]))
 
 
 def _length(name: str) -> int:

@@ -4,7 +4,7 @@ Files are read in native threads.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,9 @@ import msgspec
 
 from appliance.export import manifests, metrics, segment, wire
 from appliance.export.errors import EmptyRange, ExportError, SegmentMissing, TablesMissing
+from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
+from appliance.export.report_wire import ActivityQuery, DeliveryQuery
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.command_runner import CommandRunner, error_of
@@ -38,40 +40,48 @@ class Segments:
     """Segments in `export.export_dir`. Manifests never change, so each is parsed once."""
 
     def __init__(self, out: Path, settings: ExportSettings, page_bytes_max: int) -> None:
-        self._catalogue = SegmentDirectory(out)
+        self._catalogues = {kind: SegmentDirectory(out, kind) for kind in LOGS}
         self._settings = settings
         self._page_bytes_max = page_bytes_max
-        self._cache: dict[tuple[str, int, int], SegmentManifest] = {}
+        self._caches: dict[str, dict[tuple[str, int, int], SegmentManifest]] = {}
 
     def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
-        manifests = in_thread(self._read_all)
+        manifests = in_thread(self._read_all, query.log)
         limit = min(query.limit, self._settings.segments_page_max)
         segments, more = segment.page(manifests, query.after, limit)
         # A segment may list thousands of replaced ones, so the page is also limited in bytes.
         page, cut = take_page(map(_segment_row, segments), limit, self._page_bytes_max, _bytes)
         cursor = page[-1].last_event_id if page else query.after
-        return wire.SegmentList(page, cursor, more or cut)
+        return wire.SegmentList(page, cursor, more or cut, in_thread(self._begins_after, query.log))
 
-    def find(self, name: str) -> SegmentManifest:
+    def find(self, log: str, name: str) -> SegmentManifest:
         if segment.stem_of(name) is None:
             raise wire.SegmentNotFound
-        for entry in in_thread(self._read_all):
+        for entry in in_thread(self._read_all, log):
             if entry.file == name:
                 return entry
         raise wire.SegmentNotFound
 
     def open(self, manifest: SegmentManifest, start: int, stop: int) -> Iterator[bytes]:
         """The bytes in chunks. The file is opened now, so a later removal does not matter."""
-        path, chunk = self._catalogue.data(manifest), self._settings.download_chunk_bytes
+        path = self._catalogues[manifest.kind].data(manifest)
+        chunk = self._settings.download_chunk_bytes
         try:
             return FileChunks(in_thread(_open, path, manifest.bytes, start, stop), chunk)
         except FileNotFoundError:
             raise wire.SegmentNotFound from None
 
-    def _read_all(self) -> list[SegmentManifest]:
+    def _begins_after(self, log: str) -> int:
+        try:
+            return self._catalogues[log].begins_after() or 0
+        except ExportError as error:
+            raise _damaged(error) from None
+
+    def _read_all(self, log: str) -> list[SegmentManifest]:
+        catalogue, former = self._catalogues[log], self._caches.get(log, {})
         entries = {}
         try:
-            paths = self._catalogue.paths()
+            paths = catalogue.paths()
         except ExportError as error:
             raise _damaged(error) from None
         for path in paths:
@@ -79,12 +89,12 @@ class Segments:
                 with manifests.reading(path.name):
                     stat = path.stat()
                 key = (path.name, stat.st_ino, stat.st_mtime_ns)
-                entries[key] = self._cache.get(key) or self._catalogue.read(path)
+                entries[key] = former.get(key) or catalogue.read(path)
             except SegmentMissing:
                 continue  # removed since the folder was read, because another segment replaces it
             except ExportError as error:
                 raise _damaged(error) from None
-        self._cache = entries
+        self._caches[log] = entries
         return list(entries.values())
 
 
@@ -146,17 +156,24 @@ class Reports:
         self._settings = settings
         self._running = 0
 
-    def activity(self, query: wire.ActivityQuery) -> bytes:
+    def activity(self, query: ActivityQuery) -> bytes:
         """An ActivityReport as JSON, from the output of the command."""
+        options = {"from": query.first, "to": query.last, "channel": query.channel}
+        return self._run("activity", query.top, options)
+
+    def delivery(self, query: DeliveryQuery) -> bytes:
+        """A DeliveryReport as JSON, from the output of the command."""
+        options = {"from": query.first, "to": query.last, "log": query.log}
+        return self._run("delivery", query.top, options)
+
+    def _run(self, name: str, top: int, options: Mapping[str, str | None]) -> bytes:
         if self._running >= self._settings.reports_max:
             metrics.reports.labels("refused").inc()
             raise wire.ReportUnavailable(
                 "too many reports are running (export.reports_max)", retry_after=2.0
             )
-        top = min(query.top, self._settings.report_rows_max)
-        arguments = ["report", "activity", f"--top={top}"]
-        options = {"from": query.first, "to": query.last, "channel": query.channel}
-        arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
+        arguments = ["report", name, f"--top={min(top, self._settings.report_rows_max)}"]
+        arguments += [f"--{flag}={value}" for flag, value in options.items() if value is not None]
         self._running += 1
         try:
             done = self._child.run(
@@ -173,7 +190,7 @@ class Reports:
             raise wire.NothingInRange(error.error, hint=error.hint)
         if done.code == EXIT_INVALID:
             raise Invalid(error.error, hint=error.hint)
-        raise wire.ReportUnavailable(error.error, details={"code": error.code})
+        raise wire.ReportUnavailable(error.error, details={"code": error.code}, hint=error.hint)
 
 
 class FileChunks:

@@ -25,6 +25,7 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compact_count_min: Positive = 8  # smallest number of adjacent segments of a day to merge
     replaced_seconds: Annotated[float, Meta(ge=0)] = 86_400.0  # seconds to keep merged ones
     keep_days: Annotated[int, Meta(ge=0)] = 0  # days after which segments are removed; 0 keeps all
+    archive_dir: str = ""  # with one, only segments that this archive has are removed
     snapshots_kept: Annotated[int, Meta(ge=0)] = 5  # newest snapshots to keep; 0 keeps all
     segments_page_max: Positive = 1_000  # largest number of segments in one response
     download_chunk_bytes: Positive = 256 * 1024  # bytes of a download that are read at once

@@ -21,14 +21,14 @@ from appliance.export.manifests import (
     writing,
 )
 from appliance.export.settings import Format
-from appliance.export.source import EventLog
+from appliance.export.source import StoredLog
 from appliance.export.wire import SCHEMA_VERSION, SnapshotFile, SnapshotManifest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import sync_directory
 
 
 def take(
-    log: EventLog, out: Path, format_name: Format, kept: int, clock: Clock
+    log: StoredLog, out: Path, format_name: Format, kept: int, clock: Clock
 ) -> tuple[Path, SnapshotManifest]:
     """Write a snapshot. Returns its path and manifest. An equal state reuses the name."""
     parent = out.absolute() / SNAPSHOT
@@ -61,7 +61,7 @@ def take(
 
 
 def _table(
-    log: EventLog, table: schema.ExportTable, folder: Path, format_name: Format
+    log: StoredLog, table: schema.ExportTable, folder: Path, format_name: Format
 ) -> SnapshotFile:
     name = f"{table.name}.{format_name}"
     file = table_writer.create(folder / name, format_name, table.columns)

@@ -1,14 +1,15 @@
-"""Reads the log from the hub's database, with or without a running hub. Never writes."""
+"""Reads a log from the database of its store, with or without a running hub. Never writes."""
 
 import sqlite3
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Protocol
 
-from appliance.export import schema, segment
+from appliance.export import segment
 from appliance.export.errors import BadEvent
+from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.segment import Run
 from appliance.kernel.clock import utc
 from appliance.kernel.datadir import DataDir
@@ -17,14 +18,13 @@ from appliance.sdk.reader import open_database
 
 ROWS = 20_000  # per read: about 15 MB of text
 TABLES_VERSION = 1
-STORED = [column.name for column in schema.events() if column.name != "epoch"]
-TS, DATA = STORED.index("ts"), STORED.index("data_json")
-READ = f"SELECT {', '.join(STORED)} FROM events WHERE event_id > ? ORDER BY event_id LIMIT ?"
+META = "SELECT key, value FROM meta LIMIT 100"
+TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 
 
 class LogUnreadable(Unavailable):
     code = "LOG_UNREADABLE"
-    default_message = "the hub's database cannot be read"
+    default_message = "the database of a log cannot be read"
     default_hint = "agentlip doctor"
 
 
@@ -48,15 +48,17 @@ class Batch(Protocol):
 class Rows:
     """A batch of Python objects."""
 
-    def __init__(self, columns: list[Sequence[Any]]) -> None:
-        self._columns = columns
-        self.ids: Sequence[int] = columns[0]
+    def __init__(self, columns: Mapping[str, Sequence[Any]], log: ExportedLog) -> None:
+        self._columns = list(columns.values())
+        self.ids: Sequence[int] = columns["event_id"]
+        self._times: Sequence[str] = columns["ts"]
+        self._payload = columns[log.payload] if log.payload else None
 
     def runs(self) -> list[Run]:
-        return segment.runs(self.ids, _dates(self.ids, self._columns[TS]))
+        return segment.runs(self.ids, _dates(self.ids, self._times))
 
     def first_ms(self, index: int) -> int:
-        return instant_ms(self.ids[index], self._columns[TS][index])
+        return instant_ms(self.ids[index], self._times[index])
 
     def part(self, start: int, stop: int) -> list[Any]:
         if stop - start == len(self.ids):
@@ -65,16 +67,17 @@ class Rows:
 
     def payload_bytes(self, start: int, stop: int) -> int:
         """An approximation: counts characters, not bytes."""
-        return sum(map(len, self._columns[DATA][start:stop]))
+        return 0 if self._payload is None else sum(map(len, self._payload[start:stop]))
 
 
-class EventLog:
-    """One connection to `db.sqlite3`. The epoch is read every time: a restore may change it."""
+class StoredLog:
+    """One connection to a log. The epoch is read every time: a restore may change it."""
 
-    def __init__(self, datadir: DataDir, connection: Any) -> None:
+    def __init__(self, datadir: DataDir, connection: Any, log: ExportedLog = EVENTS) -> None:
+        self.log = log
         self._datadir = datadir
         self._connection = connection
-        meta = dict(self._ask("SELECT key, value FROM meta LIMIT 100"))
+        meta = self._meta()
         if meta.get("schema_version") != str(TABLES_VERSION):
             raise LogUnreadable(
                 f"the database has schema version {meta.get('schema_version', 'unknown')};"
@@ -82,35 +85,50 @@ class EventLog:
             )
         self.workspace_id: str | None = meta.get("db_id")
 
+    def _meta(self) -> dict[str, str]:
+        """The notes of the workspace, which are in the hub's database."""
+        if self.log.store == EVENTS.store:
+            return dict(self._ask(META))
+        hub = self._datadir.database(EVENTS.store)
+        with sqlite_errors(), closing(open_database(hub)) as connection:
+            return dict(connection.execute(META).fetchall())
+
     @property
     def epoch(self) -> str:
-        with sqlite_errors(), closing(open_database(self._datadir.database("auth"))) as connection:
+        auth = self._datadir.database("auth")
+        with sqlite_errors("auth"), closing(open_database(auth)) as connection:
             row = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
         if row is None:
             raise LogUnreadable("the workspace has no epoch yet", hint="agentlipd up")
         return str(row[0])
 
     def newest(self) -> int:
-        return int(self._ask("SELECT max(event_id) FROM events")[0][0] or 0)
+        """The number of the newest event, or 0."""
+        return int(self._ask(self.log.newest)[0][0] or 0)
+
+    def highest(self) -> int:
+        """The highest number that was given to an event, perhaps to one that was removed."""
+        rows = self._ask("SELECT seq FROM sqlite_sequence WHERE name = ?", self.log.table)
+        return int(rows[0][0]) if rows else 0
 
     def before(self, event_id: int) -> int:
         """The newest event before that one, or 0."""
-        sql = "SELECT max(event_id) FROM events WHERE event_id < ?"
-        return int(self._ask(sql, event_id)[0][0] or 0)
+        return int(self._ask(self.log.newest_before, event_id)[0][0] or 0)
 
     def count(self, after: int) -> int:
-        return int(self._ask("SELECT count(*) FROM events WHERE event_id > ?", after)[0][0])
+        return int(self._ask(self.log.count_after, after)[0][0])
 
     def first_after(self, event_id: int) -> int | None:
         """The time of the next event in milliseconds, or None."""
-        sql = "SELECT event_id, ts FROM events WHERE event_id > ? ORDER BY event_id LIMIT 1"
-        rows = self._ask(sql, event_id)
+        rows = self._ask(self.log.first_after, event_id)
         return instant_ms(*rows[0]) if rows else None
 
     def read(self, after: int) -> Batch | None:
         """The next events; None at the end of the log."""
-        rows = self._ask(READ, after, ROWS)
-        return Rows(list(zip(*rows, strict=True))) if rows else None
+        rows = self._ask(self.log.rows_after, after, ROWS)
+        if not rows:
+            return None
+        return Rows(dict(zip(self.log.stored, zip(*rows, strict=True), strict=True)), self.log)
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
         """All events above that one, each batch with the id of the event before it."""
@@ -125,7 +143,7 @@ class EventLog:
     @contextmanager
     def moment(self) -> Iterator[None]:
         """All reads in the block see the same snapshot."""
-        with sqlite_errors():
+        with sqlite_errors(self.log.store):
             self._connection.execute("BEGIN")
         try:
             yield
@@ -135,7 +153,7 @@ class EventLog:
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         """All rows of a table in chunks, in the order of row ids."""
-        with sqlite_errors():
+        with sqlite_errors(self.log.store):
             cursor = self._connection.execute(
                 f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"
             )
@@ -143,20 +161,42 @@ class EventLog:
                 yield rows
 
     def _ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        with sqlite_errors():
+        with sqlite_errors(self.log.store):
             return self._connection.execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
 
 
 @contextmanager
-def open_log(datadir: DataDir) -> Iterator[EventLog]:
-    with sqlite_errors():
-        connection = open_database(datadir.database("hub"))
+def open_log(datadir: DataDir, log: ExportedLog = EVENTS) -> Iterator[StoredLog]:
+    with sqlite_errors(log.store):
+        connection = open_database(datadir.database(log.store))
     with closing(connection):
-        yield EventLog(datadir, connection)
+        yield StoredLog(datadir, connection, log)
+
+
+def newest_numbers(datadir: DataDir) -> dict[str, int]:
+    """The newest number of each log that exists, other than the hub's."""
+    logs = [log for log in LOGS.values() if log is not EVENTS]
+    numbers = {log.kind: newest_of(datadir, log) for log in logs}
+    return {kind: number for kind, number in numbers.items() if number is not None}
+
+
+def newest_of(datadir: DataDir, log: ExportedLog) -> int | None:
+    """The number of the newest row, 0 without rows; None if the store has no such log, because its
+    subsystem never ran, or only in a version that wrote none."""
+    database = datadir.database(log.store)
+    if not database.exists():
+        return None
+    with sqlite_errors(log.store), closing(open_database(database)) as connection:
+        if connection.execute(TABLE, (log.table,)).fetchone() is None:
+            return None
+        (number,) = connection.execute(log.newest).fetchone()
+    return int(number or 0)
 
 
 def _dates(ids: Sequence[int], ts: Sequence[str]) -> Sequence[str] | str:
     """The day of each event in UTC. Most batches are within one day, which is fast."""
+    if None in ts:  # milliseconds outside the calendar
+        moment_of(ids[ts.index(None)], None)
     first, last = min(ts), max(ts)
     # Texts that sort between two texts with the same prefix have that prefix too.
     if first[:11] == last[:11] and set(map(itemgetter(-1), filter(None, ts))) == {"Z"}:
@@ -172,16 +212,17 @@ def instant_ms(event_id: int, text: str) -> int:
     return int(moment_of(event_id, text).timestamp() * 1000)
 
 
-def moment_of(event_id: int, text: str) -> datetime:
+def moment_of(event_id: int, text: str | None) -> datetime:
     try:
-        return datetime.fromisoformat(utc(text))
+        return datetime.fromisoformat(utc(text or ""))
     except ValueError:
-        raise BadEvent(f"event {event_id} has an invalid time: {text[:40]!r}") from None
+        shown = repr(text and text[:40])
+        raise BadEvent(f"event {event_id} has an invalid time: {shown}") from None
 
 
 @contextmanager
-def sqlite_errors() -> Iterator[None]:
+def sqlite_errors(store: str = "hub") -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise LogUnreadable(f"cannot read the hub's database: {error}") from None
+        raise LogUnreadable(f"cannot read the database of {store}: {error}") from None

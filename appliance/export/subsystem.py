@@ -1,8 +1,11 @@
-"""The subsystem that exports the log and serves segments and reports."""
+"""The subsystem that exports the logs and serves segments and reports."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 
+from appliance.export import source
+from appliance.export.logs import EVENTS
 from appliance.export.loops import SegmentExporter
 from appliance.export.resources import routes
 from appliance.export.service import Reports, Segments, Snapshots
@@ -16,6 +19,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.threads import in_thread
 
 
 class ExportSubsystem(Subsystem):
@@ -37,7 +41,8 @@ class ExportSubsystem(Subsystem):
         if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
             raise BadSettings(
                 "settings: export.export: parquet needs pyarrow, which is not installed",
-                hint="pip install 'agentlip[export]', or export_format = \"jsonl\"",
+                hint="pip install 'agentlip[export]', or use the image agentlip-export, "
+                'or export_format = "jsonl"',
             )
         child = CommandRunner(datadir, "export", settings)
         out = datadir.workspace / settings.export_dir
@@ -46,7 +51,14 @@ class ExportSubsystem(Subsystem):
         self._reports = Reports(child, settings)
         self.loops: list[Loop] = []
         if settings.export:
-            self.loops.append(SegmentExporter(child, settings, newest_event, clock, log))
+            newest = partial(_newest, datadir, newest_event)
+            self.loops.append(SegmentExporter(child, settings, newest, clock, log))
 
     def routes(self) -> list[Route]:
         return routes(self._segments, self._snapshots, self._reports)
+
+
+def _newest(datadir: DataDir, newest_event: Callable[[], int]) -> dict[str, int]:
+    """The newest number of each log. The hub knows its own."""
+    others: dict[str, int] = in_thread(source.newest_numbers, datadir)
+    return {**others, EVENTS.kind: newest_event()}

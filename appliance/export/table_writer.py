@@ -17,14 +17,18 @@ import msgspec
 
 from appliance.export.errors import LibraryMissing, SegmentTorn
 from appliance.export.manifests import reading, writing
-from appliance.export.schema import ExportColumn, events
+from appliance.export.schema import ExportColumn
 
 ROW_GROUP_ROWS = 65_536
 _EVENT_ID, _EPOCH = 0, 1  # indexes of columns
 _COPY_BYTES = 1 << 20
 LEVEL = 1  # zstd level: a third of the uncompressed size, in a quarter of the time of level 3
 _FEW_VALUES = frozenset(
-    {"epoch", "name", "scope_channel_id", "entity_type", "channel_id", "sender", "kind"}
+    {
+        *("epoch", "name", "scope_channel_id", "entity_type", "channel_id", "sender", "kind"),
+        *("mesh", "mesh_id", "destination_kind", "priority", "stream", "durability", "consumer"),
+        *("sender_pubkey", "recipient", "target", "route", "principal", "topic"),
+    }
 )
 
 
@@ -61,7 +65,7 @@ def library(name: str = "pyarrow.parquet", extra: str = "export") -> Any:
     except ImportError:
         raise LibraryMissing(
             f"{name.partition('.')[0]} is not installed",
-            hint=f"pip install 'agentlip[{extra}]'",
+            hint=f"pip install 'agentlip[{extra}]', or use the image agentlip-export",
         ) from None
 
 
@@ -228,6 +232,7 @@ def arrow_schema(columns: Sequence[ExportColumn]) -> Any:
     arrow = importlib.import_module("pyarrow")
     types = {
         "int64": arrow.int64(),
+        "double": arrow.float64(),
         "string": arrow.string(),
         "timestamp_us_utc": arrow.timestamp("us", "UTC"),
     }
@@ -249,7 +254,9 @@ def times(texts: Any) -> Any:
         return arrow.chunked_array([[_instant(text) for text in texts.to_pylist()]], kind)
 
 
-def _instant(text: str) -> datetime:
+def _instant(text: str | None) -> datetime | None:
+    if text is None:
+        return None
     moment = datetime.fromisoformat(text)
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -263,8 +270,10 @@ class Extent(NamedTuple):
     epochs: frozenset[str]
 
 
-def extent(path: Path, format_name: str) -> Extent:
-    return _extent_of_parquet(path) if format_name == "parquet" else _extent_of_lines(path)
+def extent(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> Extent:
+    if format_name == "parquet":
+        return _extent_of_parquet(path, columns)
+    return _extent_of_lines(path)
 
 
 def count(path: Path, format_name: str) -> int:
@@ -287,9 +296,9 @@ def _parquet_of(path: Path) -> Iterator[Any]:
         raise SegmentTorn(f"{path.name} is not a Parquet file: {error}") from None
 
 
-def _extent_of_parquet(path: Path) -> Extent:
+def _extent_of_parquet(path: Path, columns: Sequence[ExportColumn]) -> Extent:
     with _parquet_of(path) as file:
-        if not file.schema_arrow.equals(arrow_schema(events())):
+        if not file.schema_arrow.equals(arrow_schema(columns)):
             raise SegmentTorn(f"{path.name} has other columns than its schema version")
         groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         ids = [group.column(_EVENT_ID).statistics for group in groups]

@@ -8,6 +8,7 @@ import msgspec
 
 from appliance.export import manifests, schema, segment, table_writer
 from appliance.export.errors import ExportError, LibraryMissing, SegmentMissing, SegmentTorn
+from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SNAPSHOT_MANIFEST, SegmentDirectory
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.errors import Invalid
@@ -29,29 +30,42 @@ class VerificationResult(msgspec.Struct):
 
 
 def verify(out: Path, tell: Callable[[str], None] | None = None) -> VerificationResult:
-    """Verify all segments and snapshots under `out`, then the chain of segments."""
+    """Verify all segments and snapshots under `out`, and the chain of each log's segments."""
     if not out.is_dir():
         raise Invalid(f"{out} is not a directory", hint="agentlip export segments --out DIR")
     result = VerificationResult()
-    segments = SegmentDirectory(out)
-    good: list[SegmentManifest] = []
-    for path in segments.paths():
-        with _noting(result, path.name):
-            manifest = segments.read(path)
-            good.append(manifest)
-            _segment(segments.data(manifest), manifest)
-            result.rows += manifest.rows
-            result.bytes += manifest.bytes
-        result.segments += 1
-        if tell is not None:
-            tell(path.name)
-    for sentence in segment.problems_of_chain(segment.live(good)):
-        _note(result, segments.kind, SegmentMissing(sentence))
+    for log in LOGS.values():
+        _log(SegmentDirectory(out, log.kind), log, result, tell)
     for path in manifests.snapshots(out):
         with _noting(result, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
             _snapshot(path, result)
         result.snapshots += 1
     return result
+
+
+def _log(
+    segments: SegmentDirectory,
+    log: ExportedLog,
+    result: VerificationResult,
+    tell: Callable[[str], None] | None,
+) -> None:
+    good: list[SegmentManifest] = []
+    folder = "" if log is EVENTS else f"{log.kind}/"
+    for path in segments.paths():
+        with _noting(result, folder + path.name):
+            manifest = segments.read(path)
+            good.append(manifest)
+            _segment(segments.data(manifest), manifest, log)
+            result.rows += manifest.rows
+            result.bytes += manifest.bytes
+        result.segments += 1
+        if tell is not None:
+            tell(path.name)
+    begin = 0
+    with _noting(result, folder + manifests.RETENTION):
+        begin = segments.begins_after() or 0
+    for sentence in segment.problems_of_chain(segment.live(good), begin):
+        _note(result, log.kind, SegmentMissing(sentence))
 
 
 def raise_first(result: VerificationResult) -> None:
@@ -66,9 +80,9 @@ def raise_first(result: VerificationResult) -> None:
         )
 
 
-def _segment(path: Path, manifest: SegmentManifest) -> None:
+def _segment(path: Path, manifest: SegmentManifest, log: ExportedLog) -> None:
     manifests.check(path, manifest.bytes, manifest.sha256)
-    first, last, rows, epochs = table_writer.extent(path, manifest.format)
+    first, last, rows, epochs = table_writer.extent(path, manifest.format, log.columns)
     if (first, last, rows) != (manifest.first_event_id, manifest.last_event_id, manifest.rows):
         raise SegmentTorn(
             f"{path.name} has {rows} events from {first} to {last}; its manifest lists"

@@ -8,7 +8,9 @@ from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.scopes import Scopes
 
 READ = "export:read"
-SCOPES = Scopes(frozenset({READ}))
+DELIVERY = "export:delivery"
+"""The logs of deliveries: senders, recipients, times and results, without bodies."""
+SCOPES = Scopes(frozenset({READ, DELIVERY}))
 SCHEMA_VERSION = 1
 Count = Annotated[int, Meta(ge=0)]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -82,16 +84,26 @@ class Segment(Struct, frozen=True):
 
 
 class SegmentList(Struct, frozen=True):
-    """`next` is the value for `after`. Ignore events that are not above your cursor."""
+    """`next` is the value for `after`. Ignore events that are not above your cursor. Retention
+    removed the events up to `begins_after`."""
 
     segments: list[Segment]
     next: int
     has_more: bool
+    begins_after: int = 0
+
+
+Kind = Literal["events", "broker", "outbox", "inbox", "courier"]
 
 
 class SegmentsQuery(Struct, frozen=True):
     after: Count = 0
     limit: Annotated[int, Meta(ge=1)] = 100
+    log: Kind = "events"
+
+
+class SegmentQuery(Struct, frozen=True):
+    log: Kind = "events"
 
 
 class Snapshot(Struct, frozen=True):
@@ -150,64 +162,13 @@ class SegmentsDamaged(Unavailable):
     default_hint = "run agentlip export verify DIR to list all problems"
 
 
-class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"}):
-    """Days in UTC, inclusive; without them all days."""
-
-    first: Date | None = None
-    last: Date | None = None
-    channel: Annotated[str, Meta(max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
-    top: Annotated[int, Meta(ge=1)] = 20
-
-
-class Activity(Struct, frozen=True):
-    """The activity of one sender, topic, channel or day.
-
-    reply_seconds: time until another sender replied, as the median of the daily medians weighted
-    by replies; None without replies.
-    """
-
-    key: str
-    name: str
-    messages: int = 0
-    edits: int = 0
-    deletes: int = 0
-    moves: int = 0
-    replied: int = 0
-    reply_seconds: float | None = None
-    active_seconds: float = 0.0
-
-
-class Pair(Struct, frozen=True):
-    sender: str
-    answers: str
-    replies: int
-    median_seconds: float | None
-
-
-class ActivityReport(Struct, frozen=True):
-    """`days` are complete; other lists have the `top` busiest. `left_out` counts the rest."""
-
-    first: str
-    last: str
-    channel: str | None
-    total: Activity
-    days: list[Activity]
-    channels: list[Activity]
-    topics: list[Activity]
-    senders: list[Activity]
-    pairs: list[Pair]
-    left_out: dict[str, int]
-
-
 class NothingInRange(Missing):
     code = "EMPTY_RANGE"
     default_message = "the range has no activity, or the job has not processed it yet"
-    default_hint = "use other days, or run the activity job for them"
+    default_hint = "use other days, or run the job of the report for them"
 
 
 class ReportUnavailable(Unavailable):
     code = "REPORT_UNAVAILABLE"
     default_message = "the report cannot be read"
-    default_hint = (
-        "run the activity job into export.gold_dir, then agentlip report activity to see the error"
-    )
+    default_hint = "run the job into export.gold_dir, then agentlip report list to see the error"

@@ -48,6 +48,7 @@ class Operation(msgspec.Struct, frozen=True):
                    network bind
     signer         authenticates signed requests without a token. It is called with the environ
                    and returns None for an unsigned request, or a function that verifies the body
+    also           other scopes that admit a caller; the operation itself checks for what
     by_channel     the operation itself checks the channels that a token is limited to; otherwise
                    a token that is limited for this scope is refused
     same_origin    pages of other origins may not even read it (they may never change anything)
@@ -69,12 +70,18 @@ class Operation(msgspec.Struct, frozen=True):
     list_field: str | None = None
     probe: bool = False
     signer: Signer | None = None
+    also: tuple[str, ...] = ()
     by_channel: bool = False
     same_origin: bool = False
     keyed: bool = False
     media: str = "application/json"
     errors: tuple[type[Exception], ...] = ()
     example: Any = None
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Any of them admits a caller; empty: anybody may call it."""
+        return () if self.scope is None else (self.scope, *self.also)
 
 
 class Route(msgspec.Struct, frozen=True):

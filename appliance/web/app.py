@@ -39,14 +39,14 @@ class MountedOperation:
     """An operation, with everything that is prepared before the first request."""
 
     __slots__ = (
-        "body", "operation", "query", "same_origin", "scope",
-        "signer",
+        "also", "body", "operation", "query", "same_origin", "scope", "signer",
     )  # fmt: skip
 
     def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
         bytes_max = settings.batch_bytes_max if operation.batch else settings.body_bytes_max
         self.operation = operation
         self.scope = operation.scope
+        self.also = operation.also
         self.query = QueryPlan(operation.query)
         self.body = (
             None
@@ -124,7 +124,7 @@ class AccessMiddleware:
             principal = req.context.principal = self._signed(req, mounted)
         elif req.context.refused is not None:
             raise req.context.refused
-        self._guard.admit(principal, mounted.scope, req.env)
+        self._guard.admit(principal, mounted.scope, req.env, mounted.also)
         if principal.channels is not None and not mounted.operation.by_channel:
             _refuse_limited(principal, mounted.scope)
         if mounted.same_origin:
@@ -171,7 +171,7 @@ class AccessMiddleware:
         refusal: ApplianceError | None = None
         for mounted in route.operations.values():
             try:
-                self._guard.admit(req.context.principal, mounted.scope, req.env)
+                self._guard.admit(req.context.principal, mounted.scope, req.env, mounted.also)
             except ApplianceError as error:
                 refusal = error
             else:

@@ -108,9 +108,16 @@ class Guard:
             raise Unauthenticated
         return principal
 
-    def admit(self, principal: Principal, scope: str | None, environ: Environ) -> None:
-        """Raise Unauthenticated without a token, or Forbidden if the token lacks the scope."""
-        if scope is None or principal.allows(scope):
+    def admit(
+        self,
+        principal: Principal,
+        scope: str | None,
+        environ: Environ,
+        also: tuple[str, ...] = (),
+    ) -> None:
+        """Raise Unauthenticated without a token, or Forbidden if the token has neither the scope
+        nor one of `also`."""
+        if scope is None or principal.allows(scope) or any(map(principal.allows, also)):
             return
         if self.is_free(scope, environ):
             return

@@ -144,5 +144,5 @@ def _template() -> str:
 
 def _row(path: str, method: str, operation: Operation) -> str:
     route = f"<code>{method} {html.escape(path)}</code>"
-    needs = html.escape(operation.scope or "none")
+    needs = html.escape(" or ".join(operation.scopes) or "none")
     return f"<tr><td>{route}<td>{html.escape(operation.summary)}<td>{needs}</tr>"

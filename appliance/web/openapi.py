@@ -142,7 +142,8 @@ def _operation(
     else:
         description["security"] = [{"bearer": []}]
         signed = "" if operation.signer is None else ", or a signature instead of a token"
-        description["description"] = f"Scope `{operation.scope}`{signed}."
+        scopes = " or ".join(f"`{scope}`" for scope in operation.scopes)
+        description["description"] = f"Scope {scopes}{signed}."
     if operation.body is not None:
         media: dict[str, Any] = {"schema": by_type[_key(operation.body)]}
         if operation.example is not None:

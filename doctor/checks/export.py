@@ -1,6 +1,7 @@
-"""Exported segments: whole, and not too far behind the log."""
+"""Exported segments: whole, and not too far behind the logs."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -8,8 +9,10 @@ import msgspec
 
 from appliance.export import segment
 from appliance.export.errors import ExportError
-from appliance.export.manifests import SegmentDirectory, check
+from appliance.export.logs import EVENTS, LOGS, ExportedLog
+from appliance.export.manifests import RETENTION, SegmentDirectory, check
 from appliance.export.settings import ExportSettings
+from appliance.export.source import TABLE
 from appliance.kernel import config
 from appliance.kernel.clock import utc
 from doctor.check import Check, Cost, Finding, Problem, Severity
@@ -29,8 +32,8 @@ def _settings(context: Context) -> ExportSettings:
         return ExportSettings()
 
 
-def _catalogue(context: Context) -> SegmentDirectory:
-    return SegmentDirectory(context.datadir.workspace / _settings(context).export_dir)
+def _catalogue(context: Context, log: ExportedLog) -> SegmentDirectory:
+    return SegmentDirectory(context.datadir.workspace / _settings(context).export_dir, log.kind)
 
 
 def _lag(context: Context) -> Iterator[Finding]:
@@ -38,20 +41,29 @@ def _lag(context: Context) -> Iterator[Finding]:
     settings = _settings(context)
     if not settings.export:
         return
-    last = _catalogue(context).last_event_id()
-    for _, connection in context.opened("hub"):
-        row = connection.execute(
-            "SELECT ts FROM events WHERE event_id > ? ORDER BY event_id LIMIT 1", (last,)
-        ).fetchone()
-        waited = 0.0 if row is None else _age_seconds(context, row[0])
-        if waited > settings.export_lag_warning_seconds:
-            yield Finding(
-                Severity.WARNING,
-                "export",
-                f"events after {last} have waited {waited:.0f} s to be exported",
-                "agentlip export segments",
-                problem="behind",
-            )
+    for log in LOGS.values():
+        last = _catalogue(context, log).last_event_id()
+        for _, connection in context.opened(log.store):
+            waited = _waited_seconds(context, connection, log, last)
+            if waited > settings.export_lag_warning_seconds:
+                rows = "events" if log is EVENTS else f"rows of {log.kind}"
+                yield Finding(
+                    Severity.WARNING,
+                    "export",
+                    f"{rows} after {last} have waited {waited:.0f} s to be exported",
+                    "agentlip export segments",
+                    problem="behind",
+                )
+
+
+def _waited_seconds(
+    context: Context, connection: sqlite3.Connection, log: ExportedLog, last: int
+) -> float:
+    """The age of the first row after row `last`; 0 without rows or without a log."""
+    if connection.execute(TABLE, (log.table,)).fetchone() is None:
+        return 0.0
+    row = connection.execute(log.first_after, (last,)).fetchone()
+    return 0.0 if row is None else _age_seconds(context, row[1] or "")
 
 
 def _age_seconds(context: Context, text: str) -> float:
@@ -72,7 +84,11 @@ def _content(context: Context) -> Iterator[Finding]:
 
 
 def _look(context: Context, thorough: bool) -> Iterator[Finding]:
-    catalogue = _catalogue(context)
+    for log in LOGS.values():
+        yield from _look_at(_catalogue(context, log), thorough)
+
+
+def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
     hint = f"agentlip export verify {catalogue.folder.parent}"
     good = []
     for path in catalogue.paths():
@@ -92,7 +108,12 @@ def _look(context: Context, thorough: bool) -> Iterator[Finding]:
                 hint,
                 problem="unreadable",
             )
-    for sentence in segment.problems_of_chain(segment.live(good)):
+    try:
+        begin = catalogue.begins_after() or 0
+    except ExportError as error:
+        yield Finding(Severity.ERROR, RETENTION, error.message, hint, problem="broken")
+        return
+    for sentence in segment.problems_of_chain(segment.live(good), begin):
         yield Finding(Severity.ERROR, "export", sentence, hint, problem="broken-chain")
 
 
@@ -102,19 +123,17 @@ _UNREADABLE = Problem(
     "A file of the export can't be read.",
     "Check the owner and mode of the directory.",
 )
-_BROKEN_CHAIN = Problem(
-    "broken-chain", "A segment between two others is missing, or two overlap.", _VERIFY
-)
+_BROKEN_CHAIN = Problem("broken-chain", "Rows of a log are in no segment, or in two.", _VERIFY)
 CHECKS = (
     Check(
         name="export.lag",
-        inspects="events are exported in time, where the appliance exports",
+        inspects="rows of all logs are exported in time, where the appliance exports",
         find=_lag,
-        reads="the newest segment's manifest, and the events after it",
+        reads="the newest segment's manifest of each log, and the row after it",
         problems=(
             Problem(
                 "behind",
-                "Readers of the segments miss the newest events.",
+                "Readers of the segments miss the newest rows.",
                 "Export now: `agentlip export segments`. The log has the reason why the appliance"
                 " didn't.",
             ),

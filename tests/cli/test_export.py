@@ -15,9 +15,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 from appliance.export import segment
+from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from tests.support.commands import agentlip, command, environment
-from tests.support.exports import Logged, ids_in, ids_of, manifests
+from tests.support.exports import Logged, StoreLog, ids_in, ids_of, manifests
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -85,11 +86,13 @@ def test_exported_columns_match_the_schema_and_values_the_table(logged):
     assert [tuple(row.values()) for row in table.to_pylist()] == expected
 
 
-def test_killed_export_neither_skips_nor_repeats_events(logged):
-    logged.add(60_000)
-    out, rng = out_of(logged), random.Random(7)
+@pytest.mark.parametrize("kind", ["events", "broker"])
+def test_killed_export_neither_skips_nor_repeats_rows(logged, kind):
+    log = logged if kind == "events" else StoreLog(logged, kind)
+    log.add(60_000)
+    out, rng, written = out_of(logged), random.Random(7), f"{kind}/*/*.parquet"
     for _ in range(6):
-        before = len(list(out.glob("events/*/*.parquet")))
+        before = len(list(out.glob(written)))
         process = subprocess.Popen(
             command("agentlip", "export", "segments"),
             cwd=logged.filled.path,
@@ -99,18 +102,18 @@ def test_killed_export_neither_skips_nor_repeats_events(logged):
         wanted = before + rng.randint(1, 6)
         until(
             lambda want=wanted, child=process: (
-                len(list(out.glob("events/*/*.parquet"))) >= want or child.poll() is not None
+                len(list(out.glob(written))) >= want or child.poll() is not None
             ),
             pause_seconds=0.001,
         )
         process.kill()  # nothing to kill when it was done before
         process.wait(20)
-        alive = segment.live(manifests(out))
+        alive = segment.live(manifests(out, kind))
         assert segment.problems_of_chain(alive) == []
-        assert ids_in(out) == logged.ids()[: alive[-1].last_event_id if alive else 0]
-    assert len(manifests(out)) < 120, "no kill came in the middle"
+        assert ids_in(out, kind) == log.ids()[: alive[-1].last_event_id if alive else 0]
+    assert len(manifests(out, kind)) < 120, "no kill came in the middle"
     assert export(logged, "segments", **SMALL).code == 0
-    assert ids_in(out) == logged.ids()
+    assert ids_in(out, kind) == log.ids()
     assert [path.name for path in out.rglob(".tmp-*")] == []
     assert export(logged, "verify", str(out)).code == 0
 
@@ -137,7 +140,8 @@ def test_compaction_keeps_each_event_once_for_running_readers_too(logged):
     before = segment.live(manifests(out))
     assert len(before) == 9
     done = export(logged, "tidy", "--json")
-    assert done.json == {"out": str(out), "written": 1, "replaced": 9, "removed": 0}
+    counts = {"written": 1, "replaced": 9, "removed": 0}
+    assert done.json == {"out": str(out), **counts, "logs": [{**counts, "log": "events"}]}
     (after,) = segment.live(manifests(out))
     assert set(after.replaces) == {segment.name_of(manifest) for manifest in before}
     assert ids_in(out) == logged.ids()
@@ -201,7 +205,7 @@ def test_log_restored_without_a_new_epoch_or_of_another_workspace_is_refused(log
 
 
 def damage(what: str, out: Path) -> None:
-    path = sorted(out.glob("events/*/*.parquet"))[1]
+    path = sorted(out.glob("events/*/*.parquet"))[0 if what == "first gone" else 1]
     manifest = path.with_name(path.stem + segment.MANIFEST)
     fields = json.loads(manifest.read_bytes())
     if what == "missing":
@@ -218,7 +222,7 @@ def damage(what: str, out: Path) -> None:
         manifest.write_text(json.dumps({**fields, "schema_version": 2}))
     elif what == "rows":
         manifest.write_text(json.dumps({**fields, "rows": fields["rows"] + 1}))
-    elif what == "gone":
+    elif what in ("gone", "first gone"):
         path.unlink()
         manifest.unlink()
 
@@ -233,6 +237,7 @@ def damage(what: str, out: Path) -> None:
         ("version", 13, "schema version 2; this program knows 1"),
         ("rows", 11, "its manifest lists"),
         ("gone", 10, "are in no segment"),
+        ("first gone", 10, "events 1 to 500 are in no segment"),
     ],
 )
 def test_verify_reports_each_kind_of_damage_by_its_exit_code(logged, what, code, words):
@@ -347,3 +352,37 @@ def test_snapshot_is_consistent_and_published_atomically(logged):
     folder = newer
     (folder / "topics.parquet").write_text("")
     assert export(logged, "verify", str(out_of(logged))).code == 11
+
+
+def test_all_logs_are_exported_listed_tidied_and_verified(logged):
+    logged.add(30)
+    inbox, broker = StoreLog(logged, "inbox", 20), StoreLog(logged, "broker", 10)
+    out = out_of(logged)
+    done = export(logged, "segments", "--log", "broker", "--log", "broker", "--json")
+    assert [(log["log"], log["rows"]) for log in done.json["logs"]] == [("broker", 10)]
+    assert (done.json["rows"], done.json["last_event_id"]) == (0, 0)
+    done = export(logged, "segments")
+    assert done.out.splitlines() == [
+        f"30 events in 1 segment under {out}",
+        "inbox: 20 rows in 1 segment",
+    ]
+    broker.sql("DELETE FROM log WHERE event_id = 10")
+    broker.add(11)
+    broker.sql("DELETE FROM log WHERE event_id = 12")
+    done = export(logged, "segments", "--json")
+    assert done.json["segments"] == 0
+    (result,) = [log for log in done.json["logs"] if log["log"] == "broker"]
+    assert (result["rows"], result["missing"]) == (10, 1)
+    assert result["gaps"] == [{"first": 12, "last": 12}]
+    inbox.add(1)
+    listed = {row["log"]: row for row in export(logged, "list", "--json").json}
+    assert [listed[kind]["waiting"] for kind in LOGS] == [0, 0, 0, 1, 0]
+    assert [listed[kind]["missing"] for kind in LOGS] == [0, 1, 0, 0, 0]
+    assert ids_in(out, "inbox") == inbox.ids()[:-1]
+    done = export(logged, "tidy", "--json", AGENTLIP_EXPORT__COMPACT_COUNT_MIN="2")
+    written = {log["log"]: log["written"] for log in done.json["logs"]}
+    assert written == {"events": 0, "broker": 1, "inbox": 0}
+    assert done.json["written"] == 0
+    done = export(logged, "verify", str(out))
+    assert (done.code, "rows of broker" in done.err) == (10, True)
+    assert export(logged, "segments", "--log", "mail").code == 1

@@ -1,4 +1,4 @@
-"""`agentlip report activity`: sums, table, pictures, one page, and bad input."""
+"""`agentlip report`: sums, tables, pictures, one page, and bad input."""
 
 import json
 import os
@@ -6,12 +6,10 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
-from appliance.export.activity import report, weighted_median
+from appliance.export.activity import report
 from tests.support.commands import agentlip, environment
-from tests.support.gold import answered, did, write
+from tests.support.gold import answered, did, died, ended, took, write, write_delivery
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
@@ -26,21 +24,29 @@ def filled(tmp_path):
         workspace.datadir.dir / "gold",
         {
             "2026-11-19": [
-                did("ann", 5, replied=2, first_reply_median_seconds=10.0, edits=1),
-                did("ben", 3, replied=1, first_reply_median_seconds=40.0, deletes=1),
+                did("ann", 5, waits=[10.0, 10.0], edits=1),
+                did("ben", 3, waits=[40.0], deletes=1),
             ],
             "2026-11-20": [
-                did("ann", 2, replied=3, first_reply_median_seconds=20.0),
-                did(NASTY, 4, topic_id="topic_2", topic=None, moves=2),
+                did("ann", 2, waits=[20.0, 20.0, 20.0]),
+                did(NASTY, 4, topic_id="topic_2", topic="", moves=2),
                 did("cid", 9, channel_id="ch_2", channel="other", topic_id="topic_3", topic="T"),
             ],
         },
         {
-            "2026-11-19": [answered("ben", "ann", 4, 9.0)],
-            "2026-11-20": [answered("ann", NASTY, 1, 1)],
+            "2026-11-19": [answered("ben", "ann", [9.0] * 4)],
+            "2026-11-20": [answered("ann", NASTY, [1.0])],
         },
     )
     return workspace
+
+
+def page(filled):
+    """The page of `agentlip report html`."""
+    done = agentlip("report", "html", "--out", "page.html", "--json", cwd=filled.path)
+    path = filled.path / "page.html"
+    assert done.json == {"path": "page.html", "bytes": path.stat().st_size, "period": "day"}
+    return path.read_text("utf-8")
 
 
 def ask(filled, *more, **env):
@@ -62,14 +68,16 @@ def test_report_sums_match_the_rows(filled):
         ("ben", 3),
     ]
     ann = answer["senders"][1]
-    assert (ann["edits"], ann["replied"], ann["reply_seconds"], ann["active_seconds"]) == (
-        1, 5, 20.0, 120.0,
-    )  # fmt: skip
+    assert (ann["edits"], ann["replied"], ann["active_seconds"]) == (1, 5, 120.0)
+    error = answer["quantile_error"]
+    assert error == pytest.approx(0.01, rel=0.02)
+    assert ann["reply_seconds"] == pytest.approx(20, rel=error)
+    assert answer["total"]["reply_p95_seconds"] == pytest.approx(40, rel=error)
     assert answer["topics"][1]["name"] == "T"
     assert {topic["name"] for topic in answer["topics"]} == {"Builds", "T", "topic_2"}
-    assert answer["pairs"][0] == {
-        "sender": "ben", "answers": "ann", "replies": 4, "median_seconds": 9.0,
-    }  # fmt: skip
+    pair = answer["pairs"][0]
+    assert (pair["sender"], pair["answers"], pair["replies"]) == ("ben", "ann", 4)
+    assert pair["median_seconds"] == pair["p95_seconds"] == pytest.approx(9, rel=error)
 
 
 def test_report_filters_days_channels_and_rows(filled):
@@ -90,6 +98,9 @@ def test_table_shows_the_rows_chosen_by_a_flag(filled):
     assert lines[2].split()[0] == "9"
     assert lines[2].endswith("cid")
     assert "\u202e" not in done.out
+    assert "REPLIED: messages that another sender followed in the topic within a day" in done.err
+    assert "(±1%)" in done.err
+    assert lines[3].split()[5:9] == ["20.1", "s", "20.1", "s"]
     assert "ben answers ann" in ask(filled, "--by", "pair").out
     assert "2026-11-19" in ask(filled, "--by", "day").out.splitlines()[2]
     assert "3 more: --top 4" in ask(filled, "--top", "1").err
@@ -107,10 +118,10 @@ def test_charts_and_page_are_complete_and_escape_names(filled):
         assert (pictures / f"activity-{name}.png").read_bytes().startswith(b"\x89PNG")
         xml.parse(pictures / f"activity-{name}.svg")
     text = (filled.path / "report.html").read_text("utf-8")
-    assert text.count("<svg") == 5
-    assert "<script" not in text
+    assert "<script>alert('x')</script>" not in text
     assert "&lt;script&gt;" in text
-    assert "http-equiv" in text
+    assert "Content-Security-Policy" in text
+    assert page(filled) == text
     before = (pictures / "activity-days.svg").read_bytes()
     assert ask(filled, "--charts", "pictures").code == 0
     assert (pictures / "activity-days.svg").read_bytes() == before
@@ -129,7 +140,7 @@ def spoil(what: str, version: Path) -> None:
     elif what == "torn manifest":
         os.truncate(version / "manifest.json", 20)
     elif what == "version":
-        manifest["schema"] = "activity-2"
+        manifest["schema"] = "activity-1"
         (version / "manifest.json").write_text(json.dumps(manifest))
     elif what == "nothing":
         (version.parent / "current").unlink()
@@ -143,7 +154,7 @@ def spoil(what: str, version: Path) -> None:
         ("torn", 11, "its manifest requires"),
         ("not parquet", 11, "cannot be read"),
         ("torn manifest", 11, "truncated"),
-        ("version", 13, "activity-2"),
+        ("version", 13, "run the job again"),
     ],
 )
 def test_invalid_tables_are_reported_and_nothing_is_written(filled, what, code, words):
@@ -170,23 +181,113 @@ def test_charts_without_matplotlib_name_the_missing_package(filled):
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError")
     without = {"PYTHONPATH": f"{hidden.parent}{os.pathsep}{environment()['PYTHONPATH']}"}
-    assert ask(filled, **without).code == 0
+    assert ask(filled, "--html", "report.html", **without).code == 0
     done = ask(filled, "--charts", "pictures", **without)
     assert (done.code, "agentlip[report]" in done.err) == (18, True)
     assert not (filled.path / "pictures").exists()
 
 
-@given(some.lists(some.tuples(some.floats(0, 100), some.integers(1, 9))))
-def test_weighted_median_has_half_of_the_weight_on_either_side(pairs):
-    median = weighted_median(pairs)
-    if not pairs:
-        assert median is None
-        return
-    half = sum(weight for _, weight in pairs) / 2
-    assert sum(weight for value, weight in pairs if value < median) <= half
-    assert sum(weight for value, weight in pairs if value > median) <= half
-
-
 def test_report_accepts_the_output_folder_of_the_job(filled):
     result = report(filled.datadir.dir, None, None, None, 5)
     assert result.total.messages == 23
+
+
+@pytest.fixture
+def delivered(filled):
+    filled.deliveries = write_delivery(
+        filled.datadir.dir / "gold",
+        {
+            "2026-11-20": [
+                took("mesh:north", "accept_to_ack", [0.1] * 98 + [3.0] * 2),
+                took("mesh:north", "accept_to_deliver", [0.01]),
+                took(NASTY, "accept_to_ack", [7.0], log="courier", objective_seconds=5.0),
+            ],
+            "2026-11-21": [took("mesh:north", "accept_to_ack", [0.1] * 100, objective_seconds=2.0)],
+        },
+        {"2026-11-20": [ended("mesh:north", 100, failed=3, dead=2), ended("mail:ops", 1)]},
+        {
+            "2026-11-20": [died("mesh:north", "HTTP <n>", 1, example="HTTP 500")],
+            "2026-11-21": [died("mesh:north", "HTTP <n>", 1), died(NASTY, NASTY, 1)],
+        },
+    )
+    return filled
+
+
+def ask_delivery(filled, *more):
+    return agentlip("report", "delivery", *more, cwd=filled.path)
+
+
+def test_delivery_report_sums_stages_outcomes_and_causes(delivered):
+    answer = ask_delivery(delivered, "--json").json
+    assert (answer["first"], answer["last"], answer["log"]) == ("2026-11-20", "2026-11-21", None)
+    stages = {(row["destination"], row["stage"]): row for row in answer["latency"]}
+    whole = stages["mesh:north", "accept_to_ack"]
+    assert (whole["count"], whole["within_objective"], whole["attainment"]) == (200, 198, 0.99)
+    assert whole["objective_seconds"] == 2.0
+    error = answer["quantile_error"]
+    assert whole["p50_seconds"] == whole["p99_seconds"] == pytest.approx(0.1, rel=error)
+    assert stages[NASTY, "accept_to_ack"]["attainment"] == 0.0
+    assert answer["outcomes"][0] == {
+        "log": "outbox", "destination": "mesh:north", "accepted": 100, "delivered": 100,
+        "acked": 100, "attempts": 100, "failed": 3, "dead": 2,
+    }  # fmt: skip
+    assert answer["dead_letters"][0] == {
+        "log": "outbox", "destination": "mesh:north", "cause": "HTTP <n>", "count": 2,
+        "example": "HTTP 500",
+    }  # fmt: skip
+    one_day = ask_delivery(delivered, "--json", "--to", "2026-11-20").json
+    assert one_day["latency"][-1]["p99_seconds"] == pytest.approx(3, rel=error)
+
+
+def test_delivery_report_filters_logs_and_rows(delivered):
+    courier = ask_delivery(delivered, "--json", "--log", "courier").json
+    assert [row["log"] for row in courier["latency"]] == ["courier"]
+    assert (courier["outcomes"], courier["dead_letters"]) == ([], [])
+    top = ask_delivery(delivered, "--json", "--top", "1").json
+    assert top["left_out"] == {"latency": 2, "outcomes": 1, "dead_letters": 1}
+    assert ask_delivery(delivered, "--log", "broker").code == 14
+    assert ask_delivery(delivered, "--log", "moon").code == 1
+    assert ask_delivery(delivered, "--by", "moon").code == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("stage", ["OBJECTIVE", "99.0 %", "accept_to_ack", "COUNT: messages whose stage ended"]),
+        ("destination", ["ATTEMPTS", "mail:ops", "DEAD: messages that were given up"]),
+        ("cause", ["HTTP <n>", "DEAD"]),
+    ],
+)
+def test_delivery_table_says_what_it_counts(delivered, by, words):
+    done = ask_delivery(delivered, "--by", by)
+    assert done.code == 0
+    assert [word for word in words if word not in done.out + done.err] == []
+    assert "\u202e" not in done.out
+
+
+def test_delivery_charts_are_drawn(delivered):
+    done = ask_delivery(delivered, "--charts", "pictures")
+    assert done.code == 0, done
+    names = sorted(path.name for path in (delivered.path / "pictures").iterdir())
+    assert names == [f"delivery-{name}.{kind}" for name in ("dead-letters", "latency")
+                     for kind in ("png", "svg")]  # fmt: skip
+
+
+def test_list_has_the_days_of_each_report_and_its_problem(delivered):
+    rows = agentlip("report", "list", "--json", cwd=delivered.path).json
+    assert [(row["report"], row["days"], row["first"]) for row in rows] == [
+        ("activity", 2, "2026-11-19"),
+        ("delivery", 2, "2026-11-20"),
+    ]
+    os.truncate(delivered.deliveries / "manifest.json", 10)
+    rows = agentlip("report", "list", "--json", cwd=delivered.path).json
+    assert rows[0]["problem"] is None
+    assert "truncated" in rows[1]["problem"]
+    nothing = agentlip("report", "list", "--gold", "elsewhere", cwd=delivered.path)
+    assert nothing.code == 10
+
+
+def test_page_is_not_written_from_damaged_deliveries(delivered):
+    os.truncate(next(delivered.deliveries.glob("latency/*/*.parquet")), 20)
+    done = agentlip("report", "html", "--out", "page.html", cwd=delivered.path)
+    assert (done.code, (delivered.path / "page.html").exists()) == (11, False)

@@ -251,7 +251,7 @@ def clock_set(workspace: WorkspaceFixture) -> None:
 
 
 def segment(datadir: DataDir) -> Path:
-    (path,) = (datadir.dir / "export").rglob("*.jsonl")
+    (path,) = (datadir.dir / "export" / "events").rglob("*.jsonl")
     return path
 
 

@@ -32,6 +32,7 @@ ASKED = {
     "hooks": "/v1/hooks/runs",
     "broker": "/broker/v1/status",
     "export": "/api/v1/segments",
+    "jobs": "/api/v1/jobs/runs",
     "identity": "/v1/identity",
     "tokens": "/api/v1/tokens",
 }
@@ -39,7 +40,7 @@ STORES = ("hub", "courier", "outbox", "inbox", "broker")
 ROLES = RolesSettings.__struct_fields__
 BESIDE = {"tokens", "identity", "local_meshes", "health"}  # subsystems without a role
 ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
-LAPTOP = {"hub", "webhooks", "plugins", "courier", "outbox", "export"}
+LAPTOP = {"hub", "webhooks", "plugins", "courier", "outbox", "export", "jobs"}
 
 
 def only(*roles):
@@ -264,7 +265,7 @@ def test_only_what_is_on_is_built(tmp_path, roles):
         assert not [path for path in paths if ROLE_PATHS.role_of(path) in roles.off]
         assert paths.count("/health") == 1
         stores = {store.name for item in whole.subsystems for store in item.stores}
-        assert stores == {*roles.stores} - {"courier"}  # which opens its file when it needs it
+        assert stores == {*roles.stores}
         running = {loop.name for loop in whole.loops}
         for name in roles.off:
             assert not loops[name] & running, name

@@ -157,7 +157,7 @@ def test_stop_ends_the_command_that_runs(tmp_path):
     with serve(tmp_path, **ON) as hub:
         hub.channel("general")
         until(lambda: state(hub)["running"] == "verify", SECONDS_MAX, "a verification runs")
-        assert len(processes_of(tmp_path)) > 1
+        until(lambda: len(processes_of(tmp_path)) > 1, SECONDS_MAX, "its command runs")
         hub.stop()
         until(lambda: processes_of(tmp_path) == [], 20, "no process is left")
         hub.start()

@@ -1,16 +1,17 @@
-"""The activity report over HTTP: the same numbers as on the terminal, and its refusals."""
+"""Reports over HTTP: the same numbers as on the terminal, and their refusals."""
 
 import os
 
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.gold import did, write
+from tests.support.gold import did, died, ended, took, write, write_delivery
 from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow
 
 PATH = "/api/v1/reports/activity"
+DELIVERY = "/api/v1/reports/delivery"
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,12 @@ def hub(tmp_path_factory):
             "2026-11-20": [did("cid", 2, channel="other", channel_id="ch_2")],
         }
         hub.version = write(hub.workspace / "out" / "gold", days)
+        write_delivery(
+            hub.workspace / "out" / "gold",
+            {"2026-11-19": [took("mesh:north", "accept_to_ack", [0.1, 4.0])]},
+            {"2026-11-19": [ended("mesh:north", 2, dead=1)]},
+            {"2026-11-19": [died("mesh:north", "HTTP <n>", 1)]},
+        )
         yield hub
 
 
@@ -55,11 +62,27 @@ def test_empty_range_is_404_and_invalid_query_is_400(hub):
     assert not (hub.workspace / "x").exists()
 
 
-def test_a_token_needs_the_scope(hub):
-    body = {"name": "r", "scopes": ["export:read"]}
+def test_delivery_report_equals_the_output_of_the_command_line(hub):
+    answer = hub.http.get(f"{DELIVERY}?log=outbox&from=2026-11-19")
+    assert answer.status == 200
+    command = ("report", "delivery", "--log", "outbox", "--from", "2026-11-19", "--json")
+    assert answer.body == agentlip(*command, cwd=hub.workspace).json
+    assert answer.body["latency"][0]["attainment"] == 0.5
+    assert hub.http.get(f"{DELIVERY}?log=broker").status == 404
+    for query in ("log=inbox", "from=yesterday", "top=0", "channel=x"):
+        assert hub.http.get(f"{DELIVERY}?{query}").status == 400, query
+
+
+@pytest.mark.parametrize(
+    ("scope", "allowed", "refused"),
+    [("export:read", PATH, DELIVERY), ("export:delivery", DELIVERY, PATH)],
+)
+def test_a_token_needs_the_scope_of_the_report(hub, scope, allowed, refused):
+    body = {"name": scope, "scopes": [scope]}
     secret = hub.made(hub.http.post("/api/v1/tokens", body))["secret"]
-    assert hub.connect(secret).get(PATH).status == 200
-    assert hub.connect(None).get(PATH).status == 401
+    assert hub.connect(secret).get(allowed).status == 200
+    assert hub.connect(secret).get(refused).status == 403
+    assert hub.connect(None).get(allowed).status == 401
 
 
 def test_torn_tables_are_503_with_the_code_in_details(hub):

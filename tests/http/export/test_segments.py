@@ -11,7 +11,7 @@ import pytest
 
 from appliance.export import segment
 from tests.support.commands import agentlip
-from tests.support.exports import ids_in, manifests
+from tests.support.exports import StoreLog, ids_in, manifests
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -24,11 +24,25 @@ SETTINGS = "[export]\nexport_format = 'jsonl'\nsegment_rows_max = 20\ndownload_c
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     with serve(tmp_path_factory.mktemp("segments"), settings=SETTINGS) as hub:
-        assert hub.http.get(LIST).body == {"segments": [], "next": 0, "has_more": False}
+        assert hub.http.get(LIST).body == {
+            "segments": [],
+            "next": 0,
+            "has_more": False,
+            "begins_after": 0,
+        }
         _, topic_id = hub.channel_with_topic("general")
         hub.send_many(topic_id, [f"text {number}" for number in range(98)])
         assert agentlip("export", "segments", cwd=hub.workspace).code == 0
         yield hub
+
+
+@pytest.fixture(scope="module")
+def delivery(hub):
+    """The only segment of the broker's log."""
+    StoreLog(hub, "broker", 7)
+    assert agentlip("export", "segments", cwd=hub.workspace).code == 0
+    (item,) = hub.http.get(f"{LIST}?log=broker").body["segments"]
+    return item
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +131,32 @@ def test_only_a_token_with_the_scope_reads_segments(hub, listed):
         assert other.get(path).status == 403
         assert limited.get(path).status == 403
     assert reader.post("/api/v1/channels", {"name": "x"}).status == 403
+
+
+def test_each_log_needs_its_own_scope(hub, listed, delivery):
+    def issued(*scopes):
+        body = {"name": f"log {scopes}", "scopes": list(scopes)}
+        return hub.connect(hub.made(hub.http.post("/api/v1/tokens", body))["secret"])
+
+    events = (LIST, f"{LIST}?log=events", f"{LIST}/{listed[0]['name']}")
+    others = (f"{LIST}?log=broker", f"{LIST}/{delivery['name']}?log=broker")
+    reader, deliverer = issued("export:read"), issued("export:delivery")
+    for allowed, refused, token in ((events, others, reader), (others, events, deliverer)):
+        assert [token.get(path).status for path in allowed] == [200] * len(allowed)
+        assert [token.get(path).status for path in refused] == [403] * len(refused)
+    assert reader.get(others[0]).body["details"] == {"scope": "export:delivery"}
+    assert deliverer.get("/api/v1/snapshots").status == 403
+    assert deliverer.get("/api/v1/reports/activity").status == 403
+
+
+def test_segments_of_another_log_are_listed_and_downloaded(hub, listed, delivery):
+    assert (delivery["kind"], delivery["rows"]) == ("broker", 7)
+    answer = hub.http.get(f"{LIST}/{delivery['name']}?log=broker")
+    assert hashlib.sha256(answer.raw).hexdigest() == delivery["sha256"]
+    assert json.loads(answer.raw.splitlines()[-1])["name"] == "delivery.sent"
+    assert hub.http.get(f"{LIST}/{delivery['name']}").status == 404
+    assert hub.http.get(f"{LIST}?log=mail").status == 400
+    assert {item["kind"] for item in listed} == {"events"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a restore does to each store: leases, nonces, tokens, sends, and one store alone."""
 
+import io
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,9 @@ from appliance.backup.create import create_set
 from appliance.backup.errors import KeyRefused, RestoreRefused
 from appliance.backup.keys import Identities
 from appliance.backup.sets import SetDirectory
-from appliance.kernel import epochs
+from appliance.kernel import epochs, schema
 from appliance.kernel.datadir import DataDir
+from appliance.kernel.log import Log
 from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, epoch_of, rows_of
 
 pytestmark = pytest.mark.slow
@@ -118,6 +120,49 @@ def test_inbox_numbers_are_not_given_out_twice(workspace: BackedUp) -> None:
     workspace.restore(made)
     number = "SELECT seq FROM sqlite_sequence WHERE name = 'inbox'"
     assert workspace.rows(number, "inbox") == [(40 + 2**32,)]
+
+
+@pytest.mark.parametrize("store", ["broker", "outbox", "courier"])
+def test_numbers_of_the_logs_are_not_given_out_twice(workspace: BackedUp, store: str) -> None:
+    set_highest = "INSERT INTO sqlite_sequence VALUES ('log', {})".format
+    execute(workspace.datadir, store, set_highest(30))
+    made = workspace.back_up()
+    execute(
+        workspace.datadir,
+        store,
+        "DELETE FROM sqlite_sequence WHERE name = 'log'",
+        set_highest(50),
+    )
+    workspace.restore(made)
+    number = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
+    assert workspace.rows(number, store) == [(50 + 2**32,)]
+
+
+@pytest.mark.parametrize(("store", "step"), [("broker", 6), ("outbox", 4), ("courier", 3)])
+def test_a_log_added_after_a_restore_continues_its_numbers(
+    workspace: BackedUp, store: str, step: int
+) -> None:
+    """The backup is from before the log, so its migration runs after the restore."""
+    undone = (
+        "DROP TABLE log",
+        f"DELETE FROM x_migrations WHERE number = {step}",
+        f"UPDATE meta SET value = '{step - 1}' WHERE key = 'x_schema'",
+    )
+    path = workspace.datadir.database(store)
+    present = path.with_name("present")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO sqlite_sequence VALUES ('log', 50)")
+        connection.commit()
+        connection.execute("VACUUM INTO ?", (str(present),))
+    execute(workspace.datadir, store, *undone)
+    made = workspace.back_up()
+    present.replace(path)
+    workspace.restore(made)
+    schema.migrate(
+        path, store, clock=CLOCK, backups=workspace.datadir.backups, log=Log(io.BytesIO())
+    )
+    number = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
+    assert workspace.rows(number, store) == [(50 + 2**32,)]
 
 
 def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> None:

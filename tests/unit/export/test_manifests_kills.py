@@ -10,12 +10,13 @@ import pytest
 from appliance.export import manifests, segment
 from appliance.export.compact import tidy
 from appliance.export.exporter import Exporter
+from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SegmentDirectory, check
 from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
 from tests.support.clock import SteppingClock
-from tests.support.exports import Logged, ids_in
+from tests.support.exports import Logged, StoreLog, ids_in
 
 pytestmark = pytest.mark.slow
 
@@ -26,10 +27,10 @@ STEPS_MAX = 200
 CLOCK = SteppingClock()
 
 
-def export(logged: Logged, out: Path) -> None:
-    directory = SegmentDirectory(out)
-    with open_log(logged.datadir) as log, directory.only_writer():
-        Exporter(log, directory, "jsonl", LIMITS, CLOCK).run()
+def export(logged: Logged, out: Path, log: ExportedLog = EVENTS) -> None:
+    directory = SegmentDirectory(out, log.kind)
+    with open_log(logged.datadir, log) as reader, directory.only_writer():
+        Exporter(reader, directory, "jsonl", LIMITS, CLOCK).run()
 
 
 def clean(out: Path, settings: ExportSettings) -> None:
@@ -74,28 +75,31 @@ def _count_down(step: int) -> None:
         setattr(Path, name, counted(getattr(Path, name)))
 
 
-def whole(out: Path, logged: Logged) -> None:
+def whole(out: Path, logged: Logged | StoreLog, kind: str = "events") -> None:
     """The export that readers see is intact and has each event once, from the first on."""
-    directory = SegmentDirectory(out)
+    directory = SegmentDirectory(out, kind)
     for manifest in directory.manifests():
         check(directory.data(manifest), manifest.bytes, manifest.sha256)
-    ids = ids_in(out)
+    ids = ids_in(out, kind)
     assert ids == logged.ids()[: len(ids)]
 
 
-def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path):
-    logged = Logged(tmp_path / "house", 70)
+@pytest.mark.parametrize("kind", LOGS)
+def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path, kind):
+    workspace, log = Logged(tmp_path / "house"), LOGS[kind]
+    logged = workspace if log is EVENTS else StoreLog(workspace, kind)
+    logged.add(70)
     kills = 0
     for step in range(1, STEPS_MAX):
         out = tmp_path / f"out{step}"
-        if not killed_at(step, lambda out=out: export(logged, out)):
+        if not killed_at(step, lambda out=out: export(workspace, out, log)):
             break
         kills += 1
-        whole(out, logged)
-        export(logged, out)
-        assert ids_in(out) == logged.ids()
+        whole(out, logged, kind)
+        export(workspace, out, log)
+        assert ids_in(out, kind) == logged.ids()
         assert list(out.rglob(".tmp-*")) == []
-        assert len(list(out.rglob("*.jsonl"))) == len(SegmentDirectory(out).manifests())
+        assert len(list(out.rglob("*.jsonl"))) == len(SegmentDirectory(out, kind).manifests())
     assert kills > 20
 
 

@@ -70,7 +70,7 @@ def test_file_that_cannot_be_opened_is_torn_for_every_reader(out, spoil, which):
     assert path.name in problems(out)[0][1]
     segments = Segments(out, ExportSettings(), 1 << 20)
     with pytest.raises(SegmentsDamaged):
-        segments.open(segments.find(name), 0, 1)
+        segments.open(segments.find("events", name), 0, 1)
 
 
 def test_symlink_loop_in_the_directory_is_reported_as_torn(out):

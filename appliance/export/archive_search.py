@@ -1,0 +1,167 @@
+"""Finds messages in an archive. Reads row groups one after the other, so memory is limited; files
+of other days, and row groups of other channels, are skipped."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from appliance.export import manifests, table_writer
+from appliance.export.archive import Archive, ArchivedFile
+from appliance.export.errors import SegmentTorn
+from appliance.export.manifests import EVENTS
+
+CREATED, EDITED = "message.created", "message.edited"
+COLUMNS = ["event_id", "epoch", "ts", "name", "scope_channel_id", "scope_topic_id", "entity_id",
+           "data_json"]  # fmt: skip
+BATCH_ROWS = 4_096
+BYTES_MAX = 8 * 1024 * 1024  # the content of all hits together
+
+
+class ArchiveQuery(msgspec.Struct, frozen=True):
+    """What to find. `first` and `last` are days in UTC, inclusive; the text is found in any case.
+
+    sender  of created messages only: the log does not record the sender of an edit
+    """
+
+    text: str | None = None
+    channel: str | None = None
+    sender: str | None = None
+    first: str | None = None
+    last: str | None = None
+    limit: int = 100
+
+
+class ArchiveHit(msgspec.Struct, frozen=True):
+    """A state of a message: what was posted, or what it was edited to."""
+
+    event_id: int
+    epoch: str
+    ts: str
+    name: str
+    channel_id: str | None
+    topic_id: str | None
+    message_id: str
+    sender: str | None
+    content: str
+
+
+class ArchiveHits(msgspec.Struct):
+    """Oldest first. `more`: the search ended at the limit of rows or bytes."""
+
+    hits: list[ArchiveHit]
+    more: bool = False
+    files: int = 0
+    rows: int = 0
+
+
+def search(archive: Archive, query: ArchiveQuery) -> ArchiveHits:
+    log = archive.log(EVENTS)
+    cuts = dict(log.cuts)
+    channels = None if query.channel is None else _channel_ids(archive, query.channel)
+    result, size = ArchiveHits([]), 0
+    for file in log.files:
+        if not _has_day(file, query):
+            continue
+        result.files += 1
+        for row in _rows(archive, file, (CREATED, EDITED), channels, query.text):
+            result.rows += 1
+            if row["event_id"] > cuts.get(row["epoch"], row["event_id"]):
+                continue  # a restore discarded it
+            hit = _hit(row)
+            if hit is None or not _matches(hit, query):
+                continue
+            size += len(hit.content)
+            if len(result.hits) >= query.limit or size > BYTES_MAX:
+                result.more = True
+                return result
+            result.hits.append(hit)
+    return result
+
+
+def _has_day(file: ArchivedFile, query: ArchiveQuery) -> bool:
+    return (query.first or "") <= file.date <= (query.last or "9999-12-31")
+
+
+def _channel_ids(archive: Archive, channel: str) -> list[str]:
+    """The id itself, and the ids of channels that had this name."""
+    ids = {channel}
+    for file in archive.log(EVENTS).files:
+        for row in _rows(archive, file, ("channel.created",), None, None):
+            made = _object(row["data_json"]).get("channel")
+            if isinstance(made, dict) and made.get("name") == channel:
+                ids.add(str(made.get("id")))
+    return sorted(ids)
+
+
+def _rows(
+    archive: Archive,
+    file: ArchivedFile,
+    names: tuple[str, ...],
+    channels: list[str] | None,
+    text: str | None,
+) -> Iterator[dict[str, Any]]:
+    """The rows of a file that may match. The statistics of row groups decide what is read."""
+    dataset = table_writer.library("pyarrow.dataset")
+    path = archive.folder / file.file
+    manifests.check(path, file.bytes, None)
+    wanted = dataset.field("name").isin(names)
+    if channels is not None:
+        wanted &= dataset.field("scope_channel_id").isin(channels)
+    if text is not None and _is_literal(text):
+        compute = table_writer.library("pyarrow.compute")
+        wanted &= compute.match_substring(dataset.field("data_json"), text, ignore_case=True)
+    try:
+        scanned = dataset.dataset(path, format="parquet").scanner(
+            columns=COLUMNS, filter=wanted, batch_size=BATCH_ROWS, batch_readahead=1,
+            fragment_readahead=1, use_threads=False,
+        )  # fmt: skip
+        for batch in scanned.to_batches():
+            yield from batch.to_pylist()
+    except (OSError, ValueError) as error:  # pyarrow's own errors derive from these
+        what = str(error).split("\n", 1)[0][:200]
+        raise SegmentTorn(f"{file.file} cannot be read: {what}") from None
+
+
+def _is_literal(text: str) -> bool:
+    """Whether JSON writes the text as it is."""
+    return text.isascii() and json.dumps(text)[1:-1] == text and "/" not in text
+
+
+def _hit(row: dict[str, Any]) -> ArchiveHit | None:
+    """None for a row that no hub writes."""
+    data = _object(row["data_json"])
+    if row["name"] == CREATED:
+        message = data.get("message")
+        message = message if isinstance(message, dict) else {}
+        sender, content = message.get("sender"), message.get("content_raw")
+    else:
+        sender, content = None, data.get("new_content")
+    if not isinstance(content, str):
+        return None
+    return ArchiveHit(
+        event_id=row["event_id"],
+        epoch=row["epoch"],
+        ts=row["ts"].isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        name=row["name"],
+        channel_id=row["scope_channel_id"],
+        topic_id=row["scope_topic_id"],
+        message_id=row["entity_id"],
+        sender=sender if isinstance(sender, str) else None,
+        content=content,
+    )
+
+
+def _matches(hit: ArchiveHit, query: ArchiveQuery) -> bool:
+    if query.sender is not None and hit.sender != query.sender:
+        return False
+    return query.text is None or query.text.casefold() in hit.content.casefold()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,97 @@
+"""`agentlip archive`: verifies and searches an archive that the Spark job `archive` wrote.
+
+Exit codes are those of `agentlip export`.
+"""
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from appliance.cli_support import Session, common, note, plain_app
+from appliance.export import archive, archive_search
+from appliance.export.errors import ExportError
+from appliance.kernel.errors import Invalid
+
+app = plain_app(
+    "The archive of old segments: verify, search.\n\n"
+    "Exit codes: 0 success, 1 error, 10 file missing, 11 torn, 12 wrong hash, 13 unknown schema"
+    " version, 18 a library is missing."
+)
+HITS_MAX = 10_000
+
+DirectoryArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Directory of the archive, with catalogue.json.")
+]
+
+
+@app.command("verify")
+@common
+def verify_archive(session: Session, directory: DirectoryArgument) -> None:
+    """Compare all files with the catalogue byte by byte: agentlip archive verify /data/archive"""
+    result = archive.verify(directory)
+    if not session.machine:
+        for problem in result.problems:
+            note(f"{problem.file}: {problem.message}")
+        for gap in result.gaps:
+            note(f"gap in the log {gap}")
+    if result.problems:
+        first = result.problems[0]
+        more = len(result.problems) - 1
+        kinds = {kind.exit_code: kind for kind in ExportError.__subclasses__()}
+        raise kinds[first.exit_code](
+            first.message + (f" (and {more} more)" if more else ""),
+            details={"problems": msgspec.to_builtins(result.problems)},
+        )
+    session.answer(
+        msgspec.to_builtins(result),
+        f"{result.files} files are whole: {result.rows:,} rows, {result.bytes:,} bytes",
+    )
+
+
+@app.command("search")
+@common
+def search_archive(
+    session: Session,
+    directory: DirectoryArgument,
+    text: Annotated[
+        str | None, typer.Option("--text", help="Text in the content, in any case.")
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", help="Only this channel, by name or id.")
+    ] = None,
+    sender: Annotated[
+        str | None, typer.Option("--sender", help="Only messages posted by this sender.")
+    ] = None,
+    first: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=HITS_MAX, help="Maximum number of results.")
+    ] = 100,
+) -> None:
+    """Find messages in the archive: agentlip archive search /data/archive --text timeout"""
+    query = archive_search.ArchiveQuery(text, channel, sender, _day(first), _day(last), limit)
+    result = archive_search.search(archive.Archive(directory), query)
+    if session.machine:
+        session.answer(msgspec.to_builtins(result), "")
+        return
+    columns = [("TIME", "ts"), ("SENDER", "sender"), ("MESSAGE", "message_id")]
+    columns += [("CONTENT", "content")]
+    rows = [msgspec.structs.asdict(hit) for hit in result.hits]
+    session.table(rows, columns, empty="nothing matches")
+    if result.more:
+        note(f"there are more; the search ended after {len(rows)}: use --limit or fewer days")
+
+
+def _day(text: str | None) -> str | None:
+    try:
+        return None if text is None else date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise Invalid(f"{text} is not a date", hint="use a date such as 2026-11-21") from None

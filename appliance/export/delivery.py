@@ -1,0 +1,134 @@
+"""Sums of the delivery tables: durations of stages, outcomes, and causes of dead letters.
+
+A route, a subscription or a stream is a destination of one of the logs.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from appliance.export import sums
+from appliance.export.errors import EmptyRange
+from appliance.export.gold import DELIVERY, Gold
+from appliance.export.report_wire import (
+    DeadLetterCause,
+    DeliveryReport,
+    DestinationOutcome,
+    StageLatency,
+)
+from appliance.shared.histogram import RELATIVE_ERROR
+
+OUTCOMES = ("accepted", "delivered", "acked", "attempts", "failed", "dead")
+STAGES = ("accept_to_deliver", "deliver_to_ack", "accept_to_ack")
+LATENCY = "latency"
+DEAD_LETTERS = "dead_letters"
+BUCKETS = "buckets"
+Stage = tuple[str, str, str]
+
+
+class DeliveryRows(NamedTuple):
+    """The rows of some days, and of all logs or one."""
+
+    tables: Gold
+    first: str
+    last: str
+    log: str | None
+
+    def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
+        columns = ["log", "destination", *columns]
+        for row in self.tables.rows(table, columns, self.first, self.last):
+            if self.log in (None, row["log"]):
+                yield row
+
+
+def select(gold: Path, first: str | None, last: str | None, log: str | None) -> DeliveryRows:
+    tables = Gold(gold, DELIVERY)
+    first = first or (tables.days[0] if tables.days else "")
+    last = last or (tables.days[-1] if tables.days else "")
+    return DeliveryRows(tables, first, last, log)
+
+
+def report(
+    gold: Path, first: str | None, last: str | None, log: str | None, top: int
+) -> DeliveryReport:
+    """Sum up the days from `first` to `last`. Raises EmptyRange if nothing happened."""
+    selected = select(gold, first, last, log)
+    latency, latency_left = _latency(selected, top)
+    outcomes, outcomes_left = _outcomes(selected, top)
+    dead_letters, dead_left = _dead_letters(selected, top)
+    if not (latency or outcomes or dead_letters):
+        where = f" of log {log}" if log else ""
+        raise EmptyRange(
+            f"no deliveries from {selected.first or '…'} to {selected.last or '…'}{where}"
+        )
+    return DeliveryReport(
+        selected.first,
+        selected.last,
+        log,
+        latency=latency,
+        outcomes=outcomes,
+        dead_letters=dead_letters,
+        left_out={"latency": latency_left, "outcomes": outcomes_left, "dead_letters": dead_left},
+        quantile_error=round(RELATIVE_ERROR, 4),
+    )
+
+
+def destination_of(row: Any) -> tuple[str, str]:
+    return row["log"], row["destination"]
+
+
+def stage_of(row: Any) -> Stage:
+    return row["log"], row["destination"], row["stage"]
+
+
+def _latency(selected: DeliveryRows, top: int) -> tuple[list[StageLatency], int]:
+    objectives: dict[Stage, float] = {}
+
+    def with_objective(rows: Iterator[Any]) -> Iterator[Any]:
+        for row in rows:  # days are in order, so the newest objective stays
+            objectives[stage_of(row)] = row["objective_seconds"]
+            yield row
+
+    counted = ["count", "within_objective"]
+    rows = selected.rows(LATENCY, ["stage", *counted, "objective_seconds"])
+    (counts,) = sums.columns_by(with_objective(rows), [stage_of], counted)
+    listed = sorted(counts, key=lambda stage: (-counts[stage][0], stage[:2], _order(stage)))[:top]
+    rows = selected.rows(LATENCY, ["stage", BUCKETS])
+    (durations,) = sums.histograms_by(rows, [stage_of], BUCKETS, [set(listed)])
+    latency = [
+        StageLatency(
+            *stage,
+            count=counts[stage][0],
+            p50_seconds=sums.quantile(durations.get(stage), 0.50),
+            p95_seconds=sums.quantile(durations.get(stage), 0.95),
+            p99_seconds=sums.quantile(durations.get(stage), 0.99),
+            objective_seconds=objectives[stage],
+            within_objective=counts[stage][1],
+            attainment=round(counts[stage][1] / max(1, counts[stage][0]), 5),
+        )
+        for stage in sorted(listed, key=lambda stage: (*stage[:2], _order(stage)))
+    ]
+    return latency, len(counts) - len(listed)
+
+
+def _order(stage: Stage) -> int:
+    return STAGES.index(stage[2]) if stage[2] in STAGES else len(STAGES)
+
+
+def _outcomes(selected: DeliveryRows, top: int) -> tuple[list[DestinationOutcome], int]:
+    rows = selected.rows("outcomes", list(OUTCOMES))
+    (counts,) = sums.columns_by(rows, [destination_of], OUTCOMES)
+    listed = sorted(counts, key=lambda key: (-counts[key][0], -counts[key][3], key))[:top]
+    return [DestinationOutcome(*key, *counts[key]) for key in listed], len(counts) - len(listed)
+
+
+def _dead_letters(selected: DeliveryRows, top: int) -> tuple[list[DeadLetterCause], int]:
+    examples: dict[Stage, str | None] = {}
+    counts: dict[Stage, int] = {}
+    for row in selected.rows(DEAD_LETTERS, ["cause", "count", "example"]):
+        key = (*destination_of(row), row["cause"])
+        counts[key] = counts.get(key, 0) + row["count"]
+        examples[key] = row["example"] or examples.get(key)
+    listed = sorted(counts, key=lambda key: (-counts[key], key))[:top]
+    causes = [DeadLetterCause(*key, counts[key], examples[key]) for key in listed]
+    return causes, len(counts) - len(listed)

@@ -1,0 +1,189 @@
+"""The data of the HTML report: cells by day, channel, topic and sender, as fine as the page allows.
+
+Memory is limited by CELLS_MAX: if there are more, they are made coarser while the rows are read.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.export import activity, delivery
+from appliance.export.cells import LEVELS, Cells, Level
+from appliance.export.errors import EmptyRange
+from appliance.export.gold import ACTIVITY, DELIVERY, exists
+from appliance.export.report_text import displayed
+from appliance.export.report_wire import ActivityReport, DeliveryReport
+
+CELLS_MAX = 40_000
+NAMES_MAX = LEVELS[0].names_max
+NAME_CHARACTERS_MAX = 200
+NAMES = ("channels", "topics", "senders", "destinations", "causes")
+TABLES = ("rows", "pairs", "latency", "outcomes", "dead_letters")
+
+
+class ReportPage(NamedTuple):
+    """The reports and the data for filters; None instead of a report that has no tables."""
+
+    first: str
+    last: str
+    channel: str | None
+    activity: ActivityReport | None
+    delivery: DeliveryReport | None
+    cube: "_Cube"
+    names: dict[str, list[Any]]
+
+    @property
+    def level(self) -> Level:
+        return self.cube.level
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no days are added up and quantiles are as exact as the tables."""
+        return self.level == LEVELS[0]
+
+    def encode(self, bytes_max: int) -> str:
+        """The data as JSON for a script element, made coarser until it has at most `bytes_max`."""
+        while True:
+            fields = {"period": self.level.period, "gamma": self.level.gamma}
+            cut = {name: self.names.get(name, [])[: self.level.names_max] for name in NAMES}
+            text = msgspec.json.encode(self.names | fields | cut | self.cube.rows()).decode()
+            text = text.replace("<", "\\u003c")  # no name ends the element
+            if len(text.encode()) <= bytes_max or not self.cube.coarsen():
+                return text
+
+
+def build(gold: Path, first: str | None, last: str | None, channel: str | None) -> ReportPage:
+    """Read both reports and their cells. Raises EmptyRange if neither has data."""
+    cube, names = _Cube(), dict[str, list[Any]]()
+    acted = delivered = None
+    has_delivery = exists(gold, DELIVERY)
+    if exists(gold, ACTIVITY) or not has_delivery:
+        try:
+            acted = activity.report(gold, first, last, channel, NAMES_MAX)
+        except EmptyRange:
+            if channel is not None or not has_delivery:
+                raise
+    if acted is not None:
+        names |= _add_activity(cube, activity.select(gold, first, last, channel), acted)
+    if has_delivery and (delivered := _delivered(gold, first, last)) is not None:
+        names |= _add_delivery(cube, delivery.select(gold, first, last, None), delivered)
+    reports = [report for report in (acted, delivered) if report is not None]
+    if not reports:
+        raise EmptyRange(f"nothing from {first or '…'} to {last or '…'}")
+    first, last = min(each.first for each in reports), max(each.last for each in reports)
+    return ReportPage(first, last, channel, acted, delivered, cube, names)
+
+
+def _delivered(gold: Path, first: str | None, last: str | None) -> DeliveryReport | None:
+    try:
+        return delivery.report(gold, first, last, None, NAMES_MAX)
+    except EmptyRange:
+        return None
+
+
+class _Cube:
+    """Cells of all tables at one level."""
+
+    def __init__(self) -> None:
+        self._levels = iter(LEVELS)
+        self.level = next(self._levels)
+        self._tables = {name: Cells(self.level) for name in TABLES}
+
+    def add(
+        self,
+        table: str,
+        key: tuple[Any, ...],
+        counts: Sequence[Any],
+        buckets: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._tables[table].add(key, counts, buckets)
+        while sum(map(len, self._tables.values())) > CELLS_MAX and self.coarsen():
+            pass
+
+    def rows(self) -> dict[str, list[list[Any]]]:
+        return {name: cells.rows() for name, cells in self._tables.items()}
+
+    def coarsen(self) -> bool:
+        """Change to the next level; False at the last one."""
+        level = next(self._levels, None)
+        if level is None:
+            return False
+        self.level = level
+        self._tables = {name: cells.coarsened(level) for name, cells in self._tables.items()}
+        return True
+
+
+class _Ranks:
+    """The rank of each of the largest names; others get NAMES_MAX, which no level keeps."""
+
+    def __init__(self, keys: Iterable[Any]) -> None:
+        self._ranks = {key: rank for rank, key in enumerate(dict.fromkeys(keys))}
+
+    def of(self, key: Any) -> int:
+        return self._ranks.get(key, NAMES_MAX)
+
+
+def _add_activity(
+    cube: _Cube, selected: activity.ActivityRows, report: ActivityReport
+) -> dict[str, list[Any]]:
+    """Add the cells and return the names by rank."""
+    channels = _Ranks(row.key for row in report.channels)
+    topics = _Ranks(row.key for row in report.topics)
+    senders = _Ranks(row.key for row in report.senders)
+    nobody = activity.NOBODY
+    columns = ["topic_id", "sender", *activity.COUNTED, "active_seconds", activity.BUCKETS]
+    for row in selected.rows(ACTIVITY, columns):
+        key = (
+            row["day"],
+            channels.of(row["channel_id"] or nobody),
+            topics.of(row["topic_id"] or nobody),
+            senders.of(row["sender"] or nobody),
+        )
+        counts = [*(row[name] for name in activity.COUNTED), round(row["active_seconds"])]
+        cube.add("rows", key, counts, row[activity.BUCKETS] or ())
+    for row in selected.rows("pairs", ["sender", "answers", "replies", activity.BUCKETS]):
+        pair = (senders.of(name) for name in activity.pair_of(row))
+        key = (row["day"], channels.of(row["channel_id"] or nobody), *pair)
+        cube.add("pairs", key, [row["replies"]], row[activity.BUCKETS] or ())
+    return {
+        name: [displayed(row.name, NAME_CHARACTERS_MAX) for row in rows]
+        for name, rows in (
+            ("channels", report.channels), ("topics", report.topics), ("senders", report.senders),
+        )
+    }  # fmt: skip
+
+
+def _add_delivery(
+    cube: _Cube, selected: delivery.DeliveryRows, report: DeliveryReport
+) -> dict[str, list[Any]]:
+    """Add the cells and return the destinations and causes by rank."""
+    rows: list[Any] = [*report.outcomes, *report.latency, *report.dead_letters]
+    listed = list(dict.fromkeys((row.log, row.destination) for row in rows))[:NAMES_MAX]
+    causes = list(dict.fromkeys(row.cause for row in report.dead_letters))
+    destinations, ranks = _Ranks(listed), _Ranks(causes)
+    objectives: dict[tuple[str, str], float] = {}
+    for row in selected.rows(
+        delivery.LATENCY,
+        ["stage", "count", "within_objective", "objective_seconds", delivery.BUCKETS],
+    ):
+        if row["stage"] not in delivery.STAGES:
+            continue
+        stage = delivery.STAGES.index(row["stage"])
+        objectives[row["log"], row["stage"]] = row["objective_seconds"]
+        counts = [row["count"], row["within_objective"]]
+        key = (row["day"], destinations.of(delivery.destination_of(row)), stage)
+        cube.add("latency", key, counts, row[delivery.BUCKETS])
+    for row in selected.rows("outcomes", list(delivery.OUTCOMES)):
+        counts = [row[name] for name in delivery.OUTCOMES]
+        cube.add("outcomes", (row["day"], destinations.of(delivery.destination_of(row))), counts)
+    for row in selected.rows(delivery.DEAD_LETTERS, ["cause", "count"]):
+        key = (row["day"], destinations.of(delivery.destination_of(row)), ranks.of(row["cause"]))
+        cube.add("dead_letters", key, [row["count"]])
+    return {
+        "stages": list(delivery.STAGES),
+        "objectives": [[*key, value] for key, value in sorted(objectives.items())],
+        "destinations": [[log, displayed(name, NAME_CHARACTERS_MAX)] for log, name in listed],
+        "causes": [displayed(cause, NAME_CHARACTERS_MAX) for cause in causes],
+    }

@@ -1,0 +1,12 @@
+"""Names as charts and pages display them: one line, limited, without control characters."""
+
+ELLIPSIS = "…"
+JOINERS = "\u200c\u200d"  # parts of words and of emoji
+
+
+def displayed(text: str, limit: int) -> str:
+    """`text` with control characters and direction marks replaced, cut to `limit` characters."""
+    visible = "".join(
+        c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+    return visible if len(visible) <= limit else visible[: limit - 1] + ELLIPSIS

@@ -1,0 +1,169 @@
+"""Exports, compacts and lists all logs of a workspace, one after the other."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from appliance.export import arrow_log_reader, compact, segment, source
+from appliance.export.errors import ExportError, LibraryMissing, OutputBusy, OutputNotWritable
+from appliance.export.exporter import (
+    Exporter,
+    ExportRound,
+    ProgressCallback,
+    SegmentCallback,
+    limits_of,
+)
+from appliance.export.logs import EVENTS, LOGS, ExportedLog
+from appliance.export.manifests import SegmentDirectory
+from appliance.export.settings import ExportSettings, Format
+from appliance.export.source import LogUnreadable
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir
+from appliance.shared import segment_chain
+
+EXPORTED = "exported"
+NO_LOG = "no log yet"  # its subsystem never ran, or a version that wrote none
+_ENDS_ALL = (OutputBusy, OutputNotWritable, LibraryMissing)
+
+
+class LogRound(ExportRound):
+    """The result of one round for one log. `state` is EXPORTED or NO_LOG."""
+
+    log: str = EVENTS.kind
+    state: str = EXPORTED
+
+
+class LogTidied(compact.Tidied):
+    log: str = EVENTS.kind
+
+
+class LogStatus(msgspec.Struct):
+    """What is exported of a log.
+
+    rows          rows in the segments
+    last_row      the newest exported row
+    newest        the newest row of the log, exported or not
+    waiting       rows that are not exported yet
+    begins_after  the newest row that retention removed from the export
+    missing       rows that should be in a segment, but are in none
+    """
+
+    log: str
+    state: str = EXPORTED
+    segments: int = 0
+    rows: int = 0
+    bytes: int = 0
+    last_row: int = 0
+    newest: int = 0
+    waiting: int = 0
+    begins_after: int = 0
+    missing: int = 0
+
+
+class Exports:
+    """The exports of some logs into one directory, locked while the context is open."""
+
+    def __init__(
+        self,
+        datadir: DataDir,
+        out: Path,
+        settings: ExportSettings,
+        clock: Clock,
+        logs: Iterable[ExportedLog] = tuple(LOGS.values()),
+    ) -> None:
+        self._datadir = datadir
+        self._out = out
+        self._settings = settings
+        self._clock = clock
+        self._logs = list(logs)
+        self._locks = ExitStack()
+        self._locked: dict[str, SegmentDirectory] = {}
+
+    @contextmanager
+    def only_writer(self) -> Iterator[None]:
+        with self._locks:
+            yield
+        self._locked.clear()
+
+    def export(
+        self,
+        format_name: Format,
+        *,
+        due_only: bool = False,
+        tell: ProgressCallback | None = None,
+        done: SegmentCallback | None = None,
+    ) -> list[LogRound]:
+        """Export each log to its end. If a log can't be exported, the others are, and then its
+        error is raised."""
+        results: list[LogRound] = []
+        failure: ExportError | LogUnreadable | None = None
+        for log in self._logs:
+            try:
+                number = source.newest_of(self._datadir, log)
+                if number is None or not (number or self._has_folder(log)):
+                    state = NO_LOG if number is None else EXPORTED
+                    results.append(LogRound(log=log.kind, state=state))
+                    continue
+                directory = self._lock(log)
+                with arrow_log_reader.open_fast(self._datadir, format_name, log) as reader:
+                    limits = limits_of(self._settings)
+                    exporter = Exporter(reader, directory, format_name, limits, self._clock)
+                    result = exporter.run(due_only=due_only, tell=tell, done=done)
+            except _ENDS_ALL:
+                raise
+            except (ExportError, LogUnreadable) as error:
+                failure = failure or error
+            else:
+                results.append(LogRound(**msgspec.structs.asdict(result), log=log.kind))
+        if failure is not None:
+            raise failure
+        return results
+
+    def tidy(self) -> list[LogTidied]:
+        """Compact the segments of each log and remove those past their retention."""
+        results = []
+        for log in self._logs:
+            if self._has_folder(log):
+                tidied = compact.tidy(self._lock(log), self._settings, self._clock)
+                results.append(LogTidied(**msgspec.structs.asdict(tidied), log=log.kind))
+        return results
+
+    def _has_folder(self, log: ExportedLog) -> bool:
+        """The hub's is always created; the others when they get their first segment."""
+        return log is EVENTS or SegmentDirectory(self._out, log.kind).folder.is_dir()
+
+    def _lock(self, log: ExportedLog) -> SegmentDirectory:
+        if log.kind not in self._locked:
+            directory = SegmentDirectory(self._out, log.kind)
+            self._locks.enter_context(directory.only_writer())
+            self._locked[log.kind] = directory
+        return self._locked[log.kind]
+
+
+def statuses(datadir: DataDir, out: Path) -> list[LogStatus]:
+    """What is exported of each log, from the manifests and the stores."""
+    return [_status(datadir, SegmentDirectory(out, log.kind), log) for log in LOGS.values()]
+
+
+def _status(datadir: DataDir, directory: SegmentDirectory, log: ExportedLog) -> LogStatus:
+    alive = segment.live(directory.manifests())
+    begins_after = directory.begins_after() or 0
+    gaps = segment_chain.gaps(map(segment.link_of, alive), begins_after)
+    last = alive[-1].last_event_id if alive else 0
+    status = LogStatus(
+        log=log.kind,
+        state=NO_LOG,
+        segments=len(alive),
+        rows=sum(manifest.rows for manifest in alive),
+        bytes=sum(manifest.bytes for manifest in alive),
+        last_row=last,
+        begins_after=begins_after,
+        missing=sum(gap.rows for gap in gaps),
+    )
+    if source.newest_of(datadir, log) is not None:
+        status.state = EXPORTED
+        with source.open_log(datadir, log) as reader:
+            status.newest, status.waiting = reader.newest(), reader.count(last)
+    return status

@@ -1,0 +1,147 @@
+"""Deletes the old rows of a store's table `log`, whose `event_id` grows with time.
+
+Ages don't depend on the wall clock being right. Marks in the table `meta` record which event was
+the newest at which time of a clock that is never set: the wall clock minus the sum of its jumps.
+So a clock that is set forward deletes nothing early, and one that was ahead keeps nothing.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from appliance.kernel import meta
+from appliance.kernel.batch import Tx
+from appliance.kernel.clock import Clock
+from appliance.kernel.clock_jump import ClockReading, ClockWatch
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.metrics import counter
+from appliance.kernel.store import Store
+
+KEY = "log"
+"""The key of the note in the table `meta`."""
+
+DAY_MS = 86_400_000
+MARKS = 100  # in the time for which rows are kept: they are kept longer by at most a hundredth
+ROWS = 2_000  # deleted in one transaction
+ROUNDS = 50  # transactions in one round
+IDLE_SECONDS, BUSY_SECONDS = 60.0, 0.5
+
+_deleted = counter("log_deleted_total", "Rows deleted from a store's log by age", ("store",))
+
+_BOUNDS = "SELECT coalesce(min(event_id), 0), coalesce(max(event_id), 0) FROM log"
+_DELETE = "DELETE FROM log WHERE event_id <= min(?1, (SELECT min(event_id) FROM log) + ?2 - 1)"
+
+
+class LogMark(msgspec.Struct, frozen=True, array_like=True):
+    """At `age_ms` of the clock that is never set, `event_id` was the newest row."""
+
+    age_ms: int
+    event_id: int
+
+
+class LogNote(msgspec.Struct, frozen=True):
+    """Marks, the oldest first; `total_ms`: the sum of the clock's jumps up to `reading`."""
+
+    reading: ClockReading
+    total_ms: int = 0
+    marks: tuple[LogMark, ...] = ()
+
+
+class LogRetention(Loop):
+    """One per store with a log. `days`: how long rows are kept; 0: the log is off and is emptied.
+    An unreadable note is replaced, and the age of all rows begins again."""
+
+    def __init__(self, store: Store, days: Callable[[], float], clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self.name = f"{store.name}_log"
+        self.interval_seconds = IDLE_SECONDS
+        self._store = store
+        self._days = days
+        self._watch = ClockWatch(clock)
+        self._note: LogNote | None = None
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        try:
+            deleted = self._sweep(now_ms)
+        except Unavailable:  # the disk is full or the file is damaged: a later round deletes them
+            deleted = 0
+        _deleted.labels(self._store.name).inc(deleted)
+        return {"deleted": deleted}
+
+    def _sweep(self, now_ms: int) -> int:
+        lowest, newest = self._store.read(_bounds)
+        note = self._current()
+        keep_ms = int(self._days() * DAY_MS)
+        marks = advanced(note.marks, now_ms - note.total_ms, newest, keep_ms)
+        note = LogNote(note.reading, note.total_ms, marks)
+        if note != self._note:
+            self._store.write(write_note, note)
+            self._note = note
+        until = expired(marks, now_ms - note.total_ms, keep_ms) if keep_ms else newest
+        deleted, rounds = 0, 0
+        while lowest and lowest <= until and rounds < ROUNDS:
+            deleted += self._store.write(delete, until)
+            rounds += 1
+            lowest, _ = self._store.read(_bounds)
+        self.interval_seconds = BUSY_SECONDS if lowest and lowest <= until else IDLE_SECONDS
+        return deleted
+
+    def _current(self) -> LogNote:
+        """The note, with the jumps of the clock since it was written."""
+        if self._note is None:
+            past = decoded(self._store.read(meta.value, KEY))
+            reading = self._watch.reading()
+            if past is None:
+                return LogNote(reading)
+            jump_ms = self._watch.jump_ms() + self._watch.jump_since_ms(past.reading)
+            return LogNote(reading, past.total_ms + jump_ms, past.marks)
+        jump_ms = self._watch.jump_ms()
+        if not jump_ms:
+            return self._note
+        return LogNote(self._watch.reading(), self._note.total_ms + jump_ms, self._note.marks)
+
+
+def advanced(
+    marks: tuple[LogMark, ...], age_ms: int, newest: int, keep_ms: int
+) -> tuple[LogMark, ...]:
+    """The marks at `age_ms`, with one for `newest` if it is due. Marks older than `keep_ms` are
+    removed, except the newest of them."""
+    if not keep_ms:
+        return ()
+    if newest and (not marks or _is_due(marks[-1], age_ms, newest, keep_ms)):
+        marks = (*marks, LogMark(age_ms, newest))
+    old = sum(1 for mark in marks if mark.age_ms <= age_ms - keep_ms)
+    return marks[max(0, old - 1) :][-2 * MARKS :]
+
+
+def _is_due(last: LogMark, age_ms: int, newest: int, keep_ms: int) -> bool:
+    return newest > last.event_id and age_ms - last.age_ms >= keep_ms // MARKS
+
+
+def expired(marks: tuple[LogMark, ...], age_ms: int, keep_ms: int) -> int:
+    """Rows up to this number are older than `keep_ms`; 0: none."""
+    return max((mark.event_id for mark in marks if mark.age_ms <= age_ms - keep_ms), default=0)
+
+
+def decoded(text: str | None) -> LogNote | None:
+    """A stored note; None if there is none or it can't be decoded."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=LogNote)
+    except msgspec.DecodeError:
+        return None
+
+
+def _bounds(reader: meta.Executor) -> tuple[int, int]:
+    row: tuple[int, int] = reader.execute(_BOUNDS).fetchone()
+    return row
+
+
+def write_note(tx: Tx, note: LogNote) -> None:
+    tx.execute(meta.SET, (KEY, msgspec.json.encode(note).decode()))
+
+
+def delete(tx: Tx, until: int) -> int:
+    """Delete the first ROWS rows up to the number `until`; how many."""
+    return tx.execute(_DELETE, (until, ROWS)).rowcount

@@ -1,0 +1,188 @@
+"""The HTML report in a real browser: filters, keyboard, colors, and no request to anywhere."""
+
+import json
+
+import pytest
+
+from appliance.export import report_page
+from appliance.export.report_html import render
+from tests.support.chromium import browser_page
+from tests.support.gold import answered, did, died, ended, took, write, write_delivery
+
+pytestmark = pytest.mark.slow
+
+NASTY = "<img src=x onerror=alert(1)>\u202e 設計 🚀"
+OTHER = {"channel_id": "ch_2", "channel": "ops & co", "topic_id": "topic_2", "topic": NASTY}
+HEAD = "document.querySelector"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browser")
+    many = {f"2026-10-{day:02}": [did(f"agent {day}", day, **OTHER)] for day in range(1, 31)}
+    write(
+        folder,
+        many
+        | {
+            "2026-11-19": [did("ann", 5, waits=[10.0, 20.0, 4000.0]), did(NASTY, 7, waits=[0.5])],
+            "2026-11-21": [did("ann", 11, edits=2, **OTHER)],
+        },
+        {"2026-11-19": [answered(NASTY, "ann", [10.0, 20.0]), answered("ann", NASTY, [0.5])]},
+    )
+    write_delivery(
+        folder,
+        {"2026-11-19": [took(NASTY, "accept_to_ack", [0.1] * 9 + [30.0])],
+         "2026-11-21": [took("mesh:north", "accept_to_ack", [0.2])]},
+        {"2026-11-19": [ended(NASTY, 10, dead=1)], "2026-11-21": [ended("mesh:north", 1)]},
+        {"2026-11-19": [died(NASTY, NASTY, 1)]},
+    )  # fmt: skip
+    file = folder / "report.html"
+    file.write_bytes(render(report_page.build(folder, None, None, None)))
+    with browser_page() as page:
+        page.address = file.as_uri()
+        yield page
+        assert page.problems == []
+        assert set(page.requests) == {page.address}
+
+
+@pytest.fixture
+def opened(page):
+    page.resize(1200, 900)
+    page.open(page.address)
+    return page
+
+
+def text(page, selector):
+    return page.evaluate(f"{HEAD}({json.dumps(selector)}).textContent")
+
+
+def cells(page, name, column):
+    script = f"[...document.querySelectorAll('#{name} tbody tr')].map(r => r.cells[{column}])"
+    return page.evaluate(f"{script}.map(cell => cell.textContent)")
+
+
+def choose(page, name, value):
+    """Select an option by its text, as its change event reports it."""
+    page.evaluate(
+        f"(() => {{ const s = {HEAD}('#{name}');"
+        f" s.value = [...s.options].find(o => o.text === {json.dumps(value)}).value;"
+        " s.dispatchEvent(new Event('change', { bubbles: true })); })()"
+    )
+
+
+def test_script_shows_the_totals_of_the_page_without_scripts(opened):
+    dynamic = {name: text(opened, f"#{name}") for name in ("totals", "outcomes", "dead_letters")}
+    opened.evaluate("document.documentElement.dataset.scripted = 'yes'")
+    opened.without_scripts(True)
+    try:
+        opened.open(opened.address)
+        assert opened.evaluate(f"{HEAD}('#filters').hidden")
+        assert "need JavaScript" in opened.evaluate(f"{HEAD}('noscript').innerText")
+        static = {name: text(opened, f"#{name}") for name in dynamic}
+        assert static["totals"] == dynamic["totals"]
+        assert cells(opened, "senders", 0)[0] == "agent 30"
+    finally:
+        opened.without_scripts(False)
+    for name in ("outcomes", "dead_letters"):
+        digits = [c for c in dynamic[name] if c.isdigit()]
+        assert [c for c in static[name] if c.isdigit()] == digits
+
+
+def test_filters_change_the_numbers(opened):
+    assert text(opened, "#status").endswith("2026-11-21: 488 messages")
+    choose(opened, "sender", "ann")
+    assert text(opened, "#status").endswith("sender ann: 16 messages")
+    assert cells(opened, "channels", 1) == ["11", "5"]
+    choose(opened, "channel", "general")
+    assert text(opened, "#totals b") == "5"
+    assert cells(opened, "senders", 6) == ["20.1 s"]
+    assert cells(opened, "senders", 7) == ["1.1 h"]
+    choose(opened, "sender", "All senders")
+    choose(opened, "from", "2026-11-21")
+    assert text(opened, "#totals b") == "0"
+    assert "Nothing in this selection" in text(opened, "#pairs")
+    assert cells(opened, "latency", 1) == ["mesh:north"]
+    choose(opened, "to", "2026-10-02")
+    assert opened.evaluate(f"{HEAD}('#from').selectedOptions[0].text") == "2026-10-02"
+    opened.evaluate(f"{HEAD}('form button').click()")
+    assert text(opened, "#status").endswith("488 messages")
+
+
+def test_keyboard_reaches_filters_names_and_headings(opened):
+    opened.press("Tab")
+    assert opened.evaluate("document.activeElement.id") == "theme"
+    opened.press("Enter")
+    assert opened.evaluate("document.documentElement.dataset.theme") == "dark"
+    opened.press("Tab")
+    opened.press("Tab")
+    assert opened.evaluate("document.activeElement.id") == "sender"
+    opened.press("a")
+    opened.press("n")
+    assert "sender ann" in text(opened, "#status")
+    opened.evaluate(f"{HEAD}('form button').focus()")
+    opened.press("Enter")
+    opened.evaluate(f"{HEAD}('#sender-rows-0').focus()")
+    opened.press("Enter")
+    assert opened.evaluate("document.activeElement.id") == "sender-rows-0"
+    names = cells(opened, "senders", 0)
+    assert names == sorted(names, key=str.casefold)
+    assert opened.evaluate(f"{HEAD}('#senders th').getAttribute('aria-sort')") == "ascending"
+    opened.evaluate(f"{HEAD}('#senders td button').focus()")
+    opened.press("Enter")
+    assert opened.evaluate("document.activeElement.id") == "sender"
+    assert f"sender {names[0]}" in text(opened, "#status")
+
+
+def test_long_tables_show_the_first_rows_until_asked(opened):
+    assert len(cells(opened, "senders", 0)) == 20
+    opened.evaluate(f"{HEAD}('#sender-rows-more').click()")
+    assert len(cells(opened, "senders", 0)) == 32
+    assert text(opened, "#sender-rows-more") == "Show the first 20"
+
+
+def test_names_are_text_and_every_control_has_a_name(opened):
+    assert opened.evaluate("document.querySelectorAll('img').length") == 0
+    shown = NASTY.replace("\u202e", "\ufffd")
+    assert shown in cells(opened, "dead_letters", 2)[0]
+    unnamed = (
+        "[...document.querySelectorAll('button, select, svg[role=img], [role=region], table')]"
+        ".filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() && e.tagName !== "
+        "'SELECT' || e.closest('label')) && !e.hidden).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert opened.evaluate(unnamed) == []
+
+
+@pytest.mark.parametrize("width", [320, 380, 1200])
+def test_page_is_never_wider_than_the_window(opened, width):
+    opened.resize(width, 800)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CONTRAST = """(() => {
+  const channel = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = (color) => {
+    const [r, g, b] = color.match(/[\\d.]+/g).map(Number);
+    return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  };
+  const behind = (e) => {
+    const color = getComputedStyle(e).backgroundColor;
+    return color.startsWith('rgb(') || !e.parentElement ? color : behind(e.parentElement);
+  };
+  const contrast = (e) => {
+    const lights = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    return (lights[0] + 0.05) / (lights[1] + 0.05);
+  };
+  const tags = 'h1, p, b, span, td, th, button, select, label, summary';
+  const shown = [...document.querySelectorAll(tags)].filter((e) => e.offsetParent);
+  return Math.min(...shown.filter((e) => e.textContent.trim()).map(contrast));
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_in_both_color_schemes(opened, scheme):
+    opened.prefer(scheme)
+    opened.open(opened.address)
+    assert opened.evaluate(CONTRAST) >= 4.5
+    color = opened.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert color == {"light": "rgb(251, 252, 253)", "dark": "rgb(18, 22, 28)"}[scheme]
+    opened.prefer("light")

@@ -1,0 +1,85 @@
+"""Reported runs over HTTP, on the command line and in the metrics, across a restart."""
+
+import json
+from datetime import UTC, datetime
+from urllib.request import Request, urlopen
+
+import pytest
+
+from spark import last_run
+from spark.last_run import RunRecord, iso
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
+
+pytestmark = pytest.mark.slow
+
+PATH = "/api/v1/jobs/runs"
+REPORT = {
+    "job": "ingest", "started_at": "2026-02-01T08:00:00Z", "finished_at": "2026-02-01T08:01:00Z",
+    "seconds": 60.0, "outcome": "ok", "exit_code": 0, "counts": {"rows": 12},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    served = ServedHub(tmp_path_factory.mktemp("jobs"), settings="[jobs]\njobs_max = 3\n")
+    served.start()
+    yield served
+    served.kill()
+
+
+def secret(hub, *scopes):
+    body = {"name": "-".join(scopes).replace(":", "-"), "scopes": [*scopes]}
+    return hub.made(hub.http.post("/api/v1/tokens", body))["secret"]
+
+
+def url(hub):
+    return f"http://127.0.0.1:{hub.port}"
+
+
+def exposed(hub):
+    headers = {"Authorization": f"Bearer {hub.token}"}
+    with urlopen(Request(f"{url(hub)}/metrics", headers=headers)) as reply:
+        return reply.read().decode()
+
+
+def record(**more):
+    at = datetime(2026, 2, 1, 8, tzinfo=UTC)
+    fields = {"job": "audit", "started_at": at, "finished_at": at, "seconds": 1.0,
+              "outcome": "failed", "exit_code": 23, "counts": {}, "error": "differs"}  # fmt: skip
+    return RunRecord(**fields | more)
+
+
+def test_run_is_listed_exposed_and_kept_across_a_restart(hub):
+    answer = hub.http.post(PATH, REPORT)
+    assert (answer.status, answer.body["succeeded_at"]) == (201, "2026-02-01T08:01:00.000Z")
+    assert last_run.send(url(hub), secret(hub, "jobs:report"), record()) is None
+    for _ in range(2):
+        listed = hub.http.get(PATH).body["runs"]
+        assert [row["job"] for row in listed] == ["audit", "ingest"]
+        assert json.loads(agentlip("jobs", "list", "--json", cwd=hub.workspace).out) == listed
+        shown = agentlip("jobs", "list", cwd=hub.workspace).out
+        assert "ingest" in shown
+        assert "differs" in shown
+        metrics = exposed(hub)
+        assert 'agentlip_jobs_last_run_rows{job="ingest"} 12.0' in metrics
+        assert 'agentlip_jobs_last_success_timestamp_seconds{job="audit"} 0.0' in metrics
+        assert 'agentlip_jobs_last_run_failed{job="audit"} 1.0' in metrics
+        assert hub.stop() == 0
+        hub.start()
+
+
+def test_a_token_needs_the_scope(hub):
+    assert "HTTP 403" in last_run.send(url(hub), secret(hub, "export:read"), record())
+    assert "HTTP 401" in last_run.send(url(hub), "nonsense", record())
+
+
+def test_refused_report_is_a_sentence(hub):
+    token = secret(hub, "jobs:report", "jobs:read")
+    assert "HTTP 400" in last_run.send(url(hub), token, record(job="NOT A NAME"))
+    sentence = last_run.send("http://127.0.0.1:9", token, record())
+    assert "cannot be reached" in sentence
+
+
+def test_times_are_those_of_the_appliance():
+    assert iso(record().started_at) == "2026-02-01T08:00:00.000Z"

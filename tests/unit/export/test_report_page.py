@@ -1,0 +1,169 @@
+"""The HTML report: its limit in bytes, its totals, and names that could be markup."""
+
+import json
+import re
+from datetime import date, timedelta
+from html.parser import HTMLParser
+
+import pytest
+
+from appliance.export import report_html, report_page
+from appliance.export.cells import LEVELS
+from appliance.export.errors import EmptyRange, TablesMissing
+from appliance.export.report_html import BYTES_MAX, render
+from appliance.export.report_wire import Activity, ActivityReport
+from tests.support.gold import answered, did, died, ended, took, write, write_delivery
+
+HOSTILE = (
+    "</script><script>alert(1)</script>", "<!--<script>", "\u202eevil", "設計 🚀", "x" * 500,
+    "{{data}}", "&amp; \" ' `", "]]>\u2028",
+)  # fmt: skip
+
+
+def activity_report(name: str) -> ActivityReport:
+    row = Activity(name, name, messages=3)
+    day = Activity("2026-11-19", "2026-11-19", messages=3)
+    return ActivityReport("2026-11-19", "2026-11-19", None, total=row, days=[day], channels=[row],
+                          topics=[row], senders=[row], pairs=[], left_out={},
+                          quantile_error=0.01)  # fmt: skip
+
+
+def parts(data: bytes) -> tuple[dict, str]:
+    """The data and the rest of the page."""
+    text = data.decode()
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert match is not None
+    return json.loads(match[1]), text.replace(match[0], "")
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.addresses += [
+            value or "" for name, value in attributes if name in ("src", "href", "action", "style")
+        ]
+
+
+@pytest.fixture
+def gold(tmp_path):
+    days = {
+        "2026-11-19": [did(name, n + 1, waits=[10.0] * n) for n, name in enumerate(HOSTILE)],
+        "2026-11-21": [did("ann", 5, edits=2, channel=HOSTILE[0], channel_id="ch_2")],
+    }
+    write(tmp_path, days, {"2026-11-19": [answered(HOSTILE[0], "ann", [1.0, 60.0])]})
+    write_delivery(
+        tmp_path,
+        {"2026-11-21": [took(HOSTILE[0], "accept_to_ack", [0.1, 2.0])]},
+        {"2026-11-21": [ended(HOSTILE[0], 2, dead=1)]},
+        {"2026-11-21": [died(HOSTILE[0], HOSTILE[1], 1)]},
+    )
+    return tmp_path
+
+
+def test_page_has_all_sums_and_hostile_names_are_text(gold):
+    page = report_page.build(gold, None, None, None)
+    data, rest = parts(render(page))
+    assert page.is_exact
+    assert sum(row[4] for row in data["rows"]) == page.activity.total.messages == 41
+    assert data["senders"][-1] == HOSTILE[0]
+    assert data["dead_letters"] == [["2026-11-21", 0, 0, 1, []]]
+    assert max(len(name) for name in data["senders"]) == 200
+    tags = Tags(render(page).decode())
+    assert tags.tags.count("script") == 2
+    assert tags.addresses == []
+    assert not {"img", "link", "iframe", "object", "base"} & set(tags.tags)
+    assert "alert(1)</script>" not in rest
+    assert "\u202e" not in rest
+    assert "±1%" in rest
+
+
+def test_policy_allows_only_the_script_and_the_styles_of_the_page(gold):
+    text = render(report_page.build(gold, None, None, None)).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    for name, source in (("script", r"<script>(.*?)</script>"), ("style", r"<style>(.*?)</style>")):
+        content = re.search(source, text, re.DOTALL)[1]
+        assert f"{name}-src '{report_html._hash(content)}'" in policy
+
+
+def test_a_channel_limits_activity_and_keeps_deliveries(gold):
+    page = report_page.build(gold, None, None, "general")
+    assert page.activity.total.messages == 36
+    assert page.delivery is not None
+    with pytest.raises(EmptyRange):
+        report_page.build(gold, None, None, "nowhere")
+
+
+@pytest.mark.parametrize("has", ["activity", "delivery"])
+def test_one_job_is_enough_for_a_page(tmp_path, has):
+    with pytest.raises(TablesMissing):
+        report_page.build(tmp_path, None, None, None)
+    if has == "activity":
+        write(tmp_path, {"2026-11-19": [did("ann", 1)]})
+    else:
+        write_delivery(tmp_path, {"2026-11-19": [took("r", "accept_to_ack", [1.0])]})
+    data, rest = parts(render(report_page.build(tmp_path, None, None, None)))
+    assert (data["rows"] != [], data["latency"] != []) == (has == "activity", has == "delivery")
+    assert ('id="latency"' in rest, 'id="senders"' in rest) == (
+        has == "delivery",
+        has == "activity",
+    )
+    with pytest.raises(EmptyRange):
+        report_page.build(tmp_path, "2027-01-01", None, None)
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """60 days with 60 rows each, of names that are long in JSON."""
+    folder = tmp_path_factory.mktemp("busy")
+    days = {
+        str(date(2026, 1, 1) + timedelta(days=day)): [
+            did(f"{'<' * 150} sender {(n * 7 + day) % 300}", 1, waits=[n + 1.0, 10.0 * day + 1],
+                channel_id=f"ch_{n % 9}", topic_id=f"topic_{n % 50}")
+            for n in range(60)
+        ]
+        for day in range(60)
+    }  # fmt: skip
+    write(folder, days)
+    return folder
+
+
+@pytest.mark.parametrize("limit", [10**6, 300_000, 150_000, 50_000, 10_000])
+def test_data_become_coarser_until_they_fit_and_keep_all_sums(busy, limit):
+    page = report_page.build(busy, None, None, None)
+    text = page.encode(limit)
+    data = json.loads(text)
+    assert len(text.encode()) <= limit
+    assert data["period"] == page.level.period
+    assert sum(row[4] for row in data["rows"]) == 3600
+    assert sum(sum(row[10][1::2]) for row in data["rows"]) == 7200
+    assert page.is_exact == (limit == 10**6)
+    assert ("less detailed" in render(page).decode()) != page.is_exact
+
+
+def test_memory_is_limited_while_rows_are_read(busy, monkeypatch):
+    monkeypatch.setattr(report_page, "CELLS_MAX", 300)
+    page = report_page.build(busy, None, None, None)
+    cells = page.cube.rows()["rows"]
+    assert len(cells) <= 300
+    assert sum(row[4] for row in cells) == 3600
+
+
+def test_the_last_level_fits_with_names_of_any_length(tmp_path):
+    wide = [
+        did("\u8a2d" * 300 + f"{n}", 1, waits=[float(w + 1) for w in range(50)],
+            channel_id=f"ch{n}", channel="<" * 300, topic_id=f"t{n}", topic="&" * 300)
+        for n in range(300)
+    ]  # fmt: skip
+    write(tmp_path, {"2026-11-19": wide})
+    page = report_page.build(tmp_path, None, None, None)
+    while page.cube.coarsen():
+        pass
+    assert page.level == LEVELS[-1]
+    assert len(render(page)) < BYTES_MAX / 2

@@ -1,0 +1,132 @@
+"""Arithmetic of the reports: sums by key, quantiles of merged histograms, coarser cells."""
+
+import math
+from datetime import date, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from appliance.export import sums
+from appliance.export.cells import LEVELS, OTHERS, PERIODS, Cells, Level, period_of
+from appliance.export.report_tables import duration, share
+from appliance.export.report_text import displayed
+from appliance.shared.histogram import RELATIVE_ERROR, bucket_of, quantile
+from tests.support.gold import buckets
+
+DURATIONS = some.lists(some.floats(0.001, 86_400), min_size=1, max_size=30)
+DAYS = some.dates(date(2020, 1, 1), date(2027, 12, 31)).map(str)
+
+
+def nearest_rank(values, part):
+    ordered = sorted(values)
+    return ordered[max(1, math.ceil(part * len(ordered))) - 1]
+
+
+@given(some.lists(some.tuples(some.sampled_from("ab"), DURATIONS), min_size=1, max_size=8))
+def test_quantiles_of_merged_rows_are_within_the_stated_error(rows):
+    waits = [{"key": key, "buckets": list(buckets(*values).items())} for key, values in rows]
+    (by,) = sums.histograms_by(waits, [lambda row: row["key"]], "buckets", [{"a", "b"}])
+    for key, merged in by.items():
+        values = [value for name, each in rows if name == key for value in each]
+        for part in (0.5, 0.95, 0.99):
+            exact = nearest_rank(values, part)
+            assert quantile(merged, part) == pytest.approx(exact, rel=RELATIVE_ERROR * 1.001)
+
+
+def test_only_wanted_keys_have_histograms():
+    rows = [{"key": key, "buckets": [(1, 1)]} for key in "abc"]
+    keys = [lambda row: row["key"], lambda row: "total"]
+    assert sums.histograms_by(rows, keys, "buckets", [{"b"}, {"total"}]) == [
+        {"b": {1: 1}},
+        {"total": {1: 3}},
+    ]
+
+
+CELLS = some.lists(
+    some.tuples(DAYS, some.integers(0, 250), some.integers(1, 9), some.integers(-349, 930)),
+    max_size=40,
+)
+
+
+@given(CELLS, some.sampled_from(range(len(LEVELS))))
+def test_coarsened_cells_equal_cells_added_at_the_coarser_level(rows, last):
+    stepwise, direct = Cells(LEVELS[0]), Cells(LEVELS[last])
+    for day, rank, count, bucket in rows:
+        for cells in (stepwise, direct):
+            cells.add((day, rank), [count], [(bucket, count)])
+    for level in LEVELS[1 : last + 1]:
+        stepwise = stepwise.coarsened(level)
+    assert stepwise.rows() == direct.rows()
+    assert sum(row[2] for row in direct.rows()) == sum(count for _, _, count, _ in rows)
+    assert all(row[1] < LEVELS[last].names_max for row in direct.rows())
+
+
+def test_levels_become_coarser_and_the_last_one_has_a_limit():
+    periods = list(PERIODS)
+    for finer, coarser in pairwise(LEVELS):
+        assert periods.index(finer.period) <= periods.index(coarser.period)
+        assert finer.names_max >= coarser.names_max
+        assert coarser.bucket_step % finer.bucket_step == 0
+    assert (LEVELS[-1].period, LEVELS[-1].names_max < 10) == ("all", True)
+
+
+@given(some.floats(0.001, 86_400), some.sampled_from([level.bucket_step for level in LEVELS]))
+def test_a_coarse_bucket_stays_within_the_error_of_its_level(seconds, step):
+    level = Level("day", 1, step)
+    cells = Cells(level)
+    cells.add(("2026-01-01", 5), [], [(bucket_of(seconds), 1)])
+    ((_, rank, (bucket, _)),) = cells.rows()
+    assert rank == OTHERS
+    assert 2 * level.gamma**bucket / (level.gamma + 1) == pytest.approx(
+        seconds, rel=level.error * 1.001
+    )
+
+
+@pytest.mark.parametrize(
+    ("period", "first"),
+    [
+        ("day", "2026-11-19"), ("week", "2026-11-16"), ("4 weeks", "2026-11-09"),
+        ("52 weeks", "2026-02-02"), ("all", ""),
+    ],
+)  # fmt: skip
+def test_periods_begin_on_their_first_day(period, first):
+    assert period_of("2026-11-19", period) == first
+    assert period_of("0001-01-02", period) <= "0001-01-02"
+
+
+@given(DAYS)
+def test_a_week_begins_on_a_monday_at_most_six_days_before(day):
+    monday = date.fromisoformat(period_of(day, "week"))
+    assert monday.weekday() == 0
+    assert timedelta(0) <= date.fromisoformat(day) - monday <= timedelta(days=6)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, None), (0, "0 ms"), (0.00123, "1.23 ms"), (0.9999, "1000 ms"), (1, "1 s"),
+        (59.94, "59.9 s"), (60, "1 min"), (5400, "1.5 h"), (200_000, "2.31 d"), (1e9, "11600 d"),
+    ],
+)  # fmt: skip
+def test_durations_have_three_digits_and_a_unit(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0.0 %"), (0.5, "50.0 %"), (0.99999, "99.9 %"), (1, "100.0 %")]
+)
+def test_a_share_is_100_percent_only_if_nothing_is_missing(value, text):
+    assert share(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"), ("a\nb\x00", "a\ufffdb\ufffd"), ("\u202eevil", "\ufffdevil"),
+        ("👩\u200d🚀", "👩\u200d🚀"), ("x" * 30, "x" * 9 + "…"), ("設計", "設計"),
+    ],
+)  # fmt: skip
+def test_displayed_names_have_no_control_characters_and_a_limit(text, shown):
+    assert displayed(text, 10) == shown
